@@ -1,0 +1,123 @@
+"""What a checker answers, and how answers add up to the outcome of a run.
+
+`valid` is "true" (proven), "false" (with evidence that a person can verify by hand) or "unknown" (what ran out, and how
+far it got). Nothing here turns an "unknown" into a "true", and no "unknown" hides a "false".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any, Literal, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from results import errors
+
+Valid = Literal["true", "false", "unknown"]
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One checker's answer on one partition of a history, or, merged, on a whole run.
+
+    Attributes:
+        checker: the checker's name, e.g. "linearizable".
+        valid: "true", "false" or "unknown".
+        key: the independent key that was judged, None for the run as a whole.
+        algorithm: how it was decided, e.g. "frontier".
+        sentence: the answer in plain words; for "false" it names key, node and times, for "unknown" what ran out.
+        anomalies: names of what was found, e.g. "nonlinearizable", "lost", "G-single".
+        inconclusive: reasons why the run tested too little; only meta checkers fill it.
+        evidence: a minimal witness, in terms of op indexes and values.
+        figures: counts and other numbers.
+        seconds: CPU time of the kernel after compilation.
+    """
+
+    checker: str
+    valid: Valid
+    key: str | None = None
+    algorithm: str = ""
+    sentence: str = ""
+    anomalies: tuple[str, ...] = ()
+    inconclusive: tuple[str, ...] = ()
+    evidence: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    figures: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    seconds: float = 0.0
+
+
+class CheckerSpec(msgspec.Struct, frozen=True):
+    """A checker by name, with options that JSON can carry: what `test.json` stores and Spark ships to its workers."""
+
+    name: str
+    options: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+
+class Checker(Protocol):
+    """A pure function from a partition of a history to verdicts.
+
+    `partition` says what a partition is: the whole run, or the ops of one key. The table has the columns of
+    `results.arrow.HISTORY_SCHEMA`, sorted by index, nemesis and harness ops included in a partition by run, left out
+    of a partition by key.
+    """
+
+    name: str
+    partition: Literal["run", "key"]
+
+    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge one partition.
+
+        Raises:
+            UsageError: an option is wrong.
+        """
+        ...
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        """One verdict for the run from those of its partitions (in order of their keys)."""
+        ...
+
+
+class Outcome(Enum):
+    """How a run ended, in order of severity: of many, the most severe decides."""
+
+    PASS = "pass"
+    INCONCLUSIVE = "inconclusive"
+    HARNESS_ERROR = "harness error"
+    VIOLATION = "violation"
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a command that ended so (Jepsen's codes)."""
+        return _EXIT_CODES[self]
+
+    @property
+    def severity(self) -> int:
+        """Higher is worse."""
+        return _SEVERITY.index(self)
+
+
+_SEVERITY = [Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.HARNESS_ERROR, Outcome.VIOLATION]
+_EXIT_CODES = {
+    Outcome.PASS: errors.EXIT_PASS,
+    Outcome.VIOLATION: errors.EXIT_VIOLATION,
+    Outcome.INCONCLUSIVE: errors.EXIT_INCONCLUSIVE,
+    Outcome.HARNESS_ERROR: errors.EXIT_HARNESS_ERROR,
+}
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """The most severe of many outcomes; a pass if there are none."""
+    return max(outcomes, key=lambda outcome: outcome.severity, default=Outcome.PASS)
+
+
+def outcome(verdicts: Iterable[Verdict], harness_error: str | None = None) -> Outcome:
+    """What the verdicts of one run add up to."""
+    found = [Outcome.PASS]
+    if harness_error is not None:
+        found.append(Outcome.HARNESS_ERROR)
+    for verdict in verdicts:
+        if verdict.valid == "false":
+            found.append(Outcome.VIOLATION)
+        elif verdict.valid == "unknown" or verdict.inconclusive:
+            found.append(Outcome.INCONCLUSIVE)
+    return worst(found)

@@ -1,0 +1,1 @@
+"""The controller: what a test is, how it runs, where nodes live."""

@@ -1,0 +1,1 @@
+"""Places where a test's nodes live, and the control that each offers over them."""

@@ -1,0 +1,1 @@
+"""The command line. It composes everything and is imported by nobody."""

@@ -1,0 +1,355 @@
+"""What the parts of a test are to each other. Everything pluggable is one of these protocols.
+
+`harness.validate` wraps third-party implementations and says exactly which rule of a protocol was broken.
+"""
+
+from __future__ import annotations
+
+import socket  # noqa: TID251 - for the type of a dialled connection; nothing here opens one
+from collections.abc import Mapping, Sequence
+from pathlib import Path  # noqa: TID251 - for types; the backends do the work
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from harness.rng import Streams
+from results.history import Op
+
+if TYPE_CHECKING:
+    from harness.test import Test
+
+NodeId: TypeAlias = str
+
+Link: TypeAlias = tuple[NodeId, NodeId]
+"""A directed link (source, destination)."""
+
+Address: TypeAlias = tuple[str, int]
+
+
+# --- time and randomness ------------------------------------------------------------------------------------------
+
+
+class Clock(Protocol):
+    """The only source of time in a run: monotonic, in nanoseconds."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since an arbitrary start."""
+        ...
+
+    async def sleep_ns(self, duration_ns: int) -> None:
+        """Suspend the calling task."""
+        ...
+
+
+class Runtime(msgspec.Struct, frozen=True):
+    """What a run is handed instead of reaching for the world: time, and named streams of randomness."""
+
+    clock: Clock
+    streams: Streams
+
+
+# --- systems ------------------------------------------------------------------------------------------------------
+
+
+class DefiniteError(Exception):
+    """The op certainly did not happen, and never will. Recorded as `fail`."""
+
+
+class IndefiniteError(Exception):
+    """Nobody knows whether the op happened. Recorded as `info`, as is every exception that is not a DefiniteError."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a node answered, and the term in which it did, where the system tells."""
+
+    value: Any = None
+    term: int | None = None
+
+
+class Session(Protocol):
+    """A connection of one client to one node of a key-value-like system; it neither redirects nor fails over.
+
+    Every method raises DefiniteError where the system refused, and IndefiniteError (or anything else) where nobody
+    knows. Keys are strings without slashes; values are what JSON can carry.
+    """
+
+    async def read(self, key: str) -> Answer:
+        """The value of a key, None if there is none; linearizable."""
+        ...
+
+    async def write(self, key: str, value: Any) -> Answer:
+        """Set a key unconditionally."""
+        ...
+
+    async def compare_and_set(self, key: str, expected: Any, value: Any) -> Answer:
+        """Set a key if it holds `expected`; the answer's value tells whether it did. A missing key matches nothing."""
+        ...
+
+    async def create(self, key: str, value: Any) -> Answer:
+        """Set a key if it does not exist; the answer's value tells whether this call created it."""
+        ...
+
+    async def add(self, collection: str, element: int) -> Answer:
+        """Put an element into a collection."""
+        ...
+
+    async def elements(self, collection: str) -> Answer:
+        """All elements of a collection, a list of whole numbers; linearizable."""
+        ...
+
+    async def close(self) -> None:
+        """Drop the connection."""
+        ...
+
+
+class NodePlace(msgspec.Struct, frozen=True):
+    """Where a backend puts one node.
+
+    Attributes:
+        node: its name.
+        data_dir: a directory that outlives the node's process, as the node sees it.
+        listen: the address on which the node serves peers and clients.
+        peers: for every other node, the address under which this node reaches it (a proxy's, on some backends).
+    """
+
+    node: NodeId
+    data_dir: str
+    listen: Address
+    peers: Mapping[NodeId, Address]
+
+
+class NodeCommand(msgspec.Struct, frozen=True):
+    """How to run a node: arguments, extra environment, and files to lay into its data directory before each start."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = {}
+    files: Mapping[str, bytes] = {}
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """What a node says of itself when asked."""
+
+    node: NodeId
+    role: str
+    term: int
+    leader: NodeId | None
+    commit_index: int = 0
+    applied_index: int = 0
+
+
+class System(Protocol):
+    """A system under test: how to run it, how to talk to it, how to ask who leads.
+
+    Attributes:
+        name: as given to `--system`.
+        bugs: switches that break it on purpose, by mutation id ("M23"), with a line on each.
+        election_timeout_s: the longest time a healthy majority needs to notice a dead leader; bounds derive from it.
+    """
+
+    name: str
+    bugs: Mapping[str, str]
+    election_timeout_s: float
+
+    def command(self, test: Test, place: NodePlace) -> NodeCommand:
+        """How to start the node that lives at `place`."""
+        ...
+
+    async def connect(self, deployment: Deployment, node: NodeId) -> Session:
+        """A session with one node.
+
+        Raises:
+            DefiniteError: the node could not be reached (nothing was sent).
+        """
+        ...
+
+    async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
+        """What the node says of itself, None if it does not answer within half a second."""
+        ...
+
+    def telemetry(self, test: Test, node_dir: Path) -> Path | None:
+        """The node's raw telemetry file (JSON lines, see `results.telemetry`), None if the system has none."""
+        ...
+
+
+# --- backends -----------------------------------------------------------------------------------------------------
+
+FaultKind: TypeAlias = Literal["cut", "kill", "pause"]
+"""What a backend can be asked to do to links and nodes; nemeses name the kinds that they need."""
+
+
+class Support(msgspec.Struct, frozen=True):
+    """Whether a fault works on a backend here; if not, why, and what would help."""
+
+    works: bool
+    how: str
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """The state of a node's process as the operating system tells it.
+
+    `life` counts starts from 1; 0 means never started. `evidence` holds what was seen (pid, state letter, ...).
+    """
+
+    state: Literal["running", "paused", "stopped"]
+    life: int
+    evidence: Mapping[str, Any] = {}
+
+
+class Backend(Protocol):
+    """A place where nodes can live."""
+
+    name: str
+
+    def support(self) -> Mapping[str, Support]:
+        """For every FaultKind whether it works here. Looks, changes nothing."""
+        ...
+
+    def sweep(self) -> list[str]:
+        """Remove what earlier controllers left behind when they were killed; a line for each thing removed."""
+        ...
+
+    async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> Deployment:
+        """Lay out the test's nodes, not yet started. Logs and data go under `run_dir/nodes/<node>/`.
+
+        Raises:
+            BackendError: it cannot be done here.
+        """
+        ...
+
+
+class Deployment(Protocol):
+    """The nodes of one test and the links between them, under control. Everything that it starts dies with it."""
+
+    nodes: Sequence[NodeId]
+
+    async def start(self, node: NodeId) -> NodeStatus:
+        """Start the node's process; a running one is left alone. Links that are cut stay cut for the new process.
+
+        Raises:
+            NodeStartError: it ended at once.
+        """
+        ...
+
+    async def kill(self, node: NodeId) -> NodeStatus:
+        """End the node's process with SIGKILL and wait until it is gone; a stopped one is left alone."""
+        ...
+
+    async def pause(self, node: NodeId) -> NodeStatus:
+        """Stop the node's process from running (SIGSTOP) and wait until the kernel says so."""
+        ...
+
+    async def resume(self, node: NodeId) -> NodeStatus:
+        """Let a paused process run again."""
+        ...
+
+    async def status(self, node: NodeId) -> NodeStatus:
+        """What the operating system says of the node's process now."""
+        ...
+
+    async def cut(self, links: frozenset[Link]) -> None:
+        """Make exactly these directed links drop everything, and all others pass: the whole topology at once."""
+        ...
+
+    async def passes(self, links: Sequence[Link]) -> Mapping[Link, bool]:
+        """Measure, for each link, whether a packet sent by its source reaches its destination now.
+
+        Both ends need not run: the measurement is the backend's own, over the same path as the nodes' traffic.
+        """
+        ...
+
+    async def dropped(self) -> Mapping[Link, int]:
+        """Packets (or bytes, where the backend counts those) that each cut link swallowed since it was cut."""
+        ...
+
+    async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
+        """Connect to the node's client address: a connected non-blocking TCP socket; in a simulation, a connection.
+
+        Clients live outside the nodes' network: no cut touches them.
+
+        Raises:
+            DefiniteError: nobody listens there.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Stop every node, heal every link, remove everything that `deploy` laid out except logs and data."""
+        ...
+
+
+class MessageConnection(Protocol):
+    """An ordered connection that carries whole messages."""
+
+    def send(self, message: bytes) -> None:
+        """Queue a message. Sending on a closed connection is silently lost, as on a network."""
+        ...
+
+    async def receive(self) -> bytes:
+        """The next message.
+
+        Raises:
+            ConnectionError: the other side is gone.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close both directions."""
+        ...
+
+
+# --- what clients and nemeses do ----------------------------------------------------------------------------------
+
+
+class Client(Protocol):
+    """One logical client: it belongs to one process at a time and talks to one node."""
+
+    async def open(self, test: Test, deployment: Deployment, node: NodeId) -> Client:
+        """A fresh client, connected to `node`; `self` is a prototype and stays as it is."""
+        ...
+
+    async def setup(self, test: Test) -> None:
+        """Prepare what the workload needs in the system. Called once per test, on one open client."""
+        ...
+
+    async def invoke(self, test: Test, op: Op) -> Op:
+        """Carry out an invocation and return `op.complete(...)`.
+
+        A DefiniteError is recorded as `fail`; every other exception, and a result that does not come within the op
+        timeout, as `info`.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Drop connections. Called exactly once, also after a crash of the process."""
+        ...
+
+
+class NemesisContext(msgspec.Struct, frozen=True):
+    """What a nemesis works with."""
+
+    test: Test
+    deployment: Deployment
+    runtime: Runtime
+
+
+class Nemesis(Protocol):
+    """Injects, verifies, heals and verifies again.
+
+    Attributes:
+        fs: the functions of nemesis ops that it handles.
+        faults: the FaultKinds that it needs of a backend.
+    """
+
+    fs: frozenset[str]
+    faults: frozenset[FaultKind]
+
+    async def invoke(self, context: NemesisContext, op: Op) -> Op:
+        """Carry out a nemesis op and return its completion.
+
+        `ok`: it took effect; the value is a dict with what was done and the evidence. `info`: it may have; the run is
+        then inconclusive. NemesisError is recorded as `info` with the error.
+        """
+        ...
+
+    async def heal(self, context: NemesisContext) -> None:
+        """Undo whatever is still in force. Called at the end of every run, also of an interrupted one."""
+        ...

@@ -1,0 +1,101 @@
+"""What a test is: one frozen value, passed everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkers.verdict import CheckerSpec
+from harness.generators import Generator
+from harness.protocols import Client, FaultKind, Nemesis, NodeId, System
+from results.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """What clients do, and who judges it.
+
+    Attributes:
+        name: as given to `--workload`.
+        client: the prototype of its clients.
+        generator: invocations for the faults phase; without end, the test limits it in time and rate.
+        final_generator: invocations after everything was healed (final reads); must come to an end.
+        checkers: who judges the history.
+        fs: every function that clients invoke; a run in which one of them was never ok is inconclusive.
+    """
+
+    name: str
+    client: Client
+    generator: Generator
+    final_generator: Generator | None
+    checkers: tuple[CheckerSpec, ...]
+    fs: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NemesisPackage:
+    """Faults, and when they strike (a package in Jepsen's sense).
+
+    Attributes:
+        name: as given to `--nemesis`.
+        nemesis: who injects them.
+        generator: nemesis ops for the faults phase; None for no faults.
+        final_generator: nemesis ops that heal everything.
+        faults: what it needs of a backend.
+    """
+
+    name: str
+    nemesis: Nemesis | None
+    generator: Generator | None
+    final_generator: Generator | None
+    faults: frozenset[FaultKind]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Test:
+    """A test, whole: what runs where, what clients do, what breaks, who judges.
+
+    Attributes:
+        name: the folder of its runs in the store.
+        seed: root of every stream of randomness.
+        nodes: names of the nodes, in order.
+        system: the system under test.
+        workload: what clients do.
+        nemesis: what breaks.
+        bugs: switches of the system that are on.
+        concurrency: client processes; process p talks to node p modulo the number of nodes.
+        rate: ops per second of all clients together.
+        time_limit_s: length of the faults phase.
+        op_timeout_s: after that a client's op is recorded as `info`.
+        recovery_s: how long the healed system may take until every node answers; longer is a violation of liveness
+            only where a checker says so, else the run is inconclusive.
+        options: the options from which this test was composed, as JSON can carry them: enough to compose it again.
+    """
+
+    __test__ = False  # not a test class for pytest
+
+    name: str
+    seed: int
+    nodes: tuple[NodeId, ...]
+    system: System
+    workload: Workload
+    nemesis: NemesisPackage
+    bugs: tuple[str, ...] = ()
+    concurrency: int = 10
+    rate: float = 100.0
+    time_limit_s: float = 30.0
+    op_timeout_s: float = 2.0
+    recovery_s: float = 20.0
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        """Refuse values with which no run makes sense."""
+        if not self.nodes:
+            raise UsageError("a test needs at least one node: give --nodes a number of 1 or more, or names.")
+        if len(set(self.nodes)) != len(self.nodes):
+            raise UsageError(f"node names must differ: {', '.join(self.nodes)}.")
+        for name, value in (("concurrency", self.concurrency), ("rate", self.rate), ("time limit", self.time_limit_s),
+                            ("op timeout", self.op_timeout_s)):
+            if value <= 0:
+                raise UsageError(f"{name} must be positive, not {value}.")

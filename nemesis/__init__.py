@@ -1,0 +1,1 @@
+"""Faults, and how they are scheduled."""

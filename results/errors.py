@@ -1,0 +1,109 @@
+"""Every error that splitbrain raises on purpose.
+
+    SplitbrainError
+    ├── UsageError                  exit 254: the request itself is wrong
+    │   ├── UnknownNameError
+    │   ├── UnknownNodeError
+    │   ├── FaultNotSupportedError
+    │   ├── HistoryFormatError
+    │   ├── RunNotFoundError
+    │   └── StoreVersionError
+    └── HarnessError                exit 255: the harness, or the machine under it, failed
+        ├── ProtocolError
+        ├── BackendError
+        │   └── NodeStartError
+        ├── NemesisError
+        ├── SystemUnderTestError
+        └── EngineError
+
+A message is for the person who reads it: what is wrong, where, and what to do about it, in one line.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+EXIT_PASS = 0
+EXIT_VIOLATION = 1
+EXIT_INCONCLUSIVE = 2
+EXIT_USAGE = 254
+EXIT_HARNESS_ERROR = 255
+
+
+class SplitbrainError(Exception):
+    """The root of the hierarchy. Catch it to catch every error that splitbrain raises on purpose."""
+
+    exit_code = EXIT_HARNESS_ERROR
+
+
+class UsageError(SplitbrainError):
+    """The request cannot be carried out as it stands. Correct the option or the file that the message names."""
+
+    exit_code = EXIT_USAGE
+
+
+class UnknownNameError(UsageError):
+    """A workload, nemesis, checker, model, system, backend or bug of that name does not exist."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f"Did you mean {close[0]!r}? " if close else ""
+        super().__init__(f"there is no {kind} {name!r}. {hint}Known: {', '.join(names)}.")
+        self.kind = kind
+        self.name = name
+
+
+class UnknownNodeError(UsageError):
+    """A node was named that is not in the test."""
+
+
+class FaultNotSupportedError(UsageError):
+    """The backend cannot inject a fault that the test asks for. `splitbrain doctor` lists what works here."""
+
+
+class HistoryFormatError(UsageError):
+    """A history file cannot be read. The message gives the file, the place in it and what was expected there."""
+
+    def __init__(self, path: str, problem: str, *, line: int | None = None) -> None:
+        place = path if line is None else f"{path}:{line}"
+        super().__init__(f"{place}: {problem}")
+        self.path = path
+        self.line = line
+
+
+class RunNotFoundError(UsageError):
+    """No stored run is where one was expected."""
+
+
+class StoreVersionError(UsageError):
+    """A run was stored by a newer splitbrain. Upgrade splitbrain to read it; nothing was changed."""
+
+
+class HarnessError(SplitbrainError):
+    """The harness itself failed: the run says nothing about the system under test."""
+
+
+class ProtocolError(HarnessError):
+    """A client, generator, nemesis, system or backend broke the contract of its protocol."""
+
+
+class BackendError(HarnessError):
+    """A backend could not do what was asked of it."""
+
+
+class NodeStartError(BackendError):
+    """A node did not come up. The message ends with the last lines that it logged."""
+
+
+class NemesisError(HarnessError):
+    """A fault could not be injected, verified or healed."""
+
+
+class SystemUnderTestError(HarnessError):
+    """A system could not be set up."""
+
+
+class EngineError(HarnessError):
+    """The checking engine (Spark, Java, the kernels) could not run."""
