@@ -1,0 +1,209 @@
+"""Creating a key if it is absent: exactly one creation wins, and everybody reads the winner. Exact, O(n log n).
+
+    two-winners   two creations of one key were acknowledged
+    wrong-value   a read answered something that is not what the winner created (or that nobody can have created)
+    vanished      a read answered "absent" although it began after the key was known to exist
+    early         the winner was invoked only after the key was known to exist
+
+Why this is exact: reads of "absent" come first, then the winning creation, then everything else, which needs no
+further order. Such an order breaks real time only if the key was known (an acknowledged creation, or a read of it, had
+been answered) before a read of "absent", or before the winner itself, was invoked. Creations that failed did not
+happen (they lost, or never arrived); one of unknown fate may be the winner.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from checkers.verdict import Valid, Verdict
+from results.calls import Calls, cell, client_calls, place, seconds
+from results.errors import UsageError
+
+_LISTED = 20
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A creation or a read: rows of its invocation and completion, and the value as JSON text (None: absent)."""
+
+    invoke: int
+    complete: int
+    value: str | None
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One anomaly, in words, with the rows that prove it."""
+
+    anomaly: str
+    sentence: str
+    rows: tuple[int, ...]
+
+
+class Declare:
+    """Judges one key: creations (value: what to create) and reads (answer: the value, null where absent).
+
+    Options: `create` and `read`, the functions' names (default "create" and "read"). A creation that lost to another
+    one is a `fail`; its answer is not used as evidence.
+    """
+
+    name = "declare"
+    partition: Literal["run", "key"] = "key"
+
+    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge the ops of one key."""
+        create, read = _function(options, "create"), _function(options, "read")
+        calls = client_calls(history)
+        key = cell(history, "key", 0) if history.num_rows else None
+        judge = _Judge(calls, create, read, key)
+        findings = judge.findings()
+        valid: Valid = "false" if findings else "true" if judge.reads else "unknown"
+        figures = {
+            "keys": 1, "winners": len(judge.won), "attempted": int(np.count_nonzero(calls.are(create))),
+            "reads": len(judge.reads), "never_read": int(not judge.reads),
+        }
+        return Verdict(checker=self.name, valid=valid, key=key, algorithm="one winner",
+                       sentence=findings[0].sentence if findings else judge.praise(),
+                       anomalies=tuple(dict.fromkeys(finding.anomaly for finding in findings)),
+                       evidence=judge.evidence(findings), figures=figures)
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:  # noqa: ARG002 - protocol
+        """The run: broken keys first. Keys that nobody read prove nothing; if all are such, the run is unknown."""
+        found = list(verdicts)
+        broken = [verdict for verdict in found if verdict.valid == "false"]
+        proven = [verdict for verdict in found if verdict.valid == "true"]
+        totals = Counter[str]()
+        for verdict in found:
+            totals.update(verdict.figures)
+        first = min(broken, key=lambda verdict: max(verdict.evidence["ops"]), default=None)
+        if first is not None:
+            sentence = first.sentence if len(broken) == 1 else f"{first.sentence} ({len(broken)} keys are broken.)"
+        elif proven:
+            sentence = f"On each of {len(proven)} keys at most one creation won, and every read agrees with it."
+        else:
+            sentence = "No key was ever read."
+        return Verdict(
+            checker=self.name, valid="false" if broken else "true" if proven else "unknown", algorithm="one winner",
+            key=None, sentence=sentence,
+            anomalies=tuple({anomaly: None for verdict in broken for anomaly in verdict.anomalies}),
+            evidence={} if first is None else {
+                **first.evidence, "key": first.key, "keys": [verdict.key for verdict in broken[:_LISTED]]},
+            figures={**totals, "broken": len(broken)}, seconds=sum(verdict.seconds for verdict in found),
+        )
+
+
+def _function(options: Mapping[str, Any], name: str) -> str:
+    value = options.get(name, name)
+    if not isinstance(value, str):
+        raise UsageError(f"checker declare: option {name!r} must be the name of a function, not {value!r}.")
+    return value
+
+
+class _Judge:
+    """One key, in rows of its table: row order is real-time order."""
+
+    def __init__(self, calls: Calls, create: str, read: str, key: str | None) -> None:
+        self.table = calls.table
+        self.key = "the key" if key is None else f"key {key!r}"
+        self.won = self._events(calls, calls.are(create) & calls.ended("ok"), of_invocation=True)
+        self.maybe = self._events(calls, calls.are(create) & calls.ended("info"), of_invocation=True)
+        self.reads = self._events(calls, calls.are(read) & calls.ended("ok"), of_invocation=False)
+
+    def _events(self, calls: Calls, chosen: Any, *, of_invocation: bool) -> list[Event]:
+        invoke, complete = calls.invoke[chosen].tolist(), calls.complete[chosen].tolist()
+        values = self.table["value"].take(pa.array(invoke if of_invocation else complete, pa.int64())).to_pylist()
+        return [Event(i, c, None if v in (None, "null") else v)
+                for i, c, v in zip(invoke, complete, values, strict=True)]
+
+    def findings(self) -> list[Finding]:
+        """All anomalies, the plainest first."""
+        return [*self._two_winners(), *self._wrong_values(), *self._vanished()]
+
+    def _two_winners(self) -> Iterable[Finding]:
+        if len(self.won) > 1:
+            first, second = sorted(self.won, key=lambda event: event.complete)[:2]
+            yield Finding("two-winners", f"Two winners: {self.key} was created as {first.value} by "
+                                         f"{self._answer(first)}, and as {second.value} by {self._answer(second)}.",
+                          (first.complete, second.complete))
+
+    def _wrong_values(self) -> Iterable[Finding]:
+        """Reads that no possible winner explains."""
+        seen = [read for read in self.reads if read.value is not None]
+        winner = min(self.won, key=lambda event: event.complete, default=None)
+        if winner is not None:
+            for read in seen:
+                if read.value != winner.value:
+                    yield Finding(
+                        "wrong-value", f"Wrong value: {self.key} was created as {winner.value} by "
+                                       f"{self._answer(winner)}, but {self._answer(read)} answered {read.value}.",
+                        (winner.complete, read.complete))
+            yield from self._early(winner, seen)
+        elif seen:
+            yield from self._without_winner(seen)
+
+    def _without_winner(self, seen: Sequence[Event]) -> Iterable[Finding]:
+        """No creation was acknowledged, yet the key was read: one of unknown fate must be the winner."""
+        first = min(seen, key=lambda read: read.complete)
+        for read in seen:
+            if read.value != first.value:
+                yield Finding("wrong-value", f"Wrong value: {self._answer(first)} answered {first.value} for "
+                                             f"{self.key}, but {self._answer(read)} answered {read.value}.",
+                              (first.complete, read.complete))
+                return
+        candidates = [event for event in self.maybe if event.value == first.value]
+        if not candidates:
+            yield Finding("wrong-value", f"Wrong value: {self._answer(first)} answered {first.value} for {self.key}, "
+                                         f"which nobody can have created.", (first.complete,))
+        else:
+            yield from self._early(min(candidates, key=lambda event: event.invoke), seen)
+
+    def _early(self, winner: Event, seen: Sequence[Event]) -> Iterable[Finding]:
+        first = min((read for read in seen if read.value == winner.value), key=lambda read: read.complete, default=None)
+        if first is not None and first.complete < winner.invoke:
+            yield Finding("early", f"Too early: {self._answer(first)} answered {first.value} for {self.key}, but its "
+                                   f"creation was invoked only at {self._at(winner.invoke)}.",
+                          (first.complete, winner.invoke))
+
+    def _vanished(self) -> Iterable[Finding]:
+        known = min((event for event in (*self.won, *self.reads) if event.value is not None),
+                    key=lambda event: event.complete, default=None)
+        if known is None:
+            return
+        how = "was created" if known in self.won else "was read"
+        for read in self.reads:
+            if read.value is None and read.invoke > known.complete:
+                yield Finding(
+                    "vanished", f"Vanished: {self.key} {how} as {known.value} by {self._answer(known)}, but the read "
+                                f"that began at {self._at(read.invoke)} found nothing: {self._answer(read)}.",
+                    (known.complete, read.invoke, read.complete))
+
+    def praise(self) -> str:
+        """What there is to say where nothing is wrong."""
+        if not self.reads:
+            return f"{self.key} was never read."
+        values = {read.value: None for read in self.reads if read.value is not None}
+        return f"All {len(self.reads)} reads of {self.key} agree" + (f" on {next(iter(values))}." if values else ".")
+
+    def evidence(self, findings: Sequence[Finding]) -> dict[str, Any]:
+        """The ops of the first finding; sentences and ops of some more."""
+        if not findings:
+            return {}
+        index = self.table["index"]
+
+        def ops(finding: Finding) -> list[int]:
+            return [index[row].as_py() for row in finding.rows]
+
+        return {"ops": ops(findings[0]), "witness": [place(self.table, row) for row in findings[0].rows],
+                "findings": [{"anomaly": f.anomaly, "sentence": f.sentence, "ops": ops(f)} for f in findings[:_LISTED]]}
+
+    def _at(self, row: int) -> str:
+        return f"{seconds(self.table['time'][row].as_py()):.3f} s"
+
+    def _answer(self, event: Event) -> str:
+        node = self.table["node"][event.complete].as_py()
+        node = node or f"process {self.table['process'][event.complete].as_py()}"
+        return f"{node} at {self._at(event.complete)}"

@@ -1,0 +1,165 @@
+"""Judging a history in this process; and the steps that the Spark pipeline shares with it.
+
+A checker that breaks must not hide what another one found, nor pass for an answer. Its verdict becomes "unknown", says
+what happened, and carries the traceback in `evidence["crashes"]`; `crashed` turns that into the run's harness error.
+A wrong request (an unknown checker, a wrong option) is not a crash: it is raised, before or instead of any verdict.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from checkers.registry import checker
+from checkers.verdict import Checker, CheckerSpec, Outcome, Verdict, outcome
+from results.arrow import conform
+from results.errors import HistoryFormatError, UsageError
+
+_CRASHES: Final = "crashes"
+
+
+def judge(history: pa.Table, specs: Sequence[CheckerSpec]) -> list[Verdict]:
+    """One verdict per checker, in the order of `specs`.
+
+    Raises:
+        UsageError: a checker is unknown, or an option of one is wrong.
+        HistoryFormatError: the table is not a history.
+    """
+    checkers = [checker(spec.name) for spec in specs]
+    history = conform(history)
+    verdicts: list[Verdict] = []
+    keys: list[pa.Table] | None = None
+    for spec, each in zip(specs, checkers, strict=True):
+        if each.partition == "key":
+            keys = list(by_key(history)) if keys is None else keys
+            parts = [check_partition(each, spec, part) for part in keys]
+            parts.sort(key=by_key_order)
+        else:
+            parts = [check_partition(each, spec, history)]
+        verdicts.append(merge(each, spec, parts))
+    return verdicts
+
+
+def judged_outcome(verdicts: Sequence[Verdict], harness_error: str | None = None) -> tuple[Outcome, str | None]:
+    """The outcome of a run and its harness error, a broken checker included."""
+    error = harness_error or crashed(verdicts)
+    return outcome(verdicts, error), error
+
+
+def specs_of(test_document: Mapping[str, Any], source: str) -> tuple[CheckerSpec, ...]:
+    """The checkers that a test.json names.
+
+    Raises:
+        HistoryFormatError: it names none, or not as {"name", "options"}.
+    """
+    try:
+        specs = msgspec.convert(test_document.get("checkers"), tuple[CheckerSpec, ...])
+    except msgspec.ValidationError as error:
+        raise HistoryFormatError(source, f"test.json does not say which checkers judge the run: {error}") from error
+    return specs
+
+
+# --- partitions -----------------------------------------------------------------------------------------------------
+
+
+def by_key(history: pa.Table) -> Iterator[pa.Table]:
+    """The client ops of each key, each sorted by index, the smallest partition first; ops without a key are one more.
+
+    Small ones first: a verdict on many keys is there before the time goes into the largest.
+    """
+    processes: Any = history.column("process")
+    clients = history.filter(pa.array(processes.to_numpy() >= 0))
+    if not clients.num_rows:
+        return
+    encoded: Any = pc.dictionary_encode(clients.column("key").combine_chunks(), null_encoding="encode")
+    codes: npt.NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
+    rows = np.argsort(codes, kind="stable")
+    bounds = np.flatnonzero(np.diff(codes[rows], prepend=-1, append=-1))
+    grouped = clients.take(rows)
+    sizes = np.diff(bounds)
+    for group in np.argsort(sizes, kind="stable"):
+        yield in_order(grouped.slice(int(bounds[group]), int(sizes[group])))
+
+
+def in_order(history: pa.Table) -> pa.Table:
+    """The ops sorted by index."""
+    index = history.column("index").to_numpy()
+    return history if np.all(index[1:] > index[:-1]) else history.sort_by("index")
+
+
+def by_key_order(verdict: Verdict) -> tuple[bool, str]:
+    """The order of partitions before they are merged: by key, ops without a key first."""
+    return verdict.key is not None, verdict.key or ""
+
+
+# --- one partition, one checker -------------------------------------------------------------------------------------
+
+
+def check_partition(each: Checker, spec: CheckerSpec, part: pa.Table) -> Verdict:
+    """A checker's verdict on one partition; "unknown" if it breaks.
+
+    Raises:
+        UsageError: an option is wrong.
+    """
+    key = part.column("key")[0].as_py() if each.partition == "key" else None
+    try:
+        verdict = each.check(part, spec.options)
+    except UsageError:
+        raise
+    except Exception as error:
+        what = f"judging {part.num_rows} ops" if key is None else f"judging {part.num_rows} ops of key {key!r}"
+        return _crash(spec.name, key, error, what)
+    return msgspec.structs.replace(verdict, key=key) if verdict.key != key else verdict
+
+
+def merge(each: Checker, spec: CheckerSpec, parts: Sequence[Verdict]) -> Verdict:
+    """A checker's verdict on a run from those on its partitions.
+
+    A crash stays visible in it, and keeps it from being "true"; a violation in another partition stays one.
+
+    Raises:
+        UsageError: an option is wrong.
+    """
+    crashes = [crash for part in parts for crash in part.evidence.get(_CRASHES, ())]
+    try:
+        merged = each.merge(parts, spec.options)
+    except UsageError:
+        raise
+    except Exception as error:
+        broken = _crash(spec.name, None, error, f"merging the verdicts on {len(parts)} partitions")
+        crashes += broken.evidence[_CRASHES]
+        merged = next((part for part in parts if part.valid == "false"), broken)
+    if not crashes:
+        return merged
+    evidence = {**merged.evidence, _CRASHES: crashes}
+    if merged.valid == "false":
+        return msgspec.structs.replace(merged, evidence=evidence)
+    return msgspec.structs.replace(merged, valid="unknown", sentence=_sentence(spec.name, crashes), evidence=evidence)
+
+
+def crashed(verdicts: Iterable[Verdict]) -> str | None:
+    """The harness error that broken checkers amount to, None if none broke."""
+    for verdict in verdicts:
+        crashes = verdict.evidence.get(_CRASHES, ())
+        if crashes:
+            return _sentence(verdict.checker, crashes).removeprefix("Unknown: ")
+    return None
+
+
+def _crash(name: str, key: str | None, error: Exception, doing: str) -> Verdict:
+    what = "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
+    crash = {"key": key, "doing": doing, "error": what, "traceback": "".join(traceback.format_exception(error))}
+    return Verdict(
+        checker=name, valid="unknown", key=key, sentence=_sentence(name, [crash]), evidence={_CRASHES: [crash]})
+
+
+def _sentence(name: str, crashes: Sequence[Mapping[str, Any]]) -> str:
+    more = f" (and {len(crashes) - 1} more such)" if len(crashes) > 1 else ""
+    return f"Unknown: checker {name!r} broke while {crashes[0]['doing']}: {crashes[0]['error']}{more}"

@@ -1,0 +1,189 @@
+"""A model as integers: states are interned, transitions numbered, and steps known in one of three forms.
+
+An `AssignmentModel` needs no table at all. A model whose reachable states are few is closed: every state is found and
+every cell computed beforehand, which also proves which ops are observers (Knossos' memoisation). Every other model is
+asked lazily, for the cells that the search comes by, within a budget.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from checkers.linearizable.encoding import Transition
+from checkers.linearizable.frontier import (
+    ANY,
+    ASSIGNMENTS,
+    CLOSED,
+    I32,
+    IMPOSSIBLE,
+    KEEP,
+    LAZY,
+    Steps,
+    cell_position,
+)
+from checkers.models import Assignment, AssignmentModel, Model, Special
+from results.errors import UsageError
+
+CLOSURE_CELLS: Final = 20_000
+"""Cells that are computed beforehand, at most; a model with more is asked lazily."""
+
+_NO_I32: Final[I32] = np.zeros(1, np.int32)
+
+
+class TooManyCellsError(Exception):
+    """The lazy table reached its budget."""
+
+
+class States:
+    """States by number, in the order in which they were met."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.known: list[Any] = []
+        self._number: dict[Any, int] = {}
+
+    def number(self, state: Any) -> int:
+        """The number of a state, a new one if it is new.
+
+        Raises:
+            UsageError: the state is not hashable.
+        """
+        try:
+            found = self._number.get(state)
+        except TypeError as error:
+            raise UsageError(f"model {self.model.name!r} has the state {state!r}, which is not hashable: use tuples and "
+                             f"frozensets for lists and sets.") from error
+        if found is None:
+            found = self._number[state] = len(self.known)
+            self.known.append(state)
+        return found
+
+
+class Stepper:
+    """Steps of one model on the transitions of one partition.
+
+    Attributes:
+        states: every state met so far; number 0 is the initial one.
+        observer: by transition, whether it is known to change no reachable state.
+        steps: what the kernel steps with; replaced as a lazy table grows.
+    """
+
+    def __init__(self, model: Model, transitions: list[Transition], *, cells: int) -> None:
+        """Prepare the steps of `model`, with at most `cells` cells in a lazy table."""
+        self.model = model
+        self.transitions = transitions
+        self.states = States(model)
+        self.states.number(model.init())
+        self.observer: npt.NDArray[np.bool_] = np.zeros(len(transitions), np.bool_)
+        self._budget = cells
+        self._filled = 0
+        if isinstance(model, AssignmentModel):
+            self.steps = self._assignments(model)
+        else:
+            self.steps = self._closed() or self._lazy()
+
+    @property
+    def mode(self) -> str:
+        """How steps are known, in words."""
+        return {ASSIGNMENTS: "assignments", CLOSED: "closed table", LAZY: "lazy table"}[self.steps.mode]
+
+    def fill(self, state: int, transitions: list[int]) -> None:
+        """Compute the cells of `state` for those transitions that are missing.
+
+        Raises:
+            TooManyCellsError: the table is at its budget.
+            UsageError: the model failed, or contradicts itself.
+        """
+        width = self.steps.width
+        for transition in transitions:
+            key = state * width + transition
+            mask = self.steps.cell_key.size - 1
+            at = cell_position(key, mask)
+            while self.steps.cell_key[at] >= 0 and self.steps.cell_key[at] != key:
+                at = (at + 1) & mask
+            if self.steps.cell_key[at] == key:
+                continue
+            following = self._step(state, transition)
+            if self.observer[transition] and following not in (state, IMPOSSIBLE):
+                raise UsageError(f"model {self.model.name!r} says that {self.transitions[transition]} observes, yet it "
+                                 f"changes the state {self.states.known[state]!r}: correct the model's `observes`.")
+            self.steps.cell_key[at] = key
+            self.steps.cell_next[at] = following
+            self._filled += 1
+            if 2 * self._filled > mask:
+                self._grow()
+
+    def _step(self, state: int, transition: int) -> int:
+        what = self.transitions[transition]
+        try:
+            following = self.model.step(self.states.known[state], what.f, what.value, what.result)
+        except Exception as error:
+            raise UsageError(f"model {self.model.name!r} failed on {what} in the state {self.states.known[state]!r}: "
+                             f"{type(error).__name__}: {error}") from error
+        return IMPOSSIBLE if following is Special.IMPOSSIBLE else self.states.number(following)
+
+    def _assignments(self, model: AssignmentModel) -> Steps:
+        requires = np.full(len(self.transitions), ANY, np.int32)
+        becomes = np.full(len(self.transitions), KEEP, np.int32)
+        for t, assignment in enumerate(assignments(model, self.transitions)):
+            if assignment.requires is not Special.ANY:
+                requires[t] = self.states.number(assignment.requires)
+            elif assignment.refuses is not Special.UNKNOWN:
+                requires[t] = -2 - self.states.number(assignment.refuses)
+            if assignment.becomes is not Special.ANY:
+                becomes[t] = self.states.number(assignment.becomes)
+            self.observer[t] = becomes[t] in (KEEP, requires[t])
+        return Steps(ASSIGNMENTS, len(requires), requires, becomes, _NO_I32, np.full(1, -1, np.int64), _NO_I32)
+
+    def _closed(self) -> Steps | None:
+        """The whole table, found by closure from the initial state; None if it is larger than CLOSURE_CELLS."""
+        width = len(self.transitions)
+        rows: list[list[int]] = []
+        while len(rows) < len(self.states.known):
+            if len(self.states.known) * width > CLOSURE_CELLS:
+                return None
+            rows.append([self._step(len(rows), t) for t in range(width)])
+        dense = np.array(rows, np.int32).reshape(len(rows), width)
+        own = np.arange(len(rows), dtype=np.int32)[:, None]
+        self.observer = np.asarray(((dense == own) | (dense == IMPOSSIBLE)).all(axis=0), np.bool_)
+        return Steps(CLOSED, width, _NO_I32, _NO_I32, dense.reshape(-1), np.full(1, -1, np.int64), _NO_I32)
+
+    def _lazy(self) -> Steps:
+        self.observer = np.array([self.model.observes(t.f, t.value, t.result) for t in self.transitions], np.bool_)
+        size = 1 << 12
+        return Steps(LAZY, len(self.transitions), _NO_I32, _NO_I32, _NO_I32, np.full(size, -1, np.int64),
+                     np.zeros(size, np.int32))
+
+    def _grow(self) -> None:
+        if self._filled >= self._budget:
+            raise TooManyCellsError
+        old = self.steps
+        size = 2 * old.cell_key.size
+        mask = size - 1
+        key, following = np.full(size, -1, np.int64), np.zeros(size, np.int32)
+        for cell in np.flatnonzero(old.cell_key >= 0):
+            at = cell_position(int(old.cell_key[cell]), mask)
+            while key[at] >= 0:
+                at = (at + 1) & mask
+            key[at], following[at] = old.cell_key[cell], old.cell_next[cell]
+        self.steps = old._replace(cell_key=key, cell_next=following)
+
+
+def assignments(model: AssignmentModel, transitions: list[Transition]) -> list[Assignment]:
+    """The assignment of each transition.
+
+    Raises:
+        UsageError: the model cannot make sense of a value.
+    """
+    found: list[Assignment] = []
+    for what in transitions:
+        try:
+            assignment = model.assignment(what.f, what.value, what.result)
+        except Exception as error:
+            raise UsageError(f"model {model.name!r} cannot read {cast(str, what.f)} with value {what.value!r} and result "
+                             f"{what.result!r}: {type(error).__name__}: {error}") from error
+        found.append(assignment)
+    return found

@@ -1,0 +1,52 @@
+"""Checkers by name. Listing the names imports none of them.
+
+A checker of one's own needs no registration: its name is `module:attribute`, importable wherever it is to run (this
+process, and with Spark the workers).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Final
+
+from checkers.verdict import Checker
+from results.errors import UnknownNameError, UsageError
+
+CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
+    "linearizable": ("checkers.linearizable:Linearizable", "every key behaves as if ops took effect one at a time"),
+    "set": ("checkers.set_checker:SetChecker", "no acknowledged element is lost, none comes from nowhere"),
+    "declare": ("checkers.declare:Declare", "exactly one creation wins, and everybody reads the winner"),
+    "stats": ("checkers.stats:Stats", "counts, rates and latencies; figures only"),
+    "coverage": ("checkers.coverage:Coverage", "did this test test anything"),
+})
+"""Name: (where it is, what it proves)."""
+
+
+@cache
+def checker(name: str) -> Checker:
+    """The checker of that name, or at `module:attribute` (an instance, or a class to be made without arguments).
+
+    Raises:
+        UnknownNameError: there is none of that name.
+        UsageError: `module:attribute` cannot be imported, or is not a checker.
+    """
+    if name in CHECKERS:
+        return _load(CHECKERS[name][0])
+    if ":" not in name:
+        raise UnknownNameError("checker", name, CHECKERS)
+    try:
+        return _load(name)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"checker {name!r} cannot be imported: {error}. Give module:attribute.") from error
+
+
+def _load(location: str) -> Checker:
+    module, _, attribute = location.partition(":")
+    found: Any = getattr(importlib.import_module(module), attribute)
+    found = found() if isinstance(found, type) else found
+    if getattr(found, "partition", None) not in ("run", "key") or not callable(getattr(found, "check", None)):
+        raise UsageError(f"{location} is not a checker: it needs name, partition ('run' or 'key'), check and merge.")
+    return found

@@ -1,0 +1,114 @@
+"""Every error that the metadata cluster raises on purpose.
+
+    ClusterError
+    ├── NodeError                       the node must not go on
+    │   ├── ArgumentError               its command line is wrong
+    │   └── StorageError                its data directory cannot be used
+    │       ├── CorruptStorageError     what had been made durable is damaged
+    │       └── WrongNodeError          the directory belongs to another node
+    ├── InvalidPathError                a path that no tree can have
+    └── ClientError                     a request got no result; `definite` says what that means
+        ├── RefusedError                definite: the request did not happen and never will
+        │   ├── NodeNotFoundError
+        │   ├── MismatchingNodeError
+        │   ├── PossiblyMatchingManyNodesDeniedError
+        │   ├── InvalidRequestError
+        │   └── UnavailableError
+        └── OutcomeUnknownError         indefinite: nobody knows whether it happened
+
+A message is for the person who reads it: what is wrong, where, and what to do about it, in one line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from cluster.tree import Properties
+
+
+class ClusterError(Exception):
+    """The root of the hierarchy. Catch it to catch every error that the cluster raises on purpose."""
+
+
+class NodeError(ClusterError):
+    """The node cannot start, or must not go on. The message says what to do before it is started again."""
+
+
+class ArgumentError(NodeError):
+    """The node's command line is wrong. Correct the argument that the message names."""
+
+
+class StorageError(NodeError):
+    """The node's data directory cannot be used."""
+
+
+class CorruptStorageError(StorageError):
+    """Something that the node had made durable is damaged or gone.
+
+    The node refuses to start, because it may have promised to the others what it can no longer read: a vote, or an
+    entry that was counted as replicated. Replace the node with a new one, or restore its whole directory.
+    """
+
+
+class WrongNodeError(StorageError):
+    """The data directory belongs to a node of another name. Start that node with it, or give this one its own."""
+
+
+class InvalidPathError(ClusterError):
+    """A path is not of the form /a/b/c. Names are separated by single slashes and are not empty."""
+
+
+class ClientError(ClusterError):
+    """A request got no result.
+
+    Attributes:
+        definite: whether it is certain that the request did not happen and never will.
+        term: the consensus term in which the answer was given, None where there was no answer.
+    """
+
+    definite: ClassVar[bool]
+
+    def __init__(self, message: str, term: int | None = None) -> None:
+        super().__init__(message)
+        self.term = term
+
+
+class RefusedError(ClientError):
+    """The request certainly did not happen, and never will."""
+
+    definite = True
+
+
+class NodeNotFoundError(RefusedError):
+    """The path leads to no tree node, and the request needs one."""
+
+
+class MismatchingNodeError(RefusedError):
+    """The tree node at the path does not meet the condition of the request.
+
+    Attributes:
+        properties: what was found there instead.
+    """
+
+    def __init__(self, message: str, term: int | None, properties: Properties) -> None:
+        super().__init__(message, term)
+        self.properties = properties
+
+
+class PossiblyMatchingManyNodesDeniedError(RefusedError):
+    """The path is a pattern, and the request works on exactly one tree node. Give the path of that one."""
+
+
+class InvalidRequestError(RefusedError):
+    """The node could not make sense of the request, or the request is larger than a node takes."""
+
+
+class UnavailableError(RefusedError):
+    """The request was not proposed: no leader was known in time, leadership was lost, or the connection was broken."""
+
+
+class OutcomeUnknownError(ClientError):
+    """The request was handed to the cluster and no answer came: it may have happened, or may happen yet."""
+
+    definite = False

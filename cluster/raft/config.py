@@ -1,0 +1,44 @@
+"""The figures that consensus runs with."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """Times and limits of a member; the same on all members of a cluster.
+
+    Attributes:
+        heartbeat_ms: how often a leader speaks to its followers at least.
+        election_min_ms: the shortest random election timeout.
+        election_max_ms: the longest.
+        max_batch: entries in one Append at most (RA-11).
+        max_pipeline: entries on their way to one follower at most (RA-11).
+        max_pending: proposals not committed, and reads not confirmed, that a leader holds at most (of each); beyond
+            that it answers "busy".
+
+    Raises:
+        ValueError: figures with which no leader could stay in office.
+    """
+
+    heartbeat_ms: int = 100
+    election_min_ms: int = 600
+    election_max_ms: int = 1200
+    max_batch: int = 128
+    max_pipeline: int = 4096
+    max_pending: int = 4096
+
+    def __post_init__(self) -> None:
+        """Refuse figures with which no leader could stay in office."""
+        if not 0 < self.heartbeat_ms < self.election_min_ms <= self.election_max_ms:
+            raise ValueError(
+                f"0 < heartbeat_ms < election_min_ms <= election_max_ms does not hold for {self.heartbeat_ms}, "
+                f"{self.election_min_ms}, {self.election_max_ms}."
+            )
+        if min(self.max_batch, self.max_pipeline, self.max_pending) < 1:
+            raise ValueError("max_batch, max_pipeline and max_pending must be at least 1.")
+
+    @property
+    def quorum_ticks(self) -> int:
+        """Heartbeats that a leader survives without hearing from a majority: two (longest) election timeouts (D12)."""
+        return -(-2 * self.election_max_ms // self.heartbeat_ms)

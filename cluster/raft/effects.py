@@ -1,0 +1,149 @@
+"""What must be done about an event: everything that `Raft.handle` returns.
+
+Contract of the shell:
+
+- Effects are carried out in order: those of one event in the order of the list, those of an earlier event before those
+  of a later one. An asynchronous effect (AppendLog, TruncateLog, Send) is carried out when it has been *begun*.
+- Persist is synchronous: no later effect, of this event or of any other, is begun before it is durable. (The shell may
+  queue effects meanwhile, or not hand in events.) If it fails, the node must stop.
+- AppendLog and TruncateLog reach the disk in the order in which they were begun. When an AppendLog is durable, and with
+  it everything begun before it, the shell hands its `done` to the machine as an event; of several that became durable
+  together the last one's `done` is enough. If a write fails, the node must stop.
+- Send is best effort and must not block.
+- Nothing here says how long anything takes: the machine is right under any delay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from cluster.raft.events import Ref, Written
+from cluster.raft.messages import Entry, Message, NodeId
+
+Role = Literal["follower", "pre_candidate", "candidate", "leader"]
+
+
+class Persist(msgspec.Struct, frozen=True, gc=False):
+    """Make term and vote durable before anything else is done (RA-6)."""
+
+    term: int
+    voted_for: NodeId | None
+
+
+class AppendLog(msgspec.Struct, frozen=True):
+    """Write entries behind the end of the stored log; when they are durable, hand `done` back.
+
+    Attributes:
+        entries: contiguous, not empty; the first follows the last stored entry (after the TruncateLogs before it).
+        done: the event to hand in when they are durable.
+    """
+
+    entries: tuple[Entry, ...]
+    done: Written
+
+
+class TruncateLog(msgspec.Struct, frozen=True, gc=False):
+    """Remove the stored entries from this index on, itself included. An AppendLog of the same event follows."""
+
+    from_index: int
+
+
+class Send(msgspec.Struct, frozen=True, gc=False):
+    """Send a message to a peer. It may get lost."""
+
+    to: NodeId
+    message: Message
+
+
+class Apply(msgspec.Struct, frozen=True):
+    """Apply committed entries to the state machine.
+
+    Attributes:
+        entries: contiguous from the entry after the last applied one; noops included, which change nothing.
+        refs: by index, the refs of those that were proposed here and are to be answered now. Empty on a follower.
+    """
+
+    entries: tuple[Entry, ...]
+    refs: Mapping[int, Ref]
+
+
+class ReadReady(msgspec.Struct, frozen=True):
+    """Evaluate a read now: leadership was confirmed, and everything up to `index` was applied by earlier effects.
+
+    Attributes:
+        ref: of the Read.
+        index: the read index; the state machine has applied at least this much.
+    """
+
+    ref: Ref
+    index: int
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """A Propose or a Read certainly had no effect and never will (definite).
+
+    Attributes:
+        ref: of the Propose or the Read.
+        leader: who is leader, as far as this node knows.
+        reason: "not_leader": this node does not lead (any more); "busy": more is pending here than the limits allow.
+    """
+
+    ref: Ref
+    leader: NodeId | None
+    reason: Literal["not_leader", "busy"]
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """A Propose was appended, then leadership was lost: nobody here knows whether it will commit (indefinite)."""
+
+    ref: Ref
+
+
+class StartElectionTimer(msgspec.Struct, frozen=True):
+    """Start the election timer anew: hand in ElectionTimeout after a random time in the configured range.
+
+    A follower is told so by every message of its leader. It is enough to note the time and to look at it when the timer
+    fires, which then runs on for what is left: no timer needs to be cancelled and made anew per message.
+    """
+
+
+class StopElectionTimer(msgspec.Struct, frozen=True):
+    """Stop the election timer."""
+
+
+class StartHeartbeat(msgspec.Struct, frozen=True):
+    """Hand in a HeartbeatTick every `heartbeat_ms` from now on."""
+
+
+class StopHeartbeat(msgspec.Struct, frozen=True):
+    """No more HeartbeatTicks."""
+
+
+class RoleChanged(msgspec.Struct, frozen=True):
+    """Role, term or known leader changed; for telemetry and for whoever waits for a leader."""
+
+    role: Role
+    term: int
+    leader: NodeId | None
+
+
+class CommitAdvanced(msgspec.Struct, frozen=True, gc=False):
+    """The commit index rose; comes before the Apply of what was committed."""
+
+    index: int
+
+
+class Rebuild(msgspec.Struct, frozen=True):
+    """Empty the state machine: the Applies that follow begin at index 1 again.
+
+    Only a node with a bug switched on (M17) has applied what it must take back; a correct one never emits this.
+    """
+
+
+Effect: TypeAlias = (
+    Persist | AppendLog | TruncateLog | Send | Apply | ReadReady | Rejected | Dropped | StartElectionTimer
+    | StopElectionTimer | StartHeartbeat | StopHeartbeat | RoleChanged | CommitAdvanced | Rebuild
+)

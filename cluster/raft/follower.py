@@ -1,0 +1,100 @@
+"""A member under the leader of one term: taking over the leader's log.
+
+All that is known of the leader's log lives and dies with the term, so it can never be mistaken for knowledge about
+another leader's (RA-14).
+"""
+
+from __future__ import annotations
+
+from cluster.raft.invariant import InvariantError
+from cluster.raft.messages import Append, AppendRefusal, AppendReply, NodeId
+from cluster.raft.state import State
+
+
+class Following:
+    """What a member knows of one term's leader and of that leader's log.
+
+    Attributes:
+        leader: who leads this term, once known; it cannot change (RA-17).
+    """
+
+    __slots__ = ("_answered_round", "_reported", "_round", "_state", "_validated", "leader")
+
+    def __init__(self, state: State) -> None:
+        self.leader: NodeId | None = None
+        self._state = state
+        self._validated = 0  # our log agrees with this leader's up to here
+        self._round = 0  # newest read round seen
+        self._answered_round = 0  # newest one that a reply was sent for
+        self._reported = 0  # what we said last is durable
+
+    def on_append(self, sender: NodeId, message: Append) -> None:
+        """Take over entries and commit index, and answer."""
+        state = self._state
+        if self.leader is None:
+            self.leader = sender
+        elif self.leader != sender:
+            raise InvariantError(f"two leaders in term {state.term}: {self.leader} and {sender}.")
+        if message.round > self._round:
+            self._round = message.round
+        try_index = self._mismatch(message)
+        if try_index is not None:
+            self._answered_round = self._round
+            state.send(sender, AppendRefusal(state.term, self._round, message.prev_index, try_index))
+            return
+        appended = self._take(message)
+        self._validated = max(self._validated, message.prev_index + len(message.entries))
+        commit = min(message.commit, self._validated)
+        if commit > state.commit:
+            state.advance_commit(commit)
+        if not appended or self._round > self._answered_round:
+            self._reply(sender)
+
+    def on_written(self) -> None:
+        """Tell the leader that more of what it sent is durable."""
+        if self.leader is not None and min(self._state.written, self._validated) > self._reported:
+            self._reply(self.leader)
+
+    def _reply(self, leader: NodeId) -> None:
+        state = self._state
+        self._answered_round = self._round
+        # Our durable tail may be another leader's: it counts only as far as it was compared with this one's.
+        self._reported = min(state.written, self._validated)
+        state.send(leader, AppendReply(state.term, self._round, self._validated, self._reported))
+
+    def _mismatch(self, message: Append) -> int | None:
+        """None if our log has the entry that the message builds on, else the index to try next."""
+        state, log = self._state, self._state.log
+        prev = message.prev_index
+        if prev > log.last_index:
+            return log.last_index
+        if log.term(prev) == message.prev_term:
+            return None
+        if prev <= state.commit:
+            raise InvariantError(
+                f"{self.leader} leads term {state.term} without entry {prev} of term {log.term(prev)}, which "
+                f"{state.node} knows to be committed."
+            )
+        return log.before_term_at(prev, state.commit)
+
+    def _take(self, message: Append) -> bool:
+        """Append what is new; True if there was any. An older message, come late, takes nothing away."""
+        log, entries = self._state.log, message.entries
+        if not entries:
+            return False
+        if entries[0].index != message.prev_index + 1:
+            raise InvariantError(f"entries from {entries[0].index} on were said to follow {message.prev_index}.")
+        known = 0
+        for entry in entries:
+            if entry.index > log.last_index:
+                break
+            if log.term(entry.index) != entry.term:
+                if entry.index <= self._validated:
+                    raise InvariantError(f"{self.leader} changed its own entry {entry.index} in term {message.term}.")
+                self._state.truncate(entry.index)
+                break
+            known += 1
+        if known == len(entries):
+            return False
+        self._state.append(entries[known:])
+        return True

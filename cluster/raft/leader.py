@@ -1,0 +1,212 @@
+"""A member that leads a term: replication, commit, reads, and giving up when a majority is out of reach.
+
+A `Leadership` begins with an election won and ends with `resign`; nothing of it outlives the term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from cluster.bugs import M17, M23
+from cluster.raft.effects import Dropped, ReadReady, Rejected
+from cluster.raft.events import Propose, Read, Ref
+from cluster.raft.invariant import InvariantError
+from cluster.raft.messages import Append, AppendRefusal, AppendReply, Entry, EntryKind, NodeId
+from cluster.raft.progress import Progress
+from cluster.raft.reads import ReadRounds
+from cluster.raft.state import State
+
+_EMPTY: Final[tuple[Entry, ...]] = ()
+
+
+class Leadership:
+    """The leader's side of one term."""
+
+    __slots__ = (
+        "_applies_early", "_early_reads", "_followers", "_last_sent", "_last_sent_to", "_noop_index", "_reads",
+        "_reads_unconfirmed", "_refs", "_state", "_tick",
+    )
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._followers = {peer: Progress(state.log.last_index + 1) for peer in state.peers}
+        self._refs: dict[int, Ref] = {}
+        self._reads = ReadRounds()
+        self._early_reads: list[Ref] = []  # until the noop is committed nobody knows what the commit index is (RA-27)
+        self._tick = 0
+        self._last_sent: Append | None = None
+        self._last_sent_to = 0  # index of its last entry
+        self._noop_index = state.log.last_index + 1
+        self._applies_early = M17 in state.bugs
+        self._reads_unconfirmed = M23 in state.bugs
+
+    def begin(self) -> None:
+        """Append the noop that begins the term (RA-9) and send it to everybody."""
+        self._append("noop", b"")
+        self._advance_commit()
+
+    # --- clients ----------------------------------------------------------------------------------------------
+
+    def on_propose(self, event: Propose) -> None:
+        """Append a command and send it on."""
+        state = self._state
+        if state.log.last_index - state.commit >= state.config.max_pending:
+            state.out.append(Rejected(event.ref, state.node, "busy"))
+            return
+        self._refs[state.log.last_index + 1] = event.ref
+        self._append("command", event.data)
+        if self._applies_early:
+            state.apply_to(state.log.last_index, self._refs)
+
+    def on_read(self, event: Read) -> None:
+        """Note the commit index, and ask the others whether this node still leads."""
+        state = self._state
+        if self._reads_unconfirmed:
+            state.out.append(ReadReady(event.ref, state.applied))
+        elif len(self._reads) + len(self._early_reads) >= state.config.max_pending:
+            state.out.append(Rejected(event.ref, state.node, "busy"))
+        elif state.commit < self._noop_index:
+            self._early_reads.append(event.ref)
+        else:
+            self._add_reads([event.ref])
+
+    def resign(self, leader: NodeId | None) -> None:
+        """Lead no more: reads did not happen (definite), nobody knows what becomes of proposals (indefinite)."""
+        out = self._state.out
+        for ref in [*self._reads.refs(), *self._early_reads]:
+            out.append(Rejected(ref, leader, "not_leader"))
+        for ref in self._refs.values():
+            out.append(Dropped(ref))
+
+    # --- followers --------------------------------------------------------------------------------------------
+
+    def on_tick(self) -> bool:
+        """Speak to every follower. False, and silence, if too few have replied for too long (D12)."""
+        self._tick += 1
+        if not self._hears_a_majority():
+            return False
+        self._speak_to_all()
+        return True
+
+    def on_reply(self, sender: NodeId, message: AppendReply) -> None:
+        """A follower agrees with us up to some index, and confirms a read round."""
+        state = self._state
+        if not message.durable <= message.matched <= state.log.last_index:
+            raise InvariantError(
+                f"{sender} claims to agree with {state.node} up to {message.matched} (durable {message.durable}), but "
+                f"the log of term {state.term}'s leader ends at {state.log.last_index}."
+            )
+        follower = self._followers[sender]
+        follower.heard_tick = self._tick
+        if follower.on_agreement(message.matched, message.durable):
+            self._advance_commit()
+        self._confirm(follower, message.round)
+        self._send(sender, follower)
+
+    def on_refusal(self, sender: NodeId, message: AppendRefusal) -> None:
+        """A follower lacks what we built on; its confirmation of a read round is as good as any."""
+        follower = self._followers[sender]
+        follower.heard_tick = self._tick
+        if follower.on_refusal(message.prev_index, message.try_index):
+            self._send(sender, follower)
+        self._confirm(follower, message.round)
+
+    def on_written(self) -> None:
+        """More of our own log is durable, which counts like a follower's (RA-12)."""
+        self._advance_commit()
+
+    def assert_authority(self, peer: NodeId) -> None:
+        """Speak to a peer that does not seem to know who leads (RA-5)."""
+        self._send(peer, self._followers[peer], speak=True)
+
+    # --- inside -----------------------------------------------------------------------------------------------
+
+    def _append(self, kind: EntryKind, data: bytes) -> None:
+        state = self._state
+        state.append((Entry(state.log.last_index + 1, state.term, kind, data),))
+        for peer, follower in self._followers.items():
+            self._send(peer, follower)
+
+    def _speak_to_all(self) -> None:
+        for peer, follower in self._followers.items():
+            self._send(peer, follower, speak=True)
+
+    def _send(self, peer: NodeId, follower: Progress, *, speak: bool = False) -> None:
+        """Send what the follower may be sent now; with `speak` at least one message, be it empty."""
+        log, config = self._state.log, self._state.config
+        if follower.probing:
+            if follower.waiting and not speak:
+                return
+            last = log.last_index
+            count = 0 if follower.waiting else min(config.max_batch, last + 1 - follower.next)
+            follower.waiting = True
+            self._state.send(peer, self._message(follower.next, follower.next + count - 1))
+            return
+        limit = min(log.last_index, follower.match + config.max_pipeline)
+        while follower.next <= limit:
+            last = min(limit, follower.next + config.max_batch - 1)
+            self._state.send(peer, self._message(follower.next, last))
+            follower.next = last + 1
+            speak = False
+        if speak:
+            self._state.send(peer, self._message(follower.next, follower.next - 1))
+
+    def _message(self, first: int, last: int) -> Append:
+        """An Append with the entries from `first` to `last`. Followers in step are sent the very same object."""
+        state = self._state
+        previous = self._last_sent
+        if (
+            previous is not None and previous.prev_index == first - 1 and self._last_sent_to == last
+            and previous.round == self._reads.round and previous.commit == state.commit
+        ):
+            return previous
+        entries = state.log.slice(first, last) if last >= first else _EMPTY
+        message = Append(state.term, self._reads.round, state.commit, first - 1, state.log.term(first - 1), entries)
+        self._last_sent, self._last_sent_to = message, last
+        return message
+
+    def _hears_a_majority(self) -> bool:
+        oldest = self._tick - self._state.config.quorum_ticks
+        return 1 + sum(f.heard_tick > oldest for f in self._followers.values()) >= self._state.quorum
+
+    def _of_majority(self, ours: int, theirs: list[int]) -> int:
+        """The highest value that a majority of voters has reached."""
+        theirs.append(ours)
+        theirs.sort(reverse=True)
+        return theirs[self._state.quorum - 1]
+
+    def _advance_commit(self) -> None:
+        """Commit what is durable on a majority, if its last entry is of this term (Raft 5.4.2, RA-12)."""
+        state = self._state
+        index = self._of_majority(state.written, [f.match for f in self._followers.values()])
+        if index <= state.commit or state.log.term(index) != state.term:
+            return
+        state.advance_commit(index, self._refs)
+        if self._early_reads:
+            reads, self._early_reads = self._early_reads, []
+            self._add_reads(reads)
+
+    def _add_reads(self, refs: Sequence[Ref]) -> None:
+        begun = False
+        for ref in refs:
+            begun |= self._reads.add(ref, self._state.commit)
+        if begun:
+            self._begin_round()
+
+    def _begin_round(self) -> None:
+        self._speak_to_all()
+        self._confirm_rounds()
+
+    def _confirm(self, follower: Progress, read_round: int) -> None:
+        if read_round > follower.round:
+            follower.round = read_round
+            self._confirm_rounds()
+
+    def _confirm_rounds(self) -> None:
+        confirmed = self._of_majority(self._reads.round, [f.round for f in self._followers.values()])
+        ready, begun = self._reads.confirm(confirmed)
+        for ref, index in ready:
+            self._state.out.append(ReadReady(ref, index))
+        if begun:
+            self._begin_round()

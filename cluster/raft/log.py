@@ -1,0 +1,76 @@
+"""A member's log in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cluster.raft.invariant import InvariantError
+from cluster.raft.messages import Entry
+
+
+class Log:
+    """Entries with contiguous indexes from 1 and terms that never fall.
+
+    Attributes:
+        last_index: index of the last entry, 0 if there is none. Read only.
+        last_term: its term, 0 if there is none. Read only.
+    """
+
+    __slots__ = ("_entries", "last_index", "last_term")
+
+    def __init__(self, entries: Sequence[Entry] = ()) -> None:
+        self._entries: list[Entry] = []
+        self.last_index = 0
+        self.last_term = 0
+        if entries:
+            self.append(entries)
+
+    def term(self, index: int) -> int:
+        """Term of the entry at `index`, 0 for index 0.
+
+        Raises:
+            InvariantError: there is no such entry.
+        """
+        if 0 < index <= self.last_index:
+            return self._entries[index - 1].term
+        if index == 0:
+            return 0
+        raise InvariantError(f"the log has no entry {index}, its last is {self.last_index}.")
+
+    def slice(self, first: int, last: int) -> tuple[Entry, ...]:
+        """Entries from `first` to `last`, both included; none if `last` is before `first`."""
+        if first < 1 or last > self.last_index:
+            raise InvariantError(f"entries {first} to {last} are not all in the log, its last is {self.last_index}.")
+        return tuple(self._entries[first - 1 : last])
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Add entries at the end.
+
+        Raises:
+            InvariantError: they do not follow the last entry without a gap, or a term falls.
+        """
+        index, term = self.last_index, self.last_term
+        for entry in entries:
+            index += 1
+            if entry.index != index or entry.term < term:
+                raise InvariantError(
+                    f"entry {entry.index} of term {entry.term} cannot follow entry {index - 1} of term {term}."
+                )
+            term = entry.term
+        self._entries += entries
+        self.last_index, self.last_term = index, term
+
+    def truncate(self, from_index: int) -> None:
+        """Remove the entry at `from_index` and everything behind it."""
+        if not 0 < from_index <= self.last_index:
+            raise InvariantError(f"cannot truncate from {from_index}, the last entry is {self.last_index}.")
+        del self._entries[from_index - 1 :]
+        self.last_index = from_index - 1
+        self.last_term = self.term(self.last_index)
+
+    def before_term_at(self, index: int, floor: int) -> int:
+        """The last index before `index` whose term differs from the one at `index`, but no lower than `floor`."""
+        term = self.term(index)
+        while index > floor and self.term(index) == term:
+            index -= 1
+        return index

@@ -1,0 +1,365 @@
+"""One member of a cluster as a state machine: terms, elections, and who handles what in which role."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from cluster.bugs import NO_BUGS, Bugs
+from cluster.raft.config import Config
+from cluster.raft.effects import (
+    Effect,
+    Persist,
+    Rejected,
+    Role,
+    RoleChanged,
+    StartElectionTimer,
+    StartHeartbeat,
+    StopElectionTimer,
+    StopHeartbeat,
+)
+from cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Read, Received, Start, Written
+from cluster.raft.follower import Following
+from cluster.raft.invariant import InvariantError
+from cluster.raft.leader import Leadership
+from cluster.raft.log import Log
+from cluster.raft.messages import (
+    Append,
+    AppendRefusal,
+    AppendReply,
+    Entry,
+    Message,
+    NodeId,
+    PreVote,
+    PreVoteReply,
+    Vote,
+    VoteReply,
+)
+from cluster.raft.state import State
+
+_START_ELECTION_TIMER: Final = StartElectionTimer()
+_STOP_ELECTION_TIMER: Final = StopElectionTimer()
+_START_HEARTBEAT: Final = StartHeartbeat()
+_STOP_HEARTBEAT: Final = StopHeartbeat()
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """What a member had made durable before it stopped.
+
+    Attributes:
+        term: its term; 0 if it never was in one.
+        voted_for: whom it voted for in that term.
+        entries: its log, from index 1 without a gap.
+    """
+
+    term: int = 0
+    voted_for: NodeId | None = None
+    entries: Sequence[Entry] = ()
+
+
+class Raft:
+    """A member of a cluster with a fixed set of voters.
+
+    Deterministic: the same events give the same effects. An exception out of `handle` means that the machine cannot be
+    used any more, and the node must stop.
+
+    Args:
+        node: this member's name.
+        voters: names of all members, this one among them.
+        recovered: what it had stored.
+        config: times and limits.
+        bugs: what is broken on purpose.
+
+    Raises:
+        ValueError: `node` is not among the voters, or a voter is named twice.
+        InvariantError: what was recovered is not what a member stores.
+    """
+
+    __slots__ = (
+        "_announced", "_following", "_handlers", "_leader", "_leader_is_silent", "_leadership", "_persisted",
+        "_receivers", "_role", "_state", "_token", "_voted_for", "_votes",
+    )
+
+    def __init__(
+        self, node: NodeId, voters: Sequence[NodeId], recovered: Recovered | None = None, *,
+        config: Config | None = None, bugs: Bugs = NO_BUGS,
+    ) -> None:
+        if node not in voters or len(set(voters)) != len(voters):
+            raise ValueError(f"{node} must be one of the voters, each named once: {', '.join(voters)}.")
+        recovered = recovered or Recovered()
+        log = Log(recovered.entries)
+        if log.last_term > recovered.term:
+            raise InvariantError(f"{node} stored term {recovered.term}, but an entry of term {log.last_term}.")
+        self._state = State(node, voters, log, recovered.term, config or Config(), bugs)
+        self._following = Following(self._state)
+        self._leadership: Leadership | None = None
+        self._role: Role = "follower"
+        self._leader: NodeId | None = None
+        self._leader_is_silent = False
+        self._voted_for = recovered.voted_for
+        self._persisted = (recovered.term, recovered.voted_for)
+        self._votes: dict[NodeId, bool] = {}
+        self._token = 0
+        self._announced: tuple[Role, int, NodeId | None] | None = None
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Start: self._on_start,
+            ElectionTimeout: self._on_election_timeout,
+            HeartbeatTick: self._on_heartbeat_tick,
+            Received: self._on_received,
+            Written: self._on_written,
+            Propose: self._on_propose,
+            Read: self._on_read,
+        }
+        self._receivers: dict[type, Callable[[NodeId, Any], None]] = {
+            PreVote: self._on_pre_vote,
+            PreVoteReply: self._on_pre_vote_reply,
+            Vote: self._on_vote,
+            VoteReply: self._on_vote_reply,
+            Append: self._on_append,
+            AppendReply: self._on_append_reply,
+            AppendRefusal: self._on_append_refusal,
+        }
+
+    # --- for the shell, telemetry and tests -------------------------------------------------------------------
+
+    @property
+    def node(self) -> NodeId:
+        """This member's name."""
+        return self._state.node
+
+    @property
+    def role(self) -> Role:
+        """What it is now."""
+        return self._role
+
+    @property
+    def term(self) -> int:
+        """Its current term."""
+        return self._state.term
+
+    @property
+    def voted_for(self) -> NodeId | None:
+        """Whom it voted for in this term."""
+        return self._voted_for
+
+    @property
+    def leader(self) -> NodeId | None:
+        """Who leads, as far as it knows; None once its leader has been silent for an election timeout."""
+        return self._leader
+
+    @property
+    def commit_index(self) -> int:
+        """What it knows to be committed."""
+        return self._state.commit
+
+    @property
+    def applied_index(self) -> int:
+        """What it has handed to the state machine."""
+        return self._state.applied
+
+    @property
+    def written_index(self) -> int:
+        """How far its log is durable."""
+        return self._state.written
+
+    @property
+    def log(self) -> Log:
+        """Its log; to be read only."""
+        return self._state.log
+
+    def handle(self, event: Event) -> list[Effect]:
+        """What must be done about an event, in order (see `cluster.raft.effects`).
+
+        Raises:
+            InvariantError: something happened that consensus rules out.
+        """
+        state = self._state
+        out: list[Effect] = []
+        state.out = out
+        self._handlers[type(event)](event)
+        vote = (state.term, self._voted_for)
+        if vote != self._persisted:
+            # First of all, so that nothing of this event leaves the node before it is durable (RA-6).
+            out.insert(0, Persist(state.term, self._voted_for))
+            self._persisted = vote
+        announced = (self._role, state.term, self._leader)
+        if announced != self._announced:
+            out.append(RoleChanged(*announced))
+            self._announced = announced
+        return out
+
+    # --- time and disk ----------------------------------------------------------------------------------------
+
+    def _on_start(self, _: Start) -> None:
+        # A leader may well be alive: until our own timer has run out we do not help anybody to replace it.
+        self._state.out.append(_START_ELECTION_TIMER)
+
+    def _on_election_timeout(self, _: ElectionTimeout) -> None:
+        if self._role != "leader":
+            self._stand_before_election()
+
+    def _on_heartbeat_tick(self, _: HeartbeatTick) -> None:
+        if self._leadership is not None and not self._leadership.on_tick():
+            self._step_down()
+
+    def _on_written(self, event: Written) -> None:
+        if not self._state.wrote(event):
+            return
+        if self._leadership is not None:
+            self._leadership.on_written()
+        elif self._role == "follower":
+            self._following.on_written()
+
+    # --- clients ----------------------------------------------------------------------------------------------
+
+    def _on_propose(self, event: Propose) -> None:
+        if self._leadership is None:
+            self._state.out.append(Rejected(event.ref, self._leader, "not_leader"))
+        else:
+            self._leadership.on_propose(event)
+
+    def _on_read(self, event: Read) -> None:
+        if self._leadership is None:
+            self._state.out.append(Rejected(event.ref, self._leader, "not_leader"))
+        else:
+            self._leadership.on_read(event)
+
+    # --- messages ---------------------------------------------------------------------------------------------
+
+    def _on_received(self, event: Received) -> None:
+        message: Message = event.message
+        if event.sender not in self._state.peers:
+            return  # whoever is no member has no say, whatever its term (RA-8)
+        if message.term > self._state.term and not isinstance(message, PreVote):
+            self._enter_term(message.term)
+        self._receivers[type(message)](event.sender, message)
+
+    def _on_pre_vote(self, sender: NodeId, message: PreVote) -> None:
+        """Being asked changes nothing here: no term, no vote, no timer (RA-5)."""
+        if self._leadership is not None:
+            self._leadership.assert_authority(sender)
+        granted = (
+            self._leader_is_silent
+            and self._role != "leader"
+            and message.term >= self._state.term
+            and self._is_up_to_date(message.last_term, message.last_index)
+        )
+        self._state.send(sender, PreVoteReply(self._state.term, message.token, granted))
+
+    def _on_pre_vote_reply(self, sender: NodeId, message: PreVoteReply) -> None:
+        if self._role == "pre_candidate" and message.granted and message.token == self._token:
+            self._votes[sender] = True
+            self._count_pre_votes()
+
+    def _on_vote(self, sender: NodeId, message: Vote) -> None:
+        granted = (
+            message.term == self._state.term
+            and self._voted_for in (None, sender)
+            and self._is_up_to_date(message.last_term, message.last_index)
+        )
+        if granted:
+            self._voted_for = sender
+            self._state.out.append(_START_ELECTION_TIMER)
+        self._state.send(sender, VoteReply(self._state.term, granted))
+
+    def _on_vote_reply(self, sender: NodeId, message: VoteReply) -> None:
+        if self._role == "candidate" and message.granted and message.term == self._state.term:
+            self._votes[sender] = True
+            self._count_votes()
+
+    def _on_append(self, sender: NodeId, message: Append) -> None:
+        term = self._state.term
+        if message.term < term:
+            # Whoever sent this must learn that its time is over.
+            self._state.send(sender, AppendRefusal(term, 0, message.prev_index, message.prev_index))
+            return
+        if self._role == "leader":
+            raise InvariantError(f"{self.node} leads term {term}, and so does {sender}.")
+        self._role = "follower"
+        self._leader = sender
+        self._leader_is_silent = False
+        self._state.out.append(_START_ELECTION_TIMER)
+        self._following.on_append(sender, message)
+
+    def _on_append_reply(self, sender: NodeId, message: AppendReply) -> None:
+        if self._leadership is not None and message.term == self._state.term:
+            self._leadership.on_reply(sender, message)
+
+    def _on_append_refusal(self, sender: NodeId, message: AppendRefusal) -> None:
+        if self._leadership is not None and message.term == self._state.term:
+            self._leadership.on_refusal(sender, message)
+
+    # --- terms and elections ----------------------------------------------------------------------------------
+
+    def _is_up_to_date(self, last_term: int, last_index: int) -> bool:
+        """Whether a log that ends so has all that ours has (Raft 5.4.1)."""
+        log = self._state.log
+        return (last_term, last_index) >= (log.last_term, log.last_index)
+
+    def _enter_term(self, term: int, voted_for: NodeId | None = None) -> None:
+        """Begin a term as a follower: whatever was known of an earlier one is forgotten."""
+        if term <= self._state.term:
+            raise InvariantError(f"{self.node} would go from term {self._state.term} to {term}.")
+        if self._leadership is not None:
+            self._step_down()
+        self._role = "follower"
+        self._leader = None
+        self._leader_is_silent = True
+        self._votes = {}
+        self._state.term = term
+        self._voted_for = voted_for
+        self._following = Following(self._state)
+
+    def _step_down(self) -> None:
+        if self._leadership is None:
+            raise InvariantError(f"{self.node} does not lead and cannot step down.")
+        self._leadership.resign(None)
+        self._leadership = None
+        self._role = "follower"
+        self._leader = None
+        self._leader_is_silent = True
+        self._state.out += (_STOP_HEARTBEAT, _START_ELECTION_TIMER)
+
+    def _stand_before_election(self) -> None:
+        """Ask whether an election would be won, before one is held (RA-5); also after an election that nobody won."""
+        state = self._state
+        self._role = "pre_candidate"
+        self._leader = None
+        self._leader_is_silent = True
+        self._token += 1
+        self._votes = {state.node: True}
+        state.out.append(_START_ELECTION_TIMER)
+        for peer in state.peers:
+            state.send(peer, PreVote(state.term, self._token, state.log.last_index, state.log.last_term))
+        self._count_pre_votes()
+
+    def _count_pre_votes(self) -> None:
+        if len(self._votes) >= self._state.quorum:
+            self._stand_for_election()
+
+    def _stand_for_election(self) -> None:
+        state = self._state
+        self._enter_term(state.term + 1, voted_for=state.node)
+        self._role = "candidate"
+        self._votes = {state.node: True}
+        state.out.append(_START_ELECTION_TIMER)
+        for peer in state.peers:
+            state.send(peer, Vote(state.term, state.log.last_index, state.log.last_term))
+        self._count_votes()
+
+    def _count_votes(self) -> None:
+        if len(self._votes) >= self._state.quorum:
+            self._lead()
+
+    def _lead(self) -> None:
+        state = self._state
+        if self._following.leader is not None:
+            raise InvariantError(f"{self.node} won term {state.term}, which {self._following.leader} leads.")
+        self._role = "leader"
+        self._leader = self._following.leader = state.node
+        self._leader_is_silent = False
+        self._leadership = Leadership(state)
+        state.out += (_STOP_ELECTION_TIMER, _START_HEARTBEAT)
+        self._leadership.begin()

@@ -1,0 +1,158 @@
+"""What members of a cluster say to each other: log entries and the messages of consensus.
+
+Every message carries the sender's term. Who sent it is known from the connection it came on, so it is not repeated in
+the message. `encode` and `decode` are the wire form: msgpack arrays with a leading tag (a field may be appended later
+if it has a default).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+NodeId: TypeAlias = str
+
+EntryKind = Literal["noop", "command"]
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One entry of the replicated log.
+
+    Attributes:
+        index: position in the log; the first is 1.
+        term: the term of the leader that created it.
+        kind: "command" for the state machine, "noop" for the entry with which a leader begins its term.
+        data: the command, opaque to consensus; empty for a noop.
+    """
+
+    index: int
+    term: int
+    kind: EntryKind
+    data: bytes = b""
+
+
+class PreVote(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
+    """Would you vote for me? Asked before an election, so that a node that cannot win does not raise the term (RA-5).
+
+    Attributes:
+        term: the sender's current term, not raised.
+        token: which of the sender's attempts this is; the reply repeats it.
+        last_index: index of the sender's last entry, 0 if none.
+        last_term: its term, 0 if none.
+    """
+
+    term: int
+    token: int
+    last_index: int
+    last_term: int
+
+
+class PreVoteReply(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
+    """The answer to a PreVote. It binds nobody: nothing was stored for it.
+
+    Attributes:
+        term: the answering node's current term.
+        token: as in the request.
+        granted: whether it would vote for the sender.
+    """
+
+    term: int
+    token: int
+    granted: bool
+
+
+class Vote(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=3):
+    """RequestVote of the Raft paper: the sender stands for leader of `term`.
+
+    Attributes:
+        term: the term it wants to lead.
+        last_index: index of the sender's last entry, 0 if none.
+        last_term: its term, 0 if none.
+    """
+
+    term: int
+    last_index: int
+    last_term: int
+
+
+class VoteReply(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=4):
+    """The answer to a Vote; sent only when term and vote are durable (RA-6)."""
+
+    term: int
+    granted: bool
+
+
+class Append(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=5):
+    """AppendEntries of the Raft paper, from the leader of `term`: replication, heartbeat and read round in one.
+
+    Attributes:
+        term: the leader's term.
+        round: the leader's newest read round; every reply repeats it and thereby confirms that leadership had not
+            passed on when it was answered (RA-27).
+        commit: the leader's commit index. A follower adopts it only up to what this term's leader validated (RA-14).
+        prev_index: index of the entry before `entries`, 0 if they begin the log.
+        prev_term: its term, 0 if there is none.
+        entries: what follows it, contiguous, possibly none.
+    """
+
+    term: int
+    round: int
+    commit: int
+    prev_index: int
+    prev_term: int
+    entries: tuple[Entry, ...] = ()
+
+
+class AppendReply(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=6):
+    """The follower's log agrees with the leader's. Sent at once if there was nothing to write, and whenever more of it
+    has become durable.
+
+    Attributes:
+        term: the follower's term.
+        round: the newest read round that the follower has seen in this term.
+        matched: the follower's log agrees with the leader's up to here, in memory.
+        durable: and up to here it is on the follower's disk; only this counts towards commit (RA-11).
+    """
+
+    term: int
+    round: int
+    matched: int
+    durable: int
+
+
+class AppendRefusal(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=7):
+    """The follower does not have the entry that an Append builds on, or its term is higher than the sender's.
+
+    Attributes:
+        term: the follower's term. If it is higher than the leader's, nothing else in here counts.
+        round: the newest read round that the follower has seen in this term: a log that does not match yet is no reason
+            not to confirm leadership.
+        prev_index: the `prev_index` that was refused.
+        try_index: the leader may build on this index next; lower than `prev_index`.
+    """
+
+    term: int
+    round: int
+    prev_index: int
+    try_index: int
+
+
+Message: TypeAlias = PreVote | PreVoteReply | Vote | VoteReply | Append | AppendReply | AppendRefusal
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+
+def encode(message: Message) -> bytes:
+    """The wire form of a message."""
+    return _encoder.encode(message)
+
+
+def decode(data: bytes) -> Message:
+    """The message that `encode` made these bytes from.
+
+    Raises:
+        msgspec.DecodeError: these bytes are not a message (msgspec.ValidationError is one).
+    """
+    return _decoder.decode(data)

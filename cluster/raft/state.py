@@ -1,0 +1,123 @@
+"""What a member has in every role: its place in the cluster, its log, and how far that is committed and applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from cluster.bugs import M09, M17, Bugs
+from cluster.raft.config import Config
+from cluster.raft.effects import AppendLog, Apply, CommitAdvanced, Effect, Rebuild, Send, TruncateLog
+from cluster.raft.events import Ref, Written
+from cluster.raft.invariant import InvariantError
+from cluster.raft.log import Log
+from cluster.raft.messages import Entry, Message, NodeId
+
+NO_REFS: Final[Mapping[int, Ref]] = MappingProxyType({})
+
+
+def quorum_of(voters: int, bugs: Bugs) -> int:
+    """How many of so many voters are a majority (with M09: half of them pass for one)."""
+    return max(1, voters // 2) if M09 in bugs else voters // 2 + 1
+
+
+class State:
+    """Shared by the roles of one member; each adds its effects to `out`.
+
+    Attributes:
+        node: this member.
+        peers: the others, in order of their names.
+        quorum: members that make a majority.
+        term: the current term.
+        log: all entries, durable or not.
+        written: the log is durable up to here.
+        commit: known to be committed up to here.
+        applied: handed to the state machine up to here.
+        out: effects of the event that is being handled.
+    """
+
+    __slots__ = (
+        "_applies_early", "_generation", "applied", "bugs", "commit", "config", "log", "node", "out", "peers", "quorum",
+        "term", "written",
+    )
+
+    def __init__(self, node: NodeId, voters: Sequence[NodeId], log: Log, term: int, config: Config, bugs: Bugs) -> None:
+        self.node = node
+        self.peers = tuple(sorted(voter for voter in voters if voter != node))
+        self.quorum = quorum_of(len(voters), bugs)
+        self.config = config
+        self.bugs = bugs
+        self.term = term
+        self.log = log
+        self.written = log.last_index
+        self.commit = 0
+        self.applied = 0
+        self.out: list[Effect] = []
+        self._generation = 0
+        self._applies_early = M17 in bugs
+
+    def send(self, to: NodeId, message: Message) -> None:
+        """Send a message to a peer."""
+        self.out.append(Send(to, message))
+
+    def append(self, entries: tuple[Entry, ...]) -> None:
+        """Put entries at the end of the log and have them written."""
+        self.log.append(entries)
+        last = entries[-1]
+        self.out.append(AppendLog(entries, Written(last.index, last.term, self._generation)))
+
+    def truncate(self, from_index: int) -> None:
+        """Remove what conflicts with the leader's log. What was durable of it is not any more, at once (RA-16)."""
+        if from_index <= self.commit:
+            raise InvariantError(f"{self.node} would truncate from {from_index}, committed up to {self.commit}.")
+        if from_index <= self.applied:
+            self._take_back(from_index)
+        self.log.truncate(from_index)
+        self.written = min(self.written, from_index - 1)
+        self._generation += 1
+        self.out.append(TruncateLog(from_index))
+
+    def wrote(self, event: Written) -> bool:
+        """Note that more of the log is durable; False if the report is older than the last truncation, or no news.
+
+        A stale report can be ignored whole: what replaced the truncated entries is reported in its turn, and that report
+        covers everything before it.
+        """
+        if event.generation != self._generation or event.index <= self.written:
+            return False
+        if self.log.term(event.index) != event.term:
+            raise InvariantError(
+                f"{self.node} was told that entry {event.index} of term {event.term} is durable, but its log has term "
+                f"{self.log.term(event.index)} there."
+            )
+        self.written = event.index
+        return True
+
+    def advance_commit(self, index: int, refs: dict[int, Ref] | None = None) -> None:
+        """Commit up to `index` and apply. `refs` are the proposals that wait here; those that are applied leave it."""
+        if index > self.log.last_index:
+            raise InvariantError(f"{self.node} would commit {index}, its log ends at {self.log.last_index}.")
+        if index < self.commit:
+            raise InvariantError(f"{self.node} would lower its commit index from {self.commit} to {index}.")
+        self.commit = index
+        self.out.append(CommitAdvanced(index))
+        self.apply_to(index, refs)
+
+    def apply_to(self, index: int, refs: dict[int, Ref] | None = None) -> None:
+        """Have everything up to `index` applied that is not yet."""
+        first = self.applied + 1
+        if index < first:
+            return
+        answered = NO_REFS
+        if refs:
+            answered = {i: refs.pop(i) for i in range(first, index + 1) if i in refs}
+        self.applied = index
+        self.out.append(Apply(self.log.slice(first, index), answered))
+
+    def _take_back(self, from_index: int) -> None:
+        if not self._applies_early:
+            raise InvariantError(f"{self.node} would truncate from {from_index}, applied up to {self.applied}.")
+        self.out.append(Rebuild())
+        self.applied = 0
+        self.apply_to(from_index - 1)

@@ -1,0 +1,296 @@
+"""The runtime of a node on the operating system: its clock, entropy, TCP sockets, directory and event loop.
+
+Syncing a file takes as long as the disk likes, so it happens in a worker thread: the loop meanwhile goes on answering
+heartbeats, and a slow disk does not look like a dead node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from cluster.errors import StorageError
+from cluster.runtime import Address, Connection, Runtime, Timer
+from cluster.stream import StreamConnection
+
+USER_TIMEOUT_MS: Final = 2000
+"""After so long without an acknowledgement the kernel gives a connection up (TCP_USER_TIMEOUT).
+
+A cut link swallows packets silently, and the kernel doubles its retransmission time-out meanwhile: after a cut of ten
+seconds a stream may stay silent for as much as ten more after the heal. Given up after two seconds, it is replaced
+by a fresh connection (see `cluster.peers`), whose first packet goes out at once. Until then the time-out has doubled to
+0.8 s at most, which bounds the silence after a shorter cut.
+"""
+
+_BACKLOG: Final = 256
+_SCRATCH_SUFFIX: Final = ".new"
+
+
+class RealClock:
+    """The machine's clocks and the event loop's timers."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds since an arbitrary start."""
+        return time.monotonic_ns()
+
+    def wall_ns(self) -> int:
+        """Nanoseconds since the Unix epoch."""
+        return time.time_ns()
+
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Timer:
+        """Run `callback` after `delay_ns`."""
+        return self._loop.call_later(delay_ns / 1e9, callback)
+
+    async def sleep(self, delay_ns: int) -> None:
+        """Suspend the calling task."""
+        await asyncio.sleep(delay_ns / 1e9)
+
+
+class RealRng:
+    """Entropy of the operating system."""
+
+    def __init__(self) -> None:
+        self._random = random.SystemRandom()
+
+    def between(self, low: int, high: int) -> int:
+        """A whole number in [low, high]."""
+        return self._random.randint(low, high)
+
+
+class RealNetwork:
+    """TCP, with Nagle's algorithm off: a consensus message is small and waited for."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, spawn: Callable[[Awaitable[None], str], None]) -> None:
+        self._loop = loop
+        self._spawn = spawn
+        self._servers: list[asyncio.Server] = []
+
+    async def connect(self, address: Address) -> Connection:
+        """Open a connection.
+
+        Raises:
+            ConnectionError: nobody listens there, or it could not be reached.
+        """
+        try:
+            transport, connection = await self._loop.create_connection(StreamConnection, *address)
+        except OSError as error:
+            raise ConnectionError(f"{address[0]}:{address[1]}: {error}") from error
+        _tune(transport)
+        return connection
+
+    async def listen(self, address: Address, accept: Callable[[Connection], Awaitable[None]]) -> None:
+        """Serve `address` until `close`.
+
+        Raises:
+            OSError: the address is taken, or not of this machine.
+        """
+
+        def opened(connection: StreamConnection) -> None:
+            self._spawn(accept(connection), "accept")
+
+        def accepted() -> StreamConnection:
+            return _Accepted(opened)
+
+        server = await self._loop.create_server(accepted, *address, backlog=_BACKLOG, reuse_address=True)
+        self._servers.append(server)
+
+    def close(self) -> None:
+        """Stop listening."""
+        for server in self._servers:
+            server.close()
+
+
+class _Accepted(StreamConnection):
+    """The accepting end of a connection."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        _tune(transport)
+        super().connection_made(transport)
+
+
+def _tune(transport: asyncio.BaseTransport) -> None:
+    sock: socket.socket | None = transport.get_extra_info("socket")
+    assert sock is not None
+    # A peer that is gone already cannot be tuned; the loss of the connection is reported by the next receive.
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
+
+
+class RealFile:
+    """An append-only file."""
+
+    def __init__(self, path: Path, in_worker: InWorker) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._in_worker = in_worker
+
+    def append(self, data: bytes) -> None:
+        """Hand `data` to the operating system."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._fd, rest) :]
+
+    async def sync(self) -> None:
+        """Make what was appended before this call durable."""
+        await self._in_worker(lambda: os.fdatasync(self._fd))
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes."""
+        os.ftruncate(self._fd, size)
+
+    def close(self) -> None:
+        """Close without syncing."""
+        os.close(self._fd)
+
+
+class InWorker:
+    """Runs one blocking call after the other in a thread of its own."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")
+
+    async def __call__(self, call: Callable[[], None]) -> None:
+        """Run `call` and wait for it."""
+        await self._loop.run_in_executor(self._executor, call)
+
+    def close(self) -> None:
+        """Wait for the call that is running, if any, and end the thread."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+class RealDisk:
+    """The files of one directory, which is created if missing."""
+
+    def __init__(self, directory: Path, in_worker: InWorker) -> None:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{directory}: the data directory cannot be created: {error.strerror}.") from error
+        self._directory = directory
+        self._in_worker = in_worker
+
+    def names(self) -> list[str]:
+        """Names of all files, sorted; without those of replacements that a crash interrupted."""
+        names = [entry.name for entry in self._directory.iterdir() if entry.is_file()]
+        return sorted(name for name in names if not name.endswith(_SCRATCH_SUFFIX))
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file, None if there is none."""
+        try:
+            return (self._directory / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def open(self, name: str) -> RealFile:
+        """Open for appending."""
+        return RealFile(self._directory / name, self._in_worker)
+
+    async def replace(self, name: str, data: bytes) -> None:
+        """Give a file a new content, atomically and durably."""
+        await self._in_worker(lambda: self._replace(name, data))
+
+    def remove(self, name: str) -> None:
+        """Remove a file; no harm if there is none."""
+        (self._directory / name).unlink(missing_ok=True)
+
+    async def sync_names(self) -> None:
+        """Make creations, renames and removals durable."""
+        await self._in_worker(self._sync_directory)
+
+    def _replace(self, name: str, data: bytes) -> None:
+        scratch = self._directory / (name + _SCRATCH_SUFFIX)
+        with scratch.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(self._directory / name)
+        self._sync_directory()
+
+    def _sync_directory(self) -> None:
+        fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+class RealWorld:
+    """Everything real that one node uses, and the tasks that run in it.
+
+    Attributes:
+        runtime: what the node is handed.
+        failed: carries the exception of the first task that failed; the process must end then.
+    """
+
+    def __init__(self, directory: Path, node: str) -> None:
+        """Must be called while the event loop runs.
+
+        Raises:
+            StorageError: the directory cannot be created.
+        """
+        loop = asyncio.get_running_loop()
+        self._node = node
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self.failed: asyncio.Future[None] = loop.create_future()
+        self._in_worker = InWorker(loop)
+        self._network = RealNetwork(loop, self._spawn)
+        disk = RealDisk(directory, self._in_worker)
+        self._telemetry_fd = os.open(
+            directory / "telemetry.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
+        )
+        self.runtime = Runtime(
+            clock=RealClock(loop),
+            rng=RealRng(),
+            network=self._network,
+            disk=disk,
+            spawn=self._spawn,
+            telemetry=self._telemetry,
+            log=self._log,
+        )
+
+    async def close(self) -> None:
+        """Stop listening, cancel every task in the order in which they were spawned, and finish what the disk does."""
+        self._network.close()
+        for task in list(self._tasks):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await task
+        self._in_worker.close()
+        os.close(self._telemetry_fd)
+
+    def _spawn(self, awaitable: Awaitable[None], name: str) -> None:
+        async def run() -> None:
+            await awaitable
+
+        task = asyncio.get_running_loop().create_task(run(), name=name)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None and not self.failed.done():
+            self.failed.set_exception(error)
+
+    def _telemetry(self, line: bytes) -> None:
+        os.write(self._telemetry_fd, line + b"\n")
+
+    def _log(self, line: str) -> None:
+        stamp = time.strftime("%H:%M:%S", time.gmtime())
+        millis = time.time_ns() // 1_000_000 % 1000
+        print(f"{stamp}.{millis:03d} {self._node} {line}", file=sys.stderr, flush=True)

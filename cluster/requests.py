@@ -1,0 +1,193 @@
+"""What becomes of a client's request: to consensus here, on to the leader, or to wait until one is known.
+
+A request is handed to the cluster at most once, by this node or by the leader that it was forwarded to (there is no
+deduplication: RA-22). Until then every failure is definite. From then on a command that gets no answer in time is
+indefinite. A query changes nothing, so that every failure of one is definite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, TypeAlias
+
+from cluster.peers import PeerLink
+from cluster.raft.effects import Dropped, Rejected
+from cluster.raft.events import Event, Propose, Read
+from cluster.runtime import Clock, Timer
+from cluster.tree import Children, Command, Get, ManyNodesDenied, Query, Result, encode_command, is_pattern
+from cluster.wire import Failure, Forward, Forwarded, Outcome, encode_peer
+
+_MS: Final = 1_000_000
+MAX_PENDING: Final = 4096
+MAX_TIMEOUT_MS: Final = 3_600_000
+MAX_DEPTH: Final = 64
+MAX_NAME_LENGTH: Final = 255
+
+Answering: TypeAlias = Callable[[Outcome], None]
+
+
+class Pending:
+    """A request that was not answered yet. Consensus carries it as a `ref`."""
+
+    __slots__ = ("answer", "answered", "body", "by_peer", "number", "stage", "timer")
+
+    def __init__(self, number: int, body: Command | Query, answer: Answering, *, by_peer: bool) -> None:
+        self.number = number
+        self.body = body
+        self.answer = answer
+        self.by_peer = by_peer
+        self.stage: Literal["waiting", "proposed", "forwarded"] = "waiting"
+        self.timer: Timer | None = None
+        self.answered = False
+
+    @property
+    def is_query(self) -> bool:
+        """Whether it changes nothing."""
+        return isinstance(self.body, Get | Children)
+
+
+class Requests:
+    """The requests that are under way in one node."""
+
+    def __init__(
+        self, node: str, life: int, clock: Clock, links: Mapping[str, PeerLink], submit: Callable[[Event], None]
+    ) -> None:
+        """`life` tells this process of the node from its earlier ones; `submit` hands an event to consensus."""
+        self._node = node
+        self._life = life
+        self._clock = clock
+        self._links = links
+        self._submit = submit
+        self._leader: str | None = None
+        self._last_number = 0
+        self._waiting: dict[int, Pending] = {}
+        self._forwarded: dict[int, Pending] = {}
+
+    # --- what comes in ----------------------------------------------------------------------------------------
+
+    def from_client(self, body: Command | Query, timeout_ms: int, answer: Answering) -> None:
+        """A client of this node wants something; `answer` is called once, now or later."""
+        refusal = _refusal(body, timeout_ms)
+        if refusal is not None:
+            answer(refusal)
+            return
+        if len(self._waiting) + len(self._forwarded) >= MAX_PENDING:
+            answer(Failure("busy", True, f"{self._node} has {MAX_PENDING} requests under way: try again later"))
+            return
+        request = self._new(body, answer, by_peer=False)
+        request.timer = self._clock.call_later(timeout_ms * _MS, lambda: self._time_out(request))
+        self._waiting[request.number] = request
+        self._route(request)
+
+    def from_peer(self, body: Command | Query, answer: Answering) -> None:
+        """A peer passes on a request, because it takes this node for the leader. It is never passed on again."""
+        refusal = _refusal(body, 1)
+        if refusal is not None:
+            answer(refusal)
+        elif self._leader != self._node:
+            answer(self._not_leader())
+        else:
+            self._propose(self._new(body, answer, by_peer=True))
+
+    def answered_by_peer(self, message: Forwarded) -> None:
+        """The answer to a request that was passed on. One that comes too late, or for an earlier life, is ignored."""
+        request = self._forwarded.get(message.ref) if message.life == self._life else None
+        if request is not None:
+            self._finish(request, message)
+
+    # --- what consensus says ----------------------------------------------------------------------------------
+
+    def leader_changed(self, leader: str | None) -> None:
+        """Another leader is known, or none any more."""
+        self._leader = leader
+        self.route_waiting()
+
+    def route_waiting(self) -> None:
+        """Look again at what could not be handed to anybody yet: a leader is known, or a link came up."""
+        for request in list(self._waiting.values()):
+            self._route(request)
+
+    def done(self, request: Pending, result: Result) -> None:
+        """The request was carried out."""
+        self._finish(request, result)
+
+    def rejected(self, effect: Rejected) -> None:
+        """Consensus refused a request: it had no effect, and may still go to another leader if it is our client's."""
+        request: Pending = effect.ref
+        if effect.reason == "busy":
+            self._finish(request, Failure("busy", True, f"leader {self._node} has too much under way: try again later"))
+        elif request.by_peer:
+            self._finish(request, self._not_leader())
+        elif not request.answered:
+            request.stage = "waiting"
+            self._waiting[request.number] = request
+            if self._leader != self._node:
+                self._route(request)
+
+    def dropped(self, effect: Dropped) -> None:
+        """Leadership was lost after a command had been appended."""
+        detail = f"{self._node} lost leadership before the command was committed: it may have happened"
+        self._finish(effect.ref, Failure("leadership_lost", False, detail))
+
+    # --- inside -----------------------------------------------------------------------------------------------
+
+    def _new(self, body: Command | Query, answer: Answering, *, by_peer: bool) -> Pending:
+        self._last_number += 1
+        return Pending(self._last_number, body, answer, by_peer=by_peer)
+
+    def _route(self, request: Pending) -> None:
+        leader = self._leader
+        if leader is None:
+            return
+        if leader == self._node:
+            del self._waiting[request.number]
+            self._propose(request)
+        elif self._links[leader].send_if_up(encode_peer(Forward(self._life, request.number, request.body))):
+            del self._waiting[request.number]
+            request.stage = "forwarded"
+            self._forwarded[request.number] = request
+
+    def _propose(self, request: Pending) -> None:
+        request.stage = "proposed"
+        body = request.body
+        if isinstance(body, Get | Children):
+            self._submit(Read(request))
+        else:
+            self._submit(Propose(request, encode_command(body)))
+
+    def _time_out(self, request: Pending) -> None:
+        if request.stage == "waiting":
+            failure = Failure("no_leader", True, f"{self._node} knew no leader that it could reach in time")
+        elif request.stage == "proposed":
+            failure = Failure("timeout", request.is_query, f"leader {self._node} got no majority in time")
+        else:
+            failure = Failure("timeout", request.is_query, f"{self._node} passed it on and got no answer in time")
+        self._finish(request, failure)
+
+    def _finish(self, request: Pending, outcome: Outcome | Forwarded) -> None:
+        if request.answered:
+            return
+        request.answered = True
+        self._waiting.pop(request.number, None)
+        self._forwarded.pop(request.number, None)
+        if request.timer is not None:
+            request.timer.cancel()
+        request.answer(outcome)
+
+    def _not_leader(self) -> Failure:
+        return Failure("not_leader", True, f"{self._node} does not lead")
+
+
+def _refusal(body: Command | Query, timeout_ms: int) -> Outcome | None:
+    """Why a request is not even looked at, None if it is in order."""
+    path = body.path
+    if not 0 < timeout_ms <= MAX_TIMEOUT_MS:
+        return Failure("invalid_request", True, f"the timeout must be 1 to {MAX_TIMEOUT_MS} ms, not {timeout_ms}")
+    if is_pattern(path):
+        return ManyNodesDenied(path)
+    if len(path) > MAX_DEPTH:
+        return Failure("invalid_request", True, f"a path has at most {MAX_DEPTH} names, not {len(path)}")
+    for name in path:
+        if not name or "/" in name or len(name) > MAX_NAME_LENGTH:
+            return Failure("invalid_request", True, f"names have 1 to {MAX_NAME_LENGTH} characters and no slash in them")
+    return None

@@ -1,0 +1,334 @@
+"""The metadata tree: a deterministic state machine of named nodes with payloads and versions, modelled on Khepri.
+
+A tree node has a payload or none, a `payload_version` that counts changes of it, a `child_list_version` that counts
+commands that added or removed a direct child, and children by name (KH-1). Payloads are opaque bytes and compared as
+such: a comparison of decoded values would call 1, 1.0 and true the same.
+
+Commands change the tree, queries look at it; both target exactly one node (KH-5). Every command gives a result, also
+one that makes no sense: what has been committed must be applied alike on every member.
+
+The state hash is the sum, modulo 2**128, of a hash for every tree node: it does not depend on any order, and a command
+costs as much as the nodes that it touched, whatever the size of the tree (an incremental multiset hash after Bellare
+and Micciancio, 1997).
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final, TypeAlias
+
+import msgspec
+
+from cluster.errors import InvalidPathError
+
+Path: TypeAlias = tuple[str, ...]
+"""Names from the root down; the root itself is the empty tuple."""
+
+_HASH_BYTES: Final = 16
+_HASH_MASK: Final = (1 << (8 * _HASH_BYTES)) - 1
+
+
+def parse_path(text: str) -> Path:
+    """The path that `text` ("/a/b/c", "/" for the root) stands for.
+
+    Raises:
+        InvalidPathError: it does not begin with a slash, or a name in it is empty.
+    """
+    if text == "/":
+        return ()
+    names = tuple(text.split("/"))
+    if names[0] or len(names) < 2 or not all(names[1:]):
+        raise InvalidPathError(f"{text!r} is not a path: write names separated by single slashes, as in '/a/b/c'.")
+    return names[1:]
+
+
+def format_path(path: Path) -> str:
+    """`path` as text; the inverse of `parse_path`."""
+    return "/" + "/".join(path)
+
+
+def is_pattern(path: Path) -> bool:
+    """Whether a path may match many nodes: `*` in a name stands for any text (KH-2)."""
+    return any("*" in name for name in path)
+
+
+# --- commands and queries -----------------------------------------------------------------------------------------
+
+
+class Put(msgspec.Struct, frozen=True, array_like=True, tag="put"):
+    """Set the payload of a node, which is created, with its missing parents, if there is none (KH-4)."""
+
+    path: Path
+    payload: bytes | None
+
+
+class Create(msgspec.Struct, frozen=True, array_like=True, tag="create"):
+    """Put, on condition that the node does not exist."""
+
+    path: Path
+    payload: bytes | None
+
+
+class Update(msgspec.Struct, frozen=True, array_like=True, tag="update"):
+    """Put, on condition that the node exists."""
+
+    path: Path
+    payload: bytes | None
+
+
+class CompareAndSwap(msgspec.Struct, frozen=True, array_like=True, tag="cas"):
+    """Put, on condition that the node exists and has exactly the payload `expected`."""
+
+    path: Path
+    expected: bytes
+    payload: bytes | None
+
+
+class Delete(msgspec.Struct, frozen=True, array_like=True, tag="delete"):
+    """Remove a node and everything below it; its parents stay. No error if there is none.
+
+    Of the root, which always exists, the payload and the children are removed.
+    """
+
+    path: Path
+
+
+class Get(msgspec.Struct, frozen=True, array_like=True, tag="get"):
+    """Query the properties of a node."""
+
+    path: Path
+
+
+class Children(msgspec.Struct, frozen=True, array_like=True, tag="children"):
+    """Query the names of a node's direct children."""
+
+    path: Path
+
+
+Command: TypeAlias = Put | Create | Update | CompareAndSwap | Delete
+Query: TypeAlias = Get | Children
+
+
+# --- results ------------------------------------------------------------------------------------------------------
+
+
+class Properties(msgspec.Struct, frozen=True, array_like=True):
+    """What a tree node looks like from outside."""
+
+    payload: bytes | None
+    payload_version: int
+    child_list_version: int
+    child_list_length: int
+
+
+class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
+    """The command was carried out, or the query found its node. `properties` is None where no node is left."""
+
+    properties: Properties | None
+
+
+class Names(msgspec.Struct, frozen=True, array_like=True, tag="names"):
+    """Names of direct children, sorted."""
+
+    names: tuple[str, ...]
+
+
+class NodeNotFound(msgspec.Struct, frozen=True, array_like=True, tag="node_not_found"):
+    """There is no node at the path."""
+
+    path: Path
+
+
+class MismatchingNode(msgspec.Struct, frozen=True, array_like=True, tag="mismatching_node"):
+    """The node at the path does not meet the condition; `properties` are those of the node that was found."""
+
+    path: Path
+    properties: Properties
+
+
+class ManyNodesDenied(msgspec.Struct, frozen=True, array_like=True, tag="possibly_matching_many_nodes_denied"):
+    """The path is a pattern."""
+
+    path: Path
+
+
+class InvalidCommand(msgspec.Struct, frozen=True, array_like=True, tag="invalid_command"):
+    """The bytes are no command of this version."""
+
+    problem: str
+
+
+Result: TypeAlias = Done | Names | NodeNotFound | MismatchingNode | ManyNodesDenied | InvalidCommand
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+
+
+def encode_command(command: Command) -> bytes:
+    """A command as it stands in the log."""
+    return _encoder.encode(command)
+
+
+# --- the tree -----------------------------------------------------------------------------------------------------
+
+
+class _Node:
+    """One tree node. `hash` is its share of the state hash as it was last counted."""
+
+    __slots__ = ("child_list_version", "children", "hash", "path", "payload", "payload_version")
+
+    def __init__(self, path: Path, payload: bytes | None) -> None:
+        self.path = path
+        self.payload = payload
+        self.payload_version = 1
+        self.child_list_version = 1
+        self.children: dict[str, _Node] = {}
+        self.hash = 0
+
+    def properties(self) -> Properties:
+        return Properties(self.payload, self.payload_version, self.child_list_version, len(self.children))
+
+
+class Tree:
+    """The state of the store after the commands that were applied so far."""
+
+    def __init__(self) -> None:
+        self._root = _Node((), None)
+        self._hash = 0
+        self._count(self._root)
+
+    @property
+    def state_hash(self) -> str:
+        """32 hexadecimal digits; equal for equal trees."""
+        return f"{self._hash:0{2 * _HASH_BYTES}x}"
+
+    def apply(self, data: bytes) -> Result:
+        """Carry out a command as it stands in the log."""
+        try:
+            command = _decoder.decode(data)
+        except msgspec.MsgspecError as error:
+            return InvalidCommand(str(error))
+        return self.execute(command)
+
+    def execute(self, command: Command) -> Result:
+        """Carry out a command."""
+        if is_pattern(command.path):
+            return ManyNodesDenied(command.path)
+        match command:
+            case Delete(path):
+                return self._delete(path)
+            case Put(path, payload):
+                return Done(self._put(path, payload).properties())
+            case Create(path, payload):
+                found = self._find(path)
+                if found is not None:
+                    return MismatchingNode(path, found.properties())
+                return Done(self._put(path, payload).properties())
+            case Update(path, payload):
+                found = self._find(path)
+                if found is None:
+                    return NodeNotFound(path)
+                return Done(self._put(path, payload).properties())
+            case CompareAndSwap(path, expected, payload):
+                found = self._find(path)
+                if found is None:
+                    return NodeNotFound(path)
+                if found.payload != expected:
+                    return MismatchingNode(path, found.properties())
+                return Done(self._put(path, payload).properties())
+
+    def query(self, query: Query) -> Result:
+        """Answer a query from the state as it is."""
+        if is_pattern(query.path):
+            return ManyNodesDenied(query.path)
+        found = self._find(query.path)
+        if found is None:
+            return NodeNotFound(query.path)
+        if isinstance(query, Get):
+            return Done(found.properties())
+        return Names(tuple(sorted(found.children)))
+
+    def recomputed_state_hash(self) -> str:
+        """The state hash from scratch: what `state_hash` must equal."""
+        total = 0
+        pending = [self._root]
+        while pending:
+            node = pending.pop()
+            total += _share(node)
+            pending.extend(node.children.values())
+        return f"{total & _HASH_MASK:0{2 * _HASH_BYTES}x}"
+
+    def _find(self, path: Path) -> _Node | None:
+        node = self._root
+        for name in path:
+            child = node.children.get(name)
+            if child is None:
+                return None
+            node = child
+        return node
+
+    def _put(self, path: Path, payload: bytes | None) -> _Node:
+        node = self._root
+        for depth, name in enumerate(path, start=1):
+            child = node.children.get(name)
+            if child is None:
+                return self._grow(node, path, depth, payload)
+            node = child
+        if node.payload != payload:
+            node.payload = payload
+            node.payload_version += 1
+            self._count(node)
+        return node
+
+    def _grow(self, parent: _Node, path: Path, depth: int, payload: bytes | None) -> _Node:
+        """Add the nodes of `path` from `depth` down below an existing parent, the only one whose child list changed."""
+        parent.child_list_version += 1
+        self._count(parent)
+        node = parent
+        for end in range(depth, len(path) + 1):
+            child = _Node(path[:end], payload if end == len(path) else None)
+            node.children[path[end - 1]] = child
+            self._count(child)
+            node = child
+        return node
+
+    def _delete(self, path: Path) -> Result:
+        if not path:
+            self._clear_root()
+            return Done(self._root.properties())
+        parent = self._find(path[:-1])
+        node = None if parent is None else parent.children.pop(path[-1], None)
+        if parent is not None and node is not None:
+            parent.child_list_version += 1
+            self._count(parent)
+            self._discount(node)
+        return Done(None)
+
+    def _clear_root(self) -> None:
+        root = self._root
+        if root.payload is not None:
+            root.payload = None
+            root.payload_version += 1
+        if root.children:
+            for child in root.children.values():
+                self._discount(child)
+            root.children = {}
+            root.child_list_version += 1
+        self._count(root)
+
+    def _count(self, node: _Node) -> None:
+        share = _share(node)
+        self._hash = (self._hash - node.hash + share) & _HASH_MASK
+        node.hash = share
+
+    def _discount(self, top: _Node) -> None:
+        pending = [top]
+        while pending:
+            node = pending.pop()
+            self._hash = (self._hash - node.hash) & _HASH_MASK
+            pending.extend(node.children.values())
+
+
+def _share(node: _Node) -> int:
+    content = _encoder.encode((node.path, node.payload, node.payload_version, node.child_list_version))
+    return int.from_bytes(blake2b(content, digest_size=_HASH_BYTES).digest(), "big")

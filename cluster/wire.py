@@ -1,0 +1,211 @@
+"""What goes over a node's port: first a hello that says who calls, then requests and answers, or what peers say.
+
+A client sends `Request`s and gets an `Answer` with the same id for each, in any order. Peers send frames of one byte of
+kind and a body; an empty frame is a sign of life. A node sends to a peer only on the connection that it dialled itself,
+answers to forwarded requests included, so one connection is one directed link.
+
+Everything is msgpack; structures are arrays, to which fields with a default may be appended later.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from cluster.raft.messages import Message, NodeId
+from cluster.raft.messages import decode as decode_message
+from cluster.raft.messages import encode as encode_message
+from cluster.tree import Command, Query, Result
+
+PROTOCOL_VERSION: Final = 1
+
+MAX_REQUEST_BYTES: Final = 100 * 1024
+"""A longer request is refused. A batch of 128 of the longest commands still fits into one message between nodes."""
+
+
+class PeerHello(msgspec.Struct, frozen=True, array_like=True, tag="peer"):
+    """The caller is a member, and means to call `to`."""
+
+    version: int
+    node: NodeId
+    to: NodeId
+
+
+class ClientHello(msgspec.Struct, frozen=True, array_like=True, tag="client"):
+    """The caller is a client."""
+
+    version: int
+
+
+Hello: TypeAlias = PeerHello | ClientHello
+
+
+# --- clients ------------------------------------------------------------------------------------------------------
+
+
+class StatusQuery(msgspec.Struct, frozen=True, array_like=True, tag="status"):
+    """Query what the node says of itself; answered at once, whatever the state of the cluster."""
+
+
+Body: TypeAlias = Command | Query | StatusQuery
+
+
+class Request(msgspec.Struct, frozen=True, array_like=True):
+    """A client's request.
+
+    Attributes:
+        id: repeated in the answer; the client's to choose.
+        timeout_ms: how long after its arrival the node gives up and says so.
+        body: what is wanted.
+    """
+
+    id: int
+    timeout_ms: int
+    body: Body
+
+
+class Status(msgspec.Struct, frozen=True, array_like=True, tag="status_report"):
+    """What a node says of itself.
+
+    Attributes:
+        node: its name.
+        role: follower, pre_candidate, candidate or leader.
+        term: its current term.
+        leader: the leader of that term, if it knows one.
+        commit_index: index of the last entry that it knows to be committed.
+        applied_index: index of the last entry in `state_hash`.
+        chain_hash: hash over all applied entries in their order.
+        state_hash: hash of the tree.
+    """
+
+    node: NodeId
+    role: str
+    term: int
+    leader: NodeId | None
+    commit_index: int
+    applied_index: int
+    chain_hash: str
+    state_hash: str
+
+
+Reason: TypeAlias = Literal["timeout", "no_leader", "not_leader", "leadership_lost", "busy", "invalid_request"]
+
+
+class Failure(msgspec.Struct, frozen=True, array_like=True, tag="failure"):
+    """The request got no result.
+
+    Attributes:
+        reason: why.
+        definite: whether it is certain that it did not happen and never will.
+        detail: the same in words.
+    """
+
+    reason: Reason
+    definite: bool
+    detail: str
+
+
+Outcome: TypeAlias = Result | Status | Failure
+
+
+class Answer(msgspec.Struct, frozen=True, array_like=True):
+    """The answer to a request, and the term in which it was given."""
+
+    id: int
+    term: int
+    outcome: Outcome
+
+
+# --- peers --------------------------------------------------------------------------------------------------------
+
+
+class Forward(msgspec.Struct, frozen=True, array_like=True, tag="forward"):
+    """A client's request, passed on to the leader. It is passed on once, and never again.
+
+    Attributes:
+        life: which life of the sending node this is: a late answer to a request of an earlier one answers nothing.
+        ref: repeated in the answer.
+        body: what is wanted.
+    """
+
+    life: int
+    ref: int
+    body: Command | Query
+
+
+class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag="forwarded"):
+    """The answer to a Forward, and the term in which it was given."""
+
+    life: int
+    ref: int
+    term: int
+    outcome: Outcome
+
+
+PeerFrame: TypeAlias = Message | Forward | Forwarded
+
+ALIVE: Final = b""
+"""The frame that says nothing but that the connection works."""
+
+_CONSENSUS: Final = b"c"
+_REQUEST: Final = b"r"
+
+_encoder = msgspec.msgpack.Encoder()
+_hello_decoder: msgspec.msgpack.Decoder[Hello] = msgspec.msgpack.Decoder(Hello)
+_request_decoder: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
+_answer_decoder: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+_forward_decoder: msgspec.msgpack.Decoder[Forward | Forwarded] = msgspec.msgpack.Decoder(Forward | Forwarded)
+
+
+def encode(message: Hello | Request | Answer) -> bytes:
+    """A message of a client's connection, or a hello."""
+    return _encoder.encode(message)
+
+
+def encode_peer(frame: PeerFrame) -> bytes:
+    """A frame of a peer's connection."""
+    if isinstance(frame, Forward | Forwarded):
+        return _REQUEST + _encoder.encode(frame)
+    return _CONSENSUS + encode_message(frame)
+
+
+def decode_hello(data: bytes) -> Hello:
+    """The first message of a connection.
+
+    Raises:
+        msgspec.DecodeError: it is none.
+    """
+    return _hello_decoder.decode(data)
+
+
+def decode_request(data: bytes) -> Request:
+    """A client's request.
+
+    Raises:
+        msgspec.DecodeError: it is none.
+    """
+    return _request_decoder.decode(data)
+
+
+def decode_answer(data: bytes) -> Answer:
+    """A node's answer.
+
+    Raises:
+        msgspec.DecodeError: it is none.
+    """
+    return _answer_decoder.decode(data)
+
+
+def decode_peer(data: bytes) -> PeerFrame:
+    """A frame of a peer's connection, which must not be empty.
+
+    Raises:
+        msgspec.DecodeError: it is none.
+    """
+    kind, body = data[:1], memoryview(data)[1:]
+    if kind == _REQUEST:
+        return _forward_decoder.decode(body)
+    if kind == _CONSENSUS:
+        return decode_message(data[1:])
+    raise msgspec.DecodeError(f"a frame of unknown kind {kind!r}")

@@ -1,0 +1,13 @@
+"""The local backend: nodes as processes of this machine, with real kills, pauses and cuts.
+
+    controller  --socket pair-->  agent  --fork, setns, exec-->  nodes
+                <--TCP sockets--
+
+One agent per deployment holds everything: in namespaces of its own it is the first process of a PID namespace, so that
+its end, or its controller's, is the end of every node; with proxies the kernel's parent-death signals do that.
+"""
+
+from harness.backends.local.backend import LINKS_VARIABLE, Links, LocalBackend
+from harness.backends.local.deployment import LocalDeployment
+
+__all__ = ["LINKS_VARIABLE", "Links", "LocalBackend", "LocalDeployment"]

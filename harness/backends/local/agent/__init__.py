@@ -1,0 +1,10 @@
+"""The agent: the process in which a local deployment's nodes and links live.
+
+The controller starts one agent per deployment and talks to it over a socket pair: one JSON object per packet, a request
+`{"id", "op", ...}` answered by `{"id", "ok"}` or `{"id", "error"}`, sockets attached as ancillary data. The agent is
+single-threaded and uses only the standard library, because it runs with a bare interpreter (`-I -S`), which starts
+fast, and because a process with threads cannot enter a user namespace. Modules here import only each other.
+
+`main` binds the agent to its controller and serves requests; `processes` runs nodes; `bridge` and `proxies` are the two
+fabrics by which links are carried and cut; `syscalls` holds what Python's `os` lacks.
+"""

@@ -1,0 +1,208 @@
+"""The agent's entry point: it binds itself to the controller, lays out the fabric and serves requests until the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NoReturn
+
+from . import syscalls
+from .bridge import Bridge, enter_namespaces, mount_proc
+from .errors import AgentError
+from .processes import Processes
+from .proxies import Proxies
+
+MESSAGE_BYTES = 1 << 20
+STOP_GRACE_S = 1.0
+
+Handler = Callable[..., Awaitable[Any]]
+
+
+def main(argv: Sequence[str]) -> NoReturn:
+    """Run an agent: `MARKER links DESCRIPTOR`, or `MARKER probe` to see whether namespaces work here.
+
+    MARKER names the controller (`ownership`); DESCRIPTOR is the agent's end of the socket pair.
+    """
+    marker, links = argv[0], argv[1]
+    controller = int(marker.split(":")[2])
+    # Without namespaces the agent must live to end its nodes' descendants; with them the kernel does.
+    syscalls.signal_on_parent_death(signal.SIGTERM if links == "proxy" else signal.SIGKILL)
+    if os.getppid() != controller:
+        sys.exit("the controller is gone")
+    if links == "probe":
+        _probe()
+    with socket.socket(fileno=int(argv[2])) as channel:
+        try:
+            if links == "namespaces":
+                _enter(channel)
+            else:
+                syscalls.adopt_orphans()
+        except AgentError as error:
+            channel.send(json.dumps({"id": 0, "error": str(error)}).encode())
+            sys.exit(1)
+        asyncio.run(_Agent(channel, links).serve())
+    # At once: what the interpreter would do at its end is of no use here, and the controller waits.
+    os._exit(0)
+
+
+def _enter(channel: socket.socket | None = None) -> None:
+    enter_namespaces()
+    first = os.fork()
+    if first != 0:
+        if channel is not None:
+            channel.close()
+        _, status = os.waitpid(first, 0)
+        os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+    syscalls.signal_on_parent_death(signal.SIGKILL)
+    mount_proc()
+
+
+def _probe() -> NoReturn:
+    async def try_out() -> None:
+        bridge = Bridge(["a", "b"])
+        bridge.lay_out()
+        await bridge.cut([("a", "b")])
+        if await bridge.passes([("a", "b"), ("b", "a")]) != {("a", "b"): False, ("b", "a"): True}:
+            raise AgentError("a cut on the bridge did not cut what it should here")
+
+    try:
+        _enter()
+        asyncio.run(try_out())
+    except AgentError as error:
+        sys.exit(str(error))
+    except OSError as error:
+        sys.exit(f"a system call failed: {error}")
+    sys.exit(0)
+
+
+class _Agent:
+    """Serves one controller."""
+
+    def __init__(self, channel: socket.socket, links: str) -> None:
+        self._channel = channel
+        self._links = links
+        self._fabric: Bridge | Proxies | None = None
+        self._processes: Processes | None = None
+        self._over = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def serve(self) -> None:
+        """Answer requests until the controller closes its end, asks for the stop, or dies."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._over.set)
+        loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        loop.add_reader(self._channel, self._receive)
+        await self._over.wait()
+        if self._processes is not None:
+            self._processes.kill_all()
+
+    def _reap(self) -> None:
+        if self._processes is not None:
+            self._processes.reap()
+
+    def _receive(self) -> None:
+        try:
+            packet = self._channel.recv(MESSAGE_BYTES, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            packet = b""
+        if not packet:
+            asyncio.get_running_loop().remove_reader(self._channel)
+            self._over.set()
+            return
+        self._tasks = [task for task in self._tasks if not task.done()]
+        self._tasks.append(asyncio.get_running_loop().create_task(self._answer(json.loads(packet))))
+
+    async def _answer(self, request: dict[str, Any]) -> None:
+        number, name = request.pop("id"), request.pop("op")
+        attached: list[socket.socket] = []
+        try:
+            result = await self._handler(name)(**request)
+            if isinstance(result, socket.socket):
+                attached.append(result)
+                result = None
+            reply = {"id": number, "ok": result}
+        except AgentError as error:
+            reply = {"id": number, "error": str(error)}
+        except Exception as error:
+            traceback.print_exc()
+            reply = {"id": number, "error": f"{name}: {type(error).__name__}: {error}"}
+        try:
+            socket.send_fds(self._channel, [json.dumps(reply).encode()], [found.fileno() for found in attached])
+        except OSError:
+            self._over.set()
+        finally:
+            for found in attached:
+                found.close()
+        if name == "stop":
+            self._over.set()
+
+    def _handler(self, name: str) -> Handler:
+        handlers: dict[str, Handler] = {"lay_out": self._lay_out}
+        if self._fabric is not None and self._processes is not None:
+            processes = self._processes
+            handlers |= {
+                "start": processes.start,
+                "kill": processes.kill,
+                "pause": processes.pause,
+                "resume": processes.resume,
+                "status": self._status,
+                "cut": self._cut,
+                "passes": self._passes,
+                "dropped": self._dropped,
+                "socket": self._socket,
+                "alive": self._fabric.refresh,
+                "stop": self._stop,
+            }
+        if name not in handlers:
+            raise AgentError(f"the agent cannot {name!r} now")
+        return handlers[name]
+
+    async def _lay_out(self, nodes: list[str]) -> dict[str, Any]:
+        if self._links == "namespaces":
+            fabric = Bridge(nodes)
+            fabric.lay_out()
+        else:
+            fabric = Proxies(nodes)
+            await fabric.lay_out()
+        listen = fabric.listen_addresses()
+        self._fabric = fabric
+        self._processes = Processes({node: port for node, (_, port) in listen.items()}, fabric.enter)
+        return {"listen": listen, "peers": fabric.peer_addresses()}
+
+    async def _status(self, name: str) -> dict[str, Any]:
+        assert self._processes is not None
+        return self._processes.status(name)
+
+    async def _cut(self, links: list[list[str]]) -> None:
+        assert self._fabric is not None
+        await self._fabric.cut(_pairs(links))
+
+    async def _passes(self, links: list[list[str]]) -> list[bool]:
+        assert self._fabric is not None
+        pairs = _pairs(links)
+        passed = await self._fabric.passes(pairs)
+        return [passed[pair] for pair in pairs]
+
+    async def _dropped(self) -> list[list[Any]]:
+        assert self._fabric is not None
+        return [[source, destination, count] for (source, destination), count in (await self._fabric.dropped()).items()]
+
+    async def _socket(self) -> socket.socket:
+        assert self._fabric is not None
+        return self._fabric.open_socket()
+
+    async def _stop(self) -> None:
+        assert self._processes is not None
+        await self._processes.stop_all(STOP_GRACE_S)
+
+
+def _pairs(links: list[list[str]]) -> list[tuple[str, str]]:
+    return [(source, destination) for source, destination in links]

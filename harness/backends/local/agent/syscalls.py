@@ -1,0 +1,100 @@
+"""System calls that the `os` module of Python 3.11 lacks, and what /proc tells of processes."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Generator
+
+CLONE_NEWNS = 0x0002_0000
+CLONE_NEWUSER = 0x1000_0000
+CLONE_NEWPID = 0x2000_0000
+CLONE_NEWNET = 0x4000_0000
+
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 0x2, 0x4, 0x8
+_MS_REC, _MS_PRIVATE = 0x4000, 0x4_0000
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int, call: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{call}: {os.strerror(number)}")
+
+
+def signal_on_parent_death(signal_number: int) -> None:
+    """Have the kernel send this process a signal when the thread that forked it ends (prctl(2), PR_SET_PDEATHSIG)."""
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal_number), 0, 0, 0), "prctl")
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends."""
+    _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0), "prctl")
+
+
+def unshare(flags: int) -> None:
+    """Move this process into new namespaces; a new PID namespace holds only its future children."""
+    _check(_libc.unshare(flags), "unshare")
+
+
+def set_network_namespace(descriptor: int) -> None:
+    """Move this process into an existing network namespace."""
+    _check(_libc.setns(descriptor, CLONE_NEWNET), "setns")
+
+
+def mount_own_proc() -> None:
+    """Show the processes of this PID namespace under /proc, and keep later mounts from reaching other namespaces."""
+    _check(_libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "mount --make-rprivate /")
+    flags = ctypes.c_ulong(_MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+    _check(_libc.mount(b"proc", b"/proc", b"proc", flags, None), "mount /proc")
+
+
+@contextlib.contextmanager
+def inside(namespace: int, home: int) -> Generator[None, None, None]:
+    """Work in another network namespace. Sockets opened meanwhile stay there."""
+    set_network_namespace(namespace)
+    try:
+        yield
+    finally:
+        set_network_namespace(home)
+
+
+def process_state(pid: int) -> tuple[str, int] | None:
+    """(state letter, session) of a process from /proc/PID/stat; None if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return fields[0].decode(), int(fields[3])
+
+
+def session_members(session: int) -> dict[int, str]:
+    """State letter by pid of every process of a session, zombies left out."""
+    members: dict[int, str] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            found = process_state(int(name))
+            if found is not None and found[1] == session and found[0] not in "ZX":
+                members[int(name)] = found[0]
+    return members
+
+
+def listens(pid: int, port: int) -> bool:
+    """Whether some TCP socket listens on a port in the network namespace of a process."""
+    for table in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/{pid}/net/{table}", "rb") as file:
+                rows = file.read().splitlines()[1:]
+        except OSError:
+            continue
+        wanted = b":%04X" % port
+        if any(fields[1].endswith(wanted) and fields[3] == b"0A" for fields in map(bytes.split, rows)):
+            return True
+    return False

@@ -1,0 +1,122 @@
+"""The local backend: which way of cutting links works here, and deployments by it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+from harness.backends.local import ownership
+from harness.backends.local.channel import Agent, probe_namespaces
+from harness.backends.local.deployment import LocalDeployment, check_nodes
+from harness.protocols import Runtime, Support
+from harness.test import Test
+from results.errors import BackendError, UsageError
+
+Links: TypeAlias = Literal["namespaces", "proxy"]
+"""How links are carried and cut."""
+
+LINKS_VARIABLE = "SPLITBRAIN_LOCAL_LINKS"
+"""The environment variable that forces one of the two."""
+
+_HOW = {
+    "namespaces": "nftables on a bridge between network namespaces",
+    "proxy": "a userspace proxy for each directed link",
+}
+
+
+class LocalBackend:
+    """Nodes are processes of this machine, links are cut by one of two means.
+
+    Where the kernel allows network namespaces (to root, or to anybody inside a user namespace) and `ip` and `nft` are
+    installed, each node gets a network of its own and cuts drop packets. Elsewhere nodes reach each other through
+    proxies on loopback, and cuts drop bytes.
+
+    Args:
+        links: force one of the two; else `SPLITBRAIN_LOCAL_LINKS` decides if it is set, else what works here.
+
+    Raises:
+        UsageError: there is no such way.
+    """
+
+    name = "local"
+
+    def __init__(self, links: Links | None = None) -> None:
+        wanted = links or os.environ.get(LINKS_VARIABLE) or None
+        if wanted is not None and wanted not in get_args(Links):
+            raise UsageError(f"links of the local backend are cut by {' or '.join(get_args(Links))}, not {wanted!r} "
+                             f"(see {LINKS_VARIABLE}).")
+        self._wanted = wanted
+
+    @property
+    def links(self) -> str:
+        """How links are cut here."""
+        return self._wanted or ("proxy" if namespaces_problem() else "namespaces")
+
+    def support(self) -> Mapping[str, Support]:
+        """Whether cuts, kills and pauses work here, and how."""
+        if not _is_linux():
+            return dict.fromkeys(("cut", "kill", "pause"), Support(False, _needs_linux()))
+        return {
+            "cut": self._support_of_cuts(),
+            "kill": Support(True, "SIGKILL, until the process is reaped"),
+            "pause": Support(True, "SIGSTOP, until the kernel shows state T"),
+        }
+
+    def _support_of_cuts(self) -> Support:
+        if self._wanted == "proxy":
+            return Support(True, f"{_HOW['proxy']}, as asked for")
+        problem = namespaces_problem()
+        if problem is None:
+            return Support(True, _HOW["namespaces"])
+        if self._wanted == "namespaces":
+            return Support(False, f"namespaces do not work here: {problem}")
+        return Support(True, f"{_HOW['proxy']}, because {problem}")
+
+    def sweep(self) -> list[str]:
+        """Kill processes that a dead controller left behind; a line for each."""
+        return ownership.sweep() if _is_linux() else []
+
+    async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> LocalDeployment:  # noqa: ARG002 - real time
+        """Lay out the test's nodes, not yet started.
+
+        Everything dies with the calling thread: call it from one that outlives the test.
+
+        Raises:
+            BackendError: the way of cutting links that was asked for does not work here.
+            UsageError: nodes that cannot be housed.
+        """
+        check_nodes(test.nodes)
+        if not _is_linux():
+            raise BackendError(_needs_linux())
+        links = self.links
+        problem = namespaces_problem() if links == "namespaces" else None
+        if problem is not None:
+            raise BackendError(f"the local backend cannot use namespaces: {problem}. Leave the choice to it, or set "
+                               f"{LINKS_VARIABLE}=proxy.")
+        deployment = LocalDeployment(test, run_dir, links, Agent.start(links))
+        try:
+            await deployment.lay_out()
+        except BaseException:
+            with contextlib.suppress(BackendError):
+                await deployment.close()
+            raise
+        return deployment
+
+
+@functools.cache
+def namespaces_problem() -> str | None:
+    """Why namespaces cannot be used here, None if they can: found by trying, once per process, in about 0.3 s."""
+    return probe_namespaces() if _is_linux() else _needs_linux()
+
+
+def _is_linux() -> bool:
+    return sys.platform == "linux"
+
+
+def _needs_linux() -> str:
+    return f"the local backend needs Linux, this is {sys.platform}: use the sim backend, or a Linux machine over ssh."

@@ -1,0 +1,228 @@
+"""A deployment of OS processes on this machine, under the control of one agent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import msgspec
+
+from harness.backends.local.channel import Agent
+from harness.protocols import Address, DefiniteError, Link, NodeCommand, NodeId, NodePlace, NodeStatus
+from harness.test import Test
+from results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
+
+CONNECTS_WITHIN_S = 2.0
+ALIVE_EVERY_S = 10.0
+LOG_LINES_SHOWN = 8
+
+_NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+MOST_NODES = 250
+
+
+class LocalDeployment:
+    """Nodes as processes, links as a fabric of the agent's. Made by `LocalBackend.deploy`.
+
+    Attributes:
+        nodes: names of the nodes, in the test's order.
+        links: how links are carried: "namespaces" or "proxy".
+        places: where each node lives.
+    """
+
+    def __init__(self, test: Test, run_dir: Path, links: str, agent: Agent) -> None:
+        self.nodes: Sequence[NodeId] = test.nodes
+        self.links = links
+        self.places: Mapping[NodeId, NodePlace] = {}
+        self._test = test
+        self._dirs = {node: run_dir.absolute() / "nodes" / node for node in test.nodes}
+        self._agent = agent
+        self._alive: asyncio.Task[None] | None = None
+
+    async def lay_out(self) -> None:
+        """Make directories, networks and addresses."""
+        for node_dir in self._dirs.values():
+            (node_dir / "data").mkdir(parents=True, exist_ok=True)
+        answer = await self._agent.ask("lay_out", nodes=list(self.nodes))
+        self.places = {
+            node: NodePlace(
+                node=node,
+                data_dir=str(self._dirs[node] / "data"),
+                listen=_address(answer["listen"][node]),
+                peers={peer: _address(address) for peer, address in answer["peers"][node].items()},
+            )
+            for node in self.nodes
+        }
+        self._alive = asyncio.get_running_loop().create_task(self._keep_alive())
+
+    @property
+    def agent_pid(self) -> int:
+        """The pid of the process whose end is the end of every node."""
+        return self._agent.pid
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    async def start(self, node: NodeId) -> NodeStatus:
+        """Start the node's process; returns when it listens, at the latest after two seconds.
+
+        Raises:
+            NodeStartError: it could not be run, or it ended at once.
+        """
+        place = self._place(node)
+        command = self._test.system.command(self._test, place)
+        log = self._dirs[node] / "log"
+        logged = log.stat().st_size if log.exists() else 0
+        if (await self.status(node)).state == "stopped":
+            _lay_files(Path(place.data_dir), command)
+        try:
+            answer = await self._agent.ask(
+                "start",
+                name=node,
+                argv=list(command.argv),
+                env=dict(command.env),
+                cwd=str(self._dirs[node]),
+                log=str(log),
+            )
+        except BackendError as error:
+            raise NodeStartError(str(error)) from None
+        if "failed" in answer:
+            raise NodeStartError(f"{node} ended at once ({answer['failed']}); its log, {log}, ends with: "
+                                 f"{_log_end(log, logged)}")
+        return _status(answer)
+
+    async def kill(self, node: NodeId) -> NodeStatus:
+        """End the node's processes with SIGKILL and wait until they are reaped."""
+        return await self._ask_about(node, "kill")
+
+    async def pause(self, node: NodeId) -> NodeStatus:
+        """Stop the node's processes with SIGSTOP and wait until the kernel says so. A stopped node stays stopped."""
+        return await self._ask_about(node, "pause")
+
+    async def resume(self, node: NodeId) -> NodeStatus:
+        """Let a paused node run again."""
+        return await self._ask_about(node, "resume")
+
+    async def status(self, node: NodeId) -> NodeStatus:
+        """What the kernel says of the node's process: pid (in the agent's PID namespace), state letter, exit."""
+        return await self._ask_about(node, "status")
+
+    # --- links --------------------------------------------------------------------------------------------------------
+
+    async def cut(self, links: frozenset[Link]) -> None:
+        """Make exactly these directed links drop everything, and all others pass, in one step.
+
+        In namespaces a cut expires after a minute unless this controller refreshes it, which it does by itself.
+        """
+        await self._agent.ask("cut", links=self._known(sorted(links)))
+
+    async def passes(self, links: Sequence[Link]) -> Mapping[Link, bool]:
+        """Send a probe over each link, all at once; one that has not arrived after 150 ms does not pass."""
+        passed = await self._agent.ask("passes", links=self._known(links))
+        return dict(zip(links, passed, strict=True))
+
+    async def dropped(self) -> Mapping[Link, int]:
+        """What each cut link swallowed since it was cut: packets in namespaces, bytes with proxies."""
+        return {(source, destination): count for source, destination, count in await self._agent.ask("dropped")}
+
+    async def dial(self, node: NodeId) -> socket.socket:
+        """A connected, non-blocking TCP socket to the node, across no link.
+
+        Raises:
+            DefiniteError: nobody listens there, or the node took no connection within two seconds.
+        """
+        address = self._place(node).listen
+        found = await self._agent.ask_for_socket()
+        try:
+            found.setblocking(False)
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            async with asyncio.timeout(CONNECTS_WITHIN_S):
+                await asyncio.get_running_loop().sock_connect(found, address)
+        except TimeoutError:
+            found.close()
+            raise DefiniteError(f"{node} took no connection within {CONNECTS_WITHIN_S:g} s") from None
+        except OSError as error:
+            found.close()
+            raise DefiniteError(f"{node} cannot be reached: {error.strerror or error}") from None
+        except BaseException:
+            found.close()
+            raise
+        return found
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Stop every node (SIGTERM, a second later SIGKILL) and remove everything except logs and data."""
+        if self._alive is not None:
+            self._alive.cancel()
+        try:
+            with contextlib.suppress(BackendError):  # an agent that is gone has taken everything with it
+                await self._agent.ask("stop")
+        finally:
+            await self._agent.close()
+
+    async def _keep_alive(self) -> None:
+        with contextlib.suppress(BackendError):  # whoever asks for something next is told
+            while True:
+                await asyncio.sleep(ALIVE_EVERY_S)
+                await self._agent.ask("alive")
+
+    # --- checks -------------------------------------------------------------------------------------------------------
+
+    def _place(self, node: NodeId) -> NodePlace:
+        if node not in self.places:
+            raise UnknownNodeError(f"there is no node {node!r} in this test. Known: {', '.join(self.nodes)}.")
+        return self.places[node]
+
+    def _known(self, links: Sequence[Link]) -> list[Link]:
+        for source, destination in links:
+            self._place(source)
+            if source == self._place(destination).node:
+                raise UsageError(f"{source} has no link to itself: a link joins two different nodes.")
+        return list(links)
+
+    async def _ask_about(self, node: NodeId, op: str) -> NodeStatus:
+        return _status(await self._agent.ask(op, name=self._place(node).node))
+
+
+def check_nodes(nodes: Sequence[NodeId]) -> None:
+    """Refuse nodes that this backend cannot house.
+
+    Raises:
+        UsageError: a name that cannot be a directory's, or too many nodes.
+    """
+    for node in nodes:
+        if not _NODE_NAME.fullmatch(node):
+            raise UsageError(f"{node!r} cannot be a node's name here: use letters, digits, '.', '_' and '-'.")
+    if len(nodes) > MOST_NODES:
+        raise UsageError(f"the local backend takes at most {MOST_NODES} nodes, not {len(nodes)}.")
+
+
+def _address(pair: Sequence[Any]) -> Address:
+    host, port = pair
+    return str(host), int(port)
+
+
+def _status(answer: Any) -> NodeStatus:
+    return msgspec.convert(answer, NodeStatus)
+
+
+def _lay_files(data_dir: Path, command: NodeCommand) -> None:
+    for name, content in command.files.items():
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise BackendError(f"a node's file must lie in its data directory, not at {name!r}.")
+        path = data_dir / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def _log_end(log: Path, start: int) -> str:
+    """The last lines that were logged from a position on, as one line."""
+    try:
+        text = log.read_bytes()[start:].decode(errors="replace")
+    except OSError:
+        text = ""
+    return " | ".join(line.strip() for line in text.splitlines()[-LOG_LINES_SHOWN:] if line.strip()) or "(nothing)"

@@ -1,0 +1,125 @@
+"""From options to a test, and back to the command line that composes the same test again."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shlex
+from typing import Any
+
+import msgspec
+
+from harness.systems import catalogue as systems
+from harness.test import Test
+from nemesis import catalogue as nemeses
+from results.errors import UnknownNameError, UsageError
+from workloads import catalogue as workloads
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `splitbrain run`, as given; stored in `test.json`, and enough to compose the test again."""
+
+    workload: str
+    nemesis: str
+    system: str
+    backend: str
+    bug: str
+    nodes: str
+    concurrency: str
+    rate: float
+    time_limit: float
+    interval: float | None
+    op_timeout: float
+    recovery: float
+    seed: int
+
+    @staticmethod
+    def of(**options: Any) -> RunOptions:
+        """Options from the command line; a seed is drawn where none was given."""
+        if options.get("seed") is None:
+            options["seed"] = secrets.randbelow(2**31)
+        return msgspec.convert(options, RunOptions)
+
+
+def names(listed: str) -> tuple[str, ...]:
+    """The names in a comma-separated list, without blanks."""
+    return tuple(name.strip() for name in listed.split(",") if name.strip())
+
+
+def node_names(nodes: str) -> tuple[str, ...]:
+    """n1, n2, ... for a number, else the names as listed.
+
+    Raises:
+        UsageError: no node, or a name that is not a plain word.
+    """
+    if re.fullmatch(r"[+-]?\d+", nodes.strip()):
+        count = int(nodes)
+        if not 1 <= count <= 100:
+            raise UsageError(f"--nodes {count}: a test needs 1 to 100 nodes.")
+        return tuple(f"n{i}" for i in range(1, count + 1))
+    listed = names(nodes)
+    for name in listed:
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9]{0,11}", name):
+            raise UsageError(f"--nodes: {name!r} is no node name. Use letters and digits, a letter first, 12 at most.")
+    return listed
+
+
+def client_count(concurrency: str, nodes: int) -> int:
+    """A number of clients: plain, or a multiple of the number of nodes (2n).
+
+    Raises:
+        UsageError: it is neither.
+    """
+    match = re.fullmatch(r"(\d+)(n?)", concurrency.strip())
+    if match is None or int(match[1]) == 0:
+        raise UsageError(f"--concurrency {concurrency}: give a positive number of clients, or a multiple of the number "
+                         "of nodes such as 2n.")
+    return int(match[1]) * (nodes if match[2] else 1)
+
+
+def compose(options: RunOptions) -> Test:
+    """The test that the options describe.
+
+    Raises:
+        UsageError: an option is wrong; nothing has been started or written.
+    """
+    nodes = node_names(options.nodes)
+    system = systems.build(options.system)
+    bugs = names(options.bug)
+    for bug in bugs:
+        if bug not in system.bugs:
+            raise UnknownNameError(f"bug of system {options.system!r}", bug, system.bugs)
+    concurrency = client_count(options.concurrency, len(nodes))
+    nemesis_names = names(options.nemesis)
+    return Test(
+        name="-".join([options.system, options.workload, "+".join(nemesis_names) or "none", *bugs]),
+        seed=options.seed,
+        nodes=nodes,
+        system=system,
+        workload=workloads.build(options.workload, nodes=nodes, concurrency=concurrency),
+        nemesis=nemeses.build(nemesis_names, interval_s=options.interval),
+        bugs=bugs,
+        concurrency=concurrency,
+        rate=options.rate,
+        time_limit_s=options.time_limit,
+        op_timeout_s=options.op_timeout,
+        recovery_s=options.recovery,
+        options=msgspec.to_builtins(options),
+    )
+
+
+_DEFAULTS = {
+    "system": "metadata", "backend": "local", "bug": "", "nodes": "5", "concurrency": "2n", "rate": 100.0,
+    "interval": None, "op_timeout": 2.0, "recovery": 20.0,
+}
+
+
+def command_line(options: RunOptions) -> str:
+    """The command that runs the same test with the same seed; options at their defaults are left out."""
+    words = ["splitbrain", "run"]
+    for name, value in msgspec.to_builtins(options).items():
+        if name in _DEFAULTS and value == _DEFAULTS[name]:
+            continue
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+        words += [f"--{name.replace('_', '-')}", shlex.quote(text)]
+    return " ".join(words)

@@ -1,0 +1,89 @@
+"""The `splitbrain` command: its subcommands, loaded when they are needed, and how errors become exit codes.
+
+Only click is imported here. A command's own module, with everything behind it, is imported when that command runs: that
+keeps `splitbrain --help` fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from results.errors import EXIT_HARNESS_ERROR, EXIT_USAGE, SplitbrainError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("harness.cli.run", "Run one test: break a cluster and judge what its clients saw."),
+    "check": ("harness.cli.check", "Judge history files: is what clients saw allowed by a model?"),
+    "analyze": ("harness.cli.analyze", "Judge stored runs, all at once, with the Spark pipeline."),
+    "report": ("harness.cli.report", "Build the report page of a run again."),
+    "list": ("harness.cli.listing", "What there is: workloads, nemeses, checkers, models, systems, backends, bugs."),
+    "doctor": ("harness.cli.doctor", "What works on this machine, and what is missing for the rest."),
+    "cluster": ("harness.cli.cluster", "Start, stop and use the metadata cluster by hand."),
+    "demo": ("harness.cli.demo", "Two short tests, one of them with a bug switched on, judged by Spark."),
+    "prepare": ("harness.cli.prepare", "Compile the kernels and prepare Spark's start (set-up does this)."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a subcommand's module when the subcommand is used, not before."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the subcommands, in the order in which a newcomer meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The subcommand, imported."""
+        if cmd_name not in COMMANDS:
+            return None
+        return importlib.import_module(COMMANDS[cmd_name][0]).command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the subcommands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 pass, 1 violation, 2 inconclusive, 254 bad arguments, 255 the harness failed.",
+)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.version_option(package_name="splitbrain", prog_name="splitbrain")
+def splitbrain(debug: bool) -> None:
+    """Break clustered systems on purpose, and prove what their clients saw right or wrong.
+
+    A first run:  splitbrain run --workload register --nemesis partition,kill --time-limit 30
+    """
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    arguments = list(sys.argv[1:] if args is None else args)
+    try:
+        code = splitbrain.main(arguments, prog_name="splitbrain", standalone_mode=False)
+    except click.ClickException as error:
+        hint = f" ({error.ctx.command_path} --help tells more)" if isinstance(error, click.UsageError) and error.ctx else ""
+        click.echo(f"splitbrain: {error.format_message()}{hint}", err=True)
+        code = EXIT_USAGE
+    except click.Abort:
+        click.echo("splitbrain: interrupted", err=True)
+        code = EXIT_HARNESS_ERROR
+    except SplitbrainError as error:
+        if "--debug" in arguments:
+            traceback.print_exc()
+        click.echo(f"splitbrain: {error}", err=True)
+        code = error.exit_code
+    except BrokenPipeError:
+        code = EXIT_HARNESS_ERROR
+    except Exception as error:
+        if "--debug" in arguments:
+            traceback.print_exc()
+        click.echo(f"splitbrain: unexpected {type(error).__name__}: {error} (this is a bug of splitbrain; --debug before "
+                   "the command shows where)", err=True)
+        code = EXIT_HARNESS_ERROR
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,97 @@
+"""Live progress of a run: elapsed time, operations, the fault in force, who leads.
+
+On a terminal one status line is redrawn four times a second. Elsewhere (CI, a pipe) a plain line goes to standard error
+every ten seconds, so that a log shows that the run lives.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from results.history import HARNESS, NEMESIS, Op
+
+_REDRAW_S = 0.25
+_PLAIN_S = 10.0
+
+
+class Progress:
+    """Counts what the runner reports through `observe`, and shows it."""
+
+    def __init__(self, title: str, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+        self.title = title
+        self.leader = "?"
+        self.phase = "starting"
+        self.faults: dict[str, str] = {}
+        self.counts: Counter[str] = Counter()
+        self._started = time.monotonic()
+        self._shown = self._started
+        self._live = Live(console=self.console, refresh_per_second=4, transient=True) if sys.stderr.isatty() else None
+
+    def __enter__(self) -> Progress:
+        """Start to show."""
+        if self._live is not None:
+            self._live.start()
+        else:
+            self._print()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Stop to show; the line vanishes from a terminal."""
+        if self._live is not None:
+            self._live.stop()
+
+    def observe(self, op: Op) -> None:
+        """Take note of an op that was recorded."""
+        if op.process == NEMESIS:
+            self._observe_fault(op)
+        elif op.process == HARNESS:
+            if op.f == "phase" and isinstance(op.value, dict):
+                self.phase = str(op.value.get("phase"))  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            self.counts[op.type] += 1
+        self.show()
+
+    def enter(self, phase: str) -> None:
+        """Say what goes on outside the recorded phases ("judging")."""
+        self.phase = phase
+        self.show(now=True)
+
+    def show(self, *, now: bool = False) -> None:
+        """Redraw, if it is time."""
+        elapsed = time.monotonic() - self._shown
+        if not now and elapsed < (_REDRAW_S if self._live is not None else _PLAIN_S):
+            return
+        self._shown = time.monotonic()
+        if self._live is not None:
+            self._live.update(Text(self._line()))
+        else:
+            self._print()
+
+    def _print(self) -> None:
+        self.console.print(self._line(), highlight=False, soft_wrap=True)
+
+    def _line(self) -> str:
+        counts = self.counts
+        fault = ", ".join(self.faults.values()) or "none"
+        return (
+            f"{self.title}  {time.monotonic() - self._started:5.1f} s  {self.phase:8}  {counts['invoke']} ops "
+            f"({counts['ok']} ok, {counts['fail']} fail, {counts['info']} info)  fault: {fault}  leader: {self.leader}"
+        )
+
+    def _observe_fault(self, op: Op) -> None:
+        value: dict[str, Any] = op.value if isinstance(op.value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+        fault = str(value.get("fault", op.f))
+        if op.type == "invoke":
+            return
+        if value.get("action") == "start":
+            self.faults[fault] = f"{fault} {value.get('target', '')}".strip()
+        else:
+            self.faults.pop(fault, None)

@@ -1,0 +1,62 @@
+"""What clients and the nemesis do, and when: pure values, put together by combinators.
+
+A typical workload, five threads to a key, 200 ops for each key:
+
+    concurrent_keys(5, itertools.count(), lambda key: limit(200, mix(read, write, cas)))
+
+where `read`, `write` and `cas` are functions such as
+
+    def write(ctx: Context) -> Op:
+        return invoke("write", ctx.rng.below(5))
+
+Wherever a combinator takes a generator it also takes an op (carried out once) or such a function (called for every op,
+without end). The idea, and most of the names, are Jepsen's.
+"""
+
+from __future__ import annotations
+
+from harness.generators.choice import any_of, flip_flop, mix
+from harness.generators.context import PENDING, UNASSIGNED, Context, Generator, Pending, Result
+from harness.generators.keys import concurrent_keys, sequential_keys
+from harness.generators.leaves import NOTHING, Source, each, generator, invoke, once
+from harness.generators.order import f_map, limit, phases, repeat, sequence, synchronize
+from harness.generators.outcome import final, until_ok
+from harness.generators.threads import clients, each_process, each_thread, nemesis, reserve
+from harness.generators.timing import rate, sleep, stagger, time_limit
+
+__all__ = [
+    "NOTHING",
+    "PENDING",
+    "UNASSIGNED",
+    "Context",
+    "Generator",
+    "Pending",
+    "Result",
+    "Source",
+    "any_of",
+    "clients",
+    "concurrent_keys",
+    "each",
+    "each_process",
+    "each_thread",
+    "f_map",
+    "final",
+    "flip_flop",
+    "generator",
+    "invoke",
+    "limit",
+    "mix",
+    "nemesis",
+    "once",
+    "phases",
+    "rate",
+    "repeat",
+    "reserve",
+    "sequence",
+    "sequential_keys",
+    "sleep",
+    "stagger",
+    "synchronize",
+    "time_limit",
+    "until_ok",
+]

@@ -1,0 +1,78 @@
+"""The nemesis thread: carries out nemesis ops one at a time, beside the clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from harness.deadlines import within
+from harness.journal import Journal
+from harness.processes import describe
+from harness.protocols import Nemesis, NemesisContext
+from results.errors import NemesisError, ProtocolError
+from results.history import Op
+
+OP_LIMIT_S = 30.0
+"""How long a nemesis op may take. Backends bound their own work far below; this is for those that do not."""
+
+
+class Injector:
+    """Runs a (validated) nemesis.
+
+    Args:
+        completed: told of every completion right after it was recorded.
+        broken: told of an error that must end the run.
+    """
+
+    def __init__(
+        self, nemesis: Nemesis, context: NemesisContext, journal: Journal, *,
+        completed: Callable[[Op], None], broken: Callable[[Exception], None],
+    ) -> None:
+        self._nemesis = nemesis
+        self._context = context
+        self._journal = journal
+        self._completed = completed
+        self._broken = broken
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, op: Op) -> None:
+        """Carry out a nemesis op that was just recorded."""
+        assert self._task is None or self._task.done(), "the nemesis is busy"
+        self._task = asyncio.ensure_future(self._inject(op))
+
+    async def heal(self) -> None:
+        """Wait for the op that is under way, then undo whatever is in force.
+
+        Raises:
+            NemesisError: it could not be undone, or not in time.
+        """
+        clock = self._context.runtime.clock
+        if self._task is not None and not self._task.done():
+            await within(clock, OP_LIMIT_S, _ended(self._task))
+        try:
+            await within(clock, 2 * OP_LIMIT_S, self._nemesis.heal(self._context))
+        except TimeoutError as error:
+            raise NemesisError(f"faults were not healed within {2 * OP_LIMIT_S:g} s.") from error
+
+    async def _inject(self, op: Op) -> None:
+        try:
+            done = await within(
+                self._context.runtime.clock, OP_LIMIT_S, self._nemesis.invoke(self._context, op)
+            )
+        except ProtocolError as error:
+            done = op.complete("info", error=str(error))
+            self._broken(error)
+        except NemesisError as error:
+            done = op.complete("info", error=str(error))
+        except Exception as error:
+            done = op.complete("info", error=describe(error))
+        try:
+            completion = self._journal.complete(op, done.type, done.value, error=done.error)
+        except Exception as error:
+            self._broken(error)
+        else:
+            self._completed(completion)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await task

@@ -1,0 +1,201 @@
+"""Client processes: who carries out ops, on which node, and what becomes of them.
+
+A process is single-threaded. When nobody knows how its op ended (`info`) it has crashed: its client is closed, and its
+thread goes on with a new process and a fresh client on the same node, as in Jepsen. Clients are opened inside the op
+that first needs them, so that a node that does not answer holds up nobody but its own processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from harness import validate
+from harness.deadlines import finished, within
+from harness.journal import Journal
+from harness.protocols import Client, Clock, DefiniteError, Deployment, IndefiniteError, NodeId
+from harness.test import Test
+from results.errors import ProtocolError
+from results.history import Op
+
+REOPEN_PAUSE_NS = 100_000_000
+"""How long an op that could not get a connection waits before it is recorded as `fail`: a dead node does not spin."""
+
+CLOSE_LIMIT_S = 2.0
+"""How long a client may take to close."""
+
+
+class Thread:
+    """One client thread: the process that it carries now, and what that process is doing."""
+
+    __slots__ = ("client", "deadline_ns", "node", "number", "op", "process", "sent", "task")
+
+    def __init__(self, number: int, node: NodeId) -> None:
+        self.number = number
+        self.node = node
+        self.process = number
+        self.client: Client | None = None
+        self.op: Op | None = None
+        self.sent = False  # whether the op was handed to a client: before that it certainly did not happen
+        self.deadline_ns = 0
+        self.task: asyncio.Task[None] | None = None
+
+
+class Processes:
+    """All client threads of a test.
+
+    Args:
+        completed: told of every completion right after it was recorded; the thread is idle again by then, and carries
+            a new process if the old one crashed.
+        broken: told of an error that must end the run.
+    """
+
+    def __init__(
+        self, test: Test, deployment: Deployment, clock: Clock, journal: Journal, *,
+        completed: Callable[[int, Op], None], broken: Callable[[Exception], None],
+    ) -> None:
+        self._test = test
+        self._deployment = deployment
+        self._clock = clock
+        self._journal = journal
+        self._completed = completed
+        self._broken = broken
+        self._prototype = validate.client(test.workload.client)
+        self._timeout_ns = round(test.op_timeout_s * 1e9)
+        self._in_sight: list[asyncio.Task[None]] = []
+        self.threads = [Thread(i, test.nodes[i % len(test.nodes)]) for i in range(test.concurrency)]
+
+    async def set_up(self) -> None:
+        """Let one client prepare what the workload needs.
+
+        Raises:
+            DefiniteError: its node could not be reached.
+            TimeoutError: a step took longer than allowed.
+        """
+        limit_s = max(10.0, self._test.op_timeout_s)
+        client = await within(
+            self._clock, limit_s, self._prototype.open(self._test, self._deployment, self._test.nodes[0])
+        )
+        try:
+            await within(self._clock, limit_s, client.setup(self._test))
+        finally:
+            await self._close(client)
+
+    def start(self, number: int, op: Op) -> None:
+        """Let an idle thread carry out an invocation that was just recorded."""
+        thread = self.threads[number]
+        assert thread.op is None, f"thread {number} is busy"
+        thread.op = op
+        thread.sent = False
+        thread.deadline_ns = self._clock.now_ns() + self._timeout_ns
+        thread.task = asyncio.ensure_future(self._perform(thread, op))
+
+    def expire(self, now_ns: int) -> None:
+        """End every op whose time is up: `info`, or `fail` if it was never sent. Its task is cancelled."""
+        for thread in self.threads:
+            op = thread.op
+            if op is None or now_ns < thread.deadline_ns:
+                continue
+            limit = f"within {self._test.op_timeout_s:g} s"
+            if thread.sent:
+                done = op.complete("info", error=f"timeout: no answer {limit}")
+            else:
+                done = op.complete("fail", error=f"no connection to {thread.node} {limit}")
+            task = thread.task
+            assert task is not None, "a busy thread has a task"
+            thread.client = None  # the task's to close
+            self._keep_in_sight(task)
+            task.cancel()
+            self._end(thread, op, done)
+
+    def hasten(self, deadline_ns: int) -> None:
+        """Let no op that is under way take longer than until then."""
+        for thread in self.threads:
+            thread.deadline_ns = min(thread.deadline_ns, deadline_ns)
+
+    async def close(self) -> None:
+        """Close every client and wait, for a bounded time, for every task that was begun."""
+        closing: list[asyncio.Task[None]] = []
+        for thread in self.threads:
+            if thread.op is not None and thread.task is not None:
+                thread.op = None
+                thread.task.cancel()
+                closing.append(thread.task)
+            elif thread.client is not None:
+                closing.append(asyncio.ensure_future(self._close(thread.client)))
+            thread.client = None
+        await finished(self._clock, 2 * CLOSE_LIMIT_S, [*self._in_sight, *closing])
+
+    async def _perform(self, thread: Thread, op: Op) -> None:
+        client, keep = thread.client, False
+        try:
+            if client is None:
+                client = await self._prototype.open(self._test, self._deployment, thread.node)
+            if thread.op is op:
+                thread.sent = True
+                done = await client.invoke(self._test, op)
+                keep = done.type != "info"
+            else:  # opening took no notice of its cancellation
+                done = op
+        except asyncio.CancelledError:
+            done = op.complete("info", error="the client was cancelled from within")
+        except ProtocolError as error:
+            done = op.complete("info", error=str(error))
+            self._broken(error)
+        except Exception as error:
+            done = await self._failure(thread, op, error, opened=client is not None)
+        task = thread.task
+        if thread.op is op:
+            thread.client = client if keep else None
+            self._end(thread, op, done)
+        else:
+            keep = False  # expired: the thread has moved on
+        if client is not None and not keep:
+            if task is not None:
+                self._keep_in_sight(task)
+            await self._close(client)
+
+    async def _failure(self, thread: Thread, op: Op, error: Exception, *, opened: bool) -> Op:
+        """How an op ended that raised.
+
+        After a DefiniteError the process lives on, but with a fresh client: one whose connection broke while it was
+        idle would refuse every op from then on.
+        """
+        if not opened:
+            await self._clock.sleep_ns(REOPEN_PAUSE_NS)
+            return op.complete("fail", error=f"no connection to {thread.node}: {describe(error)}")
+        return op.complete("fail" if isinstance(error, DefiniteError) else "info", error=describe(error))
+
+    def _end(self, thread: Thread, op: Op, done: Op) -> None:
+        thread.op = None
+        if done.type == "info":
+            thread.process += self._test.concurrency
+        try:
+            completion = self._journal.complete(
+                op, done.type, done.value, mops=done.mops, term=done.term, error=done.error
+            )
+        except Exception as error:
+            self._broken(error)
+        else:
+            self._completed(thread.number, completion)
+
+    def _keep_in_sight(self, task: asyncio.Task[None]) -> None:
+        """Remember a task that its thread no longer knows, until it has ended."""
+        self._in_sight = [known for known in self._in_sight if not known.done()]
+        self._in_sight.append(task)
+
+    async def _close(self, client: Client) -> None:
+        try:
+            await within(self._clock, CLOSE_LIMIT_S, client.close())
+        except ProtocolError as error:
+            self._broken(error)
+        except Exception:  # noqa: S110 - the op was answered; a connection that cannot be closed politely is gone
+            pass
+
+
+def describe(error: BaseException) -> str:
+    """An exception in one line, as histories carry it: its type, unless it is one of the two that clients speak in."""
+    text = " ".join(str(error).split())
+    if isinstance(error, (DefiniteError, IndefiniteError)) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

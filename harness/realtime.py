@@ -1,0 +1,33 @@
+"""The runtime of a real run: the machine's monotonic clock, asyncio's timers, streams from the root seed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from harness.protocols import Runtime
+from harness.rng import Streams
+
+
+class RealClock:
+    """CLOCK_MONOTONIC, and the wall clock at the moment of construction for those who must relate the two."""
+
+    def __init__(self) -> None:
+        self._wall_offset_ns = time.time_ns() - time.monotonic_ns()
+
+    def now_ns(self) -> int:
+        """Nanoseconds since an arbitrary start; never goes back."""
+        return time.monotonic_ns()
+
+    async def sleep_ns(self, duration_ns: int) -> None:
+        """Suspend the calling task; the event loop rounds up to whole milliseconds."""
+        await asyncio.sleep(duration_ns / 1e9)
+
+    def wall_ns(self, now_ns: int) -> int:
+        """The Unix time, in nanoseconds, of a time that `now_ns` gave. Later steps of the wall clock do not count."""
+        return now_ns + self._wall_offset_ns
+
+
+def real_runtime(seed: int) -> Runtime:
+    """The runtime for a run on real nodes."""
+    return Runtime(clock=RealClock(), streams=Streams(seed))

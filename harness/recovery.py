@@ -1,0 +1,97 @@
+"""Whether a system is usable: every node runs, all agree on one leader, and a session on every node answers a read.
+
+Asked twice in a run: before the test begins, and after everything was healed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from harness.deadlines import together, within
+from harness.processes import describe
+from harness.protocols import Clock, Deployment, NodeId, NodeView
+from harness.test import Test
+
+POLL_NS = 100_000_000
+"""Pause between two looks."""
+
+ANSWER_LIMIT_S = 2.0
+"""How long one node may take to answer one look."""
+
+PROBE_KEY = "splitbrain-probe"
+"""The key that is read to see whether a node answers; nobody writes it."""
+
+
+class Usable(msgspec.Struct, frozen=True):
+    """Attributes: seconds until the system was usable, None if it was not in time; else what was wrong, by node."""
+
+    seconds: float | None
+    problems: dict[NodeId, str]
+
+
+async def until_usable(
+    test: Test, deployment: Deployment, clock: Clock, limit_s: float, *, go_on: Callable[[], bool] = lambda: True
+) -> Usable:
+    """Wait until the whole system is usable, for `limit_s` at most, or until `go_on` says no."""
+    started_ns = clock.now_ns()
+    end_ns = started_ns + round(limit_s * 1e9)
+    while True:
+        problems = await _look(test, deployment, clock)
+        now_ns = clock.now_ns()
+        if not problems:
+            return Usable((now_ns - started_ns) / 1e9, {})
+        if now_ns >= end_ns or not go_on():
+            return Usable(None, problems)
+        await clock.sleep_ns(min(POLL_NS, end_ns - now_ns))
+
+
+async def _look(test: Test, deployment: Deployment, clock: Clock) -> dict[NodeId, str]:
+    """What is wrong now, by node."""
+    views = await together([
+        within(clock, ANSWER_LIMIT_S, _view(test, deployment, node)) for node in test.nodes
+    ])
+    problems = _disagreement(test, views)
+    if problems:
+        return problems
+    reads = await together([within(clock, ANSWER_LIMIT_S, _read(test, deployment, node)) for node in test.nodes])
+    return {
+        node: f"does not answer a read: {describe(read)}"
+        for node, read in zip(test.nodes, reads, strict=True) if isinstance(read, Exception)
+    }
+
+
+async def _view(test: Test, deployment: Deployment, node: NodeId) -> NodeView | str:
+    """What the node says of itself, or what is wrong with it."""
+    status = await deployment.status(node)
+    if status.state != "running":
+        return f"is {status.state}"
+    view = await test.system.view(deployment, node)
+    return "does not say who leads" if view is None else view
+
+
+def _disagreement(test: Test, views: list[NodeView | str | Exception]) -> dict[NodeId, str]:
+    """Nodes that do not run, and nodes that do not follow the leader of the highest term."""
+    problems: dict[NodeId, str] = {}
+    answered: list[NodeView] = []
+    for node, view in zip(test.nodes, views, strict=True):
+        if isinstance(view, NodeView):
+            answered.append(view)
+        else:
+            problems[node] = view if isinstance(view, str) else describe(view)
+    newest = max(answered, key=lambda view: view.term, default=None)
+    for view in answered:
+        if view.leader is None:
+            problems[view.node] = "knows no leader"
+        elif newest is not None and view.leader != newest.leader:
+            problems[view.node] = f"follows {view.leader}, but {newest.node} follows {newest.leader}"
+    return problems
+
+
+async def _read(test: Test, deployment: Deployment, node: NodeId) -> None:
+    session = await test.system.connect(deployment, node)
+    try:
+        await session.read(PROBE_KEY)
+    finally:
+        await session.close()

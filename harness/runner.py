@@ -1,0 +1,255 @@
+"""The procedure of a test on a running system: faults, heal, final; whatever happens, heal.
+
+    faults   the workload at the test's rate, beside the nemesis, for the test's time limit
+    heal     the nemesis undoes everything; then a bounded wait until the system is usable again
+    final    the workload's last ops, final reads for instance
+
+Each phase is announced in the history by an op of the harness (`f` "phase").
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from harness.deadlines import within
+from harness.generators import Context, Generator, Pending, Result, clients, nemesis, rate, time_limit
+from harness.journal import Journal, Recorder
+from harness.processes import describe
+from harness.protocols import Deployment, Runtime
+from harness.recovery import until_usable
+from harness.scheduler import Scheduler
+from harness.test import Test
+from harness.watch import tick_ns, watch
+from results.errors import HarnessError, NemesisError, ProtocolError, SplitbrainError, SystemUnderTestError
+from results.history import Op
+
+FINAL_LIMIT_S = 60.0
+"""After that the final phase emits nothing more, whatever its generator says."""
+
+STOPPED_RECOVERY_S = 3.0
+"""How long an interrupted run waits for recovery."""
+
+STOPPED_FINAL_S = 2.0
+"""How long the final phase of an interrupted run lasts."""
+
+STOPPED_OP_NS = 500_000_000
+"""How long ops that are under way may still take when a run is interrupted."""
+
+
+class Stop:
+    """Asks a run to end early: once for a short, clean end; twice to skip the final phase as well."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self._listeners: list[Callable[[], None]] = []
+
+    def request(self) -> None:
+        """Ask (again). Safe to call from a signal handler of the event loop, and before the run began."""
+        self.requests += 1
+        for listener in self._listeners:
+            listener()
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener` at each request."""
+        self._listeners.append(listener)
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run went; what clients saw is in the history.
+
+    Attributes:
+        started_ns: what the runtime's clock showed at time 0 of the history.
+        ops: how many ops were recorded, of every kind.
+        ok, fail, info: how many client ops ended in each way.
+        recovered_s: how long the healed system took until every node answered; None if it did not, or was not asked.
+        interrupted: whether the run was asked to end early.
+        failure: what ended the run before its time, an error of the harness or of a plug-in; its history is kept.
+    """
+
+    started_ns: int
+    ops: int
+    ok: int
+    fail: int
+    info: int
+    recovered_s: float | None
+    interrupted: bool
+    failure: SplitbrainError | None
+
+
+async def run_test(
+    test: Test, deployment: Deployment, runtime: Runtime, recorder: Recorder, *,
+    observe: Callable[[Op], None] | None = None, stop: Stop | None = None,
+) -> RunSummary:
+    """Run a test on a deployment whose nodes are up.
+
+    Errors of the harness and of plug-ins end the run early and are returned in the summary: what was recorded until
+    then stays and can be judged. Faults are healed in any case, also when the calling task is cancelled.
+
+    Args:
+        test: what to do.
+        deployment: the nodes; they are left running.
+        runtime: time and randomness.
+        recorder: keeps the history.
+        observe: called with every op right after it was recorded, for live progress.
+        stop: asks the run to end early.
+    """
+    journal = Journal(runtime.clock, recorder, observe)
+    run = _Run(test, deployment, runtime, journal, stop or Stop())
+    failure = await run.carry_out()
+    return RunSummary(
+        started_ns=journal.started_ns, ops=journal.recorded, **journal.completed, recovered_s=run.recovered_s,
+        interrupted=run.stop.requests > 0, failure=failure,
+    )
+
+
+class _Run:
+    def __init__(self, test: Test, deployment: Deployment, runtime: Runtime, journal: Journal, stop: Stop) -> None:
+        self._test = test
+        self._deployment = deployment
+        self._clock = runtime.clock
+        self._journal = journal
+        self._scheduler = Scheduler(test, deployment, runtime, journal)
+        self._healed = False
+        self.stop = stop
+        self.recovered_s: float | None = None
+
+    async def carry_out(self) -> SplitbrainError | None:
+        """The whole procedure; the error that cut it short, if any."""
+        scheduler = self._scheduler
+        self.stop.listen(self._stop_requested)
+        pulse = asyncio.ensure_future(watch(
+            self._clock, self._journal, tick_ns(self._test.op_timeout_s), scheduler.processes.expire, scheduler.broken
+        ))
+        failure: SplitbrainError | None = None
+        try:
+            await self._set_up()
+            await self._faults()
+            await self._heal()
+            await self._final()
+        except Exception as error:
+            failure = _as_harness_error(error)
+        finally:
+            failure = await self._leave(failure)
+            pulse.cancel()
+        return failure
+
+    async def _set_up(self) -> None:
+        try:
+            await self._scheduler.processes.set_up()
+        except ProtocolError:
+            raise
+        except Exception as error:
+            raise SystemUnderTestError(
+                f"workload {self._test.workload.name!r} could not prepare {self._test.nodes[0]}: {describe(error)}"
+            ) from error
+
+    async def _faults(self) -> None:
+        test = self._test
+        self._phase("faults")
+        generator: Generator = clients(time_limit(test.time_limit_s, rate(test.rate, test.workload.generator)))
+        if test.nemesis.generator is not None:
+            generator = _Beside(generator, nemesis(time_limit(test.time_limit_s, test.nemesis.generator)))
+        await self._scheduler.drive(generator, go_on=lambda: not self.stop.requests)
+
+    async def _heal(self) -> None:
+        self._phase("heal")
+        if self._test.nemesis.final_generator is not None:
+            await self._scheduler.drive(nemesis(self._test.nemesis.final_generator))
+        await self._undo()
+        limit_s = min(self._test.recovery_s, STOPPED_RECOVERY_S) if self.stop.requests else self._test.recovery_s
+        usable = await until_usable(
+            self._test, self._deployment, self._clock, limit_s, go_on=lambda: self.stop.requests < 2
+        )
+        self.recovered_s = usable.seconds
+        if usable.seconds is None:
+            missing = [node for node in self._test.nodes if node in usable.problems]
+            self._journal.note("recovered", {"seconds": None, "missing": missing, "problems": usable.problems})
+        else:
+            self._journal.note("recovered", {"seconds": round(usable.seconds, 3)})
+
+    async def _final(self) -> None:
+        generator = self._test.workload.final_generator
+        if generator is None or self.stop.requests > 1:
+            return
+        self._phase("final")
+        began_ns = self._journal.time_ns()
+
+        def go_on() -> bool:
+            limit_s = STOPPED_FINAL_S if self.stop.requests else FINAL_LIMIT_S
+            return self.stop.requests < 2 and self._journal.time_ns() < began_ns + round(limit_s * 1e9)
+
+        limit_s = STOPPED_FINAL_S if self.stop.requests else FINAL_LIMIT_S
+        await self._scheduler.drive(clients(generator), until_ns=began_ns + round(limit_s * 1e9), go_on=go_on)
+
+    async def _undo(self) -> None:
+        if self._scheduler.injector is not None and not self._healed:
+            await self._scheduler.injector.heal()
+        self._healed = True
+
+    async def _leave(self, failure: SplitbrainError | None) -> SplitbrainError | None:
+        """Heal what is not yet healed, close clients, flush; the first error is the one that counts."""
+        for step in (self._heal_after_failure, self._scheduler.close, self._flush):
+            try:
+                await step()
+            except Exception as error:
+                failure = failure or _as_harness_error(error)
+        return failure
+
+    async def _heal_after_failure(self) -> None:
+        if not self._healed:
+            await self._undo()
+
+    async def _flush(self) -> None:
+        self._journal.flush()
+
+    def _phase(self, name: str) -> None:
+        self._journal.note("phase", {"phase": name})
+
+    def _stop_requested(self) -> None:
+        self._scheduler.processes.hasten(self._clock.now_ns() + STOPPED_OP_NS)
+        self._scheduler.wake()
+
+
+class _Beside(msgspec.Struct, frozen=True):
+    """A main generator and one that runs beside it and ends with it: no faults without clients to see them."""
+
+    main: Generator
+    beside: Generator | None
+
+    def op(self, ctx: Context) -> Result:
+        beside, waiting = self.beside, None
+        if beside is not None:
+            result = beside.op(ctx)
+            if result is None:
+                beside = None
+            else:
+                op, beside = result
+                if not isinstance(op, Pending):
+                    return op, _Beside(self.main, beside)
+                waiting = op
+        result = self.main.op(ctx)
+        if result is None:
+            return None
+        op, main = result
+        if isinstance(op, Pending) and waiting is not None:
+            op = earlier(op, waiting)
+        if main is self.main and beside is self.beside:
+            return op, self
+        return op, _Beside(main, beside)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        main = self.main.update(ctx, event)
+        beside = None if self.beside is None else self.beside.update(ctx, event)
+        return self if main is self.main and beside is self.beside else _Beside(main, beside)
+
+
+def _as_harness_error(error: Exception) -> SplitbrainError:
+    """The error itself if it is one of ours; else one that says that the harness broke, with the cause attached."""
+    if isinstance(error, SplitbrainError):
+        return error
+    wrapped = HarnessError(f"the run ended early: {describe(error)}. This is a defect: --debug shows where.")
+    wrapped.__cause__ = error
+    return wrapped

@@ -1,0 +1,142 @@
+"""The one scheduler of a run: asks the generator, hands ops to idle threads, tells the generator what became of them.
+
+Everything happens in one task and in a fixed order. The scheduler never waits for a client or a node; it waits for its
+alarm, which completions ring, and which goes off by itself when the generator wants to be asked again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from harness import validate
+from harness.deadlines import Alarm
+from harness.generators import Context, Generator, Pending
+from harness.injector import Injector
+from harness.journal import Journal
+from harness.processes import Processes
+from harness.protocols import Deployment, NemesisContext, Runtime
+from harness.test import Test
+from results.history import NEMESIS, Op
+
+
+class Scheduler:
+    """Drives generators over the threads of a test, one generator after the other.
+
+    Attributes:
+        processes: who carries out client ops.
+        injector: who carries out nemesis ops; None in a test without a nemesis.
+        failure: the error that must end the run, once there is one.
+    """
+
+    def __init__(self, test: Test, deployment: Deployment, runtime: Runtime, journal: Journal) -> None:
+        self._processes_of_threads = [*range(test.concurrency), NEMESIS]
+        everything = (2 << test.concurrency) - 1
+        self._context = Context(
+            time_ns=0, free=everything, threads=everything, processes=self._processes_of_threads,
+            concurrency=test.concurrency, nodes=test.nodes, rng=runtime.streams["workload"],
+            nemesis_rng=runtime.streams["nemesis"],
+        )
+        self._nodes = [self._context.node_of(thread) for thread in range(test.concurrency + 1)]
+        self._journal = journal
+        self._alarm = Alarm(runtime.clock)
+        self._events: deque[tuple[int, Op]] = deque()
+        self.failure: Exception | None = None
+        self.processes = Processes(
+            test, deployment, runtime.clock, journal, completed=self._completed, broken=self.broken
+        )
+        self.injector: Injector | None = None
+        if test.nemesis.nemesis is not None:
+            self.injector = Injector(
+                validate.nemesis(test.nemesis.nemesis), NemesisContext(test, deployment, runtime), journal,
+                completed=self._injected, broken=self.broken,
+            )
+
+    def broken(self, error: Exception) -> None:
+        """Take note of an error that must end the run; the first one counts."""
+        if self.failure is None:
+            self.failure = error
+        self._alarm.ring()
+
+    def wake(self) -> None:
+        """Let `drive` look again whether it shall go on."""
+        self._alarm.ring()
+
+    async def drive(
+        self, generator: Generator, *, until_ns: int | None = None, go_on: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Carry out everything that the generator emits, then wait until the last op has ended.
+
+        Args:
+            generator: what to do.
+            until_ns: time of the test after which nothing more is emitted.
+            go_on: asked whenever the scheduler wakes; nothing more is emitted once it says no.
+
+        Raises:
+            ProtocolError: the generator, a client or the nemesis broke its contract.
+        """
+        context = self._context
+        remaining: Generator | None = generator
+        while True:
+            remaining = self._take_events(remaining)
+            if remaining is not None and (not go_on() or (until_ns is not None and context.time_ns >= until_ns)):
+                remaining = None
+            wake_ns = until_ns
+            if remaining is not None:
+                remaining, wake_ns = self._emit(remaining, until_ns)
+            if self.failure is not None:
+                raise self.failure
+            if remaining is None:
+                if context.free == context.threads:
+                    return
+                wake_ns = None
+            await self._alarm.wait(None if wake_ns is None else wake_ns + self._journal.started_ns)
+
+    async def close(self) -> None:
+        """Close every client; forget what has not ended."""
+        await self.processes.close()
+        self._alarm.close()
+
+    def _emit(self, generator: Generator, until_ns: int | None) -> tuple[Generator | None, int | None]:
+        """Start ops until the generator waits or ends; what remains of it, and when it wants to be asked again."""
+        context, journal = self._context, self._journal
+        while True:
+            context.time_ns = journal.time_ns()
+            result = validate.emitted(generator, context)
+            if result is None:
+                return None, None
+            op, generator = result
+            if isinstance(op, Pending):
+                if op.until_ns is None or until_ns is None:
+                    return generator, op.until_ns if until_ns is None else until_ns
+                return generator, min(op.until_ns, until_ns)
+            thread = context.thread_of(op.process)
+            context.free &= ~(1 << thread)
+            invocation = journal.invoke(op, self._nodes[thread])
+            generator = generator.update(context, invocation)
+            if thread < context.concurrency:
+                self.processes.start(thread, invocation)
+            else:
+                assert self.injector is not None, "validated: no nemesis op without a nemesis"
+                self.injector.start(invocation)
+
+    def _take_events(self, generator: Generator | None) -> Generator | None:
+        """Show the generator every completion since the last time."""
+        context = self._context
+        context.time_ns = self._journal.time_ns()
+        while self._events:
+            thread, event = self._events.popleft()
+            context.free |= 1 << thread
+            if event.type == "info" and thread < context.concurrency:
+                self._processes_of_threads[thread] += context.concurrency
+            if generator is not None:
+                generator = generator.update(context, event)
+        return generator
+
+    def _completed(self, thread: int, completion: Op) -> None:
+        self._events.append((thread, completion))
+        self._alarm.ring()
+
+    def _injected(self, completion: Op) -> None:
+        self._events.append((self._context.concurrency, completion))
+        self._alarm.ring()

@@ -1,0 +1,147 @@
+"""Faults of node processes: kill -9 with a later restart, and pauses (SIGSTOP, SIGCONT).
+
+Each is verified against the operating system's own word on the process, before it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from harness.protocols import Deployment, FaultKind, NemesisContext, NodeId, NodeStatus
+from nemesis.effects import Effect, carry_out, request, statuses
+from nemesis.targets import choose, needs_views, views
+from results.errors import BackendError, NemesisError
+from results.history import Op
+
+
+class _Means(Protocol):
+    """How to do one thing to the process of one node."""
+
+    async def __call__(self, deployment: Deployment, node: NodeId) -> NodeStatus: ...
+
+
+class NodeFault(msgspec.Struct, frozen=True):
+    """A fault that strikes processes of nodes, and its relief.
+
+    Attributes:
+        fault: its name.
+        strike_f: the function of ops that strike.
+        relieve_f: the function of ops that undo it, on every node that suffers from it.
+        state: the state of a struck process.
+        spares: processes in these states are not struck (they suffer from this or from worse already).
+        strike: how to strike one node.
+        relieve: how to relieve one node.
+        faults: what it needs of a backend.
+    """
+
+    fault: str
+    strike_f: str
+    relieve_f: str
+    state: str
+    spares: tuple[str, ...]
+    strike: _Means
+    relieve: _Means
+    faults: frozenset[FaultKind]
+
+    @property
+    def fs(self) -> frozenset[str]:
+        """Functions of the ops that it handles."""
+        return frozenset({self.strike_f, self.relieve_f})
+
+    async def invoke(self, context: NemesisContext, op: Op) -> Op:
+        """Strike the nodes that the op's spec means now, or relieve all that suffer; look at them, and say so."""
+
+        async def strike(effect: Effect) -> None:
+            chosen = await self._choose(context, request(op))
+            effect.target = " ".join(chosen) or "nobody: no node was running"
+            await self._apply(context.deployment, self.strike, chosen, self.state, effect)
+
+        async def relieve(effect: Effect) -> None:
+            suffering = await self._suffering(context.deployment)
+            effect.target = " ".join(suffering) or "nobody: no node had to be relieved"
+            await self._apply(context.deployment, self.relieve, suffering, "running", effect)
+
+        return await carry_out(context, op, strike if op.f == self.strike_f else relieve)
+
+    async def heal(self, context: NemesisContext) -> None:
+        """Relieve every node that suffers.
+
+        Raises:
+            NemesisError: a node does not run afterwards.
+        """
+        suffering = await self._suffering(context.deployment)
+        await self._apply(context.deployment, self.relieve, suffering, "running", Effect())
+
+    async def _choose(self, context: NemesisContext, wanted: Mapping[str, Any]) -> list[NodeId]:
+        """The nodes to strike: those that can be struck come first in the order, so that the fault bites."""
+        seen = await statuses(context.deployment)
+        order: Sequence[NodeId] = wanted.get("order") or list(context.deployment.nodes)
+        able = [node for node in order if seen[node].state not in self.spares]
+        unable = [node for node in order if seen[node].state in self.spares]
+        spec = str(wanted.get("spec", "one"))
+        chosen = choose(spec, able + unable, await views(context) if needs_views(spec) else ())
+        return [node for node in chosen if node in able] or able[:1]
+
+    async def _suffering(self, deployment: Deployment) -> list[NodeId]:
+        return [node for node, status in (await statuses(deployment)).items() if status.state == self.state]
+
+    async def _apply(
+        self, deployment: Deployment, means: _Means, nodes: Sequence[NodeId], state: str, effect: Effect
+    ) -> None:
+        """Do it to all nodes, then look at all of them.
+
+        A node that cannot be treated does not keep the next one from it.
+        """
+        problems: list[str] = []
+        before = await statuses(deployment)
+        for node in nodes:
+            try:
+                await means(deployment, node)
+            except BackendError as problem:
+                problems.append(f"{node}: {problem}")
+        after = await statuses(deployment)
+        for node in nodes:
+            effect.evidence[node] = {"before": _told(before[node]), "after": _told(after[node])}
+            if after[node].state != state:
+                problems.append(f"{node} is {after[node].state} instead of {state}")
+        if problems:
+            raise NemesisError(f"{self.fault}: {'; '.join(problems)}.")
+
+
+def _told(status: NodeStatus) -> dict[str, Any]:
+    return {"state": status.state, "life": status.life, "process": dict(status.evidence)}
+
+
+async def _kill(deployment: Deployment, node: NodeId) -> NodeStatus:
+    return await deployment.kill(node)
+
+
+async def _start(deployment: Deployment, node: NodeId) -> NodeStatus:
+    return await deployment.start(node)
+
+
+async def _pause(deployment: Deployment, node: NodeId) -> NodeStatus:
+    return await deployment.pause(node)
+
+
+async def _resume(deployment: Deployment, node: NodeId) -> NodeStatus:
+    return await deployment.resume(node)
+
+
+def kill() -> NodeFault:
+    """Processes end without warning (`kill`, SIGKILL) and are started again on the data that they left (`start`)."""
+    return NodeFault(
+        fault="kill", strike_f="kill", relieve_f="start", state="stopped", spares=("stopped",),
+        strike=_kill, relieve=_start, faults=frozenset({"kill"}),
+    )
+
+
+def pause() -> NodeFault:
+    """Processes stop running while their connections stay open (`pause`), and go on later as if nothing was (`resume`)."""
+    return NodeFault(
+        fault="pause", strike_f="pause", relieve_f="resume", state="paused", spares=("paused", "stopped"),
+        strike=_pause, relieve=_resume, faults=frozenset({"pause"}),
+    )

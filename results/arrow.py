@@ -1,0 +1,321 @@
+"""Histories and telemetry as Arrow tables: the columns on disk, and the way from ops to columns and back.
+
+The columns are those of the design ("What a run leaves behind"). `value` is canonical JSON text, null where an op has
+no value; micro-operations are typed nested columns, so that no checker parses text row by row.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from results.atomic import replace_file
+from results.errors import HistoryFormatError, StoreVersionError
+from results.history import FORMAT_VERSION, Mop, Op, OpType
+
+_MOP: Final = pa.struct([
+    pa.field("f", pa.string()),
+    pa.field("key", pa.string()),
+    pa.field("value", pa.int64()),
+    pa.field("values", pa.list_(pa.int64())),
+])
+
+HISTORY_SCHEMA: Final = pa.schema([
+    pa.field("index", pa.int64(), nullable=False),
+    pa.field("time", pa.int64(), nullable=False),
+    pa.field("process", pa.int32(), nullable=False),
+    pa.field("type", pa.string(), nullable=False),
+    pa.field("f", pa.string(), nullable=False),
+    pa.field("key", pa.string()),
+    pa.field("value", pa.string()),
+    pa.field("mops", pa.list_(_MOP)),
+    pa.field("node", pa.string()),
+    pa.field("term", pa.int64()),
+    pa.field("error", pa.string()),
+])
+"""The columns of a history; the fields are described at `results.history.Op`."""
+
+TELEMETRY_SCHEMA: Final = pa.schema([
+    pa.field("time", pa.int64(), nullable=False),
+    pa.field("node", pa.string(), nullable=False),
+    pa.field("group", pa.string()),
+    pa.field("life", pa.int32(), nullable=False),
+    pa.field("event", pa.string(), nullable=False),
+    pa.field("term", pa.int64()),
+    pa.field("role", pa.string()),
+    pa.field("leader", pa.string()),
+    pa.field("commit_index", pa.int64()),
+    pa.field("applied_index", pa.int64()),
+    pa.field("voters", pa.list_(pa.string())),
+    pa.field("chain_hash", pa.string()),
+    pa.field("state_hash", pa.string()),
+])
+"""The columns of the nodes' telemetry; `time` is in nanoseconds since the test began (see `results.telemetry`)."""
+
+FORMAT_KEY: Final = b"splitbrain.format"
+RECOVERED_KEY: Final = b"splitbrain.recovered"
+_FIELDS: Final = tuple(cast("Iterable[Any]", HISTORY_SCHEMA))
+_TYPES: Final = frozenset({"invoke", "ok", "fail", "info"})
+
+
+# --- ops to columns, and back ---------------------------------------------------------------------------------------
+
+
+def to_table(ops: Sequence[Op]) -> pa.Table:
+    """A history as a table of `HISTORY_SCHEMA`, a row per op, in the order given.
+
+    Raises:
+        HistoryFormatError: an op has a value that JSON or a column cannot carry.
+    """
+    encode = msgspec.json.Encoder(order="deterministic").encode
+    try:
+        with _without_cycle_collection():
+            columns: list[Any] = [
+                [op.index for op in ops],
+                [op.time for op in ops],
+                [op.process for op in ops],
+                [op.type for op in ops],
+                [op.f for op in ops],
+                [op.key for op in ops],
+                [None if op.value is None else encode(op.value) for op in ops],
+                [None if op.mops is None else [_mop_row(mop) for mop in op.mops] for op in ops],
+                [op.node for op in ops],
+                [op.term for op in ops],
+                [op.error for op in ops],
+            ]
+        arrays: list[Any] = [pa.array(column, field.type) for column, field in zip(columns, _FIELDS, strict=True)]
+    except (TypeError, ValueError, OverflowError, pa.ArrowException, msgspec.MsgspecError) as error:
+        raise HistoryFormatError("history", _first_bad_op(ops) or f"cannot be stored: {error}") from error
+    return pa.Table.from_arrays(arrays, schema=HISTORY_SCHEMA)
+
+
+def from_table(table: pa.Table, source: str = "history") -> list[Op]:
+    """The ops of a table; what `to_table` was given, with tuples in values read back as lists.
+
+    Columns that are missing and may be null are taken as null; further columns are left alone.
+
+    Raises:
+        HistoryFormatError: columns are missing or of another type, or a value is not JSON.
+    """
+    table = conform(table, source)
+    with _without_cycle_collection():
+        columns = [table.column(name).to_pylist() for name in HISTORY_SCHEMA.names]
+        index, time, process, types, f, key, values, mops, node, term, error = columns
+        for type_ in pc.unique(table.column("type")).to_pylist():
+            if type_ not in _TYPES:
+                raise HistoryFormatError(source, f"an op's type is {type_!r}; known are invoke, ok, fail and info")
+        decoded = _decode_values(cast("list[str | None]", values), source)
+        return [
+            Op(index=i, time=t, process=p, type=cast(OpType, y), f=g, key=k, value=v,
+               mops=None if m is None else _mops(m), node=n, term=e, error=x)
+            for i, t, p, y, g, k, v, m, n, e, x in zip(
+                index, time, process, types, f, key, decoded, mops, node, term, error, strict=True)
+        ]
+
+
+def conform(table: pa.Table, source: str = "history") -> pa.Table:
+    """`table` with exactly the columns and types of `HISTORY_SCHEMA`; metadata is kept.
+
+    Raises:
+        HistoryFormatError: a required column is missing, holds nulls, or is of a type that does not fit.
+    """
+    if table.schema.equals(HISTORY_SCHEMA):
+        return table
+    columns: list[Any] = []
+    for field in _FIELDS:
+        if field.name not in table.schema.names:
+            if not field.nullable:
+                raise HistoryFormatError(source, f"there is no column {field.name!r}: this is not a history")
+            columns.append(pa.nulls(table.num_rows, field.type))
+            continue
+        column = table.column(field.name)
+        if column.null_count and not field.nullable:
+            raise HistoryFormatError(source, f"column {field.name!r} has {column.null_count} nulls, expected none")
+        try:
+            columns.append(column.cast(field.type))
+        except pa.ArrowException as error:
+            raise HistoryFormatError(source, f"column {field.name!r} is {column.type}, expected {field.type}: "
+                                             f"{_first_line(error)}") from error
+    return pa.Table.from_arrays(columns, schema=HISTORY_SCHEMA.with_metadata(table.schema.metadata))
+
+
+def _mop_row(mop: Mop) -> tuple[str, str, int | None, tuple[int, ...] | None]:
+    return (mop.f, mop.key, mop.value, mop.values)
+
+
+def _mops(rows: list[dict[str, Any]]) -> tuple[Mop, ...]:
+    return tuple(
+        Mop(f=row["f"], key=row["key"], value=row["value"],
+            values=None if row["values"] is None else tuple(row["values"]))
+        for row in rows
+    )
+
+
+def _decode_values(texts: list[str | None], source: str) -> list[Any]:
+    """Parse the JSON of a column: scalars once, containers anew each time, as their owners may change them."""
+    decode = msgspec.json.Decoder().decode
+    scalars: dict[str, Any] = {}
+    values: list[Any] = []
+    for row, text in enumerate(texts):
+        if text is None:
+            values.append(None)
+            continue
+        value = scalars.get(text, scalars)
+        if value is scalars:
+            try:
+                value = decode(text)
+            except msgspec.MsgspecError as error:
+                raise HistoryFormatError(source, f"row {row}: the value {text[:80]!r} is not JSON: {error}") from error
+            if not isinstance(value, (list, dict)):
+                scalars[text] = value
+        values.append(value)
+    return values
+
+
+def _first_bad_op(ops: Sequence[Op]) -> str | None:
+    """Why the first op that cannot be stored cannot."""
+    for op in ops:
+        problem = storable(op)
+        if problem is not None:
+            return f"op {op.index}: {problem}"
+    return None
+
+
+def storable(op: Op) -> str | None:
+    """Why an op cannot be stored in a history, None if it can."""
+    try:
+        if op.value is not None:
+            msgspec.json.encode(op.value)
+        row = [op.index, op.time, op.process, op.type, op.f, op.key, None,
+               None if op.mops is None else [_mop_row(mop) for mop in op.mops], op.node, op.term, op.error]
+        for field, cell in zip(_FIELDS, row, strict=True):
+            if cell is None and not field.nullable:
+                return f"{field.name} is missing"
+            pa.array([cell], field.type)
+    except (TypeError, ValueError, OverflowError, pa.ArrowException, msgspec.MsgspecError) as error:
+        return f"it has a field that a history cannot carry: {_first_line(error)}"
+    return None
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]
+
+
+@contextmanager
+def _without_cycle_collection() -> Generator[None]:
+    """Millions of small objects without cycles: scanning them again and again for garbage doubles the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def write_parquet(table: pa.Table, path: Path, notes: Mapping[bytes, bytes] | None = None) -> None:
+    """Write a table atomically; `notes` go into the file's metadata beside the format version."""
+    metadata = {FORMAT_KEY: str(FORMAT_VERSION).encode(), **(notes or {})}
+    noted = table.replace_schema_metadata(metadata)
+    replace_file(path, lambda aside: pq.write_table(noted, aside, compression="zstd"))
+
+
+def read_parquet(path: Path) -> pa.Table:
+    """Read a table that `write_parquet` wrote (or any Parquet file); its notes are the schema's metadata.
+
+    Raises:
+        HistoryFormatError: the file is missing, cut short or not Parquet.
+        StoreVersionError: a newer splitbrain wrote it.
+    """
+    with _opened(path) as file:
+        return file.read()
+
+
+def read_parquet_notes(path: Path) -> dict[bytes, bytes]:
+    """The notes of a Parquet file alone; raises what `read_parquet` raises."""
+    with _opened(path) as file:
+        return dict(file.schema_arrow.metadata or {})
+
+
+@contextmanager
+def _opened(path: Path) -> Generator[pq.ParquetFile]:
+    # ParquetFile, not read_table: the latter adds columns from folder names such as `run=...`.
+    try:
+        with pq.ParquetFile(path) as file:
+            version = int((file.schema_arrow.metadata or {}).get(FORMAT_KEY, b"1"))
+            if version > FORMAT_VERSION:
+                raise StoreVersionError(f"{path} is in format {version}, this splitbrain reads up to "
+                                        f"{FORMAT_VERSION}: upgrade splitbrain; nothing was changed.")
+            yield file
+    except (pa.ArrowException, OSError) as error:
+        raise HistoryFormatError(str(path), f"this is not a whole Parquet file: {_first_line(error)}") from error
+
+
+def recovered_note(table: pa.Table) -> str | None:
+    """How a history was recovered after a crash of its controller; None for one that came to its proper end."""
+    note = (table.schema.metadata or {}).get(RECOVERED_KEY)
+    return None if note is None else note.decode()
+
+
+# --- identity -------------------------------------------------------------------------------------------------------
+
+
+def history_hash(table: pa.Table) -> str:
+    """A hash of what a history says: 64 hex digits (SHA-256), the same for equal rows in equal order.
+
+    Independent of how the columns are encoded, compressed, sliced or split into chunks.
+
+    Raises:
+        HistoryFormatError: the table is not a history.
+    """
+    table = conform(table)
+    digest = hashlib.sha256(f"history {FORMAT_VERSION} {table.num_rows}".encode())
+    for field in _FIELDS:
+        digest.update(f"\0{field.name} {field.type}\0".encode())
+        for part in _canonical(table.column(field.name).combine_chunks()):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _canonical(array: Any) -> Iterator[bytes | memoryview]:
+    """Validity, lengths and contents of an Arrow array, without whatever lies under its nulls."""
+    yield np.packbits(array.is_valid().to_numpy(zero_copy_only=False)).tobytes()
+    kind = array.type
+    if pa.types.is_struct(kind):
+        for child in array.flatten():
+            yield from _canonical(child)
+    elif pa.types.is_list(kind):
+        yield _integers(array.value_lengths())
+        yield from _canonical(array.flatten())
+    elif pa.types.is_string(kind):
+        yield from _texts(array.drop_null())
+    else:
+        yield _integers(array)
+
+
+def _integers(array: Any) -> bytes:
+    return array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).astype("<i8").tobytes()
+
+
+def _texts(array: Any) -> Iterator[bytes | memoryview]:
+    """The lengths of the strings of an array without nulls, then their bytes, one after the other."""
+    array = array.cast(pa.large_string())
+    _, offsets, content = array.buffers()
+    if not len(array) or content is None:
+        return
+    bounds = np.frombuffer(offsets, dtype=np.int64)[array.offset:array.offset + len(array) + 1]
+    yield np.diff(bounds).astype("<i8").tobytes()
+    yield memoryview(content)[bounds[0]:bounds[-1]]

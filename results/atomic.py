@@ -1,0 +1,33 @@
+"""Files that are either whole or absent, whatever happens to the controller."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+
+def replace_file(path: Path, write: Callable[[Path], object]) -> None:
+    """Give `path` a new content, atomically and durably: `write` fills a file beside it, which then takes its name.
+
+    The name of the file beside it begins with a dot: Spark and other readers of Hive layouts leave such files alone.
+
+    Raises:
+        OSError: nothing was changed.
+    """
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write(aside)
+        _sync(aside)
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

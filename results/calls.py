@@ -1,0 +1,110 @@
+"""A history's client ops as columns: every invocation next to its completion.
+
+What `results.history.pairs` does op by op, in whole columns: a million ops take a fraction of a second.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from results.errors import HistoryFormatError
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Objects: TypeAlias = npt.NDArray[np.object_]
+
+OPEN: Final = -1
+"""The completion row of an op that the history does not see the end of."""
+
+
+class Calls(msgspec.Struct, frozen=True):
+    """Client ops, in the order of their invocations; one element per op in each array.
+
+    Attributes:
+        table: the history from which they are, sorted by index.
+        invoke: rows of the invocations.
+        complete: rows of the completions, OPEN where there is none.
+    """
+
+    table: pa.Table
+    invoke: Ints
+    complete: Ints
+
+    def ended(self, how: str) -> Bools:
+        """Which ops ended so; an open op counts as "info", since nobody knows."""
+        found = is_equal(self.table, "type", how)[self.complete] & (self.complete != OPEN)
+        return found | (self.complete == OPEN) if how == "info" else found
+
+    def are(self, f: str) -> Bools:
+        """Which ops are of function `f`."""
+        return is_equal(self.table, "f", f)[self.invoke]
+
+
+def client_calls(history: pa.Table, source: str = "history") -> Calls:
+    """Pair the client ops of a history whose rows are sorted by index.
+
+    Raises:
+        HistoryFormatError: a completion without an invocation, or two invocations of one process at once.
+    """
+    process = ints(history, "process")
+    rows = np.flatnonzero(process >= 0)
+    order = rows[np.argsort(process[rows], kind="stable")]
+    actor = process[order]
+    invokes = is_equal(history, "type", "invoke")[order]
+    follows = np.zeros(len(order), dtype=np.bool_)
+    follows[1:] = actor[1:] == actor[:-1]
+    after_invoke = np.zeros(len(order), dtype=np.bool_)
+    after_invoke[1:] = invokes[:-1]
+    after_invoke &= follows
+    _refuse(history, order[invokes & after_invoke], "invokes while an op of it is still open", source)
+    _refuse(history, order[~invokes & ~after_invoke], "completes an op that it never invoked", source)
+
+    complete = np.full(history.num_rows, OPEN, dtype=np.int64)
+    completions = np.flatnonzero(~invokes)
+    complete[order[completions - 1]] = order[completions]
+    invoke = np.sort(order[invokes])
+    return Calls(history, invoke, complete[invoke])
+
+
+def _refuse(history: pa.Table, rows: Ints, problem: str, source: str) -> None:
+    if len(rows):
+        row = int(rows.min())
+        index, process = (history[name][row].as_py() for name in ("index", "process"))
+        raise HistoryFormatError(source, f"op {index}: process {process} {problem}.")
+
+
+def ints(table: pa.Table, column: str) -> Ints:
+    """A whole-number column without nulls."""
+    return np.asarray(table[column].to_numpy(), dtype=np.int64)
+
+
+def is_equal(table: pa.Table, column: str, text: str) -> Bools:
+    """Which rows of a text column hold `text`; a null holds nothing."""
+    if table.num_rows == 0:
+        return np.zeros(0, dtype=np.bool_)
+    found = pc.equal(table[column], pa.scalar(text, pa.string()))
+    return np.asarray(found.fill_null(False).to_numpy(), dtype=np.bool_)
+
+
+def cell(table: pa.Table, column: str, row: int) -> Any:
+    """One cell as a Python value; `value` is decoded from its JSON."""
+    found = table[column][row].as_py()
+    return msgspec.json.decode(found) if column == "value" and found is not None else found
+
+
+def place(table: pa.Table, row: int) -> dict[str, Any]:
+    """An op as evidence: what a person needs to find it and to judge it."""
+    columns = ("index", "process", "type", "f", "key", "value", "node", "term", "error")
+    op = {name: found for name in columns if (found := cell(table, name, row)) is not None}
+    return {**op, "time_s": seconds(table["time"][row].as_py())}
+
+
+def seconds(time_ns: int) -> float:
+    """Nanoseconds as seconds, to the microsecond."""
+    return round(time_ns / 1e9, 6)

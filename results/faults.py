@@ -1,0 +1,152 @@
+"""What happened to a run beside its client ops: phases, faults, recovery, stalls. Read from nemesis and harness ops.
+
+A nemesis op's value is a dict with `fault` ("partition", "kill", "pause"), `action` ("start" or "stop"), and in its
+completion `target` (in words), `evidence`, and the state after it: `cut`, `down`, `paused`. A fault is in force from
+the completion of its start to the invocation of its stop: between those two it certainly is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+import pyarrow as pa
+
+from results.arrow import from_table
+from results.calls import ints
+from results.history import HARNESS, NEMESIS, Op
+
+
+class FaultOp(msgspec.Struct, frozen=True):
+    """A nemesis op: its invocation, and its completion where there is one."""
+
+    invoke: Op
+    completion: Op | None
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """What was asked for, overlaid with what was done."""
+        return {**_as_dict(self.invoke.value), **_as_dict(self.completion.value if self.completion else None)}
+
+    @property
+    def verified(self) -> bool:
+        """Whether the fault was seen to take effect (or, for a stop, to be gone)."""
+        return self.completion is not None and self.completion.type == "ok"
+
+    @property
+    def error(self) -> str | None:
+        """Why it was not verified, None if it was."""
+        if self.verified:
+            return None
+        return (self.completion.error if self.completion else "it was never completed") or "it was not verified"
+
+
+class Window(msgspec.Struct, frozen=True):
+    """A stretch of the run in which a fault was in force.
+
+    Attributes:
+        fault: its kind, e.g. "partition".
+        start: the op that injected it.
+        stop: the op that healed it, None if no op did.
+        begin_ns: when it was certainly in force.
+        end_ns: until when it certainly was.
+    """
+
+    fault: str
+    start: FaultOp
+    stop: FaultOp | None
+    begin_ns: int
+    end_ns: int
+
+    @property
+    def target(self) -> str:
+        """Who was hit, in words."""
+        value = self.start.value
+        return str(value.get("target") or value.get("shape") or "")
+
+
+class Phase(msgspec.Struct, frozen=True):
+    """A phase of the run: "faults", "heal" or "final"."""
+
+    name: str
+    begin_ns: int
+    end_ns: int
+
+
+class Happenings(msgspec.Struct, frozen=True):
+    """Everything beside the client ops, in the order of time.
+
+    Attributes:
+        phases: with their ends; empty where the history has none (an imported one).
+        fault_ops: every nemesis op.
+        windows: when which fault was in force, by their beginnings.
+        harness: ops that the harness recorded about itself.
+        end_ns: time of the last event of the run.
+    """
+
+    phases: tuple[Phase, ...]
+    fault_ops: tuple[FaultOp, ...]
+    windows: tuple[Window, ...]
+    harness: tuple[Op, ...]
+    end_ns: int
+
+    def of_harness(self, f: str) -> list[Op]:
+        """The harness's ops of one function."""
+        return [op for op in self.harness if op.f == f]
+
+
+def happenings(history: pa.Table) -> Happenings:
+    """Read a history that is sorted by index."""
+    times = ints(history, "time")
+    end_ns = int(times.max()) if len(times) else 0
+    ops = from_table(history.filter(ints(history, "process") < 0))
+    harness = tuple(op for op in ops if op.process == HARNESS)
+    fault_ops = tuple(_pair([op for op in ops if op.process == NEMESIS]))
+    recovered = next((op.time for op in harness if op.f == "recovered"), end_ns)
+    return Happenings(
+        phases=tuple(_phases(harness, end_ns)), fault_ops=fault_ops,
+        windows=tuple(sorted(_windows(fault_ops, recovered), key=lambda window: window.begin_ns)),
+        harness=harness, end_ns=end_ns,
+    )
+
+
+def _pair(ops: list[Op]) -> list[FaultOp]:
+    """Nemesis ops come one at a time; an invocation without a completion is kept as it is."""
+    found: list[FaultOp] = []
+    for op in ops:
+        if op.type == "invoke":
+            found.append(FaultOp(op, None))
+        elif found and found[-1].completion is None and found[-1].invoke.f == op.f:
+            found[-1] = FaultOp(found[-1].invoke, op)
+        else:
+            found.append(FaultOp(op, op))  # an imported history: a nemesis op without an invocation
+    return found
+
+
+def _phases(harness: tuple[Op, ...], end_ns: int) -> list[Phase]:
+    marks = [(str(_as_dict(op.value).get("phase", "?")), op.time) for op in harness if op.f == "phase"]
+    ends = [*(time for _, time in marks[1:]), end_ns][:len(marks)]
+    return [Phase(name, begin, end) for (name, begin), end in zip(marks, ends, strict=True)]
+
+
+def _windows(fault_ops: tuple[FaultOp, ...], recovered_ns: int) -> list[Window]:
+    """A window ends where its fault is stopped, or replaced by another of its kind, or at the latest at recovery."""
+    found: list[Window] = []
+    open_by_fault: dict[str, FaultOp] = {}
+    for op in fault_ops:
+        fault, action = str(op.value.get("fault", op.invoke.f)), op.value.get("action")
+        begun = open_by_fault.pop(fault, None) if action in ("start", "stop") else None
+        if begun is not None:
+            found.append(_window(fault, begun, op, op.invoke.time))
+        if action == "start":
+            open_by_fault[fault] = op
+    return found + [_window(fault, op, None, recovered_ns) for fault, op in open_by_fault.items()]
+
+
+def _window(fault: str, start: FaultOp, stop: FaultOp | None, end_ns: int) -> Window:
+    begin = (start.completion or start.invoke).time
+    return Window(fault, start, stop, begin, max(begin, end_ns))
+
+
+def _as_dict(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -1,0 +1,458 @@
+"""The store: where runs are kept, how a run is written, found again and recovered after a crash.
+
+    STORE/test=<name>/run=<UTC time>-<seed>/
+        test.json           all it takes to repeat the run; there from the first moment of the folder's existence
+        controller.lock     locked by the controller as long as it lives
+        history.wal         the history while the run is under way (`results.wal`)
+        history.parquet     the history afterwards
+        telemetry.parquet, verdict.json, report.html, plots/, nodes/<node>/, splitbrain.log
+
+The names of the folders are Hive partitions. Every file is written aside and renamed: it is whole or absent. The
+write-ahead file goes only after the history that was made from it is on the disk.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
+
+import msgspec
+import pyarrow as pa
+
+import results
+from results import arrow, wal
+from results.atomic import replace_file
+from results.errors import HarnessError, HistoryFormatError, RunNotFoundError, StoreVersionError, UsageError
+
+FORMAT: Final = 1
+"""The version of test.json and verdict.json. A higher one is refused, never touched."""
+
+RunStatus: TypeAlias = Literal["running", "crashed", "empty", "recorded", "recovered", "complete"]
+"""Where a run stands.
+
+running: its controller is alive. crashed: the controller is gone, the history still a write-ahead file. empty: the
+controller is gone and nothing was recorded. recorded: the history is whole, nobody judged it yet. recovered: the same
+with a history recovered after a crash. complete: judged.
+"""
+
+T = TypeVar("T")
+
+_LIBRARIES: Final = ("splitbrain", "numpy", "numba", "pyarrow", "pandas", "pyspark", "msgspec")
+_TEST_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,+@-]{0,120}")
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """What verdict.json holds.
+
+    Attributes:
+        outcome: "pass", "violation", "inconclusive" or "harness error".
+        engine: who judged: "inline" or "spark".
+        harness_error: what went wrong in the harness, None if nothing did.
+        verdicts: one object per checker, with the fields of `checkers.verdict.Verdict`.
+        format: the version of this shape.
+    """
+
+    outcome: str
+    engine: str
+    harness_error: str | None
+    verdicts: list[dict[str, Any]]
+    format: int = FORMAT
+
+
+class _Versioned(msgspec.Struct):
+    format: int = 1
+
+
+class RunDir:
+    """The folder of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: int | None = None
+        self._writer: wal.HistoryWriter | None = None
+
+    def __repr__(self) -> str:
+        return f"RunDir({str(self.path)!r})"
+
+    @property
+    def name(self) -> str:
+        """The run's name, without "run="."""
+        return self.path.name.removeprefix("run=")
+
+    @property
+    def test_name(self) -> str:
+        """The name of its test, without "test="."""
+        return self.path.parent.name.removeprefix("test=")
+
+    @property
+    def history_path(self) -> Path:
+        """Where the finished history is."""
+        return self.path / "history.parquet"
+
+    @property
+    def wal_path(self) -> Path:
+        """Where the history of a run under way is."""
+        return self.path / "history.wal"
+
+    @property
+    def telemetry_path(self) -> Path:
+        """Where the nodes' collected telemetry is."""
+        return self.path / "telemetry.parquet"
+
+    @property
+    def log_path(self) -> Path:
+        """Where the controller logs."""
+        return self.path / "splitbrain.log"
+
+    def node_dir(self, node: str) -> Path:
+        """The folder for whatever a node leaves behind; created if missing."""
+        folder = self.path / "nodes" / node
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def plots_dir(self) -> Path:
+        """The folder for plots; created if missing."""
+        folder = self.path / "plots"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    # --- test.json ----------------------------------------------------------------------------------------------
+
+    def read_test(self) -> dict[str, Any]:
+        """The document that tells how to repeat the run.
+
+        Raises:
+            RunNotFoundError: there is none: this is not the folder of a run.
+            StoreVersionError: a newer splitbrain wrote it.
+            HistoryFormatError: it is damaged.
+        """
+        document = _read_json(self.path / "test.json", dict[str, Any])
+        if document is None:
+            raise RunNotFoundError(f"{self.path} is not the folder of a run: it has no test.json.")
+        return document
+
+    def write_test(self, document: Mapping[str, Any]) -> None:
+        """Replace the document. Its format is set; a newer one that is there is refused.
+
+        Raises:
+            StoreVersionError: a newer splitbrain wrote the one that is there.
+        """
+        _read_json(self.path / "test.json", dict[str, Any])
+        _write_json(self.path / "test.json", {**document, "format": FORMAT})
+
+    # --- history ------------------------------------------------------------------------------------------------
+
+    def history_writer(self) -> wal.HistoryWriter:
+        """Begin the history. One writer per run.
+
+        Raises:
+            HarnessError: the run has a history already.
+        """
+        if self.history_path.exists():
+            raise HarnessError(f"{self.path} has a history already.")
+        self._writer = wal.HistoryWriter(self.wal_path)
+        return self._writer
+
+    def finish_history(self) -> pa.Table:
+        """Turn the write-ahead file into history.parquet, and return it. A finished history is just returned.
+
+        What a crash cut off is noted in the file (`results.arrow.recovered_note`).
+
+        Raises:
+            UsageError: the run is under way in another process.
+            RunNotFoundError: nothing was ever recorded.
+        """
+        if self._writer is not None:
+            self._writer.close()
+        elif self._lock is None and self.is_running():
+            raise UsageError(f"run {self.name} is still under way ({self._controller()}): wait for it, or stop it.")
+        if self.history_path.exists():
+            self.wal_path.unlink(missing_ok=True)
+            return self.history()
+        self.read_test()
+        table = self._from_wal()
+        notes = {key: value for key, value in (table.schema.metadata or {}).items() if key == arrow.RECOVERED_KEY}
+        arrow.write_parquet(table, self.history_path, notes)
+        self.wal_path.unlink(missing_ok=True)
+        return table
+
+    def history(self) -> pa.Table:
+        """The history: finished, or as much as the write-ahead file of a crashed or running run holds.
+
+        `results.arrow.recovered_note` tells whether the run came to its proper end. Changes nothing.
+
+        Raises:
+            RunNotFoundError: nothing was ever recorded.
+            HistoryFormatError: the file is damaged.
+            StoreVersionError: a newer splitbrain wrote it.
+        """
+        self.read_test()
+        if self.history_path.exists():
+            return arrow.conform(arrow.read_parquet(self.history_path), str(self.history_path))
+        return self._from_wal()
+
+    def _from_wal(self) -> pa.Table:
+        if not self.wal_path.exists():
+            raise RunNotFoundError(f"run {self.name} of test {self.test_name} has no history: nothing was recorded.")
+        content = wal.read(self.wal_path)
+        table = arrow.to_table(content.ops)
+        if content.complete:
+            return table
+        note = f"recovered {len(content.ops)} ops from the write-ahead file of a run that did not come to its end"
+        if content.problem is not None:
+            note = f"{note} ({content.problem})"
+        return table.replace_schema_metadata({arrow.RECOVERED_KEY: note.encode()})
+
+    # --- telemetry, verdicts ------------------------------------------------------------------------------------
+
+    def write_telemetry(self, table: pa.Table) -> None:
+        """Store the nodes' telemetry (`results.telemetry.collect`)."""
+        arrow.write_parquet(table, self.telemetry_path)
+
+    def telemetry(self) -> pa.Table:
+        """The nodes' telemetry; empty where the system has none.
+
+        Raises:
+            HistoryFormatError: the file is damaged.
+        """
+        if not self.telemetry_path.exists():
+            return arrow.TELEMETRY_SCHEMA.empty_table()
+        return arrow.read_parquet(self.telemetry_path)
+
+    def write_verdicts(
+        self, verdicts: Sequence[msgspec.Struct], outcome: str, *, engine: str = "inline",
+        harness_error: str | None = None,
+    ) -> None:
+        """Write verdict.json.
+
+        Raises:
+            StoreVersionError: a newer splitbrain judged this run.
+        """
+        path = self.path / "verdict.json"
+        _read_json(path, dict[str, Any])
+        plain = cast("list[dict[str, Any]]", [msgspec.to_builtins(verdict, str_keys=True) for verdict in verdicts])
+        _write_json(path, Judgement(outcome=outcome, engine=engine, harness_error=harness_error, verdicts=plain))
+
+    def read_verdicts(self) -> Judgement | None:
+        """What verdict.json says, None if the run was not judged yet.
+
+        Raises:
+            StoreVersionError: a newer splitbrain wrote it.
+            HistoryFormatError: it is damaged.
+        """
+        return _read_json(self.path / "verdict.json", Judgement)
+
+    # --- life ---------------------------------------------------------------------------------------------------
+
+    def status(self) -> RunStatus:
+        """Where the run stands (see `RunStatus`). Looks, changes nothing."""
+        if self.is_running():
+            return "running"
+        if (self.path / "verdict.json").exists():
+            return "complete"
+        if self.history_path.exists():
+            notes = arrow.read_parquet_notes(self.history_path)
+            return "recovered" if arrow.RECOVERED_KEY in notes else "recorded"
+        return "crashed" if self.wal_path.exists() else "empty"
+
+    def is_running(self) -> bool:
+        """Whether a controller holds this run: this process or another."""
+        if self._lock is not None:
+            return True
+        try:
+            descriptor = os.open(self.path / "controller.lock", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def release(self) -> None:
+        """The controller is done with the run. Its death has the same effect."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def hold(self) -> None:
+        """Lock the run for this process until `release`; the file tells people who that is."""
+        path = self.path / "controller.lock"
+        self._lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        os.write(self._lock, f"pid {os.getpid()}\n".encode())
+
+    def _controller(self) -> str:
+        try:
+            return (self.path / "controller.lock").read_text().strip() or "its controller is alive"
+        except OSError:
+            return "its controller is alive"
+
+
+class Store:
+    """All runs under one folder."""
+
+    def __init__(self, root: Path) -> None:
+        """A store need not exist until something is put into it."""
+        self.root = root
+
+    def create(self, test_name: str, seed: int, document: Mapping[str, Any], wall_ns: int) -> RunDir:
+        """Make the folder of a new run, with its test.json, and hold it for this process until `release`.
+
+        Args:
+            test_name: letters, digits and ``. _ , + @ -``.
+            seed: the root seed.
+            document: what it takes to repeat the run: options, nodes, checkers (as `CheckerSpec`), ...; versions, git
+                revision, seed and start are added.
+            wall_ns: when the run begins, in nanoseconds since the Unix epoch.
+
+        Raises:
+            UsageError: no folder can have this name, or the store cannot be written.
+        """
+        if not _TEST_NAME.fullmatch(test_name):
+            raise UsageError(f"a test cannot be named {test_name!r}: use letters, digits and . _ , + @ -.")
+        start = datetime.fromtimestamp(wall_ns // 1_000_000 / 1000, tz=UTC)
+        name = f"{start:%Y%m%dT%H%M%S}.{start.microsecond // 1000:03d}Z-{seed}"
+        parent = self.root / f"test={test_name}"
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            aside = Path(tempfile.mkdtemp(prefix=".creating-", dir=parent))
+            aside.chmod(0o755)
+        except OSError as error:
+            raise UsageError(f"cannot write to the store {self.root}: {error.strerror}. Choose another with "
+                             f"--store.") from error
+        run = RunDir(aside)
+        try:
+            run.hold()
+            _write_json(aside / "test.json", {
+                **cast("dict[str, Any]", msgspec.to_builtins(dict(document), str_keys=True)),
+                "format": FORMAT, "test": test_name, "seed": seed, "start": start.isoformat(timespec="milliseconds"),
+                "start_wall_ns": wall_ns, "versions": versions(), "git": git_revision(),
+            })
+            run.path = _take_name(aside, parent / f"run={name}")
+        except BaseException:
+            run.release()
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+        return run
+
+    def runs(self) -> list[RunDir]:
+        """Every run of the store, oldest first."""
+        found = [RunDir(path.parent) for path in self.root.glob("test=*/run=*/test.json")]
+        return sorted(found, key=lambda run: (run.name, run.test_name))
+
+    def find(self, reference: str) -> RunDir:
+        """The run that a person means.
+
+        Args:
+            reference: the path of its folder; "latest"; its name; the beginning of its name, or of its test's name
+                and its name with a slash between them, if that is enough to tell it from all others.
+
+        Raises:
+            RunNotFoundError: none, or more than one is meant.
+        """
+        path = Path(reference)
+        if (path / "test.json").is_file():
+            return RunDir(path.resolve())
+        runs = self.runs()
+        if not runs:
+            raise RunNotFoundError(f"there is no run in the store {self.root}.")
+        if reference == "latest":
+            return runs[-1]
+        wanted = reference.strip("/").replace("test=", "").replace("run=", "")
+        exact = [run for run in runs if wanted in (run.name, f"{run.test_name}/{run.name}")]
+        close = exact or [run for run in runs
+                          if run.name.startswith(wanted) or f"{run.test_name}/{run.name}".startswith(wanted)]
+        if len(close) == 1:
+            return close[0]
+        if not close:
+            raise RunNotFoundError(f"no run {reference!r} in the store {self.root} (the latest is {runs[-1].name}).")
+        names = ", ".join(f"{run.test_name}/{run.name}" for run in close[:4])
+        more = f" and {len(close) - 4} more" if len(close) > 4 else ""
+        raise RunNotFoundError(f"{reference!r} could be any of {len(close)} runs: {names}{more}. Say more.")
+
+
+def _take_name(aside: Path, target: Path) -> Path:
+    """Rename a new run's folder; a second run of the same millisecond and seed gets a number."""
+    for attempt in range(1, 1000):
+        candidate = target if attempt == 1 else target.with_name(f"{target.name}-{attempt}")
+        if candidate.exists():
+            continue
+        try:
+            return aside.rename(candidate)
+        except OSError:
+            if not candidate.exists():
+                raise
+    raise HarnessError(f"there are a thousand runs named {target.name}: give each run its own seed.")
+
+
+# --- provenance ----------------------------------------------------------------------------------------------------
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that have a say in a result."""
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for library in _LIBRARIES:
+        try:
+            found[library] = importlib.metadata.version(library)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def git_revision() -> dict[str, Any] | None:
+    """The commit of splitbrain's own checkout, and whether files differ from it; None outside a checkout."""
+    home = Path(results.__file__).resolve().parent.parent
+    top = _git(home, "rev-parse", "--show-toplevel")
+    if top is None or Path(top) != home:
+        return None
+    revision = _git(home, "rev-parse", "HEAD")
+    if revision is None:
+        return None
+    changes = _git(home, "status", "--porcelain", "--untracked-files=no")
+    return {"revision": revision, "dirty": changes != ""}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, timeout=10, check=False,
+                              env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"})
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None
+
+
+# --- JSON files ----------------------------------------------------------------------------------------------------
+
+
+def _read_json(path: Path, kind: type[T]) -> T | None:
+    """A JSON file of this splitbrain's format, None if there is none."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        version = msgspec.json.decode(text, type=_Versioned).format
+        if version > FORMAT:
+            raise StoreVersionError(f"{path} is in format {version}, this splitbrain reads up to {FORMAT}: upgrade "
+                                    f"splitbrain; nothing was changed.")
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError as error:
+        raise HistoryFormatError(str(path), f"damaged: {error}") from error
+
+
+def _write_json(path: Path, document: Any) -> None:
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2)
+    replace_file(path, lambda aside: aside.write_bytes(text + b"\n"))

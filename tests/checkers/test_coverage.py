@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from checkers.coverage import Coverage
+from checkers.verdict import Outcome, Verdict, outcome
+from results.arrow import to_table
+from results.errors import UsageError
+from results.history import HARNESS, NEMESIS, OpType
+from tests.checkers.support import Script
+
+OPTIONS: dict[str, Any] = {"fs": ["write"], "min_ok": 3, "faults": True}
+
+
+def run(*, writes: OpType = "ok", during: bool = True, fault: OpType | None = "ok", recovery: Any = 1.5,
+        stall_ms: float = 0, interrupted: bool = False) -> Script:
+    """A small run: three writes before a partition (1 s to 3 s), one in it, recovery."""
+    script = Script()
+    script.event(HARNESS, "info", "phase", {"phase": "faults"}, time_s=0)
+    for number in range(3):
+        script.event(0, "invoke", "write", number, time_s=0.1 + number / 10)
+        script.event(0, writes, "write", number, time_s=0.15 + number / 10)
+    request = {"fault": "partition", "action": "start", "shape": "isolate-one"}
+    if fault is not None:
+        script.event(NEMESIS, "invoke", "start-partition", request, time_s=0.9)
+        script.event(NEMESIS, fault, "start-partition", {**request, "target": "n4 | n1 n2 n3 n5"}, time_s=1.0,
+                     error=None if fault == "ok" else "link n4 -> n1 still passes")
+        if during:
+            script.event(1, "invoke", "write", 9, time_s=2.0)
+            script.event(1, "fail", "write", 9, time_s=2.5)
+        script.event(NEMESIS, "invoke", "stop-partition", {"fault": "partition", "action": "stop"}, time_s=3.0)
+        script.event(NEMESIS, "ok", "stop-partition", {"fault": "partition", "action": "stop"}, time_s=3.1)
+    if stall_ms:
+        script.event(HARNESS, "info", "stall", {"gap_ms": stall_ms}, time_s=3.2)
+    if interrupted:
+        script.event(HARNESS, "info", "interrupted", time_s=3.3)
+    script.event(HARNESS, "info", "phase", {"phase": "heal"}, time_s=4.0)
+    if recovery is not None:
+        script.event(HARNESS, "info", "recovered", recovery if isinstance(recovery, dict) else {"seconds": recovery},
+                     time_s=5.5)
+    script.event(HARNESS, "info", "phase", {"phase": "final"}, time_s=6.0)
+    return script
+
+
+def judge(script: Script, **options: Any) -> Verdict:
+    return Coverage().check(to_table(script.ops), {**OPTIONS, **options})
+
+
+def test_a_run_that_did_what_it_was_meant_to_has_no_reasons_and_shows_its_windows() -> None:
+    verdict = judge(run())
+    assert verdict.inconclusive == ()
+    assert outcome([verdict]) is Outcome.PASS
+    assert verdict.figures["windows"] == [{
+        "fault": "partition", "target": "n4 | n1 n2 n3 n5", "verified": True, "start_s": 1.0, "end_s": 3.0, "ops": 1,
+        "ops_ok": 0, "ops_fail": 1, "ops_info": 0, "ended": 1}]
+    assert verdict.figures["recovery_s"] == 1.5
+
+
+@pytest.mark.parametrize(("script", "options", "reason"), [
+    (run(writes="fail"), {}, "no op of 'write' was ok, at least 3"),
+    (run(), {"min_ok": {"write": 4}}, "only 3 ok ops of 'write', at least 4"),
+    (run(), {"fs": ["write", "cas"], "min_ok": 1}, "no op of 'cas' was ok"),
+    (run(during=False), {}, "no client op was invoked during the partition of 1.000 s to 3.000 s"),
+    (run(fault="info"), {}, "'start-partition' at 0.900 s was not verified: link n4 -> n1 still passes"),
+    (run(fault=None), {}, "no fault took place"),
+    (run(), {"faults": ["partition", "kill"]}, "no fault of kind 'kill' took place"),
+    (run(recovery={"seconds": None, "missing": ["n2", "n5"]}), {}, "did not recover in time after everything was healed: n2"),
+    (run(recovery=None), {}, "ended before it was seen whether the system recovers"),
+    (run(stall_ms=900), {}, "stalled for 0.900 s of 6.0 s"),
+    (run(interrupted=True), {}, "interrupted at 3.300 s"),
+])
+def test_a_run_that_proves_too_little_says_why(script: Script, options: dict[str, Any], reason: str) -> None:
+    verdict = judge(script, **options)
+    assert any(reason in found for found in verdict.inconclusive), verdict.inconclusive
+    assert reason in verdict.sentence
+    assert verdict.valid == "true"
+    assert outcome([verdict]) is Outcome.INCONCLUSIVE
+
+
+def test_a_window_in_which_nothing_ended_is_a_reason() -> None:
+    script = run(during=False)
+    script.ops = [op for op in script.ops if op.time < 2_000_000_000]
+    script.event(1, "invoke", "write", 9, time_s=2.0)
+    script.event(NEMESIS, "invoke", "stop-partition", {"fault": "partition", "action": "stop"}, time_s=3.0)
+    script.event(NEMESIS, "ok", "stop-partition", {"fault": "partition", "action": "stop"}, time_s=3.1)
+    assert any("no client op ended during the partition" in reason for reason in judge(script).inconclusive)
+
+
+def test_a_short_stall_and_an_imported_history_without_phases_are_no_reasons() -> None:
+    assert judge(run(stall_ms=200)).inconclusive == ()
+    script = Script()
+    for number in range(3):
+        script.call(0, "write", number)
+    assert judge(script, faults=False).inconclusive == ()
+
+
+def test_a_fault_that_nobody_stopped_is_in_force_until_recovery() -> None:
+    script = run()
+    script.ops = [op for op in script.ops if op.f != "stop-partition"]
+    assert judge(script).figures["windows"][0]["end_s"] == 5.5
+
+
+def test_unknown_options_are_refused() -> None:
+    with pytest.raises(UsageError, match="min_okay"):
+        judge(run(), min_okay=3)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkers.declare import Declare
+from checkers.verdict import Verdict
+from results.arrow import to_table
+from results.history import Op, OpType
+from tests.checkers.brute_force import linearizable
+from tests.checkers.support import Call, Script, interleavings
+
+ABSENT = 0
+
+
+def judge(ops: list[Op]) -> Verdict:
+    return Declare().check(to_table(ops), {})
+
+
+def create_once(state: Any, f: str, value: Any, result: Any) -> Hashable | None:
+    """The specification; state 0 is "absent". A creation of unknown fate may also have lost."""
+    if f == "create":
+        return value if state == ABSENT else None
+    return state if result == (None if state == ABSENT else state) else None
+
+
+@st.composite
+def small_histories(draw: st.DrawFn) -> list[Op]:
+    values = st.integers(1, 3)
+    ends: list[OpType | Literal["open"]] = ["ok", "info", "fail", "open"]
+    creates = draw(st.lists(st.tuples(values, st.sampled_from(ends)), max_size=3))
+    reads = draw(st.lists(st.one_of(st.none(), values), min_size=1, max_size=4))
+    calls: list[Call] = [("create", value, value, how) for value, how in creates]
+    calls.extend(("read", None, value, "ok") for value in reads)
+    return draw(interleavings(draw(st.permutations(calls))))
+
+
+@settings(max_examples=1000, deadline=None)
+@given(small_histories())
+def test_the_verdict_is_that_of_trying_every_order(history: list[Op]) -> None:
+    assert (judge(history).valid == "true") == linearizable(history, ABSENT, create_once)
+
+
+def test_two_winners_are_named_with_nodes_and_times() -> None:
+    script = Script()
+    script.call(0, "create", "a", key="q")
+    script.call(3, "create", "b", key="q")
+    script.call(1, "read", result="b", key="q")
+    verdict = judge(script.ops)
+    assert verdict.sentence == ("Two winners: key 'q' was created as \"a\" by n1 at 0.100 s, and as \"b\" by n4 at "
+                                "0.300 s.")
+    assert verdict.anomalies == ("two-winners", "wrong-value")
+    assert verdict.evidence["ops"] == [1, 3]
+
+
+def test_a_key_that_is_gone_after_it_was_created_has_vanished() -> None:
+    script = Script()
+    script.call(0, "create", 1)
+    script.call(1, "read")
+    verdict = judge(script.ops)
+    assert verdict.anomalies == ("vanished",)
+    assert "n2 at 0.300 s" in verdict.sentence
+
+
+@pytest.mark.parametrize("steps", [["create"], []])
+def test_a_key_that_nobody_read_proves_nothing(steps: list[str]) -> None:
+    script = Script()
+    for _ in steps:
+        script.call(0, "create", 1)
+    verdict = judge(script.ops)
+    assert verdict.valid == "unknown"
+    assert Declare().merge([verdict], {}).valid == "unknown"
+
+
+def test_one_broken_key_breaks_the_run_and_is_named() -> None:
+    good, bad, unread = Script(), Script(), Script()
+    good.call(0, "create", 1, key="good")
+    good.call(0, "read", result=1, key="good")
+    bad.call(0, "create", 1, key="bad")
+    bad.call(0, "read", result=2, key="bad")
+    unread.call(0, "create", 1, key="unread")
+    merged = Declare().merge([judge(script.ops) for script in (bad, good, unread)], {})
+    assert merged.valid == "false"
+    assert "key 'bad'" in merged.sentence
+    assert merged.evidence["keys"] == ["bad"]
+    assert merged.figures["keys"] == 3
+    assert merged.figures["broken"] == 1
+    assert Declare().merge([judge(script.ops) for script in (good, unread)], {}).valid == "true"

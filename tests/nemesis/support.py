@@ -1,0 +1,152 @@
+"""A deployment in memory, as obedient or as disobedient as a test wants it, and what nemesis ops need around it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from harness.protocols import Link, NemesisContext, NodeId, NodeStatus, NodeView
+from harness.rng import Streams
+from nemesis.grudges import all_links
+from results.errors import BackendError
+from results.history import NEMESIS, Op
+
+FIVE = ("n1", "n2", "n3", "n4", "n5")
+
+T = TypeVar("T")
+
+
+def run(awaitable: Awaitable[T]) -> T:
+    """Run one coroutine to its end."""
+
+    async def main() -> T:
+        return await awaitable
+
+    return asyncio.run(main())
+
+
+@dataclass
+class Nodes:
+    """`harness.protocols.Deployment` without nodes. What it should disobey is listed by node or link.
+
+    Attributes:
+        leaky: links that pass although they are cut.
+        dead: links that never pass.
+        lost_probes: for each link, how many measurements are lost although it passes.
+        immortal: nodes that survive kill and pause.
+        broken: nodes that cannot be started.
+    """
+
+    nodes: Sequence[NodeId] = FIVE
+    leaky: set[Link] = field(default_factory=set[Link])
+    dead: set[Link] = field(default_factory=set[Link])
+    lost_probes: dict[Link, int] = field(default_factory=dict[Link, int])
+    immortal: set[NodeId] = field(default_factory=set[NodeId])
+    broken: set[NodeId] = field(default_factory=set[NodeId])
+
+    def __post_init__(self) -> None:
+        self.cut_links: dict[Link, int] = {}
+        self.states: dict[NodeId, str] = dict.fromkeys(self.nodes, "running")
+        self.lives: dict[NodeId, int] = dict.fromkeys(self.nodes, 1)
+        self.calls: list[str] = []
+
+    async def status(self, node: NodeId) -> NodeStatus:
+        letter = {"running": "S", "paused": "T", "stopped": ""}[self.states[node]]
+        return NodeStatus(state=cast("Any", self.states[node]), life=self.lives[node], evidence={"state": letter})
+
+    async def _become(self, node: NodeId, state: str) -> NodeStatus:
+        self.calls.append(f"{state} {node}")
+        if node not in self.immortal:
+            self.states[node] = state
+        return await self.status(node)
+
+    async def start(self, node: NodeId) -> NodeStatus:
+        if node in self.broken:
+            raise BackendError(f"{node} ended at once: no such file")
+        if self.states[node] == "stopped":
+            self.lives[node] += 1
+            return await self._become(node, "running")
+        return await self.status(node)
+
+    async def kill(self, node: NodeId) -> NodeStatus:
+        return await self._become(node, "stopped")
+
+    async def pause(self, node: NodeId) -> NodeStatus:
+        return await self._become(node, "paused")
+
+    async def resume(self, node: NodeId) -> NodeStatus:
+        return await self._become(node, "running") if self.states[node] == "paused" else await self.status(node)
+
+    async def cut(self, links: frozenset[Link]) -> None:
+        self.calls.append(f"cut {len(links)}")
+        self.cut_links = dict.fromkeys(sorted(links), 0)
+
+    async def passes(self, links: Sequence[Link]) -> dict[Link, bool]:
+        return {link: self._passes(link) for link in links}
+
+    def _passes(self, link: Link) -> bool:
+        if self.lost_probes.get(link, 0):
+            self.lost_probes[link] -= 1
+            return False
+        return link not in self.dead and (link not in self.cut_links or link in self.leaky)
+
+    async def dropped(self) -> dict[Link, int]:
+        return dict(self.cut_links)
+
+    async def dial(self, node: NodeId) -> Any:
+        raise NotImplementedError("no test of a nemesis talks to a node")
+
+    async def close(self) -> None:
+        return None
+
+    def reachable(self, source: NodeId, destination: NodeId) -> bool:
+        return self._passes((source, destination))
+
+
+@dataclass
+class Roles:
+    """Stands for a system that only tells who leads: (role, term, leader) by node; a node without one is silent."""
+
+    roles: dict[NodeId, tuple[str, int, NodeId | None]] = field(
+        default_factory=dict[NodeId, tuple[str, int, NodeId | None]]
+    )
+
+    async def view(self, deployment: Any, node: NodeId) -> NodeView | None:
+        if node not in self.roles or deployment.states[node] != "running":
+            return None
+        role, term, leader = self.roles[node]
+        return NodeView(node=node, role=role, term=term, leader=leader)
+
+
+def led_by(boss: NodeId, nodes: Sequence[NodeId] = FIVE, term: int = 3) -> Roles:
+    """Roles in which everybody agrees on one leader."""
+    return Roles({node: ("leader" if node == boss else "follower", term, boss) for node in nodes})
+
+
+@dataclass
+class OnlyTest:
+    """The parts of a `harness.test.Test` that nemeses look at."""
+
+    system: Roles
+    nodes: Sequence[NodeId] = FIVE
+
+
+def context(deployment: Nodes, system: Roles | None = None) -> NemesisContext:
+    """What a nemesis is handed."""
+    runtime: Any = Streams(1)  # nemeses draw nothing themselves: a clock or stream that they used would fail here
+    return NemesisContext(
+        test=cast("Any", OnlyTest(system or Roles(), deployment.nodes)), deployment=cast("Any", deployment),
+        runtime=runtime,
+    )
+
+
+def nemesis_op(f: str, **request: Any) -> Op:
+    """An invocation as the nemesis process gets it."""
+    return Op(process=NEMESIS, type="invoke", f=f, value=request)
+
+
+def open_links(cut: frozenset[Link], nodes: Sequence[NodeId]) -> set[Link]:
+    """The links that pass."""
+    return set(all_links(nodes)) - cut

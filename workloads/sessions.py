@@ -1,0 +1,41 @@
+"""What the clients of all workloads have in common: one session with one node of the system under test."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from harness.protocols import Deployment, NodeId, Session
+from harness.test import Test
+from results.errors import ProtocolError
+
+
+class SessionClient:
+    """A client that talks to one node through a `harness.protocols.Session`; workloads add `invoke`.
+
+    Built without a session it is a prototype, from which the runner opens clients.
+    """
+
+    def __init__(self, session: Session | None = None) -> None:
+        self._session = session
+
+    @property
+    def session(self) -> Session:
+        """The open session.
+
+        Raises:
+            ProtocolError: this is a prototype.
+        """
+        if self._session is None:
+            raise ProtocolError(f"{type(self).__name__} is a prototype: open() gives the client to invoke ops on.")
+        return self._session
+
+    async def open(self, test: Test, deployment: Deployment, node: NodeId) -> Self:
+        """A client of its own session with `node`."""
+        return type(self)(await test.system.connect(deployment, node))
+
+    async def setup(self, test: Test) -> None:
+        """Nothing to prepare: every workload begins with an empty system."""
+
+    async def close(self) -> None:
+        """Drop the session."""
+        await self.session.close()
