@@ -7,18 +7,17 @@ were at work, and if the controller itself was awake to record it. Never a viola
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, Literal, cast
+from typing import Any, Literal, cast
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from checkers.verdict import Verdict
-from results.calls import OPEN, Calls, client_calls, ints, seconds
+from results.calls import client_calls, seconds
+from results.counts import window_counts
 from results.errors import UsageError
-from results.faults import Happenings, Window, happenings
-
-_ENDS: Final = ("ok", "fail", "info")
+from results.faults import Happenings, happenings
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,7 +54,7 @@ class Coverage:
         """Look at one run."""
         wanted = _options(options)
         calls, around = client_calls(history), happenings(history)
-        windows = [_window_figures(calls, window) for window in around.windows]
+        windows = [window_counts(calls, window) for window in around.windows]
         ok = {f: int(np.count_nonzero(calls.are(f) & calls.ended("ok"))) for f in wanted.fs}
         reasons = (*_too_few(ok, wanted), *_faults(around, windows, wanted), *_recovery(around),
                    *_controller(around, wanted))
@@ -109,21 +108,6 @@ def _faults(around: Happenings, windows: list[dict[str, Any]], wanted: Options) 
             nothing = "no client op ended" if window["ops"] else "no client op was invoked"
             yield (f"{nothing} during the {window['fault']} of {window['start_s']:.3f} s to {window['end_s']:.3f} s "
                    f"({window['target']}).")
-
-
-def _window_figures(calls: Calls, window: Window) -> dict[str, Any]:
-    """Client ops invoked while the fault was in force, by how they ended, and how many ended in it."""
-    times = ints(calls.table, "time")
-    begun = times[calls.invoke]
-    inside = (begun >= window.begin_ns) & (begun <= window.end_ns)
-    ended = times[calls.complete[calls.complete != OPEN]]
-    return {
-        "fault": window.fault, "target": window.target, "verified": window.start.verified,
-        "start_s": seconds(window.begin_ns), "end_s": seconds(window.end_ns),
-        "ops": int(np.count_nonzero(inside)),
-        **{f"ops_{how}": int(np.count_nonzero(inside & calls.ended(how))) for how in _ENDS},
-        "ended": int(np.count_nonzero((ended >= window.begin_ns) & (ended <= window.end_ns))),
-    }
 
 
 def _recovery(around: Happenings) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 import numpy as np
@@ -75,7 +75,8 @@ def by_key(history: pa.Table) -> Iterator[pa.Table]:
     Small ones first: a verdict on many keys is there before the time goes into the largest.
     """
     processes: Any = history.column("process")
-    clients = history.filter(pa.array(processes.to_numpy() >= 0))
+    is_client: Any = pa.array(processes.to_numpy() >= 0)
+    clients = history.filter(is_client)
     if not clients.num_rows:
         return
     encoded: Any = pc.dictionary_encode(clients.column("key").combine_chunks(), null_encoding="encode")
@@ -103,19 +104,19 @@ def by_key_order(verdict: Verdict) -> tuple[bool, str]:
 
 
 def check_partition(each: Checker, spec: CheckerSpec, part: pa.Table) -> Verdict:
-    """A checker's verdict on one partition; "unknown" if it breaks.
+    """A checker's verdict on one partition, as JSON carries it; "unknown" if the checker breaks.
 
     Raises:
         UsageError: an option is wrong.
     """
     key = part.column("key")[0].as_py() if each.partition == "key" else None
     try:
-        verdict = each.check(part, spec.options)
+        verdict = decode(encode(each.check(part, spec.options)))
     except UsageError:
         raise
     except Exception as error:
         what = f"judging {part.num_rows} ops" if key is None else f"judging {part.num_rows} ops of key {key!r}"
-        return _crash(spec.name, key, error, what)
+        return broken(spec.name, error, what, key=key)
     return msgspec.structs.replace(verdict, key=key) if verdict.key != key else verdict
 
 
@@ -129,13 +130,13 @@ def merge(each: Checker, spec: CheckerSpec, parts: Sequence[Verdict]) -> Verdict
     """
     crashes = [crash for part in parts for crash in part.evidence.get(_CRASHES, ())]
     try:
-        merged = each.merge(parts, spec.options)
+        merged = decode(encode(each.merge(parts, spec.options)))
     except UsageError:
         raise
     except Exception as error:
-        broken = _crash(spec.name, None, error, f"merging the verdicts on {len(parts)} partitions")
-        crashes += broken.evidence[_CRASHES]
-        merged = next((part for part in parts if part.valid == "false"), broken)
+        broke = broken(spec.name, error, f"merging the verdicts on {len(parts)} partitions")
+        crashes += broke.evidence[_CRASHES]
+        merged = next((part for part in parts if part.valid == "false"), broke)
     if not crashes:
         return merged
     evidence = {**merged.evidence, _CRASHES: crashes}
@@ -153,11 +154,33 @@ def crashed(verdicts: Iterable[Verdict]) -> str | None:
     return None
 
 
-def _crash(name: str, key: str | None, error: Exception, doing: str) -> Verdict:
+def broken(name: str, error: Exception, doing: str, *, key: str | None = None) -> Verdict:
+    """The verdict of a checker that broke: "unknown", with the traceback in its evidence."""
     what = "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
     crash = {"key": key, "doing": doing, "error": what, "traceback": "".join(traceback.format_exception(error))}
     return Verdict(
         checker=name, valid="unknown", key=key, sentence=_sentence(name, [crash]), evidence={_CRASHES: [crash]})
+
+
+def encode(verdict: Verdict) -> bytes:
+    """A verdict as JSON; NumPy's scalars become plain numbers.
+
+    Raises:
+        TypeError: evidence or figures hold what JSON cannot carry.
+    """
+    return msgspec.json.encode(verdict, enc_hook=_plain)
+
+
+decode = msgspec.json.Decoder(Verdict).decode
+"""A verdict from its JSON."""
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return cast("list[Any]", value.tolist())
+    raise TypeError(f"a verdict cannot hold a {type(value).__name__}: {value!r:.80}")
 
 
 def _sentence(name: str, crashes: Sequence[Mapping[str, Any]]) -> str:

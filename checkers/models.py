@@ -1,6 +1,6 @@
 """What a correct object does, one op at a time: sequential models, in plain Python.
 
-A model has an initial state and a step. Any object with the three members of `Model` will do; states must be hashable
+A model has an initial state and a step. Any object with the members of `Model` will do, given as `module:attribute`; states must be hashable
 and are compared with `==`. Values come in frozen form (`frozen`): JSON lists as tuples, JSON objects as `JsonObject`.
 
 A completion's value is the *result* of an op; the result of a crashed op is `UNKNOWN`. Functions and their values:
@@ -17,13 +17,14 @@ A completion's value is the *result* of an op; the result of a crashed op is `UN
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Hashable
 from enum import Enum
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 import msgspec
 
-from results.errors import UnknownNameError
+from results.errors import UnknownNameError, UsageError
 
 State: TypeAlias = Hashable
 
@@ -50,7 +51,7 @@ class JsonObject(msgspec.Struct, frozen=True):
 
 
 def frozen(value: Any) -> Hashable:
-    """A JSON value in hashable form: lists as tuples, objects as `JsonObject`. Equality is Python's: 1 == 1.0 == true."""
+    """A JSON value in hashable form: lists as tuples, objects as `JsonObject`. Equal as Python has it: 1 == 1.0 == true."""
     if isinstance(value, list | tuple):
         return tuple(frozen(item) for item in cast("list[Any]", value))
     if isinstance(value, dict):
@@ -188,7 +189,7 @@ class Mutex(AssignmentModel):
     fs = frozenset({"acquire", "release"})
     initial = "free"
 
-    def assignment(self, f: str, value: Any, result: Any) -> Assignment:
+    def assignment(self, f: str, value: Any, result: Any) -> Assignment:  # noqa: ARG002 - an op is its function alone
         """Acquire requires a free lock, release a held one."""
         if f == "acquire":
             return Assignment(requires="free", becomes="held")
@@ -215,7 +216,7 @@ class GrowSet:
         listed = cast("tuple[Hashable, ...]", () if result is None else result)
         return elements if len(listed) == len(elements) and elements.issuperset(listed) else IMPOSSIBLE
 
-    def observes(self, f: str, value: Any, result: Any) -> bool:
+    def observes(self, f: str, value: Any, result: Any) -> bool:  # noqa: ARG002 - Model's signature
         """A read does."""
         return f == "read"
 
@@ -237,7 +238,7 @@ class Counter:
             return total + value
         return total if result is UNKNOWN or (result or 0) == total else IMPOSSIBLE
 
-    def observes(self, f: str, value: Any, result: Any) -> bool:
+    def observes(self, f: str, value: Any, result: Any) -> bool:  # noqa: ARG002 - Model's signature
         """A read does."""
         return f == "read"
 
@@ -261,7 +262,7 @@ class KeyValue:
             return text + value
         return text if result is UNKNOWN or (result or "") == text else IMPOSSIBLE
 
-    def observes(self, f: str, value: Any, result: Any) -> bool:
+    def observes(self, f: str, value: Any, result: Any) -> bool:  # noqa: ARG002 - Model's signature
         """A get does."""
         return f == "get"
 
@@ -271,26 +272,34 @@ _MODELS: dict[str, Callable[[], Model]] = {
 }
 
 
-def register(name: str, make: Callable[[], Model]) -> None:
-    """Make a model known under a name, as the built-in ones are.
-
-    Spark workers know only what they import: for the Spark engine, call this where the workers import it too.
-    """
-    _MODELS[name] = make
-
-
 def names() -> list[str]:
     """Names of all models, sorted."""
     return sorted(_MODELS)
 
 
 def model(name: str) -> Model:
-    """The model of that name.
+    """The model of that name, or the one at `module:attribute` (an instance, or a class to be made without arguments).
 
     Raises:
-        UnknownNameError: there is none.
+        UnknownNameError: there is none of that name.
+        UsageError: `module:attribute` cannot be imported, or is not a model.
     """
+    if ":" in name:
+        return _imported(name)
     make = _MODELS.get(name)
     if make is None:
         raise UnknownNameError("model", name, _MODELS)
     return make()
+
+
+def _imported(location: str) -> Model:
+    module, _, attribute = location.partition(":")
+    try:
+        found: Any = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"model {location!r} cannot be imported: {error}. Give module:attribute.") from error
+    found = found() if isinstance(found, type) else found
+    missing = [member for member in ("name", "fs", "init", "step", "observes") if not hasattr(found, member)]
+    if missing:
+        raise UsageError(f"{location} is not a model: it lacks {', '.join(missing)}.")
+    return cast(Model, found)

@@ -59,10 +59,10 @@ class RealClock:
 
 
 class RealRng:
-    """Entropy of the operating system."""
+    """A stream that the operating system's entropy seeds."""
 
     def __init__(self) -> None:
-        self._random = random.SystemRandom()
+        self._random = random.Random()
 
     def between(self, low: int, high: int) -> int:
         """A whole number in [low, high]."""
@@ -232,11 +232,10 @@ class RealWorld:
 
     Attributes:
         runtime: what the node is handed.
-        failed: carries the exception of the first task that failed; the process must end then.
     """
 
-    def __init__(self, directory: Path, node: str) -> None:
-        """Must be called while the event loop runs.
+    def __init__(self, directory: Path, node: str, failed: Callable[[BaseException], object]) -> None:
+        """Must be called while the event loop runs. `failed` is called when a task of the node raised an exception.
 
         Raises:
             StorageError: the directory cannot be created.
@@ -244,7 +243,7 @@ class RealWorld:
         loop = asyncio.get_running_loop()
         self._node = node
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self.failed: asyncio.Future[None] = loop.create_future()
+        self._failed = failed
         self._in_worker = InWorker(loop)
         self._network = RealNetwork(loop, self._spawn)
         disk = RealDisk(directory, self._in_worker)
@@ -284,8 +283,8 @@ class RealWorld:
         if task.cancelled():
             return
         error = task.exception()
-        if error is not None and not self.failed.done():
-            self.failed.set_exception(error)
+        if error is not None:
+            self._failed(error)
 
     def _telemetry(self, line: bytes) -> None:
         os.write(self._telemetry_fd, line + b"\n")

@@ -23,7 +23,8 @@ MAX_TIMEOUT_MS: Final = 3_600_000
 MAX_DEPTH: Final = 64
 MAX_NAME_LENGTH: Final = 255
 
-Answering: TypeAlias = Callable[[Outcome], None]
+Answering: TypeAlias = Callable[[int, Outcome], None]
+"""Takes the term in which an answer is given, and the answer."""
 
 
 class Pending:
@@ -50,14 +51,16 @@ class Requests:
     """The requests that are under way in one node."""
 
     def __init__(
-        self, node: str, life: int, clock: Clock, links: Mapping[str, PeerLink], submit: Callable[[Event], None]
+        self, node: str, life: int, clock: Clock, links: Mapping[str, PeerLink], submit: Callable[[Event], None],
+        term: Callable[[], int],
     ) -> None:
-        """`life` tells this process of the node from its earlier ones; `submit` hands an event to consensus."""
+        """`life` tells this process from the node's earlier ones; `submit` hands an event to consensus."""
         self._node = node
         self._life = life
         self._clock = clock
         self._links = links
         self._submit = submit
+        self._term = term
         self._leader: str | None = None
         self._last_number = 0
         self._waiting: dict[int, Pending] = {}
@@ -69,10 +72,11 @@ class Requests:
         """A client of this node wants something; `answer` is called once, now or later."""
         refusal = _refusal(body, timeout_ms)
         if refusal is not None:
-            answer(refusal)
+            answer(self._term(), refusal)
             return
         if len(self._waiting) + len(self._forwarded) >= MAX_PENDING:
-            answer(Failure("busy", True, f"{self._node} has {MAX_PENDING} requests under way: try again later"))
+            detail = f"{self._node} has {MAX_PENDING} requests under way: try again later"
+            answer(self._term(), Failure("busy", True, detail))
             return
         request = self._new(body, answer, by_peer=False)
         request.timer = self._clock.call_later(timeout_ms * _MS, lambda: self._time_out(request))
@@ -83,9 +87,9 @@ class Requests:
         """A peer passes on a request, because it takes this node for the leader. It is never passed on again."""
         refusal = _refusal(body, 1)
         if refusal is not None:
-            answer(refusal)
+            answer(self._term(), refusal)
         elif self._leader != self._node:
-            answer(self._not_leader())
+            answer(self._term(), self._not_leader())
         else:
             self._propose(self._new(body, answer, by_peer=True))
 
@@ -93,7 +97,7 @@ class Requests:
         """The answer to a request that was passed on. One that comes too late, or for an earlier life, is ignored."""
         request = self._forwarded.get(message.ref) if message.life == self._life else None
         if request is not None:
-            self._finish(request, message)
+            self._finish(request, message.outcome, message.term)
 
     # --- what consensus says ----------------------------------------------------------------------------------
 
@@ -164,7 +168,7 @@ class Requests:
             failure = Failure("timeout", request.is_query, f"{self._node} passed it on and got no answer in time")
         self._finish(request, failure)
 
-    def _finish(self, request: Pending, outcome: Outcome | Forwarded) -> None:
+    def _finish(self, request: Pending, outcome: Outcome, term: int | None = None) -> None:
         if request.answered:
             return
         request.answered = True
@@ -172,7 +176,7 @@ class Requests:
         self._forwarded.pop(request.number, None)
         if request.timer is not None:
             request.timer.cancel()
-        request.answer(outcome)
+        request.answer(self._term() if term is None else term, outcome)
 
     def _not_leader(self) -> Failure:
         return Failure("not_leader", True, f"{self._node} does not lead")
@@ -189,5 +193,5 @@ def _refusal(body: Command | Query, timeout_ms: int) -> Outcome | None:
         return Failure("invalid_request", True, f"a path has at most {MAX_DEPTH} names, not {len(path)}")
     for name in path:
         if not name or "/" in name or len(name) > MAX_NAME_LENGTH:
-            return Failure("invalid_request", True, f"names have 1 to {MAX_NAME_LENGTH} characters and no slash in them")
+            return Failure("invalid_request", True, f"a name has 1 to {MAX_NAME_LENGTH} characters and no slash")
     return None

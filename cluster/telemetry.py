@@ -1,4 +1,4 @@
-"""A node's telemetry: one JSON line for every change of role, term or leader, and for commits ten times a second at most.
+"""A node's telemetry: one JSON line for every change of role, term or leader, and one for commits every 100 ms at most.
 
     {"wall": ns since the epoch, "group": "metadata", "event": "role", "term": 3, "role": "leader", "leader": "n1",
      "commit": 17, "applied": 17, "voters": ["n1", "n2", "n3"], "chain": "hex", "state": "hex"}

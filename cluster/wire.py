@@ -209,3 +209,16 @@ def decode_peer(data: bytes) -> PeerFrame:
     if kind == _CONSENSUS:
         return decode_message(data[1:])
     raise msgspec.DecodeError(f"a frame of unknown kind {kind!r}")
+
+
+def decode_request_id(data: bytes) -> int | None:
+    """The id of a request whose body this version does not know, None if not even that can be read."""
+    try:
+        fields = msgspec.msgpack.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    match fields:
+        case [int(request_id), *_]:
+            return request_id
+        case _:
+            return None

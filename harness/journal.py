@@ -51,14 +51,14 @@ class Journal:
         ))
 
     def complete(
-        self, invocation: Op, type: OpType, value: Any = None, *, mops: tuple[Mop, ...] | None = None,
+        self, invocation: Op, outcome: OpType, value: Any = None, *, mops: tuple[Mop, ...] | None = None,
         term: int | None = None, error: str | None = None,
     ) -> Op:
         """Record how an invocation ended."""
         if invocation.process >= 0:
-            self.completed[type] += 1
+            self.completed[outcome] += 1
         return self._write(Op(
-            index=self.recorded, time=self._now_ns() - self.started_ns, process=invocation.process, type=type,
+            index=self.recorded, time=self._now_ns() - self.started_ns, process=invocation.process, type=outcome,
             f=invocation.f, key=invocation.key, value=value, mops=mops, node=invocation.node, term=term, error=error,
         ))
 

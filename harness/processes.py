@@ -88,7 +88,7 @@ class Processes:
         thread.op = op
         thread.sent = False
         thread.deadline_ns = self._clock.now_ns() + self._timeout_ns
-        thread.task = asyncio.ensure_future(self._perform(thread, op))
+        thread.task = asyncio.get_running_loop().create_task(self._perform(thread, op))
 
     def expire(self, now_ns: int) -> None:
         """End every op whose time is up: `info`, or `fail` if it was never sent. Its task is cancelled."""
@@ -189,8 +189,8 @@ class Processes:
             await within(self._clock, CLOSE_LIMIT_S, client.close())
         except ProtocolError as error:
             self._broken(error)
-        except Exception:  # noqa: S110 - the op was answered; a connection that cannot be closed politely is gone
-            pass
+        except Exception:
+            pass  # the op was answered, and a connection that cannot be closed politely is gone as well
 
 
 def describe(error: BaseException) -> str:

@@ -14,8 +14,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from harness.deadlines import within
-from harness.generators import Context, Generator, Pending, Result, clients, nemesis, rate, time_limit
+from harness.generators import Generator, beside, clients, nemesis, rate, time_limit
 from harness.journal import Journal, Recorder
 from harness.processes import describe
 from harness.protocols import Deployment, Runtime
@@ -23,7 +22,7 @@ from harness.recovery import until_usable
 from harness.scheduler import Scheduler
 from harness.test import Test
 from harness.watch import tick_ns, watch
-from results.errors import HarnessError, NemesisError, ProtocolError, SplitbrainError, SystemUnderTestError
+from results.errors import HarnessError, ProtocolError, SplitbrainError, SystemUnderTestError
 from results.history import Op
 
 FINAL_LIMIT_S = 60.0
@@ -81,7 +80,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 async def run_test(
     test: Test, deployment: Deployment, runtime: Runtime, recorder: Recorder, *,
-    observe: Callable[[Op], None] | None = None, stop: Stop | None = None,
+    observe: Callable[[Op], None] | None = None, began: Callable[[int], None] | None = None, stop: Stop | None = None,
 ) -> RunSummary:
     """Run a test on a deployment whose nodes are up.
 
@@ -94,9 +93,12 @@ async def run_test(
         runtime: time and randomness.
         recorder: keeps the history.
         observe: called with every op right after it was recorded, for live progress.
+        began: called with what the clock shows at time 0 of the history, before the first op.
         stop: asks the run to end early.
     """
     journal = Journal(runtime.clock, recorder, observe)
+    if began is not None:
+        began(journal.started_ns)
     run = _Run(test, deployment, runtime, journal, stop or Stop())
     failure = await run.carry_out()
     return RunSummary(
@@ -130,7 +132,7 @@ class _Run:
             await self._heal()
             await self._final()
         except Exception as error:
-            failure = _as_harness_error(error)
+            failure = as_harness_error(error)
         finally:
             failure = await self._leave(failure)
             pulse.cancel()
@@ -151,7 +153,7 @@ class _Run:
         self._phase("faults")
         generator: Generator = clients(time_limit(test.time_limit_s, rate(test.rate, test.workload.generator)))
         if test.nemesis.generator is not None:
-            generator = _Beside(generator, nemesis(time_limit(test.time_limit_s, test.nemesis.generator)))
+            generator = beside(generator, nemesis(time_limit(test.time_limit_s, test.nemesis.generator)))
         await self._scheduler.drive(generator, go_on=lambda: not self.stop.requests)
 
     async def _heal(self) -> None:
@@ -195,7 +197,7 @@ class _Run:
             try:
                 await step()
             except Exception as error:
-                failure = failure or _as_harness_error(error)
+                failure = failure or as_harness_error(error)
         return failure
 
     async def _heal_after_failure(self) -> None:
@@ -213,40 +215,7 @@ class _Run:
         self._scheduler.wake()
 
 
-class _Beside(msgspec.Struct, frozen=True):
-    """A main generator and one that runs beside it and ends with it: no faults without clients to see them."""
-
-    main: Generator
-    beside: Generator | None
-
-    def op(self, ctx: Context) -> Result:
-        beside, waiting = self.beside, None
-        if beside is not None:
-            result = beside.op(ctx)
-            if result is None:
-                beside = None
-            else:
-                op, beside = result
-                if not isinstance(op, Pending):
-                    return op, _Beside(self.main, beside)
-                waiting = op
-        result = self.main.op(ctx)
-        if result is None:
-            return None
-        op, main = result
-        if isinstance(op, Pending) and waiting is not None:
-            op = earlier(op, waiting)
-        if main is self.main and beside is self.beside:
-            return op, self
-        return op, _Beside(main, beside)
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        main = self.main.update(ctx, event)
-        beside = None if self.beside is None else self.beside.update(ctx, event)
-        return self if main is self.main and beside is self.beside else _Beside(main, beside)
-
-
-def _as_harness_error(error: Exception) -> SplitbrainError:
+def as_harness_error(error: Exception) -> SplitbrainError:
     """The error itself if it is one of ours; else one that says that the harness broke, with the cause attached."""
     if isinstance(error, SplitbrainError):
         return error

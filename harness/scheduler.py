@@ -31,9 +31,10 @@ class Scheduler:
 
     def __init__(self, test: Test, deployment: Deployment, runtime: Runtime, journal: Journal) -> None:
         self._processes_of_threads = [*range(test.concurrency), NEMESIS]
-        everything = (2 << test.concurrency) - 1
+        injects = test.nemesis.nemesis is not None
+        threads = ((2 if injects else 1) << test.concurrency) - 1
         self._context = Context(
-            time_ns=0, free=everything, threads=everything, processes=self._processes_of_threads,
+            time_ns=0, free=threads, threads=threads, processes=self._processes_of_threads,
             concurrency=test.concurrency, nodes=test.nodes, rng=runtime.streams["workload"],
             nemesis_rng=runtime.streams["nemesis"],
         )
@@ -113,11 +114,11 @@ class Scheduler:
             thread = context.thread_of(op.process)
             context.free &= ~(1 << thread)
             invocation = journal.invoke(op, self._nodes[thread])
-            generator = generator.update(context, invocation)
+            generator = validate.told(generator, context, invocation)
             if thread < context.concurrency:
                 self.processes.start(thread, invocation)
             else:
-                assert self.injector is not None, "validated: no nemesis op without a nemesis"
+                assert self.injector is not None, "without a nemesis its thread is never free"
                 self.injector.start(invocation)
 
     def _take_events(self, generator: Generator | None) -> Generator | None:
@@ -130,7 +131,7 @@ class Scheduler:
             if event.type == "info" and thread < context.concurrency:
                 self._processes_of_threads[thread] += context.concurrency
             if generator is not None:
-                generator = generator.update(context, event)
+                generator = validate.told(generator, context, event)
         return generator
 
     def _completed(self, thread: int, completion: Op) -> None:

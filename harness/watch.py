@@ -20,7 +20,7 @@ STALL_NS = 200_000_000
 
 
 def tick_ns(op_timeout_s: float) -> int:
-    """How often to wake: a twentieth of the op timeout, between 1 and 20 ms. An op may end later than due by so much."""
+    """How often to wake: a twentieth of the op timeout, between 1 and 20 ms. An op may end that much late."""
     return min(20_000_000, max(1_000_000, round(op_timeout_s * 1e9 / 20)))
 
 

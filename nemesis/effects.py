@@ -8,7 +8,7 @@ The completion of every nemesis op carries the same dict, whatever the fault:
      "down": ["n2"], "paused": [],                    every node that is stopped or paused after this op
      "evidence": {...}}                               what was measured: links that pass, process states, drop counters
 
-It is `ok` if the fault was seen to take effect (or to be gone), else `info` with an error that says what was seen instead.
+It is `ok` if the fault was seen to take effect (or to be gone), else `info` with an error that says what was seen.
 """
 
 from __future__ import annotations

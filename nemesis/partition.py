@@ -7,7 +7,7 @@ strikes. So a schedule is a function of the seed, and a stored op says all that 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from harness.protocols import Deployment, FaultKind, Link, NemesisContext, NodeId
 from nemesis import grudges
@@ -16,6 +16,18 @@ from nemesis.grudges import Grudge
 from nemesis.targets import leader, views
 from results.errors import NemesisError, UnknownNameError
 from results.history import Op
+
+Draw: TypeAlias = "Callable[[Sequence[NodeId], NodeId], Grudge]"
+
+
+def _by_chance(draw: Callable[[Sequence[NodeId]], Grudge]) -> Draw:
+    """A topology that does not depend on who leads."""
+    return lambda order, _: draw(order)
+
+
+def _of_first(draw: Draw) -> Draw:
+    """A topology about the first node of the order, whoever leads."""
+    return lambda order, _: draw(order, order[0])
 
 
 class Shape(NamedTuple):
@@ -26,24 +38,24 @@ class Shape(NamedTuple):
     its own.
     """
 
-    draw: Callable[[Sequence[NodeId], NodeId], Grudge]
+    draw: Draw
     by_role: bool = False
     nodes: int = 2
 
 
 SHAPES: Final[Mapping[str, Shape]] = {
-    "halves": Shape(lambda order, _: grudges.halves(order)),
-    "isolate-one": Shape(lambda order, _: grudges.isolate_one(order)),
+    "halves": Shape(_by_chance(grudges.halves)),
+    "isolate-one": Shape(_by_chance(grudges.isolate_one)),
     "isolate-leader": Shape(grudges.isolate, by_role=True),
     "leader-in-minority": Shape(grudges.in_minority, by_role=True),
-    "majorities-ring": Shape(lambda order, _: grudges.majorities_ring(order), nodes=3),
-    "bridge": Shape(lambda order, _: grudges.bridge(order), nodes=3),
-    "one-way-mute": Shape(lambda order, _: grudges.mute(order, order[0])),
-    "one-way-deaf": Shape(lambda order, _: grudges.deaf(order, order[0])),
+    "majorities-ring": Shape(_by_chance(grudges.majorities_ring), nodes=3),
+    "bridge": Shape(_by_chance(grudges.bridge), nodes=3),
+    "one-way-mute": Shape(_of_first(grudges.mute)),
+    "one-way-deaf": Shape(_of_first(grudges.deaf)),
     "one-way-mute-leader": Shape(grudges.mute, by_role=True),
     "one-way-deaf-leader": Shape(grudges.deaf, by_role=True),
-    "one-way-halves": Shape(lambda order, _: grudges.one_way_halves(order)),
-    "thirds": Shape(lambda order, _: grudges.thirds(order), nodes=3),
+    "one-way-halves": Shape(_by_chance(grudges.one_way_halves)),
+    "thirds": Shape(_by_chance(grudges.thirds), nodes=3),
 }
 """Shapes by the name that an op carries."""
 

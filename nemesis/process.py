@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import msgspec
-
 from harness.protocols import Deployment, FaultKind, NemesisContext, NodeId, NodeStatus
 from nemesis.effects import Effect, carry_out, request, statuses
 from nemesis.targets import choose, needs_views, views
@@ -23,33 +21,31 @@ class _Means(Protocol):
     async def __call__(self, deployment: Deployment, node: NodeId) -> NodeStatus: ...
 
 
-class NodeFault(msgspec.Struct, frozen=True):
-    """A fault that strikes processes of nodes, and its relief.
+class NodeFault:
+    """A fault that strikes processes of nodes, and its relief: a `harness.protocols.Nemesis`.
 
-    Attributes:
-        fault: its name.
+    Args:
+        fault: its name, which is also what it needs of a backend.
         strike_f: the function of ops that strike.
         relieve_f: the function of ops that undo it, on every node that suffers from it.
         state: the state of a struck process.
         spares: processes in these states are not struck (they suffer from this or from worse already).
         strike: how to strike one node.
         relieve: how to relieve one node.
-        faults: what it needs of a backend.
     """
 
-    fault: str
-    strike_f: str
-    relieve_f: str
-    state: str
-    spares: tuple[str, ...]
-    strike: _Means
-    relieve: _Means
-    faults: frozenset[FaultKind]
-
-    @property
-    def fs(self) -> frozenset[str]:
-        """Functions of the ops that it handles."""
-        return frozenset({self.strike_f, self.relieve_f})
+    def __init__(
+        self, fault: FaultKind, *, strike_f: str, relieve_f: str, state: str, spares: tuple[str, ...],
+        strike: _Means, relieve: _Means,
+    ) -> None:
+        self.fs = frozenset({strike_f, relieve_f})
+        self.faults: frozenset[FaultKind] = frozenset({fault})
+        self._fault = fault
+        self._strike_f = strike_f
+        self._state = state
+        self._spares = spares
+        self._strike = strike
+        self._relieve = relieve
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         """Strike the nodes that the op's spec means now, or relieve all that suffer; look at them, and say so."""
@@ -57,14 +53,14 @@ class NodeFault(msgspec.Struct, frozen=True):
         async def strike(effect: Effect) -> None:
             chosen = await self._choose(context, request(op))
             effect.target = " ".join(chosen) or "nobody: no node was running"
-            await self._apply(context.deployment, self.strike, chosen, self.state, effect)
+            await self._apply(context.deployment, self._strike, chosen, self._state, effect)
 
         async def relieve(effect: Effect) -> None:
             suffering = await self._suffering(context.deployment)
             effect.target = " ".join(suffering) or "nobody: no node had to be relieved"
-            await self._apply(context.deployment, self.relieve, suffering, "running", effect)
+            await self._apply(context.deployment, self._relieve, suffering, "running", effect)
 
-        return await carry_out(context, op, strike if op.f == self.strike_f else relieve)
+        return await carry_out(context, op, strike if op.f == self._strike_f else relieve)
 
     async def heal(self, context: NemesisContext) -> None:
         """Relieve every node that suffers.
@@ -73,20 +69,20 @@ class NodeFault(msgspec.Struct, frozen=True):
             NemesisError: a node does not run afterwards.
         """
         suffering = await self._suffering(context.deployment)
-        await self._apply(context.deployment, self.relieve, suffering, "running", Effect())
+        await self._apply(context.deployment, self._relieve, suffering, "running", Effect())
 
     async def _choose(self, context: NemesisContext, wanted: Mapping[str, Any]) -> list[NodeId]:
         """The nodes to strike: those that can be struck come first in the order, so that the fault bites."""
         seen = await statuses(context.deployment)
         order: Sequence[NodeId] = wanted.get("order") or list(context.deployment.nodes)
-        able = [node for node in order if seen[node].state not in self.spares]
-        unable = [node for node in order if seen[node].state in self.spares]
+        able = [node for node in order if seen[node].state not in self._spares]
+        unable = [node for node in order if seen[node].state in self._spares]
         spec = str(wanted.get("spec", "one"))
         chosen = choose(spec, able + unable, await views(context) if needs_views(spec) else ())
         return [node for node in chosen if node in able] or able[:1]
 
     async def _suffering(self, deployment: Deployment) -> list[NodeId]:
-        return [node for node, status in (await statuses(deployment)).items() if status.state == self.state]
+        return [node for node, status in (await statuses(deployment)).items() if status.state == self._state]
 
     async def _apply(
         self, deployment: Deployment, means: _Means, nodes: Sequence[NodeId], state: str, effect: Effect
@@ -108,7 +104,7 @@ class NodeFault(msgspec.Struct, frozen=True):
             if after[node].state != state:
                 problems.append(f"{node} is {after[node].state} instead of {state}")
         if problems:
-            raise NemesisError(f"{self.fault}: {'; '.join(problems)}.")
+            raise NemesisError(f"{self._fault}: {'; '.join(problems)}.")
 
 
 def _told(status: NodeStatus) -> dict[str, Any]:
@@ -134,14 +130,14 @@ async def _resume(deployment: Deployment, node: NodeId) -> NodeStatus:
 def kill() -> NodeFault:
     """Processes end without warning (`kill`, SIGKILL) and are started again on the data that they left (`start`)."""
     return NodeFault(
-        fault="kill", strike_f="kill", relieve_f="start", state="stopped", spares=("stopped",),
-        strike=_kill, relieve=_start, faults=frozenset({"kill"}),
+        "kill", strike_f="kill", relieve_f="start", state="stopped", spares=("stopped",),
+        strike=_kill, relieve=_start,
     )
 
 
 def pause() -> NodeFault:
-    """Processes stop running while their connections stay open (`pause`), and go on later as if nothing was (`resume`)."""
+    """Processes stop running while their connections stay open (`pause`), and go on later (`resume`)."""
     return NodeFault(
-        fault="pause", strike_f="pause", relieve_f="resume", state="paused", spares=("paused", "stopped"),
-        strike=_pause, relieve=_resume, faults=frozenset({"pause"}),
+        "pause", strike_f="pause", relieve_f="resume", state="paused", spares=("paused", "stopped"),
+        strike=_pause, relieve=_resume,
     )

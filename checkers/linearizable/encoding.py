@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.kernels import kernel
-from checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH, I8, I32, I64, RETURN, Events
+from checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH, EXPIRE, I8, I32, I64, RETURN, Events
 from checkers.models import UNKNOWN, Model, frozen
 from results.errors import HistoryFormatError, UsageError
 
@@ -140,8 +140,8 @@ def _pairs(table: pa.Table, types: I64, type_names: list[Any]) -> tuple[I64, I64
     if wrong >= 0:
         index = table.column("index")[wrong].as_py()
         what = "invokes while an op of its own is open" if types[wrong] == invoke else "completes what it never invoked"
-        raise HistoryFormatError("history", f"op {index}: process {processes[wrong]} {what}. Is this one key's ops only, "
-                                            f"in order?")
+        raise HistoryFormatError("history", f"op {index}: process {processes[wrong]} {what}. Give the ops of one key, "
+                                            f"in order.")
     invoked = np.flatnonzero(types == invoke).astype(np.int64)
     return invoked, partner[invoked]
 
@@ -186,32 +186,34 @@ def _transitions(
     return transition.astype(np.int32).reshape(-1), transitions
 
 
-def events(ops: Ops, observer: B, *, until_row: int | None = None, optional: B | None = None) -> Problem:
+def events(ops: Ops, observer: B, *, until_row: int | None = None, obliged: B | None = None) -> Problem:
     """The events of a search.
 
     Args:
         ops: the partition.
-        observer: which transitions change no reachable state. A crashed one is left out: it says nothing.
+        observer: which transitions change no reachable state. One that is not obliged is left out: it says nothing.
         until_row: leave out every event after this row. Ops that were under way then stay as they turned out later.
-        optional: ops (by number) that need not have happened, though they completed: as if they had crashed.
+        obliged: ops (by number) that must have happened. Others that completed may have, before their completion. All
+            that completed if left out.
     """
-    crashed = ops.crashed if optional is None else ops.crashed | optional
     observers = observer[ops.transition]
-    called = ~(crashed & observers)
+    must = ~ops.crashed if obliged is None else obliged & ~ops.crashed
+    called = must | ~observers
     if until_row is not None:
         called &= ops.invoked <= until_row
     numbers = np.flatnonzero(called)
-    returning = numbers[~crashed[numbers]]
+    ending = numbers[~ops.crashed[numbers]]
     if until_row is not None:
-        returning = returning[ops.completed[returning] <= until_row]
-    rows = np.concatenate([ops.invoked[numbers], ops.completed[returning]])
-    kinds = np.where(crashed[numbers], CRASH, np.where(observers[numbers], CALL_OBSERVER, CALL))
-    kind = np.concatenate([kinds, np.full(len(returning), RETURN)]).astype(np.int8)
-    op = np.concatenate([numbers, returning]).astype(np.int32)
+        ending = ending[ops.completed[ending] <= until_row]
+    rows = np.concatenate([ops.invoked[numbers], ops.completed[ending]])
+    calls = np.where(ops.crashed[numbers], CRASH, np.where(observers[numbers], CALL_OBSERVER, CALL))
+    ends = np.where(must[ending], RETURN, EXPIRE)
+    kind = np.concatenate([calls, ends]).astype(np.int8)
+    op = np.concatenate([numbers, ending]).astype(np.int32)
     order = np.argsort(rows, kind="stable")
     kind, op = kind[order], op[order]
     slot = np.zeros(len(op), np.int32)
-    slots = _assign_slots(kind, op, slot, np.zeros(len(crashed), np.int32), np.zeros(len(numbers), np.int32))
+    slots = _assign_slots(kind, op, slot, np.zeros(len(ops.crashed), np.int32), np.zeros(len(numbers), np.int32))
     return Problem(Events(kind, slot, ops.transition[op]), op, slots)
 
 
@@ -220,7 +222,7 @@ def _assign_slots(kind: I8, op: I32, slot: I32, slot_of_op: I32, free: I32) -> i
     """Give each live op the slot that was freed last; the number of slots."""
     slots, frees = 0, 0
     for event in range(kind.size):
-        if kind[event] == RETURN:
+        if kind[event] == RETURN or kind[event] == EXPIRE:
             slot[event] = slot_of_op[op[event]]
             free[frees] = slot[event]
             frees += 1
@@ -233,3 +235,10 @@ def _assign_slots(kind: I8, op: I32, slot: I32, slot_of_op: I32, free: I32) -> i
                 slots += 1
             slot_of_op[op[event]] = slot[event]
     return slots
+
+
+def warm_up() -> None:
+    """Compile the kernels of this module, or load them from the cache."""
+    numbers, marks = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    _pair(numbers, numbers, 0, numbers, numbers)
+    _assign_slots(np.zeros(0, np.int8), marks, marks, marks, marks)

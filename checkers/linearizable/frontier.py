@@ -15,6 +15,9 @@ What keeps the frontier small, each proven against brute force in the tests:
   only the earliest unused is tried, and a use that changes nothing is skipped.
 - A return that every configuration has foreseen costs a bit.
 
+An op may also be made optional within its interval (EXPIRE instead of RETURN): it may have taken effect until then, and
+need not have. That relaxes a history without changing what is possible in it, and is how a witness is made small.
+
 A configuration is a row of 64-bit words: the state, then one bit per slot of a live op, then one bit per slot of a
 crashed op. `advance` runs until it is done or needs something: a cell of the transition table, memory, or a look at
 the clock. It can be called again with the same arrays and goes on where it stopped.
@@ -22,23 +25,26 @@ the clock. It can be called again with the same arrays and goes on where it stop
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from checkers.kernels import kernel
+from checkers.kernels import inlined, kernel
 
 I8: TypeAlias = npt.NDArray[np.int8]
 I32: TypeAlias = npt.NDArray[np.int32]
 I64: TypeAlias = npt.NDArray[np.int64]
 U64: TypeAlias = npt.NDArray[np.uint64]
+Int: TypeAlias = Any
+"""A machine integer: Numba unifies Python's and NumPy's, type checkers do not."""
 
 # Kinds of events.
 CALL: Final = 0
 CALL_OBSERVER: Final = 1
 RETURN: Final = 2
 CRASH: Final = 3
+EXPIRE: Final = 4
 
 # How transitions are known.
 ASSIGNMENTS: Final = 0
@@ -77,7 +83,8 @@ OBSERVERS: Final = 9
 CLASSES: Final = 10
 FREE: Final = 11
 MISSING: Final = 12
-REGISTERS: Final = 13
+SEEDS: Final = 13
+REGISTERS: Final = 14
 
 _MIX_STATE: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX_WORD: Final = np.uint64(0xBF58476D1CE4E5B9)
@@ -136,8 +143,8 @@ class Live(NamedTuple):
     free: I32
 
 
-@kernel
-def step(steps: Steps, state: int, transition: int) -> int:
+@inlined
+def step(steps: Steps, state: Int, transition: Int) -> Int:
     """The next state, IMPOSSIBLE, or UNKNOWN where a lazy table has no such cell yet."""
     if steps.mode == ASSIGNMENTS:
         requires = steps.requires[transition]
@@ -161,14 +168,14 @@ def step(steps: Steps, state: int, transition: int) -> int:
 
 
 @kernel
-def cell_position(key: int, mask: int) -> int:
+def cell_position(key: Int, mask: Int) -> Int:
     """Where the search for a cell begins in a lazy table of `mask + 1` places."""
     mixed = np.uint64(key) * _MIX_STATE
     return np.int64((mixed ^ (mixed >> _MIX_SHIFT)) >> _ONE) & mask
 
 
-@kernel
-def _position(row: U64, words: int, mask: int) -> int:
+@inlined
+def _position(row: U64, words: Int, mask: Int) -> Int:
     mixed = row[0] * _MIX_STATE
     for w in range(1, 1 + words):
         mixed = (mixed ^ row[w]) * _MIX_WORD
@@ -176,16 +183,16 @@ def _position(row: U64, words: int, mask: int) -> int:
     return np.int64(mixed >> _ONE) & mask
 
 
-@kernel
-def _same_key(a: U64, b: U64, words: int) -> bool:
+@inlined
+def _same_key(a: U64, b: U64, words: Int) -> bool:
     for w in range(1 + words):  # noqa: SIM110 - a plain loop is what compiles to one
         if a[w] != b[w]:
             return False
     return True
 
 
-@kernel
-def _uses_no_more(a: U64, b: U64, words: int) -> bool:
+@inlined
+def _uses_no_more(a: U64, b: U64, words: Int) -> bool:
     """Whether the crashed ops that `a` has used are a subset of those of `b`."""
     for w in range(1 + words, a.size):  # noqa: SIM110 - a plain loop is what compiles to one
         if a[w] & ~b[w] != _ZERO:
@@ -193,7 +200,7 @@ def _uses_no_more(a: U64, b: U64, words: int) -> bool:
     return True
 
 
-@kernel
+@inlined
 def _insert(space: Space, m: I64) -> None:
     """Take the candidate in the pool's next row into the pool, unless it is there already or dominated."""
     pool, words, chain = space.pool, space.words, space.chain
@@ -250,8 +257,8 @@ def rehash(space: Space, m: I64) -> None:
         space.buckets[at] = (m[EPOCH] << 32) | new
 
 
-@kernel
-def _absorb(steps: Steps, space: Space, live: Live, m: I64, state: int) -> bool:
+@inlined
+def _absorb(steps: Steps, space: Space, live: Live, m: I64, state: Int) -> bool:
     """Work out which live observers are valid in `state`, once per event; False if a cell is missing."""
     if space.absorbed_at[state] == m[EPOCH]:
         return True
@@ -267,8 +274,8 @@ def _absorb(steps: Steps, space: Space, live: Live, m: I64, state: int) -> bool:
     return True
 
 
-@kernel
-def _branch(steps: Steps, space: Space, live: Live, m: I64, state: int, word: int, bit: np.uint64) -> int:
+@inlined
+def _branch(steps: Steps, space: Space, live: Live, m: I64, state: Int, word: Int, bit: Int) -> Int:
     """Add the configuration that follows from the one under the cursor when one more op takes effect."""
     if not _absorb(steps, space, live, m, state):
         m[MISSING] = state
@@ -286,8 +293,8 @@ def _branch(steps: Steps, space: Space, live: Live, m: I64, state: int, word: in
     return _GO_ON
 
 
-@kernel
-def _expand(steps: Steps, space: Space, live: Live, m: I64) -> int:
+@inlined
+def _expand(steps: Steps, space: Space, live: Live, m: I64) -> Int:
     """Let every op that may take effect next do so in the configuration under the cursor."""
     pool, cursor = space.pool, m[CURSOR]
     state = np.int64(pool[cursor, 0])
@@ -324,8 +331,8 @@ def _expand(steps: Steps, space: Space, live: Live, m: I64) -> int:
     return _GO_ON
 
 
-@kernel
-def _observe(steps: Steps, space: Space, m: I64, slot: int, transition: int) -> bool:
+@inlined
+def _observe(steps: Steps, space: Space, m: I64, slot: Int, transition: Int) -> bool:
     """Let a new observer take effect wherever it is valid; False if a cell is missing."""
     word, bit = 1 + (slot >> 6), _ONE << np.uint64(slot & 63)
     for i in range(m[FRONTIER]):
@@ -339,7 +346,7 @@ def _observe(steps: Steps, space: Space, m: I64, slot: int, transition: int) -> 
     return True
 
 
-@kernel
+@inlined
 def _retire(space: Space, live: Live, m: I64) -> None:
     """Forget crashed ops that have taken effect in every configuration; their slots are free again."""
     k = 0
@@ -362,8 +369,8 @@ def _retire(space: Space, live: Live, m: I64) -> None:
             k += 1
 
 
-@kernel
-def _used_everywhere(space: Space, m: I64, slot: int) -> bool:
+@inlined
+def _used_everywhere(space: Space, m: I64, slot: Int) -> bool:
     word, bit = 1 + space.words + (slot >> 6), _ONE << np.uint64(slot & 63)
     for i in range(m[FRONTIER]):  # noqa: SIM110 - a plain loop is what compiles to one
         if space.frontier[i, word] & bit == _ZERO:
@@ -371,8 +378,8 @@ def _used_everywhere(space: Space, m: I64, slot: int) -> bool:
     return True
 
 
-@kernel
-def _crash(space: Space, live: Live, m: I64, transition: int) -> bool:
+@inlined
+def _crash(space: Space, live: Live, m: I64, transition: Int) -> bool:
     """Make a crashed op available; False if there is no slot for it."""
     _retire(space, live, m)
     if m[FREE] == 0:
@@ -390,8 +397,8 @@ def _crash(space: Space, live: Live, m: I64, transition: int) -> bool:
     return True
 
 
-@kernel
-def _begin_return(space: Space, m: I64, word: int, bit: np.uint64) -> bool:
+@inlined
+def _begin_return(space: Space, m: I64, word: Int, bit: Int) -> bool:
     """Clear the bit if every configuration has it, which settles the return; else fill the pool with the frontier."""
     frontier = space.frontier
     lacking = 0
@@ -401,42 +408,75 @@ def _begin_return(space: Space, m: I64, word: int, bit: np.uint64) -> bool:
         for i in range(m[FRONTIER]):
             frontier[i, word] &= ~bit
         return True
-    m[EPOCH] += 1
-    m[POOL] = 0
-    m[CURSOR] = 0
-    for i in range(m[FRONTIER]):
-        for w in range(frontier.shape[1]):
-            space.pool[m[POOL], w] = frontier[i, w]
-        _insert(space, m)
+    _seed(space, m)
     m[EXPANDING] = 1
     return False
 
 
-@kernel
-def _end_return(space: Space, m: I64, word: int, bit: np.uint64) -> int:
-    """Make those of the pool that contain the returning op the new frontier."""
+@inlined
+def _seed(space: Space, m: I64) -> None:
+    """Begin a new pool with the frontier."""
+    m[EPOCH] += 1
+    m[POOL] = 0
+    m[CURSOR] = 0
+    for i in range(m[FRONTIER]):
+        for w in range(space.frontier.shape[1]):
+            space.pool[m[POOL], w] = space.frontier[i, w]
+        _insert(space, m)
+    m[SEEDS] = m[POOL]
+
+
+@inlined
+def _survives(space: Space, m: I64, i: Int, kind: Int, word: Int, bit: Int) -> bool:
+    """Whether a row of the pool belongs to the frontier after the op under the bit has returned or expired.
+
+    An optional op that expires may have taken effect or not. What else was tried on the way can be tried again later.
+    """
+    if space.alive[i] == 0:
+        return False
+    return space.pool[i, word] & bit != _ZERO or (kind == EXPIRE and i < m[SEEDS])
+
+
+@inlined
+def _end_return(space: Space, m: I64, kind: Int, word: Int, bit: Int) -> Int:
+    """Make the survivors of the pool the new frontier."""
     found = 0
     for i in range(m[POOL]):
-        found += space.alive[i] != 0 and space.pool[i, word] & bit != _ZERO
+        found += _survives(space, m, i, kind, word, bit)
     if found == 0:
         return VIOLATION
     if found > space.frontier.shape[0]:
         return NEEDS_FRONTIER
     kept = 0
     for i in range(m[POOL]):
-        if space.alive[i] != 0 and space.pool[i, word] & bit != _ZERO:
+        if _survives(space, m, i, kind, word, bit):
             for w in range(space.pool.shape[1]):
                 space.frontier[kept, w] = space.pool[i, w]
             space.frontier[kept, word] &= ~bit
             kept += 1
     m[FRONTIER] = kept
+    if kind == EXPIRE:
+        _drop_dominated(space, m)
     m[PEAK] = max(m[PEAK], kept)
     m[EXPANDING] = 0
     return _GO_ON
 
 
-@kernel
-def _remove(slots: I32, count: int, slot: int) -> int:
+@inlined
+def _drop_dominated(space: Space, m: I64) -> None:
+    """Keep one of equal rows, and only minimal ones; clearing a bit that not all rows had can make them equal."""
+    _seed(space, m)
+    kept = 0
+    for i in range(m[POOL]):
+        if space.alive[i] != 0:
+            for w in range(space.pool.shape[1]):
+                space.frontier[kept, w] = space.pool[i, w]
+            kept += 1
+    m[FRONTIER] = kept
+
+
+@inlined
+def _remove(slots: I32, count: Int, slot: Int) -> Int:
     """Take `slot` out of the first `count` of `slots`, keeping their order; the new count."""
     kept = 0
     for k in range(count):
@@ -446,9 +486,9 @@ def _remove(slots: I32, count: int, slot: int) -> int:
     return kept
 
 
-@kernel
-def _return(steps: Steps, space: Space, live: Live, m: I64, slot: int, limit: int) -> int:
-    """Demand that the op in `slot` has taken effect."""
+@inlined
+def _return(steps: Steps, space: Space, live: Live, m: I64, kind: Int, slot: Int, limit: Int) -> Int:
+    """Demand that the op in `slot` has taken effect, or end its last chance to."""
     word, bit = 1 + (slot >> 6), _ONE << np.uint64(slot & 63)
     if m[EXPANDING] == 0 and _begin_return(space, m, word, bit):
         return _GO_ON
@@ -462,11 +502,11 @@ def _return(steps: Steps, space: Space, live: Live, m: I64, slot: int, limit: in
                 return status
             m[EXPANDED] += 1
         m[CURSOR] += 1
-    return _end_return(space, m, word, bit)
+    return _end_return(space, m, kind, word, bit)
 
 
 @kernel
-def advance(events: Events, steps: Steps, space: Space, live: Live, m: I64, budget: int) -> int:
+def advance(events: Events, steps: Steps, space: Space, live: Live, m: I64, budget: Int) -> Int:
     """Go on with the history until its end, a violation, a need, or `budget` more expanded configurations.
 
     At a VIOLATION the frontier is the last one that was not empty, and the pool holds every configuration that can be
@@ -477,8 +517,8 @@ def advance(events: Events, steps: Steps, space: Space, live: Live, m: I64, budg
         kind = events.kind[m[EVENT]]
         slot = events.slot[m[EVENT]]
         transition = events.transition[m[EVENT]]
-        if kind == RETURN:
-            status = _return(steps, space, live, m, slot, limit)
+        if kind == RETURN or kind == EXPIRE:
+            status = _return(steps, space, live, m, kind, slot, limit)
             if status != _GO_ON:
                 return status
             m[MUTATORS] = _remove(live.mutators, m[MUTATORS], slot)

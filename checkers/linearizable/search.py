@@ -10,6 +10,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from checkers.linearizable import encoding
 from checkers.linearizable import frontier as f
 from checkers.linearizable.encoding import Problem
 from checkers.linearizable.transitions import Stepper, TooManyCellsError
@@ -67,15 +68,14 @@ class Search:
         m = self._m = np.zeros(f.REGISTERS, np.int64)
         m[f.FRONTIER] = m[f.PEAK] = 1
         states = max(16, len(stepper.states.known))
-        self._space = f.Space(
-            words, np.zeros((256, 1 + words + crashed_words), np.uint64), *_pool(1024, 1 + words + crashed_words),
-            np.zeros((states, words), np.uint64), np.full(states, -1, np.int64),
-        )
+        self._space = _space(words, states, 256, 1024, 1 + words + crashed_words)
         width = max(1, len(stepper.transitions))
+        slots = max(1, problem.slots)
         self._live = f.Live(
-            *(np.zeros(max(1, problem.slots), np.int32) for _ in range(3)), np.zeros(width, np.int32),
-            np.full(width, -1, np.int32), np.full(width, -1, np.int32), np.zeros(64 * crashed_words, np.int32),
-            np.arange(64 * crashed_words, dtype=np.int32)[::-1].copy(),
+            transition=np.zeros(slots, np.int32), mutators=np.zeros(slots, np.int32), observers=np.zeros(slots, np.int32),
+            classes=np.zeros(width, np.int32), first=np.full(width, -1, np.int32), last=np.full(width, -1, np.int32),
+            following=np.zeros(64 * crashed_words, np.int32),
+            free=np.arange(64 * crashed_words, dtype=np.int32)[::-1].copy(),
         )
         m[f.FREE] = 64 * crashed_words
 
@@ -160,6 +160,12 @@ def _pool(rows: int, width: int) -> tuple[f.U64, f.I8, f.I32, f.I64]:
             np.full(1 << (2 * rows - 1).bit_length(), -1, np.int64))
 
 
+def _space(words: int, states: int, frontier_rows: int, pool_rows: int, width: int) -> f.Space:
+    pool, alive, chain, buckets = _pool(pool_rows, width)
+    return f.Space(words, np.zeros((frontier_rows, width), np.uint64), pool, alive, chain, buckets,
+                   np.zeros((states, words), np.uint64), np.full(states, -1, np.int64))
+
+
 def _extended(rows: f.U64, count: int) -> f.U64:
     more = np.zeros((count, rows.shape[1]), np.uint64)
     more[: len(rows)] = rows
@@ -181,10 +187,11 @@ def warm_up() -> None:
     steps = f.Steps(f.ASSIGNMENTS, 1, np.full(1, f.ANY, np.int32), np.zeros(1, np.int32), empty,
                     np.full(1, -1, np.int64), empty)
     events = f.Events(np.array([f.CALL, f.RETURN], np.int8), np.zeros(2, np.int32), np.zeros(2, np.int32))
-    space = f.Space(1, np.zeros((2, 2), np.uint64), *_pool(4, 2), np.zeros((1, 1), np.uint64), np.full(1, -1, np.int64))
-    live = f.Live(*(np.zeros(1, np.int32) for _ in range(8)))
+    space = _space(1, 1, 2, 4, 2)
+    live = f.Live(empty, empty.copy(), empty.copy(), empty.copy(), empty.copy(), empty.copy(), empty.copy(), empty.copy())
     m = np.zeros(f.REGISTERS, np.int64)
     m[f.FRONTIER] = 1
     f.advance(events, steps, space, live, m, BUDGET)
     f.rehash(space, m)
     f.cell_position(0, 1)
+    encoding.warm_up()

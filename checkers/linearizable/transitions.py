@@ -7,7 +7,7 @@ asked lazily, for the cells that the search comes by, within a budget.
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -54,8 +54,8 @@ class States:
         try:
             found = self._number.get(state)
         except TypeError as error:
-            raise UsageError(f"model {self.model.name!r} has the state {state!r}, which is not hashable: use tuples and "
-                             f"frozensets for lists and sets.") from error
+            raise UsageError(f"model {self.model.name!r} has the state {state!r}, which is not hashable: use "
+                             f"tuples and frozensets.") from error
         if found is None:
             found = self._number[state] = len(self.known)
             self.known.append(state)
@@ -183,7 +183,7 @@ def assignments(model: AssignmentModel, transitions: list[Transition]) -> list[A
         try:
             assignment = model.assignment(what.f, what.value, what.result)
         except Exception as error:
-            raise UsageError(f"model {model.name!r} cannot read {cast(str, what.f)} with value {what.value!r} and result "
-                             f"{what.result!r}: {type(error).__name__}: {error}") from error
+            raise UsageError(f"model {model.name!r} cannot make sense of {what.f} with value {what.value!r} "
+                             f"and result {what.result!r}: {type(error).__name__}: {error}") from error
         found.append(assignment)
     return found

@@ -81,8 +81,8 @@ class State:
     def wrote(self, event: Written) -> bool:
         """Note that more of the log is durable; False if the report is older than the last truncation, or no news.
 
-        A stale report can be ignored whole: what replaced the truncated entries is reported in its turn, and that report
-        covers everything before it.
+        A stale report can be ignored whole: what replaced the truncated entries is reported in its turn, and that
+        report covers everything before it.
         """
         if event.generation != self._generation or event.index <= self.written:
             return False

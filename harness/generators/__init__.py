@@ -15,7 +15,7 @@ without end). The idea, and most of the names, are Jepsen's.
 
 from __future__ import annotations
 
-from harness.generators.choice import any_of, flip_flop, mix
+from harness.generators.choice import any_of, beside, flip_flop, mix
 from harness.generators.context import PENDING, UNASSIGNED, Context, Generator, Pending, Result
 from harness.generators.keys import concurrent_keys, sequential_keys
 from harness.generators.leaves import NOTHING, Source, each, generator, invoke, once
@@ -34,6 +34,7 @@ __all__ = [
     "Result",
     "Source",
     "any_of",
+    "beside",
     "clients",
     "concurrent_keys",
     "each",

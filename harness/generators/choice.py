@@ -101,6 +101,40 @@ def any_of(*sources: Source) -> Generator:
     return _AnyOf(tuple(generator(source) for source in sources), 0) if sources else NOTHING
 
 
+class _Beside(msgspec.Struct, frozen=True):
+    main: Generator
+    other: Generator
+
+    def op(self, ctx: Context) -> Result:
+        other, waiting = self.other, PENDING
+        result = other.op(ctx)
+        if result is None:
+            other = NOTHING
+        else:
+            op, other = result
+            if not isinstance(op, Pending):
+                return op, _Beside(self.main, other)
+            waiting = op
+        result = self.main.op(ctx)
+        if result is None:
+            return None
+        op, main = result
+        following = self if main is self.main and other is self.other else _Beside(main, other)
+        return earlier(op, waiting) if isinstance(op, Pending) else op, following
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        main, other = self.main.update(ctx, event), self.other.update(ctx, event)
+        return self if main is self.main and other is self.other else _Beside(main, other)
+
+
+def beside(main: Source, other: Source) -> Generator:
+    """`main`, with ops of `other` in between whenever that is ready; ends with `main`.
+
+    For faults beside a workload: when the clients are done nobody would see any more of them.
+    """
+    return _Beside(generator(main), generator(other))
+
+
 class _FlipFlop(msgspec.Struct, frozen=True):
     children: tuple[Generator, ...]
     turn: int
@@ -125,4 +159,4 @@ def flip_flop(*sources: Source) -> Generator:
     return _FlipFlop(tuple(generator(source) for source in sources), 0) if sources else NOTHING
 
 
-__all__ = ["any_of", "flip_flop", "mix"]
+__all__ = ["any_of", "beside", "flip_flop", "mix"]

@@ -49,7 +49,7 @@ class Generator(Protocol):
         ...
 
 
-class Context:
+class Context(msgspec.Struct, gc=False):
     """What a generator sees. Threads are bits of a mask, so that looking at a part of them costs nothing.
 
     Thread i < concurrency carries a client process and contacts `nodes[i % len(nodes)]`; thread `concurrency` carries
@@ -66,20 +66,14 @@ class Context:
         nemesis_rng: the stream from which generators of nemesis ops draw.
     """
 
-    __slots__ = ("concurrency", "free", "nemesis_rng", "nodes", "processes", "rng", "threads", "time_ns")
-
-    def __init__(
-        self, *, time_ns: int, free: int, threads: int, processes: Sequence[int], concurrency: int,
-        nodes: Sequence[str], rng: Rng, nemesis_rng: Rng,
-    ) -> None:
-        self.time_ns = time_ns
-        self.free = free
-        self.threads = threads
-        self.processes = processes
-        self.concurrency = concurrency
-        self.nodes = nodes
-        self.rng = rng
-        self.nemesis_rng = nemesis_rng
+    time_ns: int
+    free: int
+    threads: int
+    processes: Sequence[int]
+    concurrency: int
+    nodes: Sequence[str]
+    rng: Rng
+    nemesis_rng: Rng
 
     @classmethod
     def initial(cls, concurrency: int, nodes: Sequence[str], rng: Rng, nemesis_rng: Rng) -> Context:
@@ -103,9 +97,8 @@ class Context:
     def restrict(self, threads: int, rng: Rng | None = None) -> Context:
         """The same with only some of the threads; with another stream of randomness if one is given."""
         return Context(
-            time_ns=self.time_ns, free=self.free & threads, threads=self.threads & threads, processes=self.processes,
-            concurrency=self.concurrency, nodes=self.nodes, rng=self.rng if rng is None else rng,
-            nemesis_rng=self.nemesis_rng,
+            self.time_ns, self.free & threads, self.threads & threads, self.processes, self.concurrency, self.nodes,
+            rng or self.rng, self.nemesis_rng,
         )
 
     def pick(self, among: int) -> int:
@@ -163,5 +156,7 @@ def swapped(children: tuple[Generator, ...], i: int, child: Generator) -> tuple[
 def updated(children: tuple[Generator, ...], ctx: Context, event: Op) -> tuple[Generator, ...]:
     """Every child told of an event; the very same tuple if none of them changed."""
     for i, child in enumerate(children):
-        children = swapped(children, i, child.update(ctx, event))
+        after = child.update(ctx, event)
+        if after is not child:
+            children = swapped(children, i, after)
     return children

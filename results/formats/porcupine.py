@@ -61,24 +61,26 @@ def _log_op(line: str, number: int, source: str, open_ops: OpenOps) -> Iterator[
         raise HistoryFormatError(source, f"expected 'PROCESS :invoke|:ok|:fail|:info :F VALUE', found "
                                          f"{found['message'][:60]!r}.", line=number)
     if not op["process"].startswith(":"):
-        yield from _log_event(int(op["process"]), cast(OpType, op["type"]), op["f"], op["value"], number, source, open_ops)
+        kind = cast(OpType, op["type"])
+        yield from _log_event(int(op["process"]), kind, op["f"], op["value"], number, source, open_ops)
 
 
 def _log_event(
-    process: int, type: OpType, f: str, text: str, number: int, source: str, open_ops: OpenOps
+    process: int, kind: OpType, f: str, text: str, number: int, source: str, open_ops: OpenOps
 ) -> Iterator[Op]:
     if f not in ("read", "write", "cas"):
         raise HistoryFormatError(source, f"expected :read, :write or :cas, found ':{f}'.", line=number)
-    if type == "invoke":
-        yield from open_ops.invoke(Op(process=process, type="invoke", f=f, value=_register_value(f, text, number, source)))
+    if kind == "invoke":
+        value = _register_value(f, text, number, source)
+        yield from open_ops.invoke(Op(process=process, type="invoke", f=f, value=value))
         return
     invocation = open_ops.take(process, f, number)
-    if type == "ok":
+    if kind == "ok":
         yield invocation.complete("ok", _register_value(f, text, number, source))
-    elif type == "fail" and f == "cas" and not text.startswith(":"):
+    elif kind == "fail" and f == "cas" and not text.startswith(":"):
         yield invocation.complete("ok", value=False)
     else:
-        yield invocation.complete(type, error=text.removeprefix(":") if text.startswith(":") else None)
+        yield invocation.complete(kind, error=text.removeprefix(":") if text.startswith(":") else None)
 
 
 def _register_value(f: str, text: str, number: int, source: str) -> Any:
@@ -87,7 +89,8 @@ def _register_value(f: str, text: str, number: int, source: str) -> Any:
     if f == "cas":
         pair = re.fullmatch(r"\[(\d+) (\d+)\]", text)
         if pair is None:
-            raise HistoryFormatError(source, f"expected the value of a cas as '[EXPECTED NEW]', found {text!r}.", line=number)
+            raise HistoryFormatError(source, f"expected the value of a cas as '[EXPECTED NEW]', found {text!r}.",
+                                     line=number)
         return [int(pair[1]), int(pair[2])]
     if not text.isdecimal():
         raise HistoryFormatError(source, f"expected a number as the value of a {f}, found {text!r}.", line=number)
@@ -97,23 +100,24 @@ def _register_value(f: str, text: str, number: int, source: str) -> Any:
 def _map_op(line: str, number: int, source: str, open_ops: OpenOps) -> Iterator[Op]:
     found = _MAP.fullmatch(line)
     if found is None:
-        raise HistoryFormatError(source, "expected '{:process N, :type :T, :f :get|:put|:append, :key \"K\", :value V}', "
-                                         f"found {line[:60]!r}.", line=number)
-    process, type, f = int(found["process"]), cast(OpType, found["type"]), found["f"]
+        raise HistoryFormatError(source, "expected '{:process N, :type :T, :f :get|:put|:append, :key \"K\", :value V}'"
+                                         f", found {line[:60]!r}.", line=number)
+    process, kind, f = int(found["process"]), cast(OpType, found["type"]), found["f"]
     key = _text(found["key"], number, source)
     value = None if found["value"] == "nil" else _text(found["value"], number, source)
-    if type == "invoke":
+    if kind == "invoke":
         yield from open_ops.invoke(Op(process=process, type="invoke", f=f, key=key, value=value))
         return
     invocation = open_ops.take(process, f, number)
     if invocation.key != key:
         raise HistoryFormatError(source, f"process {process} completes {f} of key {key!r}, but its open op is of key "
                                          f"{invocation.key!r}.", line=number)
-    yield invocation.complete(type, value if type == "ok" else None)
+    yield invocation.complete(kind, value if kind == "ok" else None)
 
 
 def _text(literal: str, number: int, source: str) -> str:
     try:
         return cast(str, json.loads(literal))
     except json.JSONDecodeError as error:
-        raise HistoryFormatError(source, f"the string {literal[:40]!r} cannot be read: {error.msg}.", line=number) from error
+        raise HistoryFormatError(source, f"the string {literal[:40]!r} cannot be read: {error.msg}.",
+                                 line=number) from error

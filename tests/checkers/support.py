@@ -55,9 +55,10 @@ def interleavings(draw: st.DrawFn, calls: Sequence[Call]) -> list[Op]:
     Each call is a process of its own: real time alone orders them.
     """
     script = Script()
+    crowded = draw(st.booleans())  # everything begins before anything ends: what only shows between elements
     waiting, running = list(range(len(calls))), list[int]()
     while waiting or running:
-        start = bool(waiting) and (not running or draw(st.booleans()))
+        start = bool(waiting) and (not running or crowded or draw(st.booleans()))
         pool = waiting if start else running
         call = pool.pop(draw(st.integers(0, len(pool) - 1)))
         f, value, result, how = calls[call]

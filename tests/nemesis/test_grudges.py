@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -47,7 +47,7 @@ def symmetric(cut: frozenset[Link]) -> bool:
     return all((b, a) in cut for a, b in cut)
 
 
-SHAPES = {
+SHAPES: dict[str, Callable[[Sequence[NodeId]], Grudge]] = {
     "halves": grudges.halves,
     "isolate_one": grudges.isolate_one,
     "isolate_leader": lambda order: grudges.isolate(order, order[-1]),
@@ -118,7 +118,7 @@ def test_thirds_of_five_nodes_are_2_2_1(order: list[NodeId]) -> None:
 @given(order=orders(low=3))
 def test_of_a_bridge_one_node_reaches_all_and_the_sides_reach_each_other_only_through_it(order: list[NodeId]) -> None:
     grudge = grudges.bridge(order)
-    hubs = [node for node in order if sees(grudge, node, order) == set(order)]
+    hubs = [node for node in order if sees(grudge, node, order) == frozenset(order)]
     assert hubs == [order[0]]
     others = {sees(grudge, node, order) for node in order if node != order[0]}
     assert len(others) == 2

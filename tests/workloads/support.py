@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+import msgspec
+
+from harness.generators import Context, Generator
 from harness.protocols import Answer, Client, Deployment, Session
+from harness.rng import Streams
 from harness.test import Test
-from results.history import Op
+from results.history import Op, OpType
 
 T = TypeVar("T")
+
+FIVE = ("n1", "n2", "n3", "n4", "n5")
 
 TERM = 7
 
@@ -40,13 +46,14 @@ class Store:
     raises: Exception | None = None
     closed: list[str] = field(default_factory=list[str])
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise what every call raises."""
         if self.raises is not None:
             raise self.raises
 
     async def connect(self, deployment: Any, node: str) -> Session:
         """As `System.connect`."""
-        self._check()
+        self.check()
         return MemorySession(self, node)
 
 
@@ -61,37 +68,37 @@ class MemorySession:
         return Answer(value, TERM)
 
     async def read(self, key: str) -> Answer:
-        self.store._check()  # pyright: ignore[reportPrivateUsage]
+        self.store.check()
         return self._answer(self.store.values.get(key))
 
     async def write(self, key: str, value: Any) -> Answer:
-        self.store._check()  # pyright: ignore[reportPrivateUsage]
+        self.store.check()
         if not self.store.loses_writes:
             self.store.values[key] = value
         return self._answer()
 
     async def compare_and_set(self, key: str, expected: Any, value: Any) -> Answer:
-        self.store._check()  # pyright: ignore[reportPrivateUsage]
+        self.store.check()
         if key not in self.store.values or self.store.values[key] != expected:
             return self._answer(False)
         await self.write(key, value)
         return self._answer(True)
 
     async def create(self, key: str, value: Any) -> Answer:
-        self.store._check()  # pyright: ignore[reportPrivateUsage]
+        self.store.check()
         if key in self.store.values:
             return self._answer(False)
         await self.write(key, value)
         return self._answer(True)
 
     async def add(self, collection: str, element: int) -> Answer:
-        self.store._check()  # pyright: ignore[reportPrivateUsage]
+        self.store.check()
         if not self.store.loses_writes:
             self.store.collections.setdefault(collection, []).append(element)
         return self._answer()
 
     async def elements(self, collection: str) -> Answer:
-        self.store._check()  # pyright: ignore[reportPrivateUsage]
+        self.store.check()
         return self._answer(list(self.store.collections.get(collection, [])))
 
     async def close(self) -> None:
@@ -118,3 +125,58 @@ def opened(prototype: Client, store: Store, node: str = "n1") -> Client:
 def do(client: Client, store: Store, f: str, value: Any = None, *, key: str | None = None) -> Op:
     """The completion of one op."""
     return run(client.invoke(as_test(store), Op(process=3, type="invoke", f=f, key=key, value=value, node="n1")))
+
+
+def drive(
+    generator: Generator, *, nodes: Sequence[str] = FIVE, concurrency: int = 10, seed: int = 1, ops_max: int = 1000,
+    took_ns: Callable[[Op], int] = lambda op: 3_000_000, ends: Callable[[Op], OpType] = lambda op: "ok",
+    apart_ns: int = 1_000_000,
+) -> list[Op]:
+    """The history that a client generator makes when nothing but time passes: one op each `apart_ns` at most.
+
+    Args:
+        took_ns: how long an op takes.
+        ends: how it ends; a process whose op ended in `info` is replaced, as by the runner.
+    """
+    streams = Streams(seed)
+    ctx = Context.initial(concurrency, nodes, streams["workload"], streams["nemesis"])
+    ctx = ctx.restrict(~ctx.nemesis_bit)
+    history: list[Op] = []
+    under_way: list[tuple[int, Op]] = []
+
+    def happen(op: Op) -> None:
+        nonlocal generator
+        history.append(op)
+        generator = generator.update(ctx, op)
+
+    asked = 0
+    while asked < ops_max:
+        for entry in sorted([entry for entry in under_way if entry[0] <= ctx.time_ns], key=lambda entry: entry[0]):
+            under_way.remove(entry)
+            op = entry[1]
+            thread = ctx.thread_of(op.process)
+            ctx.free |= 1 << thread
+            done = msgspec.structs.replace(op.complete(ends(op), op.value), time=ctx.time_ns)
+            if done.type == "info":
+                ctx.processes = [p + concurrency if i == thread else p for i, p in enumerate(ctx.processes)]
+            happen(done)
+        result = generator.op(ctx)
+        if result is None and not under_way:
+            break
+        if result is not None:
+            found, generator = result
+            if isinstance(found, Op):
+                thread = ctx.thread_of(found.process)
+                assert ctx.free >> thread & 1, f"process {found.process} is busy"
+                ctx.free &= ~(1 << thread)
+                op = msgspec.structs.replace(found, time=ctx.time_ns, node=nodes[thread % len(nodes)])
+                under_way.append((ctx.time_ns + took_ns(op), op))
+                asked += 1
+                happen(op)
+        ctx.time_ns += apart_ns
+    return history
+
+
+def invocations(history: Sequence[Op], f: str | None = None) -> list[Op]:
+    """The ops that were asked for, of one function if one is named."""
+    return [op for op in history if op.type == "invoke" and f in (None, op.f)]

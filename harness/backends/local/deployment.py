@@ -42,6 +42,7 @@ class LocalDeployment:
         self._dirs = {node: run_dir.absolute() / "nodes" / node for node in test.nodes}
         self._agent = agent
         self._alive: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def lay_out(self) -> None:
         """Make directories, networks and addresses."""
@@ -155,7 +156,13 @@ class LocalDeployment:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Stop every node (SIGTERM, a second later SIGKILL) and remove everything except logs and data."""
+        """Stop every node (SIGTERM, a second later SIGKILL) and remove everything except logs and data.
+
+        Closing twice does no harm.
+        """
+        if self._closed:
+            return
+        self._closed = True
         if self._alive is not None:
             self._alive.cancel()
         try:

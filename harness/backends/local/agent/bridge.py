@@ -20,19 +20,18 @@ from collections.abc import Sequence
 
 from . import syscalls
 from .errors import AgentError
+from .probes import DatagramProbes
 
 Link = tuple[str, str]
 Address = tuple[str, int]
 
 NODE_PORT = 7000
-PROBE_PORT = 65009
 PREFIX_BITS = 16
 BRIDGE_ADDRESS = "10.203.255.254"
 CUT_EXPIRES_S = 60
+"""How long the kernel keeps an element that nobody refreshes."""
 REFRESH_AFTER_S = 20
 TOOL_TIMEOUT_S = 10
-PROBE_WAITS_S = 0.15
-PROBE_ATTEMPTS = 6
 SYSTEM_DIRECTORIES = ("/usr/sbin", "/sbin", "/usr/local/sbin")
 
 _TABLE = """
@@ -119,12 +118,11 @@ class Bridge:
         self._addresses = {node: f"10.203.{number // 250}.{number % 250 + 1}" for number, node in enumerate(nodes)}
         self._home = os.open("/proc/self/ns/net", os.O_RDONLY)
         self._namespaces: dict[str, int] = {}
-        self._probes: dict[str, socket.socket] = {}
+        self._probes = DatagramProbes()
         self._cut: list[Link] = []
         self._applied_at = 0.0
         self._counted: dict[Link, int] = {}  # by elements that have been replaced since
         self._lost_probes: dict[Link, int] = {}
-        self._round = 0
 
     def lay_out(self) -> None:
         """Make namespaces, interfaces, the bridge and its rules."""
@@ -154,10 +152,7 @@ class Bridge:
                     [self._ip, "-batch", "-"],
                     f"link set dev lo up\naddr add {address}/{PREFIX_BITS} dev eth0\nlink set dev eth0 up\n",
                 )
-                probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-                probe.setblocking(False)
-                probe.bind((address, PROBE_PORT))
-            self._probes[node] = probe
+                self._probes.add(node, address)
         self._run([self._nft, "-f", "-"], _TABLE)
 
     # --- where nodes are --------------------------------------------------------------------------------------------
@@ -203,53 +198,12 @@ class Bridge:
         }
 
     async def passes(self, links: Sequence[Link]) -> dict[Link, bool]:
-        """Send a datagram over every link, all at once, and see which arrive.
-
-        One that should arrive is sent again for as long as a busy machine may need; one that should be swallowed has
-        PROBE_WAITS_S to prove the opposite.
-        """
-        self._round += 1
-        probes = {b"%d %s %s" % (self._round, s.encode(), d.encode()): (s, d) for s, d in links}
-        arrived: set[Link] = set()
-        expected = [link for link in probes.values() if link not in self._cut]
-        changed = asyncio.Event()
-
-        def receive(node: str) -> None:
-            with contextlib.suppress(BlockingIOError):
-                while True:
-                    link = probes.get(self._probes[node].recv(2048))
-                    if link is not None and link[1] == node:
-                        arrived.add(link)
-                        changed.set()
-
-        loop = asyncio.get_running_loop()
-        receivers = list(dict.fromkeys(destination for _, destination in links))
-        for node in receivers:
-            loop.add_reader(self._probes[node], receive, node)
-        try:
-            self._send_probes(probes)
-            for attempt in range(PROBE_ATTEMPTS):
-                missing = {token: link for token, link in probes.items() if link not in arrived}
-                if attempt and not any(link in expected for link in missing.values()):
-                    break
-                if attempt:
-                    self._send_probes({token: link for token, link in missing.items() if link in expected})
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(PROBE_WAITS_S):
-                        while len(arrived) < len(probes):
-                            changed.clear()
-                            await changed.wait()
-        finally:
-            for node in receivers:
-                loop.remove_reader(self._probes[node])
-        for link in probes.values():
+        """Send a datagram over every link, all at once, and see which arrive."""
+        arrived = await self._probes.measure(links, [link for link in links if link not in self._cut])
+        for link in links:
             if link not in arrived and link in self._cut:
                 self._lost_probes[link] = self._lost_probes.get(link, 0) + 1
-        return {link: link in arrived for link in probes.values()}
-
-    def _send_probes(self, probes: dict[bytes, Link]) -> None:
-        for token, (source, destination) in probes.items():
-            self._probes[source].sendto(token, (self._addresses[destination], PROBE_PORT))
+        return {link: link in arrived for link in links}
 
     def _apply(self, links: Sequence[Link]) -> None:
         commands = ["flush set bridge splitbrain cut"]

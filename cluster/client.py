@@ -1,0 +1,299 @@
+"""The client of the metadata cluster: one connection to one node, many requests in flight on it.
+
+It neither redirects, nor fails over, nor sends anything twice: a request that got no answer raises an error, and
+`error.definite` says whether it is certain that it did not happen. Keeping time is the node's business: it answers each
+request within the timeout that came with it. Whoever must go on when the node does not answer at all (it is paused, or
+cut off) sets a deadline of their own and treats its passing as indefinite.
+
+    client = await connect(sock)
+    await client.put("/vhosts/main", {"tracing": False})
+    node = await client.get("/vhosts/main")     # node.value, node.payload_version, node.term, ...
+
+Values are what msgpack can carry. They are encoded with sorted keys: equal values are equal payloads, which is what
+`compare_and_swap` compares.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+import msgspec
+
+from cluster import tree, wire
+from cluster.bugs import ALL
+from cluster.errors import (
+    ClientError,
+    ClusterError,
+    InvalidPathError,
+    InvalidRequestError,
+    MismatchingNodeError,
+    NodeNotFoundError,
+    OutcomeUnknownError,
+    PossiblyMatchingManyNodesDeniedError,
+    RefusedError,
+    UnavailableError,
+)
+from cluster.stream import StreamConnection
+from cluster.tree import Properties, format_path, parse_path
+from cluster.wire import Answer, Body, ClientHello, Failure, Outcome, Request, Status, StatusQuery
+
+if TYPE_CHECKING:
+    import socket  # noqa: TID251 - for the type of a dialled connection; nothing here opens one
+
+__all__ = [
+    "BUGS", "Client", "ClientError", "ClusterError", "InvalidPathError", "InvalidRequestError", "MismatchingNodeError",
+    "Names", "NodeNotFoundError", "NodeStatus", "OutcomeUnknownError", "PossiblyMatchingManyNodesDeniedError",
+    "Properties", "RefusedError", "TreeNode", "UnavailableError", "connect",
+]
+
+BUGS: Final[Mapping[str, str]] = {bug.id: bug.line for bug in ALL.values()}
+"""What a node's `--bugs` takes, with a line on each."""
+
+DEFAULT_TIMEOUT_MS: Final = 5000
+
+
+class MessageConnection(Protocol):
+    """An ordered connection that carries whole messages (see `cluster.runtime.Connection`)."""
+
+    def send(self, message: bytes) -> None:
+        """Queue a message."""
+        ...
+
+    async def receive(self) -> bytes:
+        """The next message; ConnectionError when the other side is gone."""
+        ...
+
+    def close(self) -> None:
+        """Close both directions."""
+        ...
+
+
+class TreeNode(msgspec.Struct, frozen=True):
+    """A tree node as it was when the request was carried out.
+
+    Attributes:
+        term: the term in which the answer was given.
+        value: the payload; None where there is none.
+        has_payload: tells a payload of None from none.
+        payload_version: counts changes of the payload, from 1.
+        child_list_version: counts commands that added or removed direct children, from 1.
+        child_list_length: the number of direct children.
+    """
+
+    term: int
+    value: Any
+    has_payload: bool
+    payload_version: int
+    child_list_version: int
+    child_list_length: int
+
+
+class Names(msgspec.Struct, frozen=True):
+    """Names of a tree node's direct children, sorted, and the term in which the answer was given."""
+
+    term: int
+    names: tuple[str, ...]
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """What a node of the cluster says of itself (see `cluster.wire.Status`)."""
+
+    node: str
+    role: str
+    term: int
+    leader: str | None
+    commit_index: int
+    applied_index: int
+    chain_hash: str
+    state_hash: str
+
+
+async def connect(endpoint: socket.socket | MessageConnection) -> Client:
+    """A client on a connection that is already made: a connected non-blocking TCP socket, or a message connection.
+
+    The client owns it from now on.
+
+    Raises:
+        UnavailableError: the connection is gone already.
+    """
+    if hasattr(endpoint, "receive"):
+        return Client(cast(MessageConnection, endpoint))
+    sock = cast("socket.socket", endpoint)
+    try:
+        _, connection = await asyncio.get_running_loop().create_connection(StreamConnection, sock=sock)
+    except OSError as error:
+        raise UnavailableError(f"the connection cannot be used: {error}.") from error
+    return Client(connection)
+
+
+class Client:
+    """A connection to one node. Made by `connect`, inside a running event loop.
+
+    Every request raises a `ClientError` if it got no result; paths are text ("/a/b/c").
+    """
+
+    def __init__(self, connection: MessageConnection) -> None:
+        self._connection = connection
+        self._in_flight: dict[int, asyncio.Future[Answer]] = {}
+        self._last_id = 0
+        self._broken: str | None = None
+        self._encoder = msgspec.msgpack.Encoder(order="deterministic")
+        self._decoder = msgspec.msgpack.Decoder()
+        connection.send(wire.encode(ClientHello(wire.PROTOCOL_VERSION)))
+        self._reading = asyncio.get_running_loop().create_task(self._read_answers())
+
+    async def get(self, path: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> TreeNode:
+        """The tree node at `path`; linearizable.
+
+        Raises:
+            NodeNotFoundError: there is none.
+        """
+        return await self._tree_node(tree.Get(parse_path(path)), timeout_ms)
+
+    async def children(self, path: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Names:
+        """Names of the direct children of the tree node at `path`; linearizable.
+
+        Raises:
+            NodeNotFoundError: there is none.
+        """
+        answer = await self._ask(tree.Children(parse_path(path)), timeout_ms)
+        match answer.outcome:
+            case tree.Names(names):
+                return Names(answer.term, names)
+            case _:
+                raise _error(answer.outcome, answer.term)
+
+    async def put(self, path: str, value: Any, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> TreeNode:
+        """Set the payload, creating the tree node and its missing parents if there is none; the node afterwards."""
+        return await self._tree_node(tree.Put(parse_path(path), self._encoder.encode(value)), timeout_ms)
+
+    async def create(self, path: str, value: Any, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> TreeNode:
+        """Put, if the tree node does not exist.
+
+        Raises:
+            MismatchingNodeError: it exists.
+        """
+        return await self._tree_node(tree.Create(parse_path(path), self._encoder.encode(value)), timeout_ms)
+
+    async def update(self, path: str, value: Any, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> TreeNode:
+        """Put, if the tree node exists.
+
+        Raises:
+            NodeNotFoundError: it does not.
+        """
+        return await self._tree_node(tree.Update(parse_path(path), self._encoder.encode(value)), timeout_ms)
+
+    async def compare_and_swap(
+        self, path: str, expected: Any, value: Any, *, timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> TreeNode:
+        """Put, if the tree node exists and holds exactly `expected`.
+
+        Raises:
+            NodeNotFoundError: it does not exist.
+            MismatchingNodeError: it holds something else.
+        """
+        encode = self._encoder.encode
+        command = tree.CompareAndSwap(parse_path(path), encode(expected), encode(value))
+        return await self._tree_node(command, timeout_ms)
+
+    async def delete(self, path: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int:
+        """Remove the tree node and all below it; no error if there is none. The term in which it was answered."""
+        answer = await self._ask(tree.Delete(parse_path(path)), timeout_ms)
+        if not isinstance(answer.outcome, tree.Done):
+            raise _error(answer.outcome, answer.term)
+        return answer.term
+
+    async def status(self) -> NodeStatus:
+        """What the node says of itself, at once; needs no leader and no majority."""
+        answer = await self._ask(StatusQuery(), DEFAULT_TIMEOUT_MS)
+        match answer.outcome:
+            case Status(node, role, term, leader, commit_index, applied_index, chain_hash, state_hash):
+                return NodeStatus(node, role, term, leader, commit_index, applied_index, chain_hash, state_hash)
+            case _:
+                raise _error(answer.outcome, answer.term)
+
+    def abort(self) -> None:
+        """Drop the connection. Requests in flight fail as indefinite."""
+        self._connection.close()
+
+    async def close(self) -> None:
+        """Drop the connection, and return when everything in flight has failed."""
+        self.abort()
+        await self._reading
+
+    # --- inside -----------------------------------------------------------------------------------------------
+
+    async def _tree_node(self, body: Body, timeout_ms: int) -> TreeNode:
+        answer = await self._ask(body, timeout_ms)
+        match answer.outcome:
+            case tree.Done(Properties() as properties):
+                return self._decoded(answer.term, properties)
+            case _:
+                raise _error(answer.outcome, answer.term)
+
+    def _decoded(self, term: int, properties: Properties) -> TreeNode:
+        payload = properties.payload
+        return TreeNode(
+            term, None if payload is None else self._decoder.decode(payload), payload is not None,
+            properties.payload_version, properties.child_list_version, properties.child_list_length,
+        )
+
+    async def _ask(self, body: Body, timeout_ms: int) -> Answer:
+        if self._broken is not None:
+            raise UnavailableError(f"nothing was sent, the connection is broken: {self._broken}.")
+        self._last_id += 1
+        request_id = self._last_id
+        data = wire.encode(Request(request_id, timeout_ms, body))
+        if len(data) > wire.MAX_REQUEST_BYTES:
+            raise InvalidRequestError(f"a request has at most {wire.MAX_REQUEST_BYTES} bytes, not {len(data)}.")
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._in_flight[request_id] = answer
+        self._connection.send(data)
+        try:
+            return await answer
+        finally:
+            self._in_flight.pop(request_id, None)
+
+    async def _read_answers(self) -> None:
+        try:
+            while True:
+                answer = wire.decode_answer(await self._connection.receive())
+                waiting = self._in_flight.get(answer.id)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(answer)
+        except ConnectionError as error:
+            self._broken = str(error)
+        except msgspec.DecodeError as error:
+            self._broken = f"what came on it is no answer: {error}"
+        finally:
+            self._broken = self._broken or "its reader was stopped"
+            self._connection.close()
+            for waiting in list(self._in_flight.values()):
+                if not waiting.done():
+                    reason = f"the connection broke before the answer came: {self._broken}."
+                    waiting.set_exception(OutcomeUnknownError(reason))
+
+
+def _error(outcome: Outcome, term: int) -> ClientError:
+    """What a client raises for an answer that is no result."""
+    match outcome:
+        case tree.NodeNotFound(path):
+            return NodeNotFoundError(f"node_not_found: there is no tree node {format_path(path)}.", term)
+        case tree.MismatchingNode(path, properties):
+            message = f"mismatching_node: {format_path(path)} (payload version {properties.payload_version})."
+            return MismatchingNodeError(message, term, properties)
+        case tree.ManyNodesDenied(path):
+            message = f"possibly_matching_many_nodes_denied: {format_path(path)} may match many tree nodes."
+            return PossiblyMatchingManyNodesDeniedError(message, term)
+        case tree.InvalidCommand(problem):
+            return InvalidRequestError(f"invalid_command: {problem}.", term)
+        case Failure(reason, definite, detail):
+            if not definite:
+                return OutcomeUnknownError(f"{reason}: {detail}.", term)
+            if reason == "invalid_request":
+                return InvalidRequestError(f"{reason}: {detail}.", term)
+            return UnavailableError(f"{reason}: {detail}.", term)
+        case _:
+            return OutcomeUnknownError(f"the answer does not fit the request: {type(outcome).__name__}.", term)

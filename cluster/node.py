@@ -1,0 +1,283 @@
+"""One node: it carries out what consensus asks for, in order, and brings to it what peers, clients, disk and time say.
+
+Everything that happens goes through one inbox and one task. The only effect that this task waits for is Persist: while
+term and vote become durable, nothing else is begun, as the contract of `cluster.raft.effects` demands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from cluster import wire
+from cluster.bugs import NO_BUGS, Bugs
+from cluster.errors import ArgumentError
+from cluster.peers import PeerLink
+from cluster.raft import Config, Raft
+from cluster.raft import effects as fx
+from cluster.raft.effects import Effect
+from cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Received, Start
+from cluster.requests import Pending, Requests
+from cluster.runtime import Address, Connection, Runtime
+from cluster.storage import Storage, open_storage
+from cluster.store import Store
+from cluster.telemetry import Telemetry
+from cluster.timers import ElectionTimer, Heartbeat
+from cluster.tree import Children, Get
+
+_LIFE_LIMIT: Final = 2**48
+
+
+@dataclass(frozen=True)
+class NodeConfig:
+    """What a node is told at its start.
+
+    Attributes:
+        node: its name.
+        listen: the address that it serves.
+        peers: for every other member, the address under which this node reaches it.
+        raft: times and limits, the same on all members.
+        bugs: what is broken on purpose.
+
+    Raises:
+        ArgumentError: a node cannot be its own peer.
+    """
+
+    node: str
+    listen: Address
+    peers: Mapping[str, Address]
+    raft: Config = field(default_factory=Config)
+    bugs: Bugs = NO_BUGS
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no cluster."""
+        if self.node in self.peers:
+            raise ArgumentError(f"{self.node} is named as its own peer: name only the other members.")
+
+    @property
+    def voters(self) -> tuple[str, ...]:
+        """All members, sorted."""
+        return tuple(sorted([self.node, *self.peers]))
+
+
+class Node:
+    """A member of the metadata cluster."""
+
+    def __init__(self, config: NodeConfig, runtime: Runtime) -> None:
+        self._config = config
+        self._runtime = runtime
+        self._store = Store()
+        self._inbox: deque[Callable[[], Event | None]] = deque()
+        self._wake = asyncio.Event()
+        self._inbound: dict[str, Connection] = {}
+        clock, raft = runtime.clock, config.raft
+        self._election_timer = ElectionTimer(
+            clock, runtime.rng, raft.election_min_ms, raft.election_max_ms, self._election_timer_ran_out
+        )
+        self._heartbeat = Heartbeat(clock, raft.heartbeat_ms, self._heartbeat_ticked)
+        self._telemetry = Telemetry(runtime, config.voters, self.status)
+        self._links = {
+            peer: PeerLink(runtime, config.node, peer, address, self._link_came_up)
+            for peer, address in config.peers.items()
+        }
+        self._life = runtime.rng.between(1, _LIFE_LIMIT)
+        self._requests = Requests(config.node, self._life, clock, self._links, self._submit, lambda: self._raft.term)
+        self._executors = self._executors_by_effect()
+        self._storage: Storage
+        self._raft: Raft
+
+    async def start(self) -> None:
+        """Recover what is on disk, join the cluster, serve. Returns when the node listens.
+
+        Raises:
+            StorageError: the data directory cannot be used.
+            OSError: the disk failed, or the address cannot be served.
+        """
+        config, runtime = self._config, self._runtime
+        self._storage, recovered = await open_storage(runtime.disk, config.node, runtime.log)
+        self._raft = Raft(config.node, config.voters, recovered, config=config.raft, bugs=config.bugs)
+        runtime.log(
+            f"starts in term {recovered.term} with {len(recovered.entries)} entries; members {', '.join(config.voters)}"
+            + (f"; bugs {', '.join(config.bugs.ids)}" if config.bugs.ids else "")
+        )
+        self._telemetry.event("start")
+        await runtime.network.listen(config.listen, self._accept)
+        runtime.spawn(self._storage.sync_log(self._submit), "sync log")
+        runtime.spawn(self._handle_events(), "consensus")
+        for peer, link in self._links.items():
+            runtime.spawn(link.run(), f"link to {peer}")
+        self._submit(Start())
+
+    def stopped(self) -> None:
+        """Note in the telemetry that the node stops in good order. Whatever it promised is durable already."""
+        self._telemetry.event("stop")
+        self._storage.close()
+
+    def status(self) -> wire.Status:
+        """What the node says of itself."""
+        raft, store = self._raft, self._store
+        return wire.Status(
+            self._config.node, raft.role, raft.term, raft.leader, raft.commit_index, store.applied_index,
+            store.chain_hash, store.state_hash,
+        )
+
+    # --- events -----------------------------------------------------------------------------------------------
+
+    def _submit(self, event: Event) -> None:
+        self._enqueue(lambda: event)
+
+    def _enqueue(self, due: Callable[[], Event | None]) -> None:
+        self._inbox.append(due)
+        self._wake.set()
+
+    def _election_timer_ran_out(self, token: int) -> None:
+        self._enqueue(lambda: ElectionTimeout() if self._election_timer.holds(token) else None)
+
+    def _heartbeat_ticked(self, token: int) -> None:
+        self._enqueue(lambda: HeartbeatTick() if self._heartbeat.holds(token) else None)
+
+    def _link_came_up(self) -> None:
+        self._requests.route_waiting()
+
+    async def _handle_events(self) -> None:
+        while True:
+            while self._inbox:
+                event = self._inbox.popleft()()
+                if event is None:
+                    continue
+                for effect in self._raft.handle(event):
+                    if isinstance(effect, fx.Persist):
+                        await self._storage.save_vote(effect.term, effect.voted_for)
+                    else:
+                        self._executors[type(effect)](effect)
+            self._wake.clear()
+            await self._wake.wait()
+
+    # --- effects ----------------------------------------------------------------------------------------------
+
+    def _executors_by_effect(self) -> dict[type[Effect], Callable[[Any], None]]:
+        """How each effect is carried out, except for Persist, which is waited for."""
+        requests = self._requests
+        return {
+            fx.AppendLog: lambda effect: self._storage.append(effect.entries, effect.done),
+            fx.TruncateLog: lambda effect: self._storage.truncate(effect.from_index),
+            fx.Send: self._send,
+            fx.Apply: self._apply,
+            fx.ReadReady: self._read,
+            fx.Rejected: requests.rejected,
+            fx.Dropped: requests.dropped,
+            fx.StartElectionTimer: lambda _: self._election_timer.start(),
+            fx.StopElectionTimer: lambda _: self._election_timer.stop(),
+            fx.StartHeartbeat: lambda _: self._heartbeat.start(),
+            fx.StopHeartbeat: lambda _: self._heartbeat.stop(),
+            fx.RoleChanged: self._role_changed,
+            fx.CommitAdvanced: lambda _: None,  # the Apply that follows tells of it, with the hashes that belong to it
+            fx.Rebuild: lambda _: self._rebuild(),
+        }
+
+    def _send(self, effect: fx.Send) -> None:
+        self._links[effect.to].send(wire.encode_peer(effect.message))
+
+    def _apply(self, effect: fx.Apply) -> None:
+        for entry in effect.entries:
+            result = self._store.apply(entry)
+            request: Pending | None = effect.refs.get(entry.index)
+            if request is not None and result is not None:
+                self._requests.done(request, result)
+        self._telemetry.commit_advanced()
+
+    def _read(self, effect: fx.ReadReady) -> None:
+        assert self._store.applied_index >= effect.index, "a read would miss what was committed before it"
+        request: Pending = effect.ref
+        assert isinstance(request.body, Get | Children), "a command was read"
+        self._requests.done(request, self._store.query(request.body))
+
+    def _role_changed(self, effect: fx.RoleChanged) -> None:
+        self._runtime.log(f"{effect.role} in term {effect.term}, leader {effect.leader or 'unknown'}")
+        self._telemetry.event("role")
+        self._requests.leader_changed(effect.leader)
+
+    def _rebuild(self) -> None:
+        self._store = Store()
+        self._telemetry.event("rebuild")
+
+    # --- connections ------------------------------------------------------------------------------------------
+
+    async def _accept(self, connection: Connection) -> None:
+        """Serve a connection until it breaks or says what makes no sense."""
+        try:
+            hello = wire.decode_hello(await connection.receive())
+            if hello.version != wire.PROTOCOL_VERSION:
+                self._runtime.log(f"a caller of protocol version {hello.version} was turned away: {hello}")
+            elif isinstance(hello, wire.ClientHello):
+                await self._serve_client(connection)
+            elif hello.to != self._config.node or hello.node not in self._links:
+                self._runtime.log(f"a caller that is no peer was turned away: {hello}")
+            else:
+                await self._serve_peer(hello.node, connection)
+        except ConnectionError:
+            return
+        except msgspec.DecodeError as error:
+            self._runtime.log(f"a connection was closed, because what came on it made no sense: {error}")
+        finally:
+            connection.close()
+
+    async def _serve_peer(self, peer: str, connection: Connection) -> None:
+        former = self._inbound.get(peer)
+        if former is not None:
+            former.close()
+        self._inbound[peer] = connection
+        while True:
+            frame = await connection.receive()
+            if frame == wire.ALIVE:
+                continue
+            message = wire.decode_peer(frame)
+            if isinstance(message, wire.Forward):
+                self._requests.from_peer(message.body, self._answer_to_peer(peer, message))
+            elif isinstance(message, wire.Forwarded):
+                self._requests.answered_by_peer(message)
+            else:
+                self._submit(Received(peer, message))
+
+    def _answer_to_peer(self, peer: str, message: wire.Forward) -> Callable[[int, wire.Outcome], None]:
+        def answer(term: int, outcome: wire.Outcome) -> None:
+            self._links[peer].send(wire.encode_peer(wire.Forwarded(message.life, message.ref, term, outcome)))
+
+        return answer
+
+    async def _serve_client(self, connection: Connection) -> None:
+        while True:
+            data = await connection.receive()
+            try:
+                request = wire.decode_request(data)
+            except msgspec.DecodeError as error:
+                request_id = wire.decode_request_id(data)
+                if request_id is None:
+                    raise
+                self._answer(connection, request_id, self._raft.term, _invalid(f"the request makes no sense: {error}"))
+                continue
+            self._serve_request(connection, request, len(data))
+
+    def _serve_request(self, connection: Connection, request: wire.Request, size: int) -> None:
+        def answer(term: int, outcome: wire.Outcome) -> None:
+            self._answer(connection, request.id, term, outcome)
+
+        body = request.body
+        if size > wire.MAX_REQUEST_BYTES:
+            answer(self._raft.term, _invalid(f"a request has at most {wire.MAX_REQUEST_BYTES} bytes, not {size}"))
+        elif isinstance(body, wire.StatusQuery):
+            answer(self._raft.term, self.status())
+        else:
+            self._requests.from_client(body, request.timeout_ms, answer)
+
+    def _answer(self, connection: Connection, request_id: int, term: int, outcome: wire.Outcome) -> None:
+        connection.send(wire.encode(wire.Answer(request_id, term, outcome)))
+
+
+def _invalid(detail: str) -> wire.Failure:
+    return wire.Failure("invalid_request", True, detail)

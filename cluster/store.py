@@ -1,0 +1,47 @@
+"""The state machine of a node: the tree, and the hash chain over everything that was applied to it."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+from cluster.raft import Entry
+from cluster.tree import Query, Result, Tree
+
+_HASH_BYTES: Final = 16
+_EMPTY_CHAIN: Final = bytes(_HASH_BYTES)
+
+
+class Store:
+    """What a node has applied so far.
+
+    Attributes:
+        applied_index: index of the last applied entry, 0 at first.
+    """
+
+    def __init__(self) -> None:
+        self.applied_index = 0
+        self._tree = Tree()
+        self._chain = _EMPTY_CHAIN
+
+    @property
+    def chain_hash(self) -> str:
+        """32 hexadecimal digits; equal on two nodes at the same index if and only if they applied the same entries."""
+        return self._chain.hex()
+
+    @property
+    def state_hash(self) -> str:
+        """32 hexadecimal digits; equal for equal trees."""
+        return self._tree.state_hash
+
+    def apply(self, entry: Entry) -> Result | None:
+        """Apply the next entry; a no-op gives no result."""
+        assert entry.index == self.applied_index + 1, f"entry {entry.index} applied after {self.applied_index}"
+        head = f"{entry.index} {entry.term} {entry.kind} ".encode()
+        self._chain = blake2b(self._chain + head + entry.data, digest_size=_HASH_BYTES).digest()
+        self.applied_index = entry.index
+        return self._tree.apply(entry.data) if entry.kind == "command" else None
+
+    def query(self, query: Query) -> Result:
+        """Answer a query from what was applied so far."""
+        return self._tree.query(query)

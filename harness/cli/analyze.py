@@ -1,0 +1,101 @@
+"""`splitbrain analyze`: judge stored runs, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from harness.cli import options
+from results.errors import RunNotFoundError
+
+if TYPE_CHECKING:
+    from harness.cli.judging import Conclusion
+    from results.store import RunDir, Store
+
+
+@click.command("analyze")
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@options.store
+@options.engine
+@options.as_json
+@click.pass_context
+def command(
+    ctx: click.Context, runs: tuple[str, ...], store: str, engine: str | None, master: str, as_json: bool
+) -> None:
+    """Judge stored runs again, all of a store or those named, in one pass of the Spark pipeline.
+
+    A RUN is the path of its folder, its name, the beginning of its name, or "latest". A run whose controller was
+    killed is recovered first: every operation that had been flushed is judged. Runs still under way are left alone.
+    """
+    from checkers.verdict import worst
+    from harness.cli.judging import conclusion_document
+    from results.store import Store
+
+    chosen = _choose(Store(Path(store)), runs)
+    conclusions = _judge(chosen, engine or "spark", master)
+    if as_json:
+        documents = [conclusion_document(each) for each in conclusions]
+        click.echo(msgspec.json.format(msgspec.json.encode(documents)).decode())
+    else:
+        _print(conclusions)
+    ctx.exit(worst(each.outcome for each in conclusions).exit_code)
+
+
+def _choose(store: Store, references: Sequence[str]) -> list[RunDir]:
+    """The runs that are meant and can be judged.
+
+    Raises:
+        RunNotFoundError: there is none.
+    """
+    if references:
+        return [store.find(reference) for reference in references]
+    found: list[RunDir] = []
+    for run in store.runs():
+        status = run.status()
+        if status in ("running", "empty"):
+            why = "is under way" if status == "running" else "recorded nothing"
+            click.echo(f"left out: {run.test_name}/{run.name} {why}", err=True)
+        else:
+            found.append(run)
+    if not found:
+        raise RunNotFoundError(f"there is no run to judge in the store {store.root}.")
+    return found
+
+
+def _judge(runs: list[RunDir], engine: str, master: str) -> list[Conclusion]:
+    from harness.cli.judging import judge_inline, judge_with_spark
+
+    if engine == "inline":
+        conclusions: list[Conclusion] = []
+        for number, run in enumerate(runs, 1):
+            click.echo(f"judging {number} of {len(runs)}: {run.test_name}/{run.name}", err=True)
+            conclusions.append(judge_inline(run))
+        return conclusions
+    from checkers.spark.session import session
+
+    click.echo(f"starting Spark ({master}) for {len(runs)} runs", err=True)
+    with session(master) as spark:
+        return judge_with_spark(runs, spark)
+
+
+def _print(conclusions: list[Conclusion]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from harness.cli.words import COLOURS, sentences
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("outcome", "test", "run", "why"):
+        table.add_column(column, overflow="fold")
+    for each in conclusions:
+        said = [each.harness_error] if each.harness_error else []
+        said += sentences(each.verdicts)
+        colour = COLOURS[each.outcome]
+        table.add_row(f"[{colour}]{each.outcome.value}[/]", each.run.test_name, each.run.name, (said or [""])[0])
+    Console().print(table)
+
+

@@ -1,0 +1,91 @@
+"""`splitbrain demo`: the main job in two minutes, on a cluster that is well and on one with a bug."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.cli import options
+from results.errors import EXIT_HARNESS_ERROR
+
+if TYPE_CHECKING:
+    from harness.cli.compose import RunOptions
+    from harness.cli.judging import Conclusion
+
+BUG = "M23"
+
+
+@click.command("demo")
+@options.store
+@click.option("--time-limit", type=float, default=30.0, show_default=True, metavar="SECONDS",
+              help="How long each of the two runs is under faults.")
+@click.option("--seed", type=int, default=None, help="Root of all randomness.  [default: drawn, and printed]")
+@click.pass_context
+def command(ctx: click.Context, store: str, time_limit: float, seed: int | None) -> None:
+    """Run five nodes under partitions and kills twice: as they are, and with a bug switched on; judge both with Spark.
+
+    The first run must pass. In the second a leader answers reads without asking a majority, and the checker must find
+    an answer that is older than an acknowledged write. Exit code 0 means that both came out so.
+    """
+    from harness.cli.compose import RunOptions, compose
+    from harness.cli.judging import judge_with_spark
+    from harness.cli.progress import Progress
+    from harness.cli.run import record
+
+    common: dict[str, Any] = {
+        "workload": "register", "system": "metadata", "backend": "local", "nodes": "5", "concurrency": "2n",
+        "rate": 200.0, "time_limit": time_limit, "interval": None, "op_timeout": 2.0, "recovery": 20.0, "seed": seed,
+    }
+    healthy = RunOptions.of(**common, nemesis="partition,kill", bug="")
+    broken = RunOptions.of(**{**common, "seed": healthy.seed}, nemesis="partition", bug=BUG)
+    tests = [(compose(each), each) for each in (healthy, broken)]
+    runs = []
+    errors: dict[Path, str | None] = {}
+    for test, chosen in tests:
+        with Progress(test.name) as progress:
+            run, summary = record(test, chosen, Path(store), progress)
+        errors[run.path] = str(summary.failure) if summary.failure is not None else None
+        runs.append(run)
+
+    from checkers.spark.session import session
+
+    with Progress("judging both runs with Spark") as progress:
+        progress.enter("starting")
+        with session() as spark:
+            progress.enter("judging")
+            conclusions = judge_with_spark(runs, spark, errors)
+    ctx.exit(_show(conclusions, [healthy, broken]))
+
+
+def _show(conclusions: list[Conclusion], chosen: list[RunOptions]) -> int:
+    """The table, the sentence of the violation, the reports; the exit code."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from checkers.verdict import Outcome
+    from harness.cli.words import COLOURS, figures, sentences
+
+    expected = [Outcome.PASS, Outcome.VIOLATION]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("cluster", "outcome", "expected", "what was done"):
+        table.add_column(column)
+    for each, options_, wanted in zip(conclusions, chosen, expected, strict=True):
+        table.add_row(
+            f"with bug {options_.bug}" if options_.bug else "as it is",
+            f"[{COLOURS[each.outcome]}]{each.outcome.value}[/]", wanted.value, figures(each.verdicts),
+        )
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(table)
+    for each in conclusions:
+        for sentence in ([each.harness_error] if each.harness_error else []) + sentences(each.verdicts):
+            console.print(f"\n{sentence}", markup=False)
+    console.print()
+    for each in conclusions:
+        console.print(f"report  {each.report}", markup=False)
+    if [each.outcome for each in conclusions] == expected:
+        return 0
+    console.print("\nThe demo did not come out as expected. Each run is kept; run it again with its seed: "
+                  f"{chosen[0].seed}.", markup=False)
+    return EXIT_HARNESS_ERROR

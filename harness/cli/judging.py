@@ -1,0 +1,108 @@
+"""From a recorded run to its verdict, its report and its outcome; the same for one run and for many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from checkers import engine
+from checkers.verdict import Outcome, Verdict
+from results import telemetry
+from results.report import write_report
+from results.store import RunDir
+
+if TYPE_CHECKING:
+    from checkers.spark.session import Spark
+
+
+class Conclusion(msgspec.Struct, frozen=True):
+    """How one run was judged.
+
+    Attributes:
+        run: its folder.
+        outcome: what the verdicts add up to.
+        verdicts: one per checker.
+        harness_error: what went wrong in the harness, None if nothing did.
+        report: its page.
+    """
+
+    run: RunDir
+    outcome: Outcome
+    verdicts: list[Verdict]
+    harness_error: str | None
+    report: Path
+
+
+def judge_inline(run: RunDir, harness_error: str | None = None) -> Conclusion:
+    """Judge one run in this process.
+
+    Raises:
+        SplitbrainError: the run cannot be read.
+    """
+    history = run.finish_history()
+    verdicts = engine.judge(history, engine.specs_of(run.read_test(), str(run.path)))
+    return _conclude(run, verdicts, "inline", harness_error)
+
+
+def judge_with_spark(
+    runs: Sequence[RunDir], spark: Spark, harness_errors: Mapping[Path, str | None] | None = None
+) -> list[Conclusion]:
+    """Judge any number of runs with one pass of the Spark pipeline, in their order.
+
+    Raises:
+        SplitbrainError: a run cannot be read, or Spark failed.
+    """
+    from checkers.spark.pipeline import judge_runs
+
+    for run in runs:
+        run.finish_history()
+    verdicts = judge_runs(spark.session, [run.path for run in runs])
+    errors = harness_errors or {}
+    return [_conclude(run, verdicts[run.path], "spark", errors.get(run.path)) for run in runs]
+
+
+def judge_run(
+    run: RunDir, *, engine_name: str, spark: Callable[[], Spark], harness_error: str | None = None
+) -> Conclusion:
+    """Judge one run with the engine of that name; `spark` gives the session where one is needed."""
+    if engine_name == "spark":
+        return judge_with_spark([run], spark(), {run.path: harness_error})[0]
+    return judge_inline(run, harness_error)
+
+
+def collect_telemetry(run: RunDir) -> None:
+    """Bring the nodes' raw telemetry into one table, if the run has any and it was not done yet."""
+    document = run.read_test()
+    sources: Mapping[str, str] = document.get("telemetry") or {}
+    if not sources or run.telemetry_path.exists():
+        return
+    paths = {node: run.path / relative for node, relative in sources.items()}
+    start_wall_ns = document.get("began_wall_ns") or document["start_wall_ns"]
+    run.write_telemetry(telemetry.collect(paths, start_wall_ns).table)
+
+
+def _conclude(run: RunDir, verdicts: list[Verdict], engine_name: str, harness_error: str | None) -> Conclusion:
+    collect_telemetry(run)
+    if harness_error is None:
+        before = run.read_verdicts()
+        harness_error = before.harness_error if before is not None else None
+    outcome, error = engine.judged_outcome(verdicts, harness_error)
+    run.write_verdicts(verdicts, outcome.value, engine=engine_name, harness_error=error)
+    return Conclusion(run, outcome, verdicts, error, write_report(run.path))
+
+
+def conclusion_document(conclusion: Conclusion) -> dict[str, Any]:
+    """A conclusion as JSON."""
+    from harness.cli.words import plain_verdict
+
+    return {
+        "outcome": conclusion.outcome.value,
+        "run": str(conclusion.run.path),
+        "test": conclusion.run.test_name,
+        "report": str(conclusion.report),
+        "harness_error": conclusion.harness_error,
+        "verdicts": [plain_verdict(verdict) for verdict in conclusion.verdicts],
+    }

@@ -1,0 +1,61 @@
+"""`splitbrain list`: what there is, by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+import msgspec
+
+from harness.cli import options
+
+KINDS = ("workloads", "nemeses", "checkers", "models", "systems", "backends", "bugs", "formats")
+
+
+@click.command("list")
+@click.argument("kind", type=click.Choice(KINDS), required=False)
+@options.as_json
+def command(kind: str | None, as_json: bool) -> None:
+    """What there is to choose from, all of it or one KIND.
+
+    Bugs are listed as SYSTEM:ID; --bug takes the ID.
+    """
+    found = {each: dict(_entries(each)) for each in ([kind] if kind else KINDS)}
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+        return
+    for each, entries in found.items():
+        click.secho(each, bold=True)
+        width = max((len(name) for name in entries), default=0)
+        for name, line in entries.items():
+            click.echo(f"  {name:{width}}  {line}")
+
+
+def _entries(kind: str) -> Mapping[str, str]:
+    """Name and one line on each."""
+    if kind == "workloads":
+        from workloads.catalogue import WORKLOADS
+
+        return {name: line for name, (_, line) in WORKLOADS.items()}
+    if kind == "nemeses":
+        from nemesis.catalogue import descriptions
+
+        return descriptions()
+    if kind == "checkers":
+        from checkers.registry import CHECKERS
+
+        return {name: line for name, (_, line) in CHECKERS.items()}
+    if kind == "models":
+        from checkers.models import descriptions
+
+        return descriptions()
+    if kind == "formats":
+        from results.formats import FORMATS
+
+        return {"parquet": "what runs of our own are stored in", **FORMATS}
+    from harness.backends.catalogue import BACKENDS
+    from harness.systems.catalogue import SYSTEMS, build
+
+    if kind == "bugs":
+        return {f"{name}:{bug}": line for name in SYSTEMS for bug, line in build(name).bugs.items()}
+    return {name: line for name, (_, line) in (SYSTEMS if kind == "systems" else BACKENDS).items()}

@@ -1,0 +1,231 @@
+"""`splitbrain run`: one test, from options to an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from harness.cli import options
+from results.errors import SplitbrainError
+
+if TYPE_CHECKING:
+    from checkers.spark.session import Spark
+    from harness.cli.compose import RunOptions
+    from harness.cli.judging import Conclusion
+    from harness.cli.progress import Progress
+    from harness.runner import RunSummary
+    from harness.test import Test
+    from results.store import RunDir
+
+
+@click.command("run")
+@options.test
+@options.engine
+@options.store
+@options.as_json
+@click.pass_context
+def command(ctx: click.Context, engine: str | None, master: str, store: str, as_json: bool, **given: Any) -> None:
+    """Run one test: start a cluster, break it while clients use it, heal it, and judge what the clients saw.
+
+    Ctrl-C ends the load at once: faults are healed, nodes stopped, and what was recorded is judged; a second Ctrl-C
+    skips the final reads.
+
+    \b
+    Examples:
+      splitbrain run --workload register --nemesis partition,kill,pause --rate 200 --time-limit 60
+      splitbrain run --bug M23 --nemesis partition
+      splitbrain run --workload set --nemesis kill --nodes 3 --seed 7
+    """
+    from harness.cli.compose import RunOptions, compose
+
+    chosen = RunOptions.of(**given)
+    test = compose(chosen)
+    conclusion = run_and_judge(test, chosen, Path(store), engine or "inline", master)
+    if as_json:
+        from harness.cli.judging import conclusion_document
+
+        document = {**conclusion_document(conclusion), "seed": chosen.seed, "command": command_of(chosen)}
+        click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
+    else:
+        show(conclusion, chosen)
+    ctx.exit(conclusion.outcome.exit_code)
+
+
+def run_and_judge(test: Test, chosen: RunOptions, store: Path, engine: str, master: str) -> Conclusion:
+    """Run a test and judge it.
+
+    With Spark, the session starts when the heal phase begins: a JVM that starts during the faults would disturb
+    elections on a small machine, one that starts afterwards would keep people waiting.
+
+    Raises:
+        SplitbrainError: the test could not be run, or what it left could not be judged.
+    """
+    from harness.cli.judging import judge_run
+    from harness.cli.progress import Progress
+
+    with contextlib.ExitStack() as stack, Progress(f"{test.name} seed {test.seed}") as progress:
+        pending = stack.enter_context(_spark_in_background(master)) if engine == "spark" else None
+        run, summary = record(test, chosen, store, progress, at_heal=pending.start if pending is not None else None)
+        progress.enter("judging")
+        error = str(summary.failure) if summary.failure is not None else None
+        if pending is None:
+            return judge_run(run, engine_name="inline", spark=_no_spark, harness_error=error)
+        return judge_run(run, engine_name="spark", spark=pending.result, harness_error=error)
+
+
+def record(
+    test: Test, chosen: RunOptions, store: Path, progress: Progress, *, at_heal: Callable[[], None] | None = None
+) -> tuple[RunDir, RunSummary]:
+    """Run a test and keep its history in the store; nothing is judged.
+
+    Args:
+        test: the test.
+        chosen: the options that it was composed from.
+        store: where its folder goes.
+        progress: shows how it goes.
+        at_heal: called once when the heal phase begins.
+
+    Raises:
+        SplitbrainError: it could not be run.
+    """
+    return asyncio.run(_record(test, chosen, store, progress, at_heal))
+
+
+async def _record(
+    test: Test, chosen: RunOptions, store: Path, progress: Progress, at_heal: Callable[[], None] | None
+) -> tuple[RunDir, RunSummary]:
+    from harness.backends import catalogue as backends
+    from harness.lifecycle import run
+    from harness.protocols import Runtime
+    from harness.realtime import RealClock
+    from harness.rng import Streams
+    from harness.runner import Stop
+    from results.history import HARNESS, Op
+    from results.store import RunDir, Store
+
+    clock = RealClock()
+    folders: list[RunDir] = []
+    stop = Stop()
+
+    def folder() -> RunDir:
+        folders.append(Store(store).create(test.name, test.seed, _document(test, chosen), time.time_ns()))
+        return folders[-1]
+
+    def began(started_ns: int) -> None:
+        found = folders[-1]
+        found.write_test({**found.read_test(), "began_wall_ns": clock.wall_ns(started_ns),
+                          "telemetry": _telemetry(test, found)})
+
+    def observe(op: Op) -> None:
+        progress.observe(op)
+        if at_heal is not None and op.process == HARNESS and op.f == "phase" and op.value["phase"] == "heal":
+            at_heal()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.request)
+    try:
+        summary = await run(
+            test, backend=backends.build(chosen.backend), folder=folder,
+            runtime=Runtime(clock=clock, streams=Streams(test.seed)), observe=observe, began=began, stop=stop,
+        )
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+        for found in folders:
+            found.release()
+    return folders[-1], summary
+
+
+def _document(test: Test, chosen: RunOptions) -> dict[str, Any]:
+    """What `test.json` says of the test, beside what the store adds."""
+    return {
+        "options": msgspec.to_builtins(chosen),
+        "command": command_of(chosen),
+        "nodes": list(test.nodes),
+        "bugs": list(test.bugs),
+        "checkers": [msgspec.to_builtins(spec) for spec in test.workload.checkers],
+    }
+
+
+def _telemetry(test: Test, run: RunDir) -> dict[str, str]:
+    """For each node that has any, where its raw telemetry is, relative to the run's folder."""
+    found = {node: test.system.telemetry(test, run.path / "nodes" / node) for node in test.nodes}
+    return {node: str(path.relative_to(run.path)) for node, path in found.items() if path is not None}
+
+
+def command_of(chosen: RunOptions) -> str:
+    """The command that runs the same test again."""
+    from harness.cli.compose import command_line
+
+    return command_line(chosen)
+
+
+def show(conclusion: Conclusion, chosen: RunOptions) -> None:
+    """Outcome, sentences, report and the command to run it again."""
+    from harness.cli.words import COLOURS, figures, sentences
+
+    outcome = conclusion.outcome
+    click.secho(outcome.value.upper(), fg=COLOURS[outcome], bold=True, nl=False)
+    click.echo(f"  {figures(conclusion.verdicts)}")
+    if conclusion.harness_error is not None:
+        click.echo(f"Harness error: {conclusion.harness_error}")
+    for sentence in sentences(conclusion.verdicts):
+        click.echo(sentence)
+    click.echo(f"report  {conclusion.report}")
+    click.echo(f"again   {command_of(chosen)}")
+
+
+# --- Spark, started when it does not disturb ------------------------------------------------------------------------
+
+
+class _PendingSpark:
+    """A Spark session that starts in a thread when it is told to."""
+
+    def __init__(self, start: Callable[[], Spark]) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
+        self._start = start
+        self._future: Future[Spark] | None = None
+
+    def start(self) -> None:
+        """Begin to start, once."""
+        if self._future is None:
+            self._future = self._pool.submit(self._start)
+
+    def result(self) -> Spark:
+        """The session, when it is up."""
+        self.start()
+        assert self._future is not None
+        return self._future.result()
+
+    def close(self) -> None:
+        """Wait for the thread."""
+        if self._future is not None:
+            with contextlib.suppress(SplitbrainError):
+                self._future.result()
+        self._pool.shutdown()
+
+
+@contextlib.contextmanager
+def _spark_in_background(master: str) -> Generator[_PendingSpark]:
+    from checkers.spark.session import session
+
+    with contextlib.ExitStack() as stack:
+        pending = _PendingSpark(lambda: stack.enter_context(session(master)))
+        try:
+            yield pending
+        finally:
+            pending.close()
+
+
+def _no_spark() -> Spark:
+    raise AssertionError("the inline engine asked for Spark")

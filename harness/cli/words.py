@@ -1,0 +1,35 @@
+"""How verdicts and outcomes are put for people and for machines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from checkers.verdict import Outcome, Verdict
+
+COLOURS = {
+    Outcome.PASS: "green", Outcome.VIOLATION: "red", Outcome.INCONCLUSIVE: "yellow", Outcome.HARNESS_ERROR: "magenta",
+}
+
+
+def plain_verdict(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as JSON: `valid` is true, false or "unknown"; absent fields are spelled out."""
+    truth: dict[str, bool | str] = {"true": True, "false": False, "unknown": "unknown"}
+    document = {name: getattr(verdict, name) for name in verdict.__struct_fields__}
+    return {**msgspec.to_builtins(document, str_keys=True), "valid": truth[verdict.valid]}
+
+
+def sentences(verdicts: list[Verdict]) -> list[str]:
+    """What is worth saying of a run: violations first, then what is unknown, then why it tested too little."""
+    violated = [verdict.sentence for verdict in verdicts if verdict.valid == "false"]
+    unknown = [verdict.sentence for verdict in verdicts if verdict.valid == "unknown"]
+    too_little = [f"Inconclusive: {reason}" for verdict in verdicts for reason in verdict.inconclusive]
+    return [sentence for sentence in [*violated, *unknown, *too_little] if sentence]
+
+
+def figures(verdicts: list[Verdict]) -> str:
+    """One line on how much a run did: ops by how they ended, and the faults it saw."""
+    counted = next((verdict.sentence for verdict in verdicts if verdict.checker == "stats"), "nothing was counted")
+    windows = next((verdict.figures.get("windows", []) for verdict in verdicts if verdict.checker == "coverage"), [])
+    return f"{counted} {len(windows)} fault windows."

@@ -1,0 +1,132 @@
+"""One test from nothing to nothing: deploy, start, run, close. Judging is for whoever reads the history afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from harness import validate
+from harness.deadlines import together
+from harness.journal import Recorder
+from harness.protocols import Backend, Deployment, Runtime
+from harness.recovery import until_usable
+from harness.runner import RunSummary, Stop, as_harness_error, run_test
+from harness.test import Test
+from results.errors import FaultNotSupportedError, HarnessError, NodeStartError
+from results.history import Op
+
+if TYPE_CHECKING:
+    from pathlib import Path  # noqa: TID251 - for types; the store does the work
+
+START_LIMIT_S = 30.0
+"""How long the nodes may take, once started, until the system is usable."""
+
+
+class HistoryFile(Recorder, Protocol):
+    """A recorder that comes to an end. `results.wal.HistoryWriter` is one."""
+
+    def close(self) -> None:
+        """Mark the history as complete."""
+        ...
+
+
+class RunFolder(Protocol):
+    """Where a run leaves what it leaves. `results.store.RunDir` is one."""
+
+    path: Path
+
+    def history_writer(self) -> HistoryFile:
+        """Begin the history."""
+        ...
+
+
+def check_support(test: Test, backend: Backend) -> None:
+    """Whether the backend can inject every fault that the test asks for.
+
+    Raises:
+        FaultNotSupportedError: it cannot.
+    """
+    support = backend.support()
+    for kind in sorted(test.nemesis.faults):
+        if not support[kind].works:
+            raise FaultNotSupportedError(
+                f"the {backend.name} backend cannot {kind} here: {support[kind].how.rstrip('.')}. Leave what needs "
+                f"{kind!r} out of --nemesis {test.nemesis.name}. (splitbrain doctor lists what works here)"
+            )
+
+
+async def run(
+    test: Test, *, backend: Backend, folder: Callable[[], RunFolder], runtime: Runtime,
+    observe: Callable[[Op], None] | None = None, began: Callable[[int], None] | None = None, stop: Stop | None = None,
+) -> RunSummary:
+    """Run a test on a backend. Whatever happens, every node is stopped and every fault is gone afterwards.
+
+    Args:
+        test: what to do.
+        backend: where the nodes live. Leftovers of earlier controllers that were killed are swept first.
+        folder: makes the folder of the run; called only after everything that can be refused was checked.
+        runtime: time and randomness.
+        observe: called with every op right after it was recorded.
+        began: called with what the clock shows at time 0 of the history, before the first op.
+        stop: asks the run to end early.
+
+    Raises:
+        FaultNotSupportedError: the backend cannot do what the nemesis needs; nothing was started or written.
+        BackendError: the nodes could not be deployed or (NodeStartError) did not come up.
+        ProtocolError: the backend or the system broke its contract before the test began.
+    """
+    stop = stop or Stop()
+    test = dataclasses.replace(test, system=validate.system(test.system))
+    backend = validate.backend(backend)
+    backend.sweep()
+    check_support(test, backend)
+    run_folder = folder()
+    history = run_folder.history_writer()
+    try:
+        deployment = await backend.deploy(test, run_folder.path, runtime)
+        try:
+            await _bring_up(test, deployment, runtime, run_folder.path, stop)
+            summary = await run_test(test, deployment, runtime, history, observe=observe, began=began, stop=stop)
+        except BaseException as error:
+            await _close_after(error, deployment)
+            raise
+        return await _close(deployment, summary)
+    finally:
+        history.close()
+
+
+async def _bring_up(test: Test, deployment: Deployment, runtime: Runtime, run_dir: Path, stop: Stop) -> None:
+    """Start all nodes and wait until the system is usable."""
+    for started in await together([deployment.start(node) for node in test.nodes]):
+        if isinstance(started, Exception):
+            raise started
+    usable = await until_usable(
+        test, deployment, runtime.clock, START_LIMIT_S, go_on=lambda: not stop.requests
+    )
+    if usable.seconds is not None:
+        return
+    if stop.requests:
+        raise HarnessError("the run was interrupted before its nodes were up; nothing was tested.")
+    problems = "; ".join(f"{node} {problem}" for node, problem in usable.problems.items())
+    raise NodeStartError(f"the nodes did not become usable within {START_LIMIT_S:g} s: {problems}. Their logs are "
+                         f"under {run_dir / 'nodes'}.")
+
+
+async def _close(deployment: Deployment, summary: RunSummary) -> RunSummary:
+    """Close the deployment; the summary takes on an error of closing, unless it has one already."""
+    try:
+        await deployment.close()
+    except Exception as error:
+        return msgspec.structs.replace(summary, failure=summary.failure or as_harness_error(error))
+    return summary
+
+
+async def _close_after(error: BaseException, deployment: Deployment) -> None:
+    """Close the deployment after an error, which stays the one that is told."""
+    try:
+        await deployment.close()
+    except Exception as closing:
+        error.add_note(f"Closing the deployment failed as well: {closing}")

@@ -1,0 +1,205 @@
+"""The metadata cluster as a system under test: a key is a tree node, a collection one with its elements below it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path  # noqa: TID251 - says where files of a node are; touches none
+from typing import Any, Final
+from urllib.parse import quote
+
+import cluster
+from cluster.client import (
+    BUGS,
+    Client,
+    ClientError,
+    InvalidPathError,
+    MismatchingNodeError,
+    NodeNotFoundError,
+    connect,
+)
+from harness.protocols import (
+    Answer,
+    DefiniteError,
+    Deployment,
+    IndefiniteError,
+    NodeCommand,
+    NodeId,
+    NodePlace,
+    NodeView,
+)
+from harness.test import Test
+
+VIEW_TIMEOUT_S: Final = 0.5
+REQUEST_TIMEOUT_MS: Final = 1500
+"""How long a node tries. Shorter than the usual op timeout of two seconds, so that the node can still say whether what
+it gave up was definite: an op that the runner must give up is always indefinite."""
+
+
+class MetadataSession:
+    """One client's connection to one node of the metadata cluster."""
+
+    def __init__(self, client: Client, timeout_ms: int) -> None:
+        self._client = client
+        self._timeout_ms = timeout_ms
+
+    async def read(self, key: str) -> Answer:
+        """The value of a key."""
+        with _classified():
+            try:
+                node = await self._client.get(_register(key), timeout_ms=self._timeout_ms)
+            except NodeNotFoundError as error:
+                return Answer(None, error.term)
+            return Answer(node.value, node.term)
+
+    async def write(self, key: str, value: Any) -> Answer:
+        """Set a key unconditionally."""
+        with _classified():
+            node = await self._client.put(_register(key), value, timeout_ms=self._timeout_ms)
+            return Answer(value, node.term)
+
+    async def compare_and_set(self, key: str, expected: Any, value: Any) -> Answer:
+        """Set a key if it holds `expected`; whether it did."""
+        with _classified():
+            try:
+                node = await self._client.compare_and_swap(
+                    _register(key), expected, value, timeout_ms=self._timeout_ms
+                )
+            except (MismatchingNodeError, NodeNotFoundError) as error:
+                return Answer(False, error.term)
+            return Answer(True, node.term)
+
+    async def create(self, key: str, value: Any) -> Answer:
+        """Set a key if it does not exist; whether this call did."""
+        with _classified():
+            try:
+                node = await self._client.create(_register(key), value, timeout_ms=self._timeout_ms)
+            except MismatchingNodeError as error:
+                return Answer(False, error.term)
+            return Answer(True, node.term)
+
+    async def add(self, collection: str, element: int) -> Answer:
+        """Put an element into a collection; one that is there already is a definite failure."""
+        with _classified():
+            path = f"{_collection(collection)}/{element}"
+            node = await self._client.create(path, None, timeout_ms=self._timeout_ms)
+            return Answer(element, node.term)
+
+    async def elements(self, collection: str) -> Answer:
+        """All elements of a collection, in ascending order."""
+        with _classified():
+            try:
+                children = await self._client.children(_collection(collection), timeout_ms=self._timeout_ms)
+            except NodeNotFoundError as error:
+                return Answer([], error.term)
+            return Answer(sorted(int(name) for name in children.names), children.term)
+
+    async def close(self) -> None:
+        """Drop the connection."""
+        await self._client.close()
+
+
+class Metadata:
+    """The metadata cluster that ships with splitbrain.
+
+    Attributes:
+        name: as given to `--system`.
+        bugs: mutations that a node can be started with.
+        election_timeout_s: the longest random election timeout of a node.
+    """
+
+    name = "metadata"
+    bugs = BUGS
+    election_timeout_s = 1.2
+
+    def __init__(self, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
+        self._request_timeout_ms = request_timeout_ms
+
+    def command(self, test: Test, place: NodePlace) -> NodeCommand:
+        """How to start the node that lives at `place`."""
+        argv = [sys.executable, "-P", "-m", "cluster", "--node", place.node, "--listen", _address(place.listen)]
+        for peer in sorted(place.peers):
+            argv += ["--peer", f"{peer}={_address(place.peers[peer])}"]
+        argv += ["--data", place.data_dir]
+        if test.bugs:
+            argv += ["--bugs", ",".join(test.bugs)]
+        return NodeCommand(tuple(argv), env={"PYTHONPATH": _import_root()})
+
+    async def connect(self, deployment: Deployment, node: NodeId) -> MetadataSession:
+        """A session with one node.
+
+        Raises:
+            DefiniteError: the node could not be reached.
+        """
+        return MetadataSession(await _client(deployment, node), self._request_timeout_ms)
+
+    async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
+        """What the node says of itself, None if it does not answer within half a second of being connected."""
+        try:
+            client = await _client(deployment, node)
+        except DefiniteError:
+            return None
+        timer = asyncio.get_running_loop().call_later(VIEW_TIMEOUT_S, client.abort)
+        try:
+            status = await client.status()
+        except ClientError:
+            return None
+        finally:
+            timer.cancel()
+            await client.close()
+        return NodeView(
+            node, status.role, status.term, status.leader, commit_index=status.commit_index,
+            applied_index=status.applied_index,
+        )
+
+    def telemetry(self, test: Test, node_dir: Path) -> Path | None:  # noqa: ARG002 - the protocol hands it in
+        """The node's telemetry: in its data directory, `data` below the directory of the node."""
+        return node_dir / "data" / "telemetry.jsonl"
+
+
+@contextmanager
+def _classified() -> Generator[None]:
+    """The cluster's errors as the harness classifies them.
+
+    Raises:
+        DefiniteError: the request certainly did not happen.
+        IndefiniteError: nobody knows.
+    """
+    try:
+        yield
+    except InvalidPathError as error:
+        raise DefiniteError(str(error)) from error
+    except ClientError as error:
+        raise (DefiniteError if error.definite else IndefiniteError)(str(error)) from error
+
+
+async def _client(deployment: Deployment, node: NodeId) -> Client:
+    try:
+        return await connect(await deployment.dial(node))
+    except ClientError as error:
+        raise DefiniteError(str(error)) from error
+
+
+def _register(key: str) -> str:
+    return f"/registers/{_name(key)}"
+
+
+def _collection(name: str) -> str:
+    return f"/sets/{_name(name)}"
+
+
+def _name(text: str) -> str:
+    """`text` as one name of a path: `*` would make it a pattern, a slash two names."""
+    return quote(text, safe="")
+
+
+def _address(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _import_root() -> str:
+    """Where the node's interpreter finds the cluster package, also where the distribution is not installed."""
+    return str(Path(cluster.__path__[0]).absolute().parent)

@@ -1,0 +1,124 @@
+"""Backends and their deployments held to their contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+from harness.protocols import (
+    Backend,
+    Deployment,
+    FaultKind,
+    Link,
+    MessageConnection,
+    NodeId,
+    NodeStatus,
+    Runtime,
+    Support,
+)
+from harness.validate.values import Wrapper, short
+from results.errors import ProtocolError, UnknownNodeError
+
+if TYPE_CHECKING:
+    import socket  # noqa: TID251 - for the type of a dialled connection; nothing here opens one
+    from pathlib import Path  # noqa: TID251 - for types
+
+    from harness.test import Test
+
+
+def backend(inner: Backend) -> Backend:
+    """A backend, and every deployment that it makes, held to its contract."""
+    return _ValidBackend(inner)
+
+
+class _ValidBackend(Wrapper):
+    name: str
+
+    def support(self) -> Mapping[str, Support]:
+        support = self._inner.support()
+        missing = [kind for kind in get_args(FaultKind) if not isinstance(support.get(kind), Support)]
+        if missing:
+            raise ProtocolError(f"backend {self.name!r}: support says nothing about {', '.join(missing)}.")
+        return support
+
+    def sweep(self) -> list[str]:
+        return self._inner.sweep()
+
+    async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> Deployment:
+        deployment: Any = await self._inner.deploy(test, run_dir, runtime)
+        if deployment is None or not hasattr(deployment, "nodes"):
+            raise ProtocolError(f"backend {self.name!r}: deploy returned {short(deployment)}, not a Deployment.")
+        if list(deployment.nodes) != list(test.nodes):
+            raise ProtocolError(f"backend {self.name!r}: deployed the nodes {', '.join(deployment.nodes)} instead of "
+                                f"{', '.join(test.nodes)}.")
+        return _ValidDeployment(deployment, self.name)
+
+
+class _ValidDeployment(Wrapper):
+    nodes: Sequence[NodeId]
+
+    def __init__(self, inner: Deployment, backend: str) -> None:
+        super().__init__(inner)
+        self._backend = backend
+
+    async def start(self, node: NodeId) -> NodeStatus:
+        return self._state("start", node, await self._inner.start(self._known(node)), "running")
+
+    async def kill(self, node: NodeId) -> NodeStatus:
+        return self._state("kill", node, await self._inner.kill(self._known(node)), "stopped")
+
+    async def pause(self, node: NodeId) -> NodeStatus:
+        return self._state("pause", node, await self._inner.pause(self._known(node)), "paused")
+
+    async def resume(self, node: NodeId) -> NodeStatus:
+        return self._state("resume", node, await self._inner.resume(self._known(node)), "running")
+
+    async def status(self, node: NodeId) -> NodeStatus:
+        return self._state("status", node, await self._inner.status(self._known(node)))
+
+    async def cut(self, links: frozenset[Link]) -> None:
+        for link in sorted(links):
+            self._known_link(link)
+        await self._inner.cut(links)
+
+    async def passes(self, links: Sequence[Link]) -> Mapping[Link, bool]:
+        for link in links:
+            self._known_link(link)
+        measured = await self._inner.passes(links)
+        missing = [link for link in links if not isinstance(measured.get(link), bool)]
+        if missing:
+            source, destination = missing[0]
+            raise ProtocolError(f"backend {self._backend!r}: passes says nothing about {source} -> {destination} "
+                                f"({len(missing)} of {len(links)} links are missing).")
+        return measured
+
+    async def dropped(self) -> Mapping[Link, int]:
+        return await self._inner.dropped()
+
+    async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
+        connection = await self._inner.dial(self._known(node))
+        if connection is None:
+            raise ProtocolError(f"backend {self._backend!r}: dial to {node} returned None; it raises DefiniteError if "
+                                "nobody listens.")
+        return connection
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    def _known(self, node: NodeId) -> NodeId:
+        if node not in self._inner.nodes:
+            raise UnknownNodeError(f"there is no node {node!r} in this test. Known: {', '.join(self._inner.nodes)}.")
+        return node
+
+    def _known_link(self, link: Link) -> None:
+        source, destination = self._known(link[0]), self._known(link[1])
+        if source == destination:
+            raise ProtocolError(f"a link leads from one node to another, not from {source} to itself.")
+
+    def _state(self, call: str, node: NodeId, status: Any, expected: str | None = None) -> NodeStatus:
+        if not isinstance(status, NodeStatus) or status.state not in ("running", "paused", "stopped"):
+            raise ProtocolError(f"backend {self._backend!r}: {call} of {node} returned {short(status)}, not a "
+                                "NodeStatus.")
+        if expected is not None and status.state != expected:
+            raise ProtocolError(f"backend {self._backend!r}: after {call}, {node} is {status.state}, not {expected}.")
+        return status

@@ -1,0 +1,88 @@
+"""Clients and nemeses held to their contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from harness.protocols import Client, Deployment, FaultKind, Nemesis, NemesisContext, NodeId
+from harness.validate.values import Wrapper, json_problem, name_of, short
+from results.errors import ProtocolError
+from results.history import Op
+
+if TYPE_CHECKING:
+    from harness.test import Test
+
+
+def client(prototype: Client) -> Client:
+    """A client, and every client that it opens, held to its contract."""
+    return _ValidClient(prototype)
+
+
+class _ValidClient(Wrapper):
+    async def open(self, test: Test, deployment: Deployment, node: NodeId) -> Client:
+        inner = await self._inner.open(test, deployment, node)
+        if inner is None or not hasattr(inner, "invoke"):
+            raise ProtocolError(f"client {name_of(self._inner)}: open returned {short(inner)}, not a client.")
+        if inner is self._inner:
+            raise ProtocolError(f"client {name_of(self._inner)}: open returned the prototype itself; every process "
+                                "needs a client of its own.")
+        return _ValidClient(inner)
+
+    async def setup(self, test: Test) -> None:
+        await self._inner.setup(test)
+
+    async def invoke(self, test: Test, op: Op) -> Op:
+        done = await self._inner.invoke(test, op)
+        problem = _completion_problem(op, done)
+        if problem is not None:
+            raise ProtocolError(f"client {name_of(self._inner)}: invoke of {op.f!r} (op {op.index}) {problem}.")
+        return done
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+def _completion_problem(op: Op, done: Any) -> str | None:
+    if type(done) is not Op:
+        return f"returned {short(done)}, not op.complete(...)"
+    if done.type not in ("ok", "fail", "info"):
+        return f"returned type {done.type!r}; a completion is 'ok', 'fail' or 'info'"
+    for name, given, expected in (
+        ("process", done.process, op.process), ("f", done.f, op.f), ("key", done.key, op.key),
+    ):
+        if given != expected:
+            return f"returned a completion with {name} {given!r} instead of {expected!r}"
+    if done.term is not None and type(done.term) is not int:
+        return f"returned the term {done.term!r}; a term is a whole number"
+    if done.error is not None and type(done.error) is not str:
+        return f"returned the error {short(done.error)}; an error is a string"
+    problem = json_problem(done.value)
+    return None if problem is None else f"returned a value that JSON cannot carry: {problem}"
+
+
+def nemesis(inner: Nemesis) -> Nemesis:
+    """A nemesis held to its contract."""
+    return _ValidNemesis(inner)
+
+
+class _ValidNemesis(Wrapper):
+    fs: frozenset[str]
+    faults: frozenset[FaultKind]
+
+    async def invoke(self, context: NemesisContext, op: Op) -> Op:
+        name = f"nemesis {name_of(self._inner)}"
+        if op.f not in self._inner.fs:
+            raise ProtocolError(f"{name} does not handle {op.f!r}, only {', '.join(sorted(self._inner.fs))}: its "
+                                "generator and its fs disagree.")
+        done = await self._inner.invoke(context, op)
+        problem = _completion_problem(op, done)
+        if problem is None and done.type == "fail":
+            problem = "returned type 'fail'; a nemesis op ends in 'ok' (verified) or 'info' (nobody knows)"
+        if problem is None and done.type == "ok" and not isinstance(done.value, dict):
+            problem = f"returned the value {short(done.value)}; it is a mapping with what was done and the evidence"
+        if problem is not None:
+            raise ProtocolError(f"{name}: invoke of {op.f!r} (op {op.index}) {problem}.")
+        return done
+
+    async def heal(self, context: NemesisContext) -> None:
+        await self._inner.heal(context)

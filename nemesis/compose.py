@@ -1,0 +1,76 @@
+"""Many faults in one test: one nemesis that hands each op to whom it concerns, one schedule, one healing at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.generators import sequence
+from harness.protocols import FaultKind, Nemesis, NemesisContext
+from harness.test import NemesisPackage
+from nemesis.schedule import Fault, Schedule
+from results.errors import BackendError, NemesisError, UsageError
+from results.history import Op
+
+INTERVAL_S = 4.0
+"""Mean time between nemesis ops: in a run of half a minute several faults strike, and each lasts long enough for an
+election and for what follows it."""
+
+
+class Composed:
+    """Several nemeses as one: an op goes to the one that handles its function (Jepsen's `compose`).
+
+    Raises:
+        UsageError: two of them handle the same function.
+    """
+
+    def __init__(self, nemeses: Sequence[Nemesis]) -> None:
+        self._nemeses = tuple(nemeses)
+        self._by_f: dict[str, Nemesis] = {}
+        for nemesis in self._nemeses:
+            for f in sorted(nemesis.fs):
+                if f in self._by_f:
+                    raise UsageError(f"two nemeses handle the op {f!r}: rename one's with f_map, or leave it out.")
+                self._by_f[f] = nemesis
+        self.fs = frozenset(self._by_f)
+        self.faults: frozenset[FaultKind] = frozenset(kind for nemesis in self._nemeses for kind in nemesis.faults)
+
+    async def invoke(self, context: NemesisContext, op: Op) -> Op:
+        """Have the op carried out by the nemesis that handles it."""
+        return await self._by_f[op.f].invoke(context, op)
+
+    async def heal(self, context: NemesisContext) -> None:
+        """Heal everything, in order; what cannot be healed does not keep the rest from it.
+
+        Raises:
+            NemesisError: something could not be healed, all of it named.
+        """
+        problems: list[str] = []
+        for nemesis in self._nemeses:
+            try:
+                await nemesis.heal(context)
+            except (NemesisError, BackendError) as problem:
+                problems.append(str(problem))
+        if problems:
+            raise NemesisError("; ".join(problems))
+
+
+def package(name: str, faults: Sequence[Fault], interval_s: float = INTERVAL_S) -> NemesisPackage:
+    """A package of faults that strike by one schedule. Heals in the order of `faults`.
+
+    Args:
+        name: as given to `--nemesis`.
+        faults: what strikes; none of it for a test without faults.
+        interval_s: mean time between nemesis ops, in seconds.
+
+    Raises:
+        UsageError: the interval is not positive, or two faults handle the same op.
+    """
+    if not 0 < interval_s < 10**6:
+        raise UsageError(f"--interval must be a positive number of seconds, not {interval_s:g}.")
+    if not faults:
+        return NemesisPackage(name=name, nemesis=None, generator=None, final_generator=None, faults=frozenset())
+    nemesis = Composed([fault.nemesis for fault in faults])
+    return NemesisPackage(
+        name=name, nemesis=nemesis, generator=Schedule(tuple(faults), round(interval_s * 1e9)),
+        final_generator=sequence(*(fault.stop() for fault in faults)), faults=nemesis.faults,
+    )

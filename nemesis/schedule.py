@@ -1,0 +1,151 @@
+"""When which fault strikes: a pure generator of nemesis ops, a function of the nemesis's stream of randomness.
+
+One nemesis op at a time, an interval apart. Faults overlap now and then (a kill during a partition), two at most: more
+leave too little of a cluster to learn from. What strikes next comes from a shuffled hand, not from a die: in a short
+run a die leaves out what matters once in a few runs, a hand never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from harness.generators import PENDING, Context, Generator, Pending, Result
+from harness.protocols import Nemesis
+from harness.rng import Rng
+from results.errors import UsageError
+from results.history import NEMESIS, Op
+
+IN_FORCE_MAX: Final = 2
+"""Faults that are in force at once."""
+
+OVERLAP: Final = 0.3
+"""How often a second fault strikes before the first is healed."""
+
+SHORTEST, LONGEST = 0.5, 1.5
+"""Bounds of the distance between two nemesis ops, in intervals; the mean is one. The lower one gives clients time to
+act in every fault window."""
+
+T = TypeVar("T")
+
+
+class Strike(msgspec.Struct, frozen=True):
+    """One way in which a fault can strike: the request that its op carries, and how many nodes it needs."""
+
+    request: Mapping[str, Any]
+    nodes: int = 1
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """A kind of fault, and the ways in which it strikes.
+
+    Attributes:
+        name: its kind, as the history tells it ("partition").
+        nemesis: who injects it.
+        start_f: the function of ops that inject it.
+        stop_f: the function of ops that heal it.
+        rounds: ways to strike, in groups: one of each group strikes, in random order, before any group strikes again.
+    """
+
+    name: str
+    nemesis: Nemesis
+    start_f: str
+    stop_f: str
+    rounds: tuple[tuple[Strike, ...], ...]
+
+    def stop(self) -> Op:
+        """The op that heals it."""
+        return _op(self.stop_f, {"fault": self.name, "action": "stop"})
+
+    def draw(self, nodes: Sequence[str], rng: Rng) -> tuple[Mapping[str, Any], ...]:
+        """The requests of one round, in random order.
+
+        Raises:
+            UsageError: it cannot strike so few nodes.
+        """
+        possible = [[strike for strike in group if strike.nodes <= len(nodes)] for group in self.rounds]
+        drawn = [rng.choice(group).request for group in possible if group]
+        if not drawn:
+            raise UsageError(
+                f"fault {self.name!r} needs more nodes than {len(nodes)}: raise --nodes, or leave it out of --nemesis."
+            )
+        rng.shuffle(drawn)
+        return tuple(drawn)
+
+
+def _op(f: str, value: dict[str, Any]) -> Op:
+    return Op(process=NEMESIS, type="invoke", f=f, value=value)
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """The generator: starts and stops `faults`, `interval_ns` apart on average, the first half an interval in.
+
+    The rest is its state: which faults are in force, in the order in which they began; for each fault what is left of
+    its round; which faults are left before every one has had its turn; when the next op is due (None while one is under
+    way, whose end decides).
+    """
+
+    faults: tuple[Fault, ...]
+    interval_ns: int
+    in_force: tuple[int, ...] = ()
+    hands: tuple[tuple[Mapping[str, Any], ...], ...] = ()
+    turns: tuple[int, ...] = ()
+    gap_ns: int = 0
+    due_ns: int | None = None
+
+    def op(self, ctx: Context) -> Result:
+        """The next start or stop, when it is due."""
+        if not ctx.free & ctx.nemesis_bit:
+            return PENDING, self
+        if self.due_ns is None:
+            due_ns = ctx.time_ns + (self.gap_ns or self.interval_ns // 2)
+            return Pending(due_ns), msgspec.structs.replace(self, due_ns=due_ns)
+        if ctx.time_ns < self.due_ns:
+            return Pending(self.due_ns), self
+        rng = ctx.nemesis_rng
+        gap_ns = int((SHORTEST + (LONGEST - SHORTEST) * rng.random()) * self.interval_ns)
+        chosen = msgspec.structs.replace(self, gap_ns=gap_ns, due_ns=None)
+        return chosen._stop(rng) if self._stops(rng) else chosen._start(ctx.nodes, rng)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """The distance to the next op counts from the end of the last one."""
+        if event.process != NEMESIS or event.type == "invoke":
+            return self
+        return msgspec.structs.replace(self, due_ns=ctx.time_ns + self.gap_ns)
+
+    def _stops(self, rng: Rng) -> bool:
+        if not self.in_force:
+            return False
+        overlaps = rng.random() < OVERLAP
+        return len(self.in_force) == min(IN_FORCE_MAX, len(self.faults)) or not overlaps
+
+    def _stop(self, rng: Rng) -> Result:
+        healed = rng.choice(self.in_force)
+        return self.faults[healed].stop(), msgspec.structs.replace(self, in_force=_without(self.in_force, healed))
+
+    def _start(self, nodes: Sequence[str], rng: Rng) -> Result:
+        turns = self.turns
+        if all(fault in self.in_force for fault in turns):
+            turns = (*turns, *_shuffled([i for i in range(len(self.faults)) if i not in turns], rng))
+        struck = next(fault for fault in turns if fault not in self.in_force)
+        fault = self.faults[struck]
+        hands = self.hands or ((),) * len(self.faults)
+        request, *rest = hands[struck] or fault.draw(nodes, rng)
+        order = list(_shuffled(nodes, rng))
+        value = {"fault": fault.name, "action": "start", **request, "order": order}
+        return _op(fault.start_f, value), msgspec.structs.replace(
+            self, in_force=(*self.in_force, struck), turns=_without(turns, struck),
+            hands=(*hands[:struck], tuple(rest), *hands[struck + 1 :]),
+        )
+
+
+def _shuffled(items: Sequence[T], rng: Rng) -> tuple[T, ...]:
+    shuffled = list(items)
+    rng.shuffle(shuffled)
+    return tuple(shuffled)
+
+
+def _without(items: tuple[T, ...], item: T) -> tuple[T, ...]:
+    return tuple(other for other in items if other != item)

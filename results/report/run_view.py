@@ -1,0 +1,92 @@
+"""Everything that a report shows of a run, read from its folder. Whatever is missing is told, not guessed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, recovered_note
+from results.calls import Calls, client_calls
+from results.errors import HistoryFormatError, RunNotFoundError
+from results.faults import Happenings, happenings
+from results.store import Judgement, RunDir
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunView:
+    """A run as the report sees it.
+
+    Attributes:
+        run: its folder.
+        document: test.json.
+        judgement: verdict.json, None if the run was not judged yet.
+        running: whether its controller is still alive.
+        history: the ops; empty where there are none.
+        telemetry: what the nodes told.
+        calls: client ops, invocation beside completion.
+        around: phases, faults and the harness's own ops.
+        notes: what is missing or damaged, in words.
+    """
+
+    run: RunDir
+    document: dict[str, Any]
+    judgement: Judgement | None
+    running: bool
+    history: pa.Table
+    telemetry: pa.Table
+    calls: Calls
+    around: Happenings
+    notes: list[str] = field(default_factory=list[str])
+
+    @property
+    def nodes(self) -> list[str]:
+        """Names of the nodes, in the test's order, with any that only the history knows after them."""
+        named = [str(node) for node in self.document.get("nodes", ())]
+        met = sorted({str(node) for node in self.history["node"].unique().to_pylist() if node is not None})
+        return list(dict.fromkeys([*named, *met]))
+
+
+def load(run_dir: Path) -> RunView:
+    """Read a run.
+
+    Raises:
+        RunNotFoundError: this is not the folder of a run.
+        StoreVersionError: a newer splitbrain wrote it.
+        HistoryFormatError: test.json or verdict.json is damaged.
+    """
+    run = RunDir(run_dir)
+    document, judgement = run.read_test(), run.read_verdicts()
+    notes: list[str] = []
+    running = run.is_running()
+    history = _history(run, notes)
+    try:
+        telemetry = run.telemetry()
+    except HistoryFormatError as problem:
+        telemetry = TELEMETRY_SCHEMA.empty_table()
+        notes.append(f"The nodes' telemetry cannot be read: {problem}")
+    try:
+        calls, around = client_calls(history), happenings(history)
+    except HistoryFormatError as problem:
+        notes.append(f"The history cannot be shown: {problem}")
+        history = HISTORY_SCHEMA.empty_table()
+        calls, around = client_calls(history), happenings(history)
+    return RunView(run=run, document=document, judgement=judgement, running=running, history=history,
+                   telemetry=telemetry, calls=calls, around=around, notes=notes)
+
+
+def _history(run: RunDir, notes: list[str]) -> pa.Table:
+    try:
+        history = run.history()
+    except RunNotFoundError:
+        notes.append("This run has no history: nothing was recorded.")
+    except HistoryFormatError as problem:
+        notes.append(f"The history cannot be read: {problem}")
+    else:
+        note = recovered_note(history)
+        if note is not None:
+            notes.append(f"The history was {note}.")
+        return history.combine_chunks()
+    return HISTORY_SCHEMA.empty_table()

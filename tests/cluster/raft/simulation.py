@@ -1,0 +1,341 @@
+"""A shell around consensus that lies as much as the contract allows: a network, disks and clients under virtual time.
+
+`Simulation` runs members of one cluster against a seeded, faulty world and checks after every single effect what must
+always hold; a broken property raises `PropertyError`, whose message begins with the property's name.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cluster.bugs import NO_BUGS, Bugs
+from cluster.raft import Config, Entry, Raft, Recovered, decode, encode
+from cluster.raft.effects import (
+    AppendLog,
+    Apply,
+    Dropped,
+    Effect,
+    Persist,
+    ReadReady,
+    Rebuild,
+    Rejected,
+    RoleChanged,
+    Send,
+    StartElectionTimer,
+    StartHeartbeat,
+    StopElectionTimer,
+    StopHeartbeat,
+    TruncateLog,
+)
+from cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Read, Received, Start
+
+
+class PropertyError(AssertionError):
+    """Something that must always hold does not."""
+
+
+def check(holds: bool, message: str) -> None:
+    if not holds:
+        raise PropertyError(message)
+
+
+@dataclass
+class Disk:
+    """What a member stored: operations in order, of which only a prefix is certainly durable."""
+
+    term: int = 0
+    voted_for: str | None = None
+    operations: list[Entry | int] = field(default_factory=list[Entry | int])  # an entry, or an index to truncate from
+    synced: int = 0
+
+    def crash(self, rng: random.Random) -> None:
+        """Lose any suffix of what was not synced."""
+        del self.operations[rng.randint(self.synced, len(self.operations)) :]
+        self.synced = len(self.operations)
+
+    def recovered(self) -> Recovered:
+        entries: list[Entry] = []
+        for operation in self.operations:
+            if isinstance(operation, Entry):
+                entries.append(operation)
+            else:
+                del entries[operation - 1 :]
+        return Recovered(self.term, self.voted_for, entries)
+
+
+@dataclass
+class Member:
+    """One member's process."""
+
+    name: str
+    disk: Disk = field(default_factory=Disk)
+    raft: Raft | None = None
+    life: int = 0
+    applied: list[Entry] = field(default_factory=list[Entry])
+    chain: list[int] = field(default_factory=lambda: [0])
+    """By index, a hash of the log up to there."""
+    election_timer: int = 0
+    heartbeat_timer: int = 0
+
+
+@dataclass
+class Request:
+    """A client's request, and what became of it."""
+
+    kind: str
+    node: str
+    life: int
+    data: bytes = b""
+    floor: int = 0
+    """For a read: the highest index that had been acknowledged when it began."""
+    outcome: str | None = None
+
+
+class Simulation:
+    """Members, network, disks, clients; time in milliseconds."""
+
+    def __init__(
+        self, seed: int, nodes: int = 5, *, bugs: Bugs = NO_BUGS, config: Config | None = None, drop: float = 0.0,
+        duplicate: float = 0.0, delay_ms: int = 20, write_ms: int = 20,
+    ) -> None:
+        self.rng = random.Random(seed)
+        self.bugs = bugs
+        self.config = config or Config()
+        self.drop, self.duplicate, self.delay_ms, self.write_ms = drop, duplicate, delay_ms, write_ms
+        self.now = 0
+        self.names = [f"n{i + 1}" for i in range(nodes)]
+        self.members = {name: Member(name) for name in self.names}
+        self.cut: set[tuple[str, str]] = set()
+        self.requests: list[Request] = []
+        self.acknowledged = 0
+        self.committed: list[Entry] = []
+        self.leaders: dict[int, str] = {}
+        self.prefixes: dict[tuple[int, int], int] = {}
+        self.sent: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._sequence = 0
+        for name in self.names:
+            self.start(name)
+
+    # --- driving ----------------------------------------------------------------------------------------------
+
+    def later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        self._sequence += 1
+        heapq.heappush(self._queue, (self.now + delay_ms, self._sequence, action))
+
+    def run(self, duration_ms: int, until: Callable[[], bool] | None = None) -> bool:
+        """Let time pass; True as soon as `until` holds."""
+        end = self.now + duration_ms
+        while self._queue and self._queue[0][0] <= end:
+            self.now, _, action = heapq.heappop(self._queue)
+            action()
+            if until is not None and until():
+                return True
+        self.now = end
+        return until is None or until()
+
+    def start(self, name: str) -> None:
+        member = self.members[name]
+        check(member.raft is None, f"test: {name} runs already")
+        recovered = member.disk.recovered()
+        member.life += 1
+        member.applied = []
+        member.chain = [0]
+        for entry in recovered.entries:
+            self._extend_chain(member, entry)
+        member.raft = Raft(name, self.names, recovered, config=self.config, bugs=self.bugs)
+        self.handle(name, Start())
+
+    def kill(self, name: str) -> None:
+        member = self.members[name]
+        member.raft = None
+        member.disk.crash(self.rng)
+
+    def isolate(self, *group: str) -> None:
+        """Cut the group off from everybody else, both ways."""
+        for a in self.names:
+            for b in self.names:
+                if (a in group) != (b in group):
+                    self.cut.add((a, b))
+
+    def heal(self) -> None:
+        self.cut.clear()
+        for name in self.names:
+            if self.members[name].raft is None:
+                self.start(name)
+
+    def leader(self) -> str | None:
+        """The leader of the highest term, if one runs."""
+        leading = [(r.term, n) for n in self.names if (r := self.members[n].raft) is not None and r.role == "leader"]
+        return max(leading)[1] if leading else None
+
+    def raft(self, name: str) -> Raft:
+        raft = self.members[name].raft
+        assert raft is not None
+        return raft
+
+    def propose(self, name: str) -> Request:
+        number = len(self.requests)
+        request = Request("propose", name, self.members[name].life, data=b"%d" % number)
+        self.requests.append(request)
+        self.handle(name, Propose(request, request.data))
+        return request
+
+    def read(self, name: str) -> Request:
+        request = Request("read", name, self.members[name].life, floor=self.acknowledged)
+        self.requests.append(request)
+        self.handle(name, Read(request))
+        return request
+
+    # --- the shell --------------------------------------------------------------------------------------------
+
+    def handle(self, name: str, event: Event) -> None:
+        member = self.members[name]
+        if member.raft is None:
+            return
+        for effect in member.raft.handle(event):
+            kind = type(effect).__name__
+            self.counts[kind] = self.counts.get(kind, 0) + 1
+            self._carry_out(member, effect)
+
+    def _carry_out(self, member: Member, effect: Effect) -> None:
+        match effect:
+            case Persist():
+                check(effect.term >= member.disk.term, f"term monotone: {member.name} stored a lower term")
+                check(
+                    effect.term > member.disk.term or member.disk.voted_for is None,
+                    f"one vote per term: {member.name} changed its vote in term {effect.term}",
+                )
+                member.disk.term, member.disk.voted_for = effect.term, effect.voted_for
+            case AppendLog():
+                self._append(member, effect)
+            case TruncateLog():
+                member.disk.operations.append(effect.from_index)
+                del member.chain[effect.from_index :]
+            case Send():
+                self._send(member.name, effect)
+            case Apply():
+                self._apply(member, effect)
+            case ReadReady():
+                self._read_ready(member, effect)
+            case Rejected() | Dropped():
+                self._finish(effect.ref, type(effect).__name__)
+            case StartElectionTimer() | StopElectionTimer() | StartHeartbeat() | StopHeartbeat():
+                self._set_timer(member, effect)
+            case RoleChanged():
+                self._check_role(member, effect)
+            case Rebuild():
+                check(bool(self.bugs.ids), f"nothing is taken back: {member.name} had to rebuild its state")
+                member.applied = []
+            case _:
+                pass
+
+    def _append(self, member: Member, effect: AppendLog) -> None:
+        for entry in effect.entries:
+            self._extend_chain(member, entry)
+        member.disk.operations += effect.entries
+        position, life, done = len(member.disk.operations), member.life, effect.done
+
+        def written() -> None:
+            if member.life == life and member.raft is not None:
+                member.disk.synced = max(member.disk.synced, position)
+                self.handle(member.name, done)
+
+        self.later(self.rng.randint(0, self.write_ms), written)
+
+    def _send(self, sender: str, effect: Send) -> None:
+        check(effect.to != sender, f"no message to oneself: {sender}")
+        kind = type(effect.message).__name__
+        self.sent[kind] = self.sent.get(kind, 0) + 1
+        data = encode(effect.message)
+        copies = 0 if self.rng.random() < self.drop else 2 if self.rng.random() < self.duplicate else 1
+        for _ in range(copies):
+            self.later(1 + self.rng.randint(0, self.delay_ms), lambda: self._deliver(sender, effect.to, data))
+
+    def _deliver(self, sender: str, to: str, data: bytes) -> None:
+        if (sender, to) not in self.cut:
+            self.handle(to, Received(sender, decode(data)))
+
+    def _set_timer(self, member: Member, effect: Effect) -> None:
+        match effect:
+            case StartElectionTimer():
+                member.election_timer += 1
+                timer = member.election_timer, member.life
+                low, high = self.config.election_min_ms, self.config.election_max_ms
+
+                def ran_out() -> None:
+                    if timer == (member.election_timer, member.life):
+                        self.handle(member.name, ElectionTimeout())
+
+                self.later(self.rng.randint(low, high), ran_out)
+            case StopElectionTimer():
+                member.election_timer += 1
+            case StartHeartbeat():
+                member.heartbeat_timer += 1
+                self._heartbeat(member, (member.heartbeat_timer, member.life))
+            case _:
+                member.heartbeat_timer += 1
+
+    def _heartbeat(self, member: Member, timer: tuple[int, int]) -> None:
+        def tick() -> None:
+            if timer == (member.heartbeat_timer, member.life):
+                self.handle(member.name, HeartbeatTick())
+                self._heartbeat(member, timer)
+
+        self.later(self.config.heartbeat_ms, tick)
+
+    # --- what must always hold --------------------------------------------------------------------------------
+
+    def _extend_chain(self, member: Member, entry: Entry) -> None:
+        check(entry.index == len(member.chain), f"log contiguous: {member.name} stores {entry.index} out of place")
+        value = hash((member.chain[-1], entry.term, entry.data))
+        known = self.prefixes.setdefault((entry.index, entry.term), value)
+        check(known == value, f"log matching: logs differ before entry {entry.index} of term {entry.term}")
+        member.chain.append(value)
+
+    def _apply(self, member: Member, effect: Apply) -> None:
+        for entry in effect.entries:
+            check(entry.index == len(member.applied) + 1, f"applied in order: {member.name} applies {entry.index}")
+            member.applied.append(entry)
+            if entry.index <= len(self.committed):
+                known = self.committed[entry.index - 1]
+                check(known == entry, f"state machine safety: entry {entry.index} is {known}, and {entry} on "
+                                      f"{member.name}")
+            else:
+                self.committed.append(entry)
+            ref = effect.refs.get(entry.index)
+            if ref is not None:
+                check(entry.data == ref.data, f"right answer: {entry.index} answers another proposal")
+                self._finish(ref, "ok")
+                self.acknowledged = max(self.acknowledged, entry.index)
+
+    def _read_ready(self, member: Member, effect: ReadReady) -> None:
+        request: Request = effect.ref
+        check(len(member.applied) >= effect.index, f"read index applied: {member.name} has not applied {effect.index}")
+        check(
+            effect.index >= request.floor,
+            f"linearizable reads: {member.name} reads at {effect.index}, but {request.floor} was acknowledged before",
+        )
+        self._finish(request, "ok")
+
+    def _finish(self, request: Any, outcome: str) -> None:
+        check(request.outcome is None, f"one answer: {request} is answered again with {outcome}")
+        check(self.members[request.node].life == request.life, f"own requests only: {request} is of an earlier life")
+        check(outcome != "Dropped" or request.kind == "propose", "reads are never indefinite")
+        request.outcome = outcome
+
+    def _check_role(self, member: Member, effect: RoleChanged) -> None:
+        if effect.role != "leader":
+            return
+        leader = self.leaders.setdefault(effect.term, member.name)
+        check(leader == member.name, f"election safety: {leader} and {member.name} both lead term {effect.term}")
+        raft = self.raft(member.name)
+        complete = all(
+            entry.index <= raft.log.last_index and raft.log.term(entry.index) == entry.term for entry in self.committed
+        )
+        check(complete, f"leader completeness: {member.name} leads term {effect.term} without a committed entry")

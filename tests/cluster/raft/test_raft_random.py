@@ -1,0 +1,151 @@
+"""Consensus in a world that loses, repeats, delays and reorders messages, cuts links, and kills members with their
+unsynced logs: what must always hold holds after every effect, and once the world is repaired all is well again.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster.bugs import NO_BUGS, Bugs
+from cluster.raft import Config, InvariantError
+from tests.cluster.raft.simulation import PropertyError, Simulation
+
+SMALL = Config(max_batch=3, max_pipeline=7, max_pending=40)
+"""Limits so low that they are met all the time."""
+
+
+FAULTS = ("halves", "leader's side", "leader's side", "one way", "kill", "kill leader", "restart", "heal")
+
+
+def disturb(sim: Simulation) -> None:
+    """One random fault, or the end of some."""
+    rng = sim.rng
+    running = [name for name in sim.names if sim.members[name].raft is not None]
+    fault = rng.choice(FAULTS)
+    if fault == "halves":
+        sim.cut.clear()
+        sim.isolate(*rng.sample(sim.names, len(sim.names) // 2))
+    elif fault == "leader's side":
+        sim.cut.clear()
+        if (leader := sim.leader()) is not None:
+            others = [name for name in sim.names if name != leader]
+            sim.isolate(leader, *rng.sample(others, rng.randint(0, (len(sim.names) - 1) // 2)))
+    elif fault == "one way":
+        for _ in range(rng.randint(1, 4)):
+            sim.cut.add((rng.choice(sim.names), rng.choice(sim.names)))
+    elif fault in ("kill", "kill leader"):
+        name = sim.leader() if fault == "kill leader" else rng.choice(sim.names)
+        if name in running:
+            sim.kill(name)
+    elif fault == "restart":
+        for name in sim.names:
+            if name not in running and rng.random() < 0.7:
+                sim.start(name)
+    else:
+        sim.heal()
+
+
+def torment(sim: Simulation, steps: int) -> None:
+    """Clients at every node, and faults."""
+    for _ in range(steps):
+        if sim.rng.random() < 0.006:
+            disturb(sim)
+        name = sim.leader() if sim.rng.random() < 0.5 else sim.rng.choice(sim.names)
+        if name is not None and sim.members[name].raft is not None:
+            if sim.rng.random() < 0.6:
+                sim.propose(name)
+            else:
+                sim.read(name)
+        sim.run(sim.rng.randint(1, 20))
+
+
+def recover(sim: Simulation) -> None:
+    """Repair everything; then a proposal and a read must succeed, and all must agree, within a bounded time."""
+    sim.heal()
+    sim.drop = sim.duplicate = 0.0
+    assert sim.run(15_000, until=lambda: sim.leader() is not None), "no leader after everything was repaired"
+    sim.run(1_500)
+    leader = sim.leader()
+    assert leader is not None, "the leader did not stay in office in a healthy cluster"
+    write, read = sim.propose(leader), sim.read(leader)
+    sim.run(2_000)
+    assert (write.outcome, read.outcome) == ("ok", "ok")
+    first = sim.members[sim.names[0]].applied
+    assert all(sim.members[name].applied == first for name in sim.names), "members differ after recovery"
+    assert first == sim.committed
+
+
+def check_answers(sim: Simulation) -> None:
+    """What clients were told is so; and whoever's node lived on was told something."""
+    data = [entry.data for entry in sim.committed if entry.kind == "command"]
+    assert len(data) == len(set(data)), "a proposal was committed twice"
+    committed = set(data)
+    for request in sim.requests:
+        alive = sim.members[request.node].life == request.life
+        assert request.outcome is not None or not alive, f"{request} was never answered"
+        if request.kind == "propose" and request.outcome == "ok":
+            assert request.data in committed, f"{request} was acknowledged and is lost"
+        if request.outcome == "Rejected":
+            assert request.data not in committed, f"{request} was rejected and happened"
+
+
+def run_one(
+    seed: int, bugs: Bugs = NO_BUGS, nodes: int = 5, steps: int = 2000, config: Config | None = None
+) -> Simulation:
+    sim = Simulation(seed, nodes, bugs=bugs, drop=0.03, duplicate=0.03, delay_ms=30, write_ms=40, config=config)
+    torment(sim, steps)
+    recover(sim)
+    check_answers(sim)
+    return sim
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32), nodes=st.sampled_from([1, 2, 3, 4, 5, 5, 5]), small=st.booleans())
+def test_safety_always_and_liveness_after_repair(seed: int, nodes: int, small: bool) -> None:
+    run_one(seed, nodes=nodes, config=SMALL if small else None)
+
+
+def test_the_torment_reaches_what_it_is_meant_to_reach() -> None:
+    sims = [run_one(seed, config=SMALL) for seed in range(8)]
+    reached: dict[str, int] = {}
+    for sim in sims:
+        for counts in (sim.counts, sim.sent):
+            for kind, count in counts.items():
+                reached[kind] = reached.get(kind, 0) + count
+    for kind in ("TruncateLog", "Dropped", "Rejected", "ReadReady", "AppendRefusal", "StopHeartbeat", "Persist"):
+        assert reached.get(kind, 0) >= 8, f"{kind} is hardly ever reached: {reached}"
+    outcomes = [(request.kind, request.outcome) for sim in sims for request in sim.requests]
+    assert outcomes.count(("propose", "ok")) > 200
+    assert outcomes.count(("read", "ok")) > 200
+
+
+@pytest.mark.parametrize(
+    ("bug", "properties"),
+    [
+        ("M09", ("state machine safety", "leader completeness", "linearizable reads", "election safety", "invariant")),
+        ("M17", ("state machine safety", "leader completeness", "linearizable reads")),
+        ("M23", ("linearizable reads",)),
+    ],
+)
+def test_the_same_test_finds_every_bug_that_can_be_switched_on(bug: str, properties: tuple[str, ...]) -> None:
+    found: list[str] = []
+    for seed in range(20):
+        try:
+            run_one(seed, Bugs([bug]))
+        except PropertyError as error:
+            found.append(str(error).partition(":")[0])
+        except InvariantError:
+            found.append("invariant")
+    assert len(found) >= 14, f"{bug} was found in {len(found)} of 20 runs"
+    assert set(found) <= set(properties), f"{bug} showed as {sorted(set(found))}"
+
+
+def test_a_run_is_a_function_of_its_seed() -> None:
+    def trace(seed: int) -> tuple[object, ...]:
+        sim = run_one(seed, steps=200)
+        return sim.now, sim.counts, sim.sent, sim.committed, [request.outcome for request in sim.requests]
+
+    assert trace(7) == trace(7)
+    assert trace(7) != trace(8)

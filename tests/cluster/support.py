@@ -1,0 +1,326 @@
+"""What the tests of the cluster share: a disk that loses what was not synced, a network in memory, nodes on both."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+
+from cluster.bugs import NO_BUGS, Bugs
+from cluster.client import Client, connect
+from cluster.node import Node, NodeConfig
+from cluster.raft import Config, Entry
+from cluster.raft.events import Written
+from cluster.runtime import Address, Connection, Runtime, Timer
+
+SECTOR = 32
+"""Small, so that short logs already span many."""
+
+FAST = Config(heartbeat_ms=10, election_min_ms=60, election_max_ms=120)
+
+
+def entry(index: int, term: int = 1, data: bytes = b"") -> Entry:
+    return Entry(index, term, "command" if data else "noop", data)
+
+
+def written(*entries: Entry) -> Written:
+    return Written(entries[-1].index, entries[-1].term, 0)
+
+
+# --- disk ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Content:
+    cached: bytearray = field(default_factory=bytearray)
+    durable: bytes = b""
+
+
+class FakeFile:
+    def __init__(self, disk: FakeDisk, content: _Content) -> None:
+        self._disk = disk
+        self._content = content
+
+    def append(self, data: bytes) -> None:
+        self._content.cached += data
+        self._disk.calls.append("append")
+
+    async def sync(self) -> None:
+        covered = bytes(self._content.cached)
+        await self._disk.pause()
+        if self._disk.broken:
+            raise OSError(5, "Input/output error")
+        self._content.durable = covered
+        self._disk.calls.append("sync")
+
+    def truncate(self, size: int) -> None:
+        del self._content.cached[size:]
+
+    def close(self) -> None:
+        pass
+
+
+class FakeDisk:
+    """A directory in memory that knows what was synced.
+
+    Attributes:
+        calls: append, sync and replace, in the order in which they took effect.
+        gate: while it is not set, nothing becomes durable.
+        broken: syncing fails.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.gate: asyncio.Event | None = None
+        self.broken = False
+        self._files: dict[str, _Content] = {}
+
+    async def pause(self) -> None:
+        await asyncio.sleep(0)
+        if self.gate is not None:
+            await self.gate.wait()
+
+    def names(self) -> list[str]:
+        return sorted(self._files)
+
+    def read(self, name: str) -> bytes | None:
+        content = self._files.get(name)
+        return None if content is None else bytes(content.cached)
+
+    def open(self, name: str) -> FakeFile:
+        return FakeFile(self, self._files.setdefault(name, _Content()))
+
+    async def replace(self, name: str, data: bytes) -> None:
+        await self.pause()
+        self.put(name, data)
+        self.calls.append(f"replace {name}")
+
+    def remove(self, name: str) -> None:
+        self._files.pop(name, None)
+
+    async def sync_names(self) -> None:
+        await self.pause()
+
+    def put(self, name: str, data: bytes) -> None:
+        """Lay a file down, durably."""
+        self._files[name] = _Content(bytearray(data), data)
+
+    def crash(self, rng: random.Random) -> FakeDisk:
+        """What is left after a loss of power: of what was not synced, any sectors, the others zeroed, and any length."""
+        left = FakeDisk()
+        for name, content in self._files.items():
+            data = bytearray(content.cached)
+            safe = len(content.durable)
+            assert data[:safe] == content.durable, "what was synced was changed"
+            for start in range(safe // SECTOR * SECTOR, len(data), SECTOR):
+                begin, end = max(start, safe), min(start + SECTOR, len(data))
+                if rng.random() < 0.3:
+                    data[begin:end] = bytes(end - begin)
+            left.put(name, bytes(data[: rng.randint(safe, len(data))]))
+        return left
+
+
+# --- network ------------------------------------------------------------------------------------------------------
+
+
+class MemoryConnection:
+    """One end of a connection. What is sent over a cut link disappears, and the connection with it after a while."""
+
+    def __init__(self, passes: Callable[[], bool]) -> None:
+        self._passes = passes
+        self._inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._closed = False
+        self.other: MemoryConnection
+
+    def send(self, message: bytes) -> None:
+        if self._closed or self.other._closed:
+            return
+        if self._passes():
+            self.other._inbox.put_nowait(message)
+        else:
+            self.break_off()
+
+    async def receive(self) -> bytes:
+        if self._closed and self._inbox.empty():
+            raise ConnectionError("closed")
+        message = await self._inbox.get()
+        if message is None:
+            raise ConnectionError("the other side is gone")
+        return message
+
+    def close(self) -> None:
+        self.break_off()
+
+    def break_off(self) -> None:
+        for end in (self, self.other):
+            if not end._closed:
+                end._closed = True
+                end._inbox.put_nowait(None)
+
+
+def connection_pair(passes: Callable[[], bool] = lambda: True) -> tuple[MemoryConnection, MemoryConnection]:
+    here, there = MemoryConnection(passes), MemoryConnection(lambda: True)
+    here.other, there.other = there, here
+    return here, there
+
+
+class World:
+    """Nodes in one event loop, links between them that can be cut, disks that outlive their nodes.
+
+    Attributes:
+        cut: directed links (source, destination) that swallow everything.
+        sent: frames that arrived at nodes from other nodes, as (source, destination).
+    """
+
+    def __init__(self, names: list[str], config: Config = FAST, bugs: Bugs = NO_BUGS) -> None:
+        self.names = names
+        self.config = config
+        self.bugs = bugs
+        self.cut: set[tuple[str, str]] = set()
+        self.disks = {name: FakeDisk() for name in names}
+        self.telemetry: dict[str, list[dict[str, object]]] = {name: [] for name in names}
+        self.logs: dict[str, list[str]] = {name: [] for name in names}
+        self.failures: list[BaseException] = []
+        self.nodes: dict[str, Node] = {}
+        self._accept: dict[str, Callable[[Connection], Awaitable[None]]] = {}
+        self._tasks: dict[str, list[asyncio.Task[None]]] = {name: [] for name in names}
+        self._connections: dict[str, list[MemoryConnection]] = {name: [] for name in names}
+
+    async def start(self, *names: str) -> None:
+        for name in names or self.names:
+            peers = {peer: _address(peer) for peer in self.names if peer != name}
+            config = NodeConfig(name, _address(name), peers, self.config, self.bugs)
+            node = Node(config, self._runtime(name))
+            await node.start()
+            self.nodes[name] = node
+
+    async def kill(self, name: str) -> None:
+        del self.nodes[name]
+        self._accept.pop(name)
+        tasks, self._tasks[name] = self._tasks[name], []
+        for connection in self._connections.pop(name):
+            connection.break_off()
+        self._connections[name] = []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        for name in list(self.nodes):
+            await self.kill(name)
+
+    def isolate(self, *names: str) -> None:
+        inside, outside = list(names), [name for name in self.names if name not in names]
+        self.cut = {(a, b) for a in inside for b in outside} | {(b, a) for a in inside for b in outside}
+
+    async def client(self, name: str) -> Client:
+        return await connect(self.dial("client", name))
+
+    def dial(self, source: str, name: str) -> MemoryConnection:
+        here, there = connection_pair(lambda: (source, name) not in self.cut)
+        self._connections[name].append(there)
+        accept = self._accept[name]
+        self._spawn(name, accept(there), "accept")
+        return here
+
+    async def leader(self, among: list[str] | None = None) -> str:
+        """The leader of the highest term among these nodes, once a majority of all nodes follows it."""
+        async def agreed() -> str | None:
+            views = [self.nodes[name].status() for name in among or list(self.nodes)]
+            top = max(views, key=lambda view: view.term)
+            followers = [view for view in views if (view.term, view.leader) == (top.term, top.leader)]
+            return top.leader if top.leader and 2 * len(followers) > len(self.names) else None
+
+        return await eventually(agreed)
+
+    def _runtime(self, name: str) -> Runtime:
+        def log(line: str) -> None:
+            self.logs[name].append(line)
+
+        def telemetry(line: bytes) -> None:
+            self.telemetry[name].append(msgspec.json.decode(line))
+
+        return Runtime(
+            clock=LoopClock(),
+            rng=LoopRng(name),
+            network=_Network(self, name),
+            disk=self.disks[name],
+            spawn=lambda awaitable, task: self._spawn(name, awaitable, task),
+            telemetry=telemetry,
+            log=log,
+        )
+
+    def _spawn(self, name: str, awaitable: Awaitable[None], task_name: str) -> None:
+        async def run() -> None:
+            try:
+                await awaitable
+            except Exception as error:
+                self.failures.append(error)
+
+        self._tasks[name].append(asyncio.get_running_loop().create_task(run(), name=f"{name} {task_name}"))
+
+    def serve(self, name: str, accept: Callable[[Connection], Awaitable[None]]) -> None:
+        self._accept[name] = accept
+
+    def reachable(self, source: str, name: str) -> bool:
+        return name in self._accept and (source, name) not in self.cut
+
+
+class _Network:
+    def __init__(self, world: World, node: str) -> None:
+        self._world = world
+        self._node = node
+
+    async def connect(self, address: Address) -> Connection:
+        await asyncio.sleep(0)
+        if not self._world.reachable(self._node, address[0]):
+            raise ConnectionError("nobody there")
+        return self._world.dial(self._node, address[0])
+
+    async def listen(self, address: Address, accept: Callable[[Connection], Awaitable[None]]) -> None:
+        self._world.serve(address[0], accept)
+
+
+class LoopClock:
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def wall_ns(self) -> int:
+        return time.time_ns()
+
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Timer:
+        return asyncio.get_running_loop().call_later(delay_ns / 1e9, callback)
+
+    async def sleep(self, delay_ns: int) -> None:
+        await asyncio.sleep(delay_ns / 1e9)
+
+
+class LoopRng:
+    def __init__(self, seed: str) -> None:
+        self._random = random.Random(seed)
+
+    def between(self, low: int, high: int) -> int:
+        return self._random.randint(low, high)
+
+
+def _address(name: str) -> Address:
+    return name, 1
+
+
+T = TypeVar("T")
+
+
+async def eventually(ask: Callable[[], Awaitable[T | None]], within_s: float = 10.0) -> T:
+    """The first answer that is not None."""
+    end = time.monotonic() + within_s
+    while time.monotonic() < end:
+        answer = await ask()
+        if answer is not None:
+            return answer
+        await asyncio.sleep(0.005)
+    raise AssertionError(f"it did not come about within {within_s} s")

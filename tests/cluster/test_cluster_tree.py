@@ -1,0 +1,238 @@
+"""The metadata tree (KH-1 to KH-5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.errors import InvalidPathError
+from cluster.tree import (
+    Children,
+    Command,
+    CompareAndSwap,
+    Create,
+    Delete,
+    Done,
+    Get,
+    InvalidCommand,
+    ManyNodesDenied,
+    MismatchingNode,
+    Names,
+    NodeNotFound,
+    Path,
+    Properties,
+    Put,
+    Result,
+    Tree,
+    Update,
+    encode_command,
+    format_path,
+    parse_path,
+)
+
+A: Path = ("a",)
+AB: Path = ("a", "b")
+ABC: Path = ("a", "b", "c")
+
+
+def tree_after(*commands: Command) -> Tree:
+    tree = Tree()
+    for command in commands:
+        tree.execute(command)
+    return tree
+
+
+def found(tree: Tree, path: Path) -> Properties:
+    result = tree.query(Get(path))
+    assert isinstance(result, Done)
+    assert result.properties is not None
+    return result.properties
+
+
+class TestVersions:
+    def test_a_new_node_begins_with_versions_one_KH_1(self) -> None:
+        assert found(tree_after(Put(A, b"x")), A) == Properties(b"x", 1, 1, 0)
+
+    def test_the_payload_version_counts_changes_and_not_puts_KH_1(self) -> None:
+        tree = tree_after(Put(A, b"x"), Put(A, b"x"))
+        assert found(tree, A).payload_version == 1
+        tree.execute(Put(A, b"y"))
+        assert found(tree, A).payload_version == 2
+        tree.execute(Put(A, None))
+        assert found(tree, A) == Properties(None, 3, 1, 0)
+
+    def test_the_child_list_version_counts_commands_that_change_direct_children_KH_1(self) -> None:
+        tree = tree_after(Put(A, b"x"))
+        tree.execute(Put(AB, b"1"))
+        assert found(tree, A) == Properties(b"x", 1, 2, 1)
+        tree.execute(Put(AB, b"2"))
+        tree.execute(Put(ABC, b"3"))
+        assert found(tree, A).child_list_version == 2
+        tree.execute(Delete(AB))
+        assert found(tree, A) == Properties(b"x", 1, 3, 0)
+        tree.execute(Delete(AB))
+        assert found(tree, A).child_list_version == 3
+
+    def test_a_command_that_creates_a_whole_branch_counts_once_at_its_top_KH_1(self) -> None:
+        tree = tree_after(Put(ABC, b"x"))
+        assert found(tree, ()) == Properties(None, 1, 2, 1)
+        assert found(tree, A) == Properties(None, 1, 1, 1)
+        assert found(tree, AB) == Properties(None, 1, 1, 1)
+
+
+class TestCommands:
+    def test_put_creates_missing_parents_without_payload_and_they_stay_KH_4(self) -> None:
+        tree = tree_after(Put(ABC, b"x"), Delete(ABC))
+        assert found(tree, AB) == Properties(None, 1, 2, 0)
+
+    def test_create_of_an_existing_node_fails_with_what_was_found_KH_4(self) -> None:
+        tree = tree_after(Create(A, b"first"))
+        assert tree.execute(Create(A, b"second")) == MismatchingNode(A, Properties(b"first", 1, 1, 0))
+        assert found(tree, A).payload == b"first"
+
+    def test_create_of_a_node_that_exists_only_as_a_parent_fails_KH_4(self) -> None:
+        tree = tree_after(Put(AB, b"x"))
+        assert isinstance(tree.execute(Create(A, b"y")), MismatchingNode)
+
+    def test_update_of_a_missing_node_fails_and_creates_nothing_KH_4(self) -> None:
+        tree = Tree()
+        assert tree.execute(Update(AB, b"x")) == NodeNotFound(AB)
+        assert tree.query(Get(A)) == NodeNotFound(A)
+
+    def test_compare_and_swap_of_a_missing_node_is_node_not_found_KH_4(self) -> None:
+        assert Tree().execute(CompareAndSwap(A, b"x", b"y")) == NodeNotFound(A)
+
+    def test_compare_and_swap_changes_only_what_it_expects_KH_4(self) -> None:
+        tree = tree_after(Put(A, b"x"))
+        assert tree.execute(CompareAndSwap(A, b"z", b"y")) == MismatchingNode(A, Properties(b"x", 1, 1, 0))
+        assert tree.execute(CompareAndSwap(A, b"x", b"y")) == Done(Properties(b"y", 2, 1, 0))
+
+    def test_compare_and_swap_does_not_match_a_node_without_payload_KH_4(self) -> None:
+        tree = tree_after(Put(AB, b"x"))
+        assert isinstance(tree.execute(CompareAndSwap(A, b"", b"y")), MismatchingNode)
+
+    def test_delete_removes_everything_below_and_a_missing_node_is_no_error_KH_5(self) -> None:
+        tree = tree_after(Put(ABC, b"x"))
+        assert tree.execute(Delete(A)) == Done(None)
+        assert tree.query(Get(ABC)) == NodeNotFound(ABC)
+        assert tree.execute(Delete(ABC)) == Done(None)
+
+    def test_the_root_can_be_emptied_and_never_goes_away(self) -> None:
+        tree = tree_after(Put((), b"x"), Put(AB, b"y"))
+        assert tree.execute(Delete(())) == Done(Properties(None, 3, 3, 0))
+
+    def test_children_are_the_names_of_direct_children_in_order(self) -> None:
+        tree = tree_after(Put(("s", "10"), None), Put(("s", "9"), None), Put(("s", "9", "deep"), None))
+        assert tree.query(Children(("s",))) == Names(("10", "9"))
+        assert tree.query(Children(("t",))) == NodeNotFound(("t",))
+
+    @pytest.mark.parametrize("path", [("*",), ("a", "**"), ("a*", "b")])
+    def test_patterns_are_refused_by_whatever_works_on_one_node_KH_5(self, path: Path) -> None:
+        tree = tree_after(Put(A, b"x"))
+        before = tree.state_hash
+        commands: list[Command] = [
+            Put(path, b""), Create(path, b""), Update(path, b""), CompareAndSwap(path, b"x", b""), Delete(path)
+        ]
+        assert [tree.execute(command) for command in commands] == [ManyNodesDenied(path)] * 5
+        assert [tree.query(Get(path)), tree.query(Children(path))] == [ManyNodesDenied(path)] * 2
+        assert tree.state_hash == before
+
+
+class TestPaths:
+    @pytest.mark.parametrize("text", ["", "a", "a/b", "//", "/a/", "/a//b", "//a"])
+    def test_what_is_no_path_is_refused(self, text: str) -> None:
+        with pytest.raises(InvalidPathError, match="is not a path"):
+            parse_path(text)
+
+    @given(st.lists(st.text(min_size=1).filter(lambda name: "/" not in name)).map(tuple))
+    def test_a_path_survives_being_written_and_read(self, path: Path) -> None:
+        assert parse_path(format_path(path)) == path
+
+
+NAMES = st.sampled_from(["a", "b", "c"])
+PATHS = st.lists(NAMES, max_size=3).map(tuple)
+PAYLOADS = st.sampled_from([b"1", b"2", None])
+COMMANDS: st.SearchStrategy[Command] = st.one_of(
+    st.builds(Put, PATHS, PAYLOADS), st.builds(Create, PATHS, PAYLOADS), st.builds(Update, PATHS, PAYLOADS),
+    st.builds(CompareAndSwap, PATHS, st.sampled_from([b"1", b"2"]), PAYLOADS), st.builds(Delete, PATHS),
+)
+
+
+class PlainModel:
+    """The tree as one dictionary from paths to payloads."""
+
+    def __init__(self) -> None:
+        self.payloads: dict[Path, bytes | None] = {(): None}
+
+    def execute(self, command: Command) -> str:
+        path, exists = command.path, command.path in self.payloads
+        match command:
+            case Delete():
+                for below in [known for known in self.payloads if known[: len(path)] == path]:
+                    del self.payloads[below]
+                self.payloads.setdefault((), None)
+                return "Done"
+            case Create() if exists:
+                return "MismatchingNode"
+            case (Update() | CompareAndSwap()) if not exists:
+                return "NodeNotFound"
+            case CompareAndSwap() if self.payloads[path] != command.expected:
+                return "MismatchingNode"
+            case _:
+                for depth in range(len(path)):
+                    self.payloads.setdefault(path[:depth], None)
+                self.payloads[path] = command.payload
+                return "Done"
+
+
+def everything(tree: Tree) -> dict[Path, Properties]:
+    seen: dict[Path, Properties] = {}
+    pending: list[Path] = [()]
+    while pending:
+        path = pending.pop()
+        seen[path] = found(tree, path)
+        names = tree.query(Children(path))
+        assert isinstance(names, Names)
+        assert seen[path].child_list_length == len(names.names)
+        pending += [(*path, name) for name in names.names]
+    return seen
+
+
+@given(st.lists(COMMANDS, max_size=40))
+def test_any_commands_do_what_they_do_to_a_plain_dictionary(commands: list[Command]) -> None:
+    tree, model = Tree(), PlainModel()
+    for command in commands:
+        result: Result = tree.apply(encode_command(command))
+        assert type(result).__name__ == model.execute(command)
+    assert {path: node.payload for path, node in everything(tree).items()} == model.payloads
+
+
+@given(st.lists(COMMANDS, max_size=40))
+def test_the_incremental_state_hash_is_the_hash_of_the_whole_tree(commands: list[Command]) -> None:
+    tree = Tree()
+    for command in commands:
+        tree.execute(command)
+        assert tree.state_hash == tree.recomputed_state_hash()
+
+
+@given(st.lists(COMMANDS, max_size=12), st.lists(COMMANDS, max_size=12))
+def test_state_hashes_are_equal_exactly_for_equal_trees(some: list[Command], others: list[Command]) -> None:
+    first, second = tree_after(*some), tree_after(*others)
+    assert (first.state_hash == second.state_hash) == (everything(first) == everything(second))
+
+
+def test_the_state_hash_does_not_depend_on_the_order_in_which_children_came() -> None:
+    commands = [Put(("s", str(n)), b"x") for n in range(20)]
+    assert tree_after(*commands).state_hash == tree_after(commands[0], *reversed(commands[1:])).state_hash
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_are_no_command_give_a_result_and_change_nothing(data: bytes) -> None:
+    tree = tree_after(Put(A, b"x"))
+    before = tree.state_hash
+    result: Any = tree.apply(data)
+    assert isinstance(result, InvalidCommand)
+    assert tree.state_hash == before

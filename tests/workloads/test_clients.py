@@ -1,0 +1,114 @@
+"""Clients report what the system answered, no more and no less."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from harness.protocols import Client, DefiniteError, Deployment, IndefiniteError
+from results.errors import ProtocolError
+from results.history import Op
+from tests.workloads.support import TERM, Store, as_test, do, opened, run
+from workloads.declare import DeclareClient
+from workloads.grow_set import COLLECTION, SetClient
+from workloads.register import RegisterClient
+
+PROTOTYPES: list[Client] = [RegisterClient(), SetClient(), DeclareClient()]
+EVERY_OP = [
+    (RegisterClient(), "read", None), (RegisterClient(), "write", 3), (RegisterClient(), "cas", [1, 2]),
+    (SetClient(), "add", 7), (SetClient(), "read", None),
+    (DeclareClient(), "create", 1), (DeclareClient(), "read", None),
+]
+
+
+def told(op: Op) -> tuple[str, object, str | None]:
+    """Type, value and error of a completion."""
+    return op.type, op.value, op.error
+
+
+def test_a_register_reads_what_was_written_and_nothing_before() -> None:
+    store = Store()
+    client = opened(RegisterClient(), store)
+    assert told(do(client, store, "read", key="a")) == ("ok", None, None)
+    assert told(do(client, store, "write", 3, key="a")) == ("ok", 3, None)
+    assert told(do(client, store, "read", key="a")) == ("ok", 3, None)
+    assert told(do(client, store, "read", key="b")) == ("ok", None, None)
+
+
+def test_a_compare_and_set_that_matches_is_ok_and_one_that_does_not_is_a_fail_and_changes_nothing() -> None:
+    store = Store({"a": 1})
+    client = opened(RegisterClient(), store)
+    assert told(do(client, store, "cas", [1, 2], key="a")) == ("ok", [1, 2], None)
+    assert told(do(client, store, "cas", [1, 3], key="a")) == ("fail", [1, 3], "mismatch")
+    assert told(do(client, store, "cas", [None, 3], key="b")) == ("fail", [None, 3], "mismatch")
+    assert store.values == {"a": 2}
+
+
+def test_a_register_that_loses_writes_is_reported_as_it_answers() -> None:
+    store = Store({"a": 1}, loses_writes=True)
+    client = opened(RegisterClient(), store)
+    assert told(do(client, store, "write", 2, key="a")) == ("ok", 2, None)
+    assert told(do(client, store, "read", key="a")) == ("ok", 1, None)
+
+
+def test_the_first_creation_wins_and_the_second_is_a_fail() -> None:
+    store = Store()
+    client = opened(DeclareClient(), store)
+    assert told(do(client, store, "read", key="q")) == ("ok", None, None)
+    assert told(do(client, store, "create", 4, key="q")) == ("ok", 4, None)
+    assert told(do(client, store, "create", 5, key="q")) == ("fail", 5, "exists")
+    assert told(do(client, store, "read", key="q")) == ("ok", 4, None)
+
+
+def test_a_set_is_read_in_order_with_everything_that_the_system_answered() -> None:
+    store = Store(collections={COLLECTION: [5, 1]})
+    client = opened(SetClient(), store)
+    assert told(do(client, store, "add", 3)) == ("ok", 3, None)
+    store.collections[COLLECTION].append(3)  # a system that holds an element twice must not be tidied up
+    assert told(do(client, store, "read")) == ("ok", [1, 3, 3, 5], None)
+
+
+@pytest.mark.parametrize(("prototype", "f", "value"), EVERY_OP)
+def test_every_completion_is_the_same_op_with_the_term_of_the_answer(prototype: Client, f: str, value: object) -> None:
+    store = Store()
+    done = do(opened(prototype, store), store, f, value, key="a")
+    assert (done.process, done.f, done.key, done.node, done.term) == (3, f, "a", "n1", TERM)
+
+
+@pytest.mark.parametrize("error", [DefiniteError("refused"), IndefiniteError("timeout"), ConnectionResetError()])
+@pytest.mark.parametrize(("prototype", "f", "value"), EVERY_OP)
+def test_an_exception_of_the_session_goes_through_untouched(
+    prototype: Client, f: str, value: object, error: Exception
+) -> None:
+    store = Store()
+    client = opened(prototype, store)
+    store.raises = error
+    with pytest.raises(type(error)) as caught:
+        do(client, store, f, value, key="a")
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("prototype", PROTOTYPES)
+def test_each_client_has_a_session_of_its_own_with_the_node_that_it_was_opened_for(prototype: Client) -> None:
+    store = Store()
+    first, second = opened(prototype, store, "n2"), opened(prototype, store, "n4")
+    assert first is not second
+    run(second.close())
+    run(first.close())
+    assert store.closed == ["n4", "n2"]
+
+
+@pytest.mark.parametrize("prototype", PROTOTYPES)
+def test_a_node_that_cannot_be_reached_is_a_definite_error_of_open(prototype: Client) -> None:
+    with pytest.raises(DefiniteError):
+        run(prototype.open(as_test(Store(raises=DefiniteError("refused"))), cast("Deployment", None), "n1"))
+
+
+@pytest.mark.parametrize("prototype", PROTOTYPES)
+def test_a_prototype_and_an_unknown_op_are_refused(prototype: Client) -> None:
+    store = Store()
+    with pytest.raises(ProtocolError, match="prototype"):
+        do(prototype, store, "read", key="a")
+    with pytest.raises(ProtocolError, match="knows no op 'drop'"):
+        do(opened(prototype, store), store, "drop", key="a")

@@ -1,0 +1,185 @@
+"""What workloads ask for: the ops, who shares a key, who reads where, and that a seed decides it all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkers.registry import CHECKERS
+from harness.protocols import NodeId
+from harness.test import Workload
+from results.errors import UnknownNameError
+from results.history import Op, canonical_json
+from tests.workloads.support import FIVE, drive, invocations
+from workloads.catalogue import WORKLOADS, build
+from workloads.groups import threads_per_key
+
+NAMES = sorted(WORKLOADS)
+
+
+def workload(name: str, concurrency: int = 10, nodes: tuple[str, ...] = FIVE) -> Workload:
+    return build(name, nodes=nodes, concurrency=concurrency)
+
+
+def by_key(ops: Iterable[Op]) -> dict[str, list[Op]]:
+    found: dict[str, list[Op]] = {}
+    for op in ops:
+        found.setdefault(op.key or "", []).append(op)
+    return found
+
+
+def test_an_unknown_workload_is_refused_with_the_known_names() -> None:
+    with pytest.raises(UnknownNameError, match=r"'regster'. Did you mean 'register'\?"):
+        workload("regster")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_asks_for_exactly_the_functions_that_it_names_and_its_checkers_exist(name: str) -> None:
+    found = workload(name)
+    assert found.name == name
+    assert {op.f for op in invocations(drive(found.generator))} == set(found.fs)
+    assert {spec.name for spec in found.checkers} <= set(CHECKERS)
+    assert {"stats", "coverage"} < {spec.name for spec in found.checkers}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_seed_gives_the_same_ops_and_another_seed_others(name: str) -> None:
+    def ops(seed: int) -> list[tuple[int, str, str | None, object]]:
+        history = drive(workload(name).generator, seed=seed, ops_max=300)
+        return [(op.process, op.f, op.key, op.value) for op in invocations(history)]
+
+    assert ops(1) == ops(1) != ops(2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_workload_can_be_used_again_from_its_beginning(name: str) -> None:
+    found = workload(name)
+    assert drive(found.generator, ops_max=300) == drive(found.generator, ops_max=300)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_goes_on_without_end_when_nothing_is_ever_known(name: str) -> None:
+    history = drive(workload(name).generator, ends=lambda op: "info", ops_max=800)
+    assert len(invocations(history)) == 800
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_are_what_json_can_carry(name: str) -> None:
+    for op in invocations(drive(workload(name).generator, ops_max=200)):
+        canonical_json(op.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_final_ops_come_to_an_end_and_only_read(name: str) -> None:
+    final = workload(name).final_generator
+    assert final is not None
+    ops = invocations(drive(final, apart_ns=50_000_000))
+    assert 0 < len(ops) < 1000
+    assert {op.f for op in ops} == {"read"}
+
+
+def test_the_final_read_of_the_set_is_repeated_on_every_node_until_it_was_answered() -> None:
+    final = workload("set").final_generator
+    assert final is not None
+    attempts = Counter[NodeId]()
+
+    def third_time(op: Op) -> str:
+        attempts[op.node or ""] += 1
+        return "ok" if attempts[op.node or ""] > 4 else "info"
+
+    history = drive(final, apart_ns=50_000_000, ends=third_time)  # pyright: ignore[reportArgumentType]
+    assert {op.node for op in history if op.type == "info"} == set(FIVE)
+    answered = {op.process % 10 for op in history if op.type == "invoke"}
+    assert answered == set(range(10))
+
+
+# --- keys, groups, readers ----------------------------------------------------------------------------------------
+
+
+@given(concurrency=st.integers(1, 120), nodes=st.integers(1, 9))
+def test_threads_are_divided_evenly_and_enough_of_them_share_a_key(concurrency: int, nodes: int) -> None:
+    threads = threads_per_key(concurrency, nodes)
+    assert concurrency % threads == 0
+    assert threads >= min(concurrency, 2 * nodes, 5)
+
+
+@pytest.mark.parametrize(("concurrency", "expected"), [(3, 3), (5, 5), (10, 10), (12, 12), (20, 10), (30, 10), (23, 23)])
+def test_with_five_nodes_ten_threads_share_a_key_where_there_are_so_many(concurrency: int, expected: int) -> None:
+    assert threads_per_key(concurrency, 5) == expected
+
+
+@pytest.mark.parametrize("name", ["register", "declare"])
+@pytest.mark.parametrize("concurrency", [10, 20])
+def test_every_node_has_a_reader_of_its_own_and_writers_on_every_key(name: str, concurrency: int) -> None:
+    history = drive(workload(name, concurrency).generator, concurrency=concurrency, ops_max=3000)
+    reading = {op.process for op in invocations(history) if op.f == "read"}
+    writing = {op.process for op in invocations(history) if op.f != "read"}
+    readers = reading - writing
+    assert {FIVE[process % 5] for process in readers} == set(FIVE)
+    assert {FIVE[process % 5] for process in writing} == set(FIVE)
+    assert len(readers) == concurrency // 2
+
+
+def test_a_reader_keeps_reading_on_a_node_that_answers_no_write() -> None:
+    def hangs(op: Op) -> int:
+        return 10**12 if op.node == "n3" and op.f != "read" else 3_000_000
+
+    history = drive(workload("register").generator, took_ns=hangs, ops_max=2000)
+    on_n3 = [op for op in invocations(history) if op.node == "n3"]
+    assert sum(op.f == "read" for op in on_n3) > 100
+    assert sum(op.f != "read" for op in on_n3) == 1
+
+
+def test_few_clients_all_read_and_write() -> None:
+    history = drive(workload("register", 3).generator, concurrency=3)
+    assert {(op.process, op.f) for op in invocations(history)} == {
+        (process, f) for process in range(3) for f in ("read", "write", "cas")
+    }
+
+
+def test_registers_get_some_hundred_ops_a_key_with_few_values_on_every_node() -> None:
+    ops = by_key(invocations(drive(workload("register").generator, ops_max=2000)))
+    assert [len(found) for found in list(ops.values())[:-1]] == [200] * (len(ops) - 1)
+    assert len(ops) == 10
+    for found in list(ops.values())[:-1]:
+        assert {op.node for op in found} == set(FIVE)
+        assert {op.value for op in found if op.f == "write"} <= set(range(5))
+        assert Counter(op.f == "read" for op in found)[True] in range(60, 141)
+
+
+def test_two_groups_work_on_two_keys_at_a_time() -> None:
+    ops = invocations(drive(workload("register", 20).generator, concurrency=20, ops_max=100))
+    assert len(by_key(ops)) == 2
+    groups = {key: {op.process // 10 for op in found} for key, found in by_key(ops).items()}
+    assert sorted(map(len, groups.values())) == [1, 1]
+
+
+def test_elements_of_the_set_are_unique_and_one_op_in_a_hundred_reads() -> None:
+    ops = invocations(drive(workload("set").generator, ops_max=4000))
+    added = [op.value for op in ops if op.f == "add"]
+    assert added == list(range(len(added)))
+    assert 10 <= len(ops) - len(added) <= 90
+
+
+def test_several_clients_on_different_nodes_race_for_every_key_with_ids_of_their_own() -> None:
+    history = drive(workload("declare").generator, ops_max=900)
+    for ops in list(by_key(invocations(history)).values())[:-1]:
+        creations = [op for op in ops if op.f == "create"]
+        assert len({op.value for op in creations}) == len(creations) == 10
+        assert len({op.node for op in creations}) >= 3
+        assert len(ops) == 30
+
+
+def test_creations_of_one_key_overlap() -> None:
+    history = drive(workload("declare").generator, ops_max=900, took_ns=lambda op: 5_000_000)
+    most = Counter[str]()
+    open_now = Counter[str]()
+    for op in history:
+        if op.f == "create" and op.key is not None:
+            open_now[op.key] += 1 if op.type == "invoke" else -1
+            most[op.key] = max(most[op.key], open_now[op.key])
+    assert min(list(most.values())[:-1]) >= 2

@@ -1,0 +1,45 @@
+"""Workloads by name, as given to `--workload`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from harness.protocols import NodeId
+from harness.test import Workload
+from results.errors import UnknownNameError
+from workloads.declare import declare
+from workloads.grow_set import grow_set
+from workloads.register import register
+
+
+class Builder(Protocol):
+    """Makes a workload for so many clients of these nodes."""
+
+    def __call__(self, *, nodes: Sequence[NodeId], concurrency: int) -> Workload:
+        """The workload."""
+        ...
+
+
+WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
+    "register": (register, "read, write and compare-and-set over many keys; each key must be linearizable"),
+    "set": (grow_set, "add numbers, read them all; none that was acknowledged may be missing"),
+    "declare": (declare, "create if absent; exactly one client wins each key, and everybody reads the winner"),
+}
+"""Name: (builder, a line on it)."""
+
+
+def build(name: str, *, nodes: Sequence[NodeId], concurrency: int) -> Workload:
+    """The workload of that name.
+
+    Args:
+        name: a key of `WORKLOADS`.
+        nodes: names of the nodes.
+        concurrency: number of clients.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+    """
+    if name not in WORKLOADS:
+        raise UnknownNameError("workload", name, WORKLOADS)
+    return WORKLOADS[name][0](nodes=nodes, concurrency=concurrency)

@@ -1,0 +1,84 @@
+"""Create if absent: several clients race for each key; exactly one wins, and everybody reads the winner.
+
+It is what declaring a queue comes down to. Each creation carries an id of its own, so a read tells who won. A creation
+that lost is a `fail` (it did not happen), and proves nothing by itself: the reads carry the proof.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from checkers.verdict import CheckerSpec
+from harness.generators import PENDING, Context, Generator, Result, concurrent_keys, each, invoke, limit, sequence
+from harness.generators.leaves import assign
+from harness.protocols import NodeId
+from harness.test import Test, Workload
+from results.errors import ProtocolError
+from results.history import Op
+from workloads.groups import readers_apart, threads_per_key
+from workloads.sessions import SessionClient
+
+OPS_PER_THREAD: Final = 3
+"""Ops on one key, for each thread that works on it: a creation or a first look, and reads after the race."""
+
+FINAL_KEYS: Final = 20
+"""The first keys are read once more after all faults: a winner must have survived every one of them."""
+
+
+class DeclareClient(SessionClient):
+    """Creates keys, and reads them."""
+
+    async def invoke(self, test: Test, op: Op) -> Op:  # noqa: ARG002 - the protocol's signature
+        """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
+        key = op.key or ""
+        if op.f == "create":
+            answer = await self.session.create(key, op.value)
+            if answer.value:
+                return op.complete("ok", op.value, term=answer.term)
+            return op.complete("fail", op.value, term=answer.term, error="exists")
+        if op.f == "read":
+            answer = await self.session.read(key)
+            return op.complete("ok", answer.value, term=answer.term)
+        raise ProtocolError(f"the declare workload knows no op {op.f!r}, only create and read.")
+
+
+class Creations(msgspec.Struct, frozen=True):
+    """Creations with the ids 0, 1, 2 and so on, whoever is free."""
+
+    writer: int = 0
+
+    def op(self, ctx: Context) -> Result:
+        """A creation with the next id."""
+        op = assign(invoke("create", self.writer), ctx)
+        return (PENDING, self) if op is None else (op, Creations(self.writer + 1))
+
+    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002 - the protocol's signature
+        """Ids do not depend on what became of earlier ones: each is used once."""
+        return self
+
+
+def declare(*, nodes: Sequence[NodeId], concurrency: int) -> Workload:
+    """The workload for so many clients of these nodes."""
+    threads = threads_per_key(concurrency, len(nodes))
+
+    def of_key(_: str) -> Generator:
+        reads = each(lambda _: invoke("read"))
+        race = sequence(limit(threads, Creations()), reads)
+        return limit(OPS_PER_THREAD * threads, readers_apart(threads, len(nodes), reads, race))
+
+    return Workload(
+        name="declare",
+        client=DeclareClient(),
+        generator=concurrent_keys(threads, itertools.count(), of_key),
+        final_generator=sequence(*(invoke("read", key=str(key)) for key in range(FINAL_KEYS))),
+        checkers=(
+            CheckerSpec("linearizable", {"model": "create-once"}),
+            CheckerSpec("stats"),
+            CheckerSpec("coverage", {"fs": ["create", "read"]}),
+        ),
+        fs=("create", "read"),
+    )

@@ -1,0 +1,33 @@
+"""How client threads share keys: how many to a key, and who of them reads."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from harness.generators import Generator, Source, mix, reserve
+
+THREADS_MIN: Final = 5
+"""Fewer clients of one key seldom get in each other's way."""
+
+
+def threads_per_key(concurrency: int, nodes: int) -> int:
+    """How many client threads work on one key together: two for each node, at least `THREADS_MIN`.
+
+    A few more if the threads cannot be divided so; all of them if there are fewer.
+    """
+    groups = max(concurrency // max(2 * nodes, THREADS_MIN), 1)
+    while concurrency % groups:
+        groups -= 1
+    return concurrency // groups
+
+
+def readers_apart(threads: int, nodes: int, reads: Source, writes: Source) -> Generator:
+    """On every node a thread that only reads; all other threads carry out `writes`.
+
+    A node that is cut off answers no write, and whoever waits for one asks nothing else. A thread of its own keeps
+    reading there, and sees it if the node goes on answering from what it remembers (Jepsen reserves readers for the
+    same reason). With fewer threads than two for each node, everybody draws from both.
+    """
+    if threads < 2 * nodes:
+        return mix(reads, writes)
+    return reserve((nodes, reads), rest=writes)

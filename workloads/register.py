@@ -1,0 +1,82 @@
+"""Many small registers: read, write and compare-and-set, each key linearizable by itself.
+
+Values are few, so that a compare-and-set matches now and then; keys are short-lived, so that each history stays small
+enough to be judged exactly. A compare that does not match is a `fail`: nothing happened.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Final, cast
+
+from checkers.verdict import CheckerSpec
+from harness.generators import Context, Generator, concurrent_keys, each, invoke, limit, mix, sequence
+from harness.protocols import NodeId
+from harness.test import Test, Workload
+from results.errors import ProtocolError
+from results.history import Op
+from workloads.groups import readers_apart, threads_per_key
+from workloads.sessions import SessionClient
+
+VALUES: Final = 5
+OPS_PER_KEY: Final = 200
+FINAL_KEYS: Final = 20
+"""The first keys are read once more after all faults: what was acknowledged must have survived every one of them."""
+
+
+class RegisterClient(SessionClient):
+    """Reads, writes and compares-and-sets one key at a time."""
+
+    async def invoke(self, test: Test, op: Op) -> Op:  # noqa: ARG002 - the protocol's signature
+        """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
+        key = op.key or ""
+        if op.f == "read":
+            answer = await self.session.read(key)
+            return op.complete("ok", answer.value, term=answer.term)
+        if op.f == "write":
+            answer = await self.session.write(key, op.value)
+            return op.complete("ok", op.value, term=answer.term)
+        if op.f == "cas":
+            expected, value = cast("Sequence[int]", op.value)
+            answer = await self.session.compare_and_set(key, expected, value)
+            if answer.value:
+                return op.complete("ok", op.value, term=answer.term)
+            return op.complete("fail", op.value, term=answer.term, error="mismatch")
+        raise ProtocolError(f"the register workload knows no op {op.f!r}, only read, write and cas.")
+
+
+def _write(ctx: Context) -> Op:
+    return invoke("write", ctx.rng.below(VALUES))
+
+
+def _cas(ctx: Context) -> Op:
+    return invoke("cas", [ctx.rng.below(VALUES), ctx.rng.below(VALUES)])
+
+
+def register(*, nodes: Sequence[NodeId], concurrency: int, ops_per_key: int = OPS_PER_KEY) -> Workload:
+    """The workload for so many clients of these nodes.
+
+    Args:
+        nodes: names of the nodes.
+        concurrency: number of clients.
+        ops_per_key: ops on one key before the next one's turn.
+    """
+    threads = threads_per_key(concurrency, len(nodes))
+
+    def of_key(_: str) -> Generator:
+        reads = each(lambda _: invoke("read"))
+        return limit(ops_per_key, readers_apart(threads, len(nodes), reads, mix(_write, _cas)))
+
+    return Workload(
+        name="register",
+        client=RegisterClient(),
+        generator=concurrent_keys(threads, itertools.count(), of_key),
+        final_generator=sequence(*(invoke("read", key=str(key)) for key in range(FINAL_KEYS))),
+        checkers=(
+            CheckerSpec("linearizable", {"model": "cas-register"}),
+            CheckerSpec("stats"),
+            CheckerSpec("coverage", {"fs": ["read", "write", "cas"]}),
+        ),
+        fs=("read", "write", "cas"),
+    )
