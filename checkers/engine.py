@@ -74,9 +74,7 @@ def by_key(history: pa.Table) -> Iterator[pa.Table]:
 
     Small ones first: a verdict on many keys is there before the time goes into the largest.
     """
-    processes: Any = history.column("process")
-    is_client: Any = pa.array(processes.to_numpy() >= 0)
-    clients = history.filter(is_client)
+    clients = history.take(np.flatnonzero(history.column("process").to_numpy() >= 0))
     if not clients.num_rows:
         return
     encoded: Any = pc.dictionary_encode(clients.column("key").combine_chunks(), null_encoding="encode")
@@ -179,7 +177,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
-        return cast("list[Any]", value.tolist())
+        return cast("npt.NDArray[Any]", value).tolist()
     raise TypeError(f"a verdict cannot hold a {type(value).__name__}: {value!r:.80}")
 
 

@@ -1,7 +1,8 @@
 """What a correct object does, one op at a time: sequential models, in plain Python.
 
-A model has an initial state and a step. Any object with the members of `Model` will do, given as `module:attribute`; states must be hashable
-and are compared with `==`. Values come in frozen form (`frozen`): JSON lists as tuples, JSON objects as `JsonObject`.
+A model has an initial state and a step. Any object with the members of `Model` will do, given as `module:attribute`.
+States must be hashable and are compared with `==`. Values come in hashable form (`frozen`): JSON lists as tuples, JSON
+objects as `JsonObject`.
 
 A completion's value is the *result* of an op; the result of a crashed op is `UNKNOWN`. Functions and their values:
 
@@ -51,7 +52,10 @@ class JsonObject(msgspec.Struct, frozen=True):
 
 
 def frozen(value: Any) -> Hashable:
-    """A JSON value in hashable form: lists as tuples, objects as `JsonObject`. Equal as Python has it: 1 == 1.0 == true."""
+    """A JSON value in hashable form: lists as tuples, objects as `JsonObject`.
+
+    Equality is Python's, so that 1, 1.0 and true are one value.
+    """
     if isinstance(value, list | tuple):
         return tuple(frozen(item) for item in cast("list[Any]", value))
     if isinstance(value, dict):

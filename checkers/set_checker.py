@@ -23,6 +23,7 @@ adds whose fate is unknown may have happened at any time after they were invoked
 from __future__ import annotations
 
 import itertools
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
@@ -137,6 +138,12 @@ def _of_key(table: pa.Table, key: str | None) -> pa.Table:
 
 
 def _judge(table: pa.Table, add: str, read: str, key: str | None) -> Verdict:
+    start = time.process_time()
+    verdict = _judge_one(table, add, read, key)
+    return msgspec.structs.replace(verdict, seconds=round(time.process_time() - start, 6))
+
+
+def _judge_one(table: pa.Table, add: str, read: str, key: str | None) -> Verdict:
     calls = client_calls(table)
     reads = _reads(calls, read)
     adds = _adds(calls, add, reads)

@@ -206,7 +206,7 @@ class Tree:
         """Carry out a command as it stands in the log."""
         try:
             command = _decoder.decode(data)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             return InvalidCommand(str(error))
         return self.execute(command)
 

@@ -9,7 +9,8 @@ Everything is msgpack; structures are arrays, to which fields with a default may
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,6 +18,8 @@ from cluster.raft.messages import Message, NodeId
 from cluster.raft.messages import decode as decode_message
 from cluster.raft.messages import encode as encode_message
 from cluster.tree import Command, Query, Result
+
+T = TypeVar("T")
 
 PROTOCOL_VERSION: Final = 1
 
@@ -176,7 +179,7 @@ def decode_hello(data: bytes) -> Hello:
     Raises:
         msgspec.DecodeError: it is none.
     """
-    return _hello_decoder.decode(data)
+    return _checked(_hello_decoder.decode, data)
 
 
 def decode_request(data: bytes) -> Request:
@@ -185,7 +188,7 @@ def decode_request(data: bytes) -> Request:
     Raises:
         msgspec.DecodeError: it is none.
     """
-    return _request_decoder.decode(data)
+    return _checked(_request_decoder.decode, data)
 
 
 def decode_answer(data: bytes) -> Answer:
@@ -194,7 +197,7 @@ def decode_answer(data: bytes) -> Answer:
     Raises:
         msgspec.DecodeError: it is none.
     """
-    return _answer_decoder.decode(data)
+    return _checked(_answer_decoder.decode, data)
 
 
 def decode_peer(data: bytes) -> PeerFrame:
@@ -203,22 +206,30 @@ def decode_peer(data: bytes) -> PeerFrame:
     Raises:
         msgspec.DecodeError: it is none.
     """
-    kind, body = data[:1], memoryview(data)[1:]
+    kind, body = data[:1], data[1:]
     if kind == _REQUEST:
-        return _forward_decoder.decode(body)
+        return _checked(_forward_decoder.decode, body)
     if kind == _CONSENSUS:
-        return decode_message(data[1:])
+        return _checked(decode_message, body)
     raise msgspec.DecodeError(f"a frame of unknown kind {kind!r}")
 
 
 def decode_request_id(data: bytes) -> int | None:
     """The id of a request whose body this version does not know, None if not even that can be read."""
     try:
-        fields = msgspec.msgpack.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        fields = _checked(msgspec.msgpack.decode, data)
+    except msgspec.DecodeError:
         return None
     match fields:
         case [int(request_id), *_]:
             return request_id
         case _:
             return None
+
+
+def _checked(decode: Callable[[bytes], T], data: bytes) -> T:
+    """`decode(data)`, with one kind of error: msgspec lets that of a damaged string, or of deep nesting, through."""
+    try:
+        return decode(data)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from error

@@ -139,6 +139,9 @@ class _Run:
         return failure
 
     async def _set_up(self) -> None:
+        package = self._test.nemesis
+        if package.nemesis is None and (package.generator or package.final_generator) is not None:
+            raise ProtocolError(f"nemesis package {package.name!r} has a generator, but no nemesis to carry it out.")
         try:
             await self._scheduler.processes.set_up()
         except ProtocolError:

@@ -56,8 +56,8 @@ _MIXES: Final[Mapping[str, Entry]] = {
     "partition": Entry(
         "partition",
         (
-            _shapes("isolate-leader", "isolate-leader", "leader-in-minority"),
-            _shapes("halves", "halves", "thirds", "bridge", "majorities-ring", "isolate-one", *_ONE_WAY[1:]),
+            _shapes("isolate-leader", "leader-in-minority"),
+            _shapes(*2 * ("halves", "thirds", "bridge", "majorities-ring"), "isolate-one", *_ONE_WAY),
         ),
         "cuts links: in turn one that separates the leader from the majority, and one of any other shape",
     ),
@@ -112,12 +112,15 @@ def descriptions() -> dict[str, str]:
     return {"none": "no faults", **{name: entry.line for name, entry in NEMESES.items()}}
 
 
-def build(names: Sequence[str], *, interval_s: float | None = None) -> NemesisPackage:
+def build(
+    names: Sequence[str], *, interval_s: float | None = None, time_limit_s: float | None = None
+) -> NemesisPackage:
     """The package of all that was named.
 
     Args:
         names: names of `descriptions()`; no name, and "none", stand for nothing.
         interval_s: mean time between nemesis ops, in seconds; None for the default.
+        time_limit_s: length of the faults phase: no fault begins shortly before its end. None if it is not known.
 
     Raises:
         UnknownNameError: a name is not known.
@@ -134,4 +137,6 @@ def build(names: Sequence[str], *, interval_s: float | None = None) -> NemesisPa
         Fault(name, kind.nemesis(), kind.start_f, kind.stop_f, rounds[name])
         for name, kind in KINDS.items() if name in rounds
     ]
-    return package(",".join(wanted) or "none", faults, INTERVAL_S if interval_s is None else interval_s)
+    return package(
+        ",".join(wanted) or "none", faults, INTERVAL_S if interval_s is None else interval_s, time_limit_s
+    )

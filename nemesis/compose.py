@@ -54,13 +54,16 @@ class Composed:
             raise NemesisError("; ".join(problems))
 
 
-def package(name: str, faults: Sequence[Fault], interval_s: float = INTERVAL_S) -> NemesisPackage:
+def package(
+    name: str, faults: Sequence[Fault], interval_s: float = INTERVAL_S, time_limit_s: float | None = None
+) -> NemesisPackage:
     """A package of faults that strike by one schedule. Heals in the order of `faults`.
 
     Args:
         name: as given to `--nemesis`.
         faults: what strikes; none of it for a test without faults.
         interval_s: mean time between nemesis ops, in seconds.
+        time_limit_s: length of the faults phase: no fault begins shortly before its end. None if it is not known.
 
     Raises:
         UsageError: the interval is not positive, or two faults handle the same op.
@@ -71,6 +74,9 @@ def package(name: str, faults: Sequence[Fault], interval_s: float = INTERVAL_S) 
         return NemesisPackage(name=name, nemesis=None, generator=None, final_generator=None, faults=frozenset())
     nemesis = Composed([fault.nemesis for fault in faults])
     return NemesisPackage(
-        name=name, nemesis=nemesis, generator=Schedule(tuple(faults), round(interval_s * 1e9)),
+        name=name, nemesis=nemesis,
+        generator=Schedule(
+            tuple(faults), round(interval_s * 1e9), None if time_limit_s is None else round(time_limit_s * 1e9)
+        ),
         final_generator=sequence(*(fault.stop() for fault in faults)), faults=nemesis.faults,
     )

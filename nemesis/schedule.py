@@ -28,6 +28,9 @@ SHORTEST, LONGEST = 0.5, 1.5
 """Bounds of the distance between two nemesis ops, in intervals; the mean is one. The lower one gives clients time to
 act in every fault window."""
 
+LASTING: Final = 0.75
+"""How long before the end of a run's faults the last one begins at the latest, in intervals."""
+
 T = TypeVar("T")
 
 
@@ -82,13 +85,15 @@ def _op(f: str, value: dict[str, Any]) -> Op:
 class Schedule(msgspec.Struct, frozen=True):
     """The generator: starts and stops `faults`, `interval_ns` apart on average, the first half an interval in.
 
-    The rest is its state: which faults are in force, in the order in which they began; for each fault what is left of
+    If it is known when the run's faults end (`end_ns` of the run's time), none begins so late that it could not last:
+    clients that wait for an answer from before it need time to ask anything in it. The rest is its state: which faults are in force, in the order in which they began; for each fault what is left of
     its round; which faults are left before every one has had its turn; when the next op is due (None while one is under
     way, whose end decides).
     """
 
     faults: tuple[Fault, ...]
     interval_ns: int
+    end_ns: int | None = None
     in_force: tuple[int, ...] = ()
     hands: tuple[tuple[Mapping[str, Any], ...], ...] = ()
     turns: tuple[int, ...] = ()
@@ -104,10 +109,12 @@ class Schedule(msgspec.Struct, frozen=True):
             return Pending(due_ns), msgspec.structs.replace(self, due_ns=due_ns)
         if ctx.time_ns < self.due_ns:
             return Pending(self.due_ns), self
+        if not self.in_force and self._ends_soon(ctx.time_ns):
+            return None
         rng = ctx.nemesis_rng
         gap_ns = int((SHORTEST + (LONGEST - SHORTEST) * rng.random()) * self.interval_ns)
         chosen = msgspec.structs.replace(self, gap_ns=gap_ns, due_ns=None)
-        return chosen._stop(rng) if self._stops(rng) else chosen._start(ctx.nodes, rng)
+        return chosen._stop(rng) if self._stops(ctx.time_ns, rng) else chosen._start(ctx.nodes, rng)
 
     def update(self, ctx: Context, event: Op) -> Generator:
         """The distance to the next op counts from the end of the last one."""
@@ -115,11 +122,15 @@ class Schedule(msgspec.Struct, frozen=True):
             return self
         return msgspec.structs.replace(self, due_ns=ctx.time_ns + self.gap_ns)
 
-    def _stops(self, rng: Rng) -> bool:
+    def _ends_soon(self, time_ns: int) -> bool:
+        return self.end_ns is not None and time_ns > self.end_ns - LASTING * self.interval_ns
+
+    def _stops(self, time_ns: int, rng: Rng) -> bool:
         if not self.in_force:
             return False
         overlaps = rng.random() < OVERLAP
-        return len(self.in_force) == min(IN_FORCE_MAX, len(self.faults)) or not overlaps
+        full = len(self.in_force) == min(IN_FORCE_MAX, len(self.faults))
+        return full or not overlaps or self._ends_soon(time_ns)
 
     def _stop(self, rng: Rng) -> Result:
         healed = rng.choice(self.in_force)

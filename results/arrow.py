@@ -244,10 +244,19 @@ def read_parquet(path: Path) -> pa.Table:
         return file.read()
 
 
-def read_parquet_notes(path: Path) -> dict[bytes, bytes]:
-    """The notes of a Parquet file alone; raises what `read_parquet` raises."""
+class ParquetHead(msgspec.Struct, frozen=True):
+    """What a Parquet file says of itself before its rows: how many they are, their columns, and the notes."""
+
+    rows: int
+    schema: pa.Schema
+    notes: dict[bytes, bytes]
+
+
+def read_parquet_head(path: Path) -> ParquetHead:
+    """The head of a Parquet file; raises what `read_parquet` raises."""
     with _opened(path) as file:
-        return dict(file.schema_arrow.metadata or {})
+        schema = file.schema_arrow
+        return ParquetHead(file.metadata.num_rows, schema, dict(schema.metadata or {}))
 
 
 @contextmanager
@@ -284,7 +293,7 @@ def history_hash(table: pa.Table) -> str:
     table = conform(table)
     digest = hashlib.sha256(f"history {FORMAT_VERSION} {table.num_rows}".encode())
     for field in _FIELDS:
-        digest.update(f"\0{field.name} {field.type}\0".encode())
+        digest.update(f"\0{field.name}\0".encode())
         for part in _canonical(table.column(field.name).combine_chunks()):
             digest.update(part)
     return digest.hexdigest()

@@ -261,8 +261,8 @@ class RunDir:
         if (self.path / "verdict.json").exists():
             return "complete"
         if self.history_path.exists():
-            notes = arrow.read_parquet_notes(self.history_path)
-            return "recovered" if arrow.RECOVERED_KEY in notes else "recorded"
+            recovered = arrow.RECOVERED_KEY in arrow.read_parquet_head(self.history_path).notes
+            return "recovered" if recovered else "recorded"
         return "crashed" if self.wal_path.exists() else "empty"
 
     def is_running(self) -> bool:

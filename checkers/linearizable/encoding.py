@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from checkers.kernels import kernel
 from checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH, EXPIRE, I8, I32, I64, RETURN, Events
@@ -103,7 +102,7 @@ def read_ops(table: pa.Table, model: Model) -> Ops:
         HistoryFormatError: a completion without an invocation, or two ops of one process at once.
         UsageError: the history has a function that the model does not know.
     """
-    table = table.filter(pc.greater_equal(table.column("process"), 0))
+    table = table.filter(pa.array(table.column("process").to_numpy() >= 0))
     types, type_names = _codes(table, "type")
     invoked, completed = _pairs(table, types, type_names)
     ended = np.append(types, -1)[completed]
@@ -120,9 +119,8 @@ def read_ops(table: pa.Table, model: Model) -> Ops:
 
 def _codes(table: pa.Table, column: str) -> tuple[I64, list[Any]]:
     """A text column as codes into its distinct texts; null is one of them."""
-    encoded: Any = pc.dictionary_encode(table.column(column).combine_chunks(), null_encoding="encode")
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.combine_chunks()
+    chunks: Any = table.column(column)
+    encoded = chunks.combine_chunks().dictionary_encode(null_encoding="encode")
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()
 
 

@@ -517,7 +517,7 @@ def advance(events: Events, steps: Steps, space: Space, live: Live, m: I64, budg
         kind = events.kind[m[EVENT]]
         slot = events.slot[m[EVENT]]
         transition = events.transition[m[EVENT]]
-        if kind == RETURN or kind == EXPIRE:
+        if kind in (RETURN, EXPIRE):
             status = _return(steps, space, live, m, kind, slot, limit)
             if status != _GO_ON:
                 return status

@@ -18,6 +18,9 @@ from checkers.linearizable.transitions import Stepper, TooManyCellsError
 BUDGET: Final = 100_000
 """Expansions between two looks at the clock: some ten milliseconds."""
 
+FRONTIER_ROWS: Final = 256
+POOL_ROWS: Final = 1024
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -68,12 +71,13 @@ class Search:
         m = self._m = np.zeros(f.REGISTERS, np.int64)
         m[f.FRONTIER] = m[f.PEAK] = 1
         states = max(16, len(stepper.states.known))
-        self._space = _space(words, states, 256, 1024, 1 + words + crashed_words)
+        self._space = _space(words, states, FRONTIER_ROWS, POOL_ROWS, 1 + words + crashed_words)
         width = max(1, len(stepper.transitions))
         slots = max(1, problem.slots)
         self._live = f.Live(
-            transition=np.zeros(slots, np.int32), mutators=np.zeros(slots, np.int32), observers=np.zeros(slots, np.int32),
-            classes=np.zeros(width, np.int32), first=np.full(width, -1, np.int32), last=np.full(width, -1, np.int32),
+            transition=np.zeros(slots, np.int32), mutators=np.zeros(slots, np.int32),
+            observers=np.zeros(slots, np.int32), classes=np.zeros(width, np.int32),
+            first=np.full(width, -1, np.int32), last=np.full(width, -1, np.int32),
             following=np.zeros(64 * crashed_words, np.int32),
             free=np.arange(64 * crashed_words, dtype=np.int32)[::-1].copy(),
         )
@@ -188,7 +192,7 @@ def warm_up() -> None:
                     np.full(1, -1, np.int64), empty)
     events = f.Events(np.array([f.CALL, f.RETURN], np.int8), np.zeros(2, np.int32), np.zeros(2, np.int32))
     space = _space(1, 1, 2, 4, 2)
-    live = f.Live(empty, empty.copy(), empty.copy(), empty.copy(), empty.copy(), empty.copy(), empty.copy(), empty.copy())
+    live = f.Live(empty, empty, empty, empty, empty, empty, empty, empty)
     m = np.zeros(f.REGISTERS, np.int64)
     m[f.FRONTIER] = 1
     f.advance(events, steps, space, live, m, BUDGET)

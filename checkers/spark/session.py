@@ -171,8 +171,7 @@ def _session(
 def _start(
     properties: Mapping[str, str], environment: Mapping[str, str | None], work: Path
 ) -> tuple[SparkSession, subprocess.Popen[bytes]]:
-    from pyspark import SparkConf, SparkContext
-    from pyspark import java_gateway
+    from pyspark import SparkConf, SparkContext, java_gateway
     from pyspark.sql import SparkSession
 
     conf = SparkConf(loadDefaults=False)

@@ -13,6 +13,7 @@ from results.errors import EXIT_HARNESS_ERROR
 if TYPE_CHECKING:
     from harness.cli.compose import RunOptions
     from harness.cli.judging import Conclusion
+    from results.store import RunDir
 
 BUG = "M23"
 
@@ -41,7 +42,7 @@ def command(ctx: click.Context, store: str, time_limit: float, seed: int | None)
     healthy = RunOptions.of(**common, nemesis="partition,kill", bug="")
     broken = RunOptions.of(**{**common, "seed": healthy.seed}, nemesis="partition", bug=BUG)
     tests = [(compose(each), each) for each in (healthy, broken)]
-    runs = []
+    runs: list[RunDir] = []
     errors: dict[Path, str | None] = {}
     for test, chosen in tests:
         with Progress(test.name) as progress:

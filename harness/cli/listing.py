@@ -46,9 +46,9 @@ def _entries(kind: str) -> Mapping[str, str]:
 
         return {name: line for name, (_, line) in CHECKERS.items()}
     if kind == "models":
-        from checkers.models import descriptions
+        from checkers import models
 
-        return descriptions()
+        return {name: _first_line(type(models.model(name))) for name in models.names()}
     if kind == "formats":
         from results.formats import FORMATS
 
@@ -59,3 +59,8 @@ def _entries(kind: str) -> Mapping[str, str]:
     if kind == "bugs":
         return {f"{name}:{bug}": line for name in SYSTEMS for bug, line in build(name).bugs.items()}
     return {name: line for name, (_, line) in (SYSTEMS if kind == "systems" else BACKENDS).items()}
+
+
+def _first_line(described: type) -> str:
+    """The first line of a docstring, without the full stop."""
+    return (described.__doc__ or "").strip().partition("\n")[0].rstrip(".")

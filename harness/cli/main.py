@@ -67,7 +67,8 @@ def main(args: Sequence[str] | None = None) -> None:
     try:
         code = splitbrain.main(arguments, prog_name="splitbrain", standalone_mode=False)
     except click.ClickException as error:
-        hint = f" ({error.ctx.command_path} --help tells more)" if isinstance(error, click.UsageError) and error.ctx else ""
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        hint = f" ({context.command_path} --help tells more)" if context is not None else ""
         click.echo(f"splitbrain: {error.format_message()}{hint}", err=True)
         code = EXIT_USAGE
     except click.Abort:
@@ -83,7 +84,7 @@ def main(args: Sequence[str] | None = None) -> None:
     except Exception as error:
         if "--debug" in arguments:
             traceback.print_exc()
-        click.echo(f"splitbrain: unexpected {type(error).__name__}: {error} (this is a bug of splitbrain; --debug before "
-                   "the command shows where)", err=True)
+        what = f"unexpected {type(error).__name__}: {error}"
+        click.echo(f"splitbrain: {what} (a bug of splitbrain; --debug before the command shows where)", err=True)
         code = EXIT_HARNESS_ERROR
     sys.exit(code if isinstance(code, int) else 0)

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from harness.cli.leaders import LeaderWatch
 from results.history import HARNESS, NEMESIS, Op
 
 _REDRAW_S = 0.25
@@ -27,7 +28,7 @@ class Progress:
     def __init__(self, title: str, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True)
         self.title = title
-        self.leader = "?"
+        self.leaders: LeaderWatch | None = None
         self.phase = "starting"
         self.faults: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
@@ -81,9 +82,10 @@ class Progress:
     def _line(self) -> str:
         counts = self.counts
         fault = ", ".join(self.faults.values()) or "none"
+        leader = self.leaders.leader() if self.leaders is not None else "?"
         return (
             f"{self.title}  {time.monotonic() - self._started:5.1f} s  {self.phase:8}  {counts['invoke']} ops "
-            f"({counts['ok']} ok, {counts['fail']} fail, {counts['info']} info)  fault: {fault}  leader: {self.leader}"
+            f"({counts['ok']} ok, {counts['fail']} fail, {counts['info']} info)  fault: {fault}  leader: {leader}"
         )
 
     def _observe_fault(self, op: Op) -> None:

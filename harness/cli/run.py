@@ -104,13 +104,14 @@ async def _record(
     test: Test, chosen: RunOptions, store: Path, progress: Progress, at_heal: Callable[[], None] | None
 ) -> tuple[RunDir, RunSummary]:
     from harness.backends import catalogue as backends
+    from harness.cli.leaders import LeaderWatch
     from harness.lifecycle import run
     from harness.protocols import Runtime
     from harness.realtime import RealClock
     from harness.rng import Streams
     from harness.runner import Stop
     from results.history import HARNESS, Op
-    from results.store import RunDir, Store
+    from results.store import Store
 
     clock = RealClock()
     folders: list[RunDir] = []
@@ -122,8 +123,9 @@ async def _record(
 
     def began(started_ns: int) -> None:
         found = folders[-1]
-        found.write_test({**found.read_test(), "began_wall_ns": clock.wall_ns(started_ns),
-                          "telemetry": _telemetry(test, found)})
+        sources = _telemetry(test, found)
+        found.write_test({**found.read_test(), "began_wall_ns": clock.wall_ns(started_ns), "telemetry": sources})
+        progress.leaders = LeaderWatch({node: found.path / relative for node, relative in sources.items()})
 
     def observe(op: Op) -> None:
         progress.observe(op)

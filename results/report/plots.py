@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Final
 
@@ -75,9 +76,9 @@ def latency_plot(view: RunView) -> Markup:
             parts.append(tag("path", class_=f"dots dots-{how}", d=dots))
     ok = calls.ended("ok")[chosen]
     for name, quantile in (("median", 0.5), ("p95", 0.95)):
-        line = [(axis.x(x), y(value)) for x, value in _quantiles(begun[ok], took[ok], axis.end_s, quantile)]
-        if len(line) > 1:
-            parts.append(tag("polyline", class_=f"line {name}", points=_points(line)))
+        for stretch in _quantiles(begun[ok], took[ok], axis.end_s, quantile):
+            line = _points([(axis.x(x), y(value)) for x, value in stretch])
+            parts.append(tag("polyline", class_=f"line {name}", points=line))
     label = "Latency of client ops in milliseconds, logarithmic, with median and 95th percentile of ok ops"
     return picture(_BOTTOM + 22, label, [*parts, *axis.draw(_BOTTOM)], id="latency")
 
@@ -102,16 +103,18 @@ def _decades(took: Floats) -> tuple[int, int]:
     return low, max(high, low + 1)
 
 
-def _quantiles(begun: Floats, took: Floats, end_s: float, quantile: float) -> list[tuple[float, float]]:
-    """The quantile in each stretch of time that has at least three ops."""
+def _quantiles(begun: Floats, took: Floats, end_s: float, quantile: float) -> list[list[tuple[float, float]]]:
+    """The quantile in each stretch of time that has at least three ops, as lines that break where there are fewer."""
     step = end_s / _BINS * 2
     order = np.argsort(begun, kind="stable")
-    edges = np.searchsorted(begun[order], np.arange(0, end_s + step, step))
-    found: list[tuple[float, float]] = []
-    for i, (first, last) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)):
+    edges = np.searchsorted(begun[order], np.arange(0, end_s + step, step)).tolist()
+    lines: list[list[tuple[float, float]]] = [[]]
+    for i, (first, last) in enumerate(itertools.pairwise(edges)):
         if last - first >= 3:
-            found.append(((i + 0.5) * step, float(np.quantile(took[order[first:last]], quantile))))
-    return found
+            lines[-1].append(((i + 0.5) * step, float(np.quantile(took[order[first:last]], quantile))))
+        elif lines[-1]:
+            lines.append([])
+    return [line for line in lines if line]
 
 
 def _windows(view: RunView, axis: TimeAxis) -> list[Markup]:

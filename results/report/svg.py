@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
+from results.report.text import visible
+
 WIDTH = 1100
 """Width of every picture, in its own units; pages scale it."""
 
@@ -18,10 +20,10 @@ def tag(name: str, *children: str | Markup, **attributes: str | float) -> Markup
     """An element. Text and attributes are escaped; `class_` and `text_anchor` become `class` and `text-anchor`."""
     words = [name]
     for key, value in attributes.items():
-        text = number(value) if isinstance(value, (int, float)) else str(escape(value))
+        text = number(value) if isinstance(value, (int, float)) else str(escape(visible(value)))
         words.append(f'{key.rstrip("_").replace("_", "-")}="{text}"')
-    body = "".join(str(escape(child)) for child in children)
-    return Markup(f"<{' '.join(words)}>{body}</{name}>")  # noqa: S704 - every part was escaped above
+    body = "".join(str(child if isinstance(child, Markup) else escape(visible(child))) for child in children)
+    return Markup(f"<{' '.join(words)}>{body}</{name}>")
 
 
 def number(value: float) -> str:

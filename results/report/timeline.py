@@ -13,6 +13,7 @@ from results.counts import ENDS
 from results.faults import Window
 from results.report.run_view import RunView
 from results.report.svg import LEFT, RIGHT, WIDTH, TimeAxis, picture, rectangles, tag
+from results.report.text import clip
 
 BINS: Final = 360
 """Ops are drawn as counts in this many equal stretches of the run."""
@@ -20,6 +21,7 @@ BINS: Final = 360
 TERM_COLOURS: Final = 6
 MARKED_MAX: Final = 24
 
+_STYLED: Final = ("partition", "kill", "pause")
 _FAULT_LANE: Final = 20
 _NODE_LANE: Final = 46
 _GAP: Final = 6
@@ -63,13 +65,14 @@ def _seconds(window: Window) -> tuple[float, float]:
 
 def _shades(windows: Sequence[Window], axis: TimeAxis, bottom: float) -> list[Markup]:
     return [
-        tag("rect", class_="shade", x=axis.x(begin), y=14, width=max(axis.x(end) - axis.x(begin), 1), height=bottom - 14)
+        tag("rect", class_="shade", x=axis.x(begin), y=14, height=bottom - 14,
+            width=max(axis.x(end) - axis.x(begin), 1))
         for begin, end in map(_seconds, windows)
     ]
 
 
 def _fault_lanes(windows: Sequence[Window], kinds: Sequence[str], axis: TimeAxis) -> list[Markup]:
-    parts = [tag("text", kind, class_="lane", x=LEFT - 6, y=16 + i * _FAULT_LANE + 13, text_anchor="end")
+    parts = [tag("text", kind[:9], class_="lane", x=LEFT - 6, y=16 + i * _FAULT_LANE + 13, text_anchor="end")
              for i, kind in enumerate(kinds)]
     for window in windows:
         begin, end = _seconds(window)
@@ -78,9 +81,9 @@ def _fault_lanes(windows: Sequence[Window], kinds: Sequence[str], axis: TimeAxis
         words = f"{window.fault}: {window.target} ({begin:.3f} s to {end:.3f} s)"
         if not window.start.verified:
             words += f", not verified: {window.start.error}"
-        kind = f"fault fault-{window.fault if window.fault in ('partition', 'kill', 'pause') else 'other'}"
-        parts.append(tag("rect", tag("title", words[:300]), class_=kind if window.start.verified else f"{kind} unsure",
-                         x=x, y=y, width=width, height=_FAULT_LANE - 4, rx=3))
+        style = f"fault-{window.fault}" if window.fault in _STYLED else "fault-other"
+        parts.append(tag("rect", tag("title", clip(words, 300)), x=x, y=y, width=width, height=_FAULT_LANE - 4, rx=3,
+                         class_=style if window.start.verified else f"{style} unsure"))
         room = int(width / 6.2) - 1
         if room >= 3:
             text = window.target if len(window.target) <= room else window.target[:room - 1] + "…"
@@ -113,9 +116,8 @@ def node_states(view: RunView) -> list[Stretch]:
         now = {("down", str(node)) for node in value.get("down", ())}
         now |= {("paused", str(node)) for node in value.get("paused", ())}
         now |= {("cut off", node) for node in _cut_off(nodes, value.get("cut", ()))}
-        for state in sorted(since):
-            if state not in now:
-                found.append(Stretch(state[1], since.pop(state), time_s, state[0]))
+        over = [state for state in since if state not in now]
+        found += [Stretch(node, since.pop((what, node)), time_s, what) for what, node in over]
         for state in sorted(now):
             since.setdefault(state, time_s)
     end_s = view.around.end_ns / 1e9
@@ -227,9 +229,9 @@ def _marks(view: RunView, tops: dict[str, float], axis: TimeAxis, witness: Seque
         y = tops[node] + 16 + (position % 3) * 9
         shown = index[complete] if complete != OPEN else index[invoke]
         title = tag("title", f"op {index[invoke]}: see the witness table")
-        parts.append(tag("a", title, tag("rect", class_="mark", x=x - 2, y=y - 5, width=max(end - x, 0) + 4, height=7, rx=3),
-                         tag("text", str(shown), class_="mark-label", x=min(end + 4, WIDTH - 40), y=y + 2),
-                         href=f"#op-{index[invoke]}"))
+        bar = tag("rect", class_="mark", x=x - 2, y=y - 5, width=max(end - x, 0) + 4, height=7, rx=3)
+        name = tag("text", str(shown), class_="mark-label", x=min(end + 4, WIDTH - 40), y=y + 2)
+        parts.append(tag("a", title, bar, name, href=f"#op-{index[invoke]}"))
     return parts
 
 

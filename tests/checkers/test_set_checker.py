@@ -233,4 +233,4 @@ def test_a_quarter_million_adds_with_many_lost_take_seconds() -> None:
     start = time.process_time()
     verdict = SetChecker().check(table, {})
     assert verdict.figures["lost"] == 100
-    assert time.process_time() - start < 3.0
+    assert 0 < verdict.seconds < time.process_time() - start < 3.0

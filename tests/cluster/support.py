@@ -111,7 +111,7 @@ class FakeDisk:
         self._files[name] = _Content(bytearray(data), data)
 
     def crash(self, rng: random.Random) -> FakeDisk:
-        """What is left after a loss of power: of what was not synced, any sectors, the others zeroed, and any length."""
+        """What a loss of power leaves: of what was not synced any sectors, the others zeroed, up to any length."""
         left = FakeDisk()
         for name, content in self._files.items():
             data = bytearray(content.cached)
@@ -188,7 +188,7 @@ class World:
         self.failures: list[BaseException] = []
         self.nodes: dict[str, Node] = {}
         self._accept: dict[str, Callable[[Connection], Awaitable[None]]] = {}
-        self._tasks: dict[str, list[asyncio.Task[None]]] = {name: [] for name in names}
+        self._tasks: dict[str, list[asyncio.Future[None]]] = {name: [] for name in names}
         self._connections: dict[str, list[MemoryConnection]] = {name: [] for name in names}
 
     async def start(self, *names: str) -> None:
@@ -256,13 +256,14 @@ class World:
         )
 
     def _spawn(self, name: str, awaitable: Awaitable[None], task_name: str) -> None:
-        async def run() -> None:
-            try:
-                await awaitable
-            except Exception as error:
+        def ended(task: asyncio.Future[None]) -> None:
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
                 self.failures.append(error)
 
-        self._tasks[name].append(asyncio.get_running_loop().create_task(run(), name=f"{name} {task_name}"))
+        task = asyncio.ensure_future(awaitable)
+        task.add_done_callback(ended)
+        self._tasks[name].append(task)
 
     def serve(self, name: str, accept: Callable[[Connection], Awaitable[None]]) -> None:
         self._accept[name] = accept

@@ -12,6 +12,7 @@ from harness.protocols import (
     Answer,
     DefiniteError,
     Deployment,
+    FaultKind,
     Link,
     MessageConnection,
     Nemesis,
@@ -178,7 +179,7 @@ class MemoryBackend:
         self.swept = 0
 
     def support(self) -> Mapping[str, Support]:
-        return {kind: Support(self.works, "memory has no network") for kind in ("cut", "kill", "pause")}
+        return dict.fromkeys(("cut", "kill", "pause"), Support(self.works, "memory has no network"))
 
     def sweep(self) -> list[str]:
         self.swept += 1
@@ -230,7 +231,7 @@ class FakeNemesis:
     """Kills and starts one node."""
 
     fs = frozenset({"kill", "start"})
-    faults = frozenset({"kill"})
+    faults: frozenset[FaultKind] = frozenset({"kill"})
 
     def __init__(self, node: NodeId = "n2") -> None:
         self.node = node

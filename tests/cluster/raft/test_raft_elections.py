@@ -255,8 +255,9 @@ def test_ra17_a_second_leader_in_a_term_is_not_survived() -> None:
 
 def test_ra17_a_leader_that_stepped_down_still_knows_that_it_led_the_term() -> None:
     raft = ready_leader(1)
-    while raft.role == "leader":
+    for _ in range(Config().quorum_ticks):
         raft.handle(HeartbeatTick())
+    assert raft.role == "follower"
     with pytest.raises(InvariantError, match="two leaders in term 2"):
         append(raft, term=2, prev=(1, 1), sender="n3")
 

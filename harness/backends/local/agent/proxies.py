@@ -211,18 +211,26 @@ class _Relay:
         self.damaged: list[Link] = []
         self._probe: asyncio.Future[bool] | None = None
         self._dialling: asyncio.Task[None] | None = None
+        self._waits_for_far = False
+        self._early = bytearray()
 
     def other(self, side: _Side) -> _Side:
         return self.far if side is self.near else self.near
 
     def connected(self, side: _Side) -> None:
-        if side is self.far or side.transport is None:
+        if side.transport is None:
+            return
+        if side is self.far:
+            self._far_is_there()
             return
         self.proxy.relays.append(self)
         self._probe = self.proxy.proxies.probes.get(side.transport.get_extra_info("peername")[1])
         if self.proxy.is_cut(side.link):
             self._damage(side.link)  # it leads nowhere, whatever becomes of the link
         else:
+            # What comes before the far side is there is kept all the same: some releases of Python 3.11 read on after
+            # a pause that was asked for this early.
+            self._waits_for_far = True
             side.transport.pause_reading()
             self._dialling = asyncio.get_running_loop().create_task(self._dial())
 
@@ -233,11 +241,25 @@ class _Relay:
             async with asyncio.timeout(CONNECTS_WITHIN_S):
                 await loop.create_connection(lambda: self.far, *target)
         except (OSError, TimeoutError):
+            self._far_is_there()
             self.lost(self.far)
+
+    def _far_is_there(self) -> None:
+        """Pass on what came in before; to nobody, if the far side could not be reached and the near one is not told."""
+        self._waits_for_far = False
+        early = bytes(self._early)
+        self._early.clear()
+        if early:
+            self.received(self.near, early)
+        if self.near.at_end:
+            self.received_end(self.near)
         if self.near.transport is not None:
             self.near.transport.resume_reading()
 
     def received(self, side: _Side, data: bytes) -> None:
+        if side is self.near and self._waits_for_far:
+            self._early += data
+            return
         cut_links = self.proxy.proxies.cut_links
         if side.link in cut_links:
             self._damage(side.link)
@@ -250,12 +272,14 @@ class _Relay:
             other.transport.write(data)
 
     def received_end(self, side: _Side) -> None:
+        if side is self.near and self._waits_for_far:
+            return
         other = self.other(side)
         if self.proxy.is_cut(side.link):
             self._damage(side.link)
         elif side.link not in self.damaged and other.transport is not None:
             other.transport.write_eof()
-            if other.at_end:
+            if other.at_end and other.link not in self.damaged:
                 for both in (side, other):
                     if both.transport is not None:
                         both.transport.close()

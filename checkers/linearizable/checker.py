@@ -1,0 +1,182 @@
+"""The checker "linearizable": per key, ops take effect one at a time, each between its call and its return."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal
+
+import msgspec
+import pyarrow as pa
+
+from checkers import models
+from checkers.linearizable import evidence, witness
+from checkers.linearizable.encoding import Ops, events, read_ops, show
+from checkers.linearizable.search import Limits, Result, Search
+from checkers.linearizable.transitions import Stepper
+from checkers.models import Model
+from checkers.verdict import Verdict
+from results.arrow import to_table
+from results.errors import UsageError
+from results.history import Op
+
+ALGORITHM: Final = "frontier"
+ANOMALY: Final = "nonlinearizable"
+KEYS_SHOWN: Final = 100
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Options of the checker.
+
+    Attributes:
+        model: name of the model, or `module:attribute`.
+        time_limit_s: CPU seconds per key; then the answer is "unknown".
+        memory_limit_mb: configurations per key; then the answer is "unknown".
+        witness_time_s: CPU seconds for making the witness of a violation small.
+    """
+
+    model: str
+    time_limit_s: float = 60.0
+    memory_limit_mb: int = 1024
+    witness_time_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Refuse limits with which nothing can be judged."""
+        if self.time_limit_s <= 0 or self.memory_limit_mb <= 0 or self.witness_time_s < 0:
+            raise ValueError("limits must be positive")
+
+
+class Linearizable:
+    """Linearizability (Herlihy and Wing 1990), key by key (it is local), against a sequential model."""
+
+    name = "linearizable"
+    partition: Literal["run", "key"] = "key"
+
+    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge the ops of one key, or of a history without keys.
+
+        Raises:
+            UsageError: an option is wrong, the model does not know an op, or a model of one's own failed.
+            HistoryFormatError: completions do not fit invocations.
+        """
+        chosen = _options(options)
+        key = history.column("key")[0].as_py() if history.num_rows else None
+        return _check(history, key, models.model(chosen.model), chosen)
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        """Violated if any key is, with the sentence of the key that failed first; else unknown if any key is.
+
+        Raises:
+            UsageError: an option is wrong.
+        """
+        model = _options(options).model
+        parts = list(verdicts)
+        failing = sorted((part for part in parts if part.valid == "false"), key=_failed_at)
+        unknown = [part for part in parts if part.valid == "unknown"]
+        figures = _sum(parts)
+        seconds = sum(part.seconds for part in parts)
+        if failing:
+            more = f" {len(failing)} of {len(parts)} keys are not linearizable." if len(failing) > 1 else ""
+            return Verdict(
+                checker=self.name, valid="false", algorithm=ALGORITHM, anomalies=(ANOMALY,), seconds=seconds,
+                sentence=failing[0].sentence + more, figures=figures,
+                evidence={**failing[0].evidence, "failing_keys": [part.key for part in failing[:KEYS_SHOWN]],
+                          "failing_keys_count": len(failing), "undecided_keys_count": len(unknown)},
+            )
+        if unknown:
+            more = f" {len(unknown)} of {len(parts)} keys are undecided." if len(unknown) > 1 else ""
+            return Verdict(
+                checker=self.name, valid="unknown", algorithm=ALGORITHM, seconds=seconds, figures=figures,
+                sentence=unknown[0].sentence + more,
+                evidence={**unknown[0].evidence, "undecided_keys": [part.key for part in unknown[:KEYS_SHOWN]],
+                          "undecided_keys_count": len(unknown)},
+            )
+        keys = f"{len(parts)} {'key' if len(parts) == 1 else 'keys'}"
+        return Verdict(
+            checker=self.name, valid="true", algorithm=ALGORITHM, seconds=seconds, figures=figures,
+            sentence=f"Linearizable as a {model}: {keys}, {figures['ops']} ops.",
+        )
+
+
+def check_ops(ops: Sequence[Op], model: Model | str, **options: Any) -> Verdict:
+    """Judge a history, key by key.
+
+    Args:
+        ops: the history; ops of negative processes are left out.
+        model: the model, or its name.
+        options: as `Options`, without the model.
+
+    Raises:
+        UsageError, HistoryFormatError: as `Linearizable.check`.
+    """
+    instance = models.model(model) if isinstance(model, str) else model
+    chosen = _options({**options, "model": instance.name})
+    by_key: dict[str | None, list[Op]] = {}
+    for index, op in enumerate(ops):
+        if op.process >= 0:
+            by_key.setdefault(op.key, []).append(op if op.index >= 0 else msgspec.structs.replace(op, index=index))
+    verdicts = [_check(to_table(of_key), key, instance, chosen) for key, of_key in by_key.items()]
+    return verdicts[0] if len(verdicts) == 1 else Linearizable().merge(verdicts, {**options, "model": instance.name})
+
+
+def _options(options: Mapping[str, Any]) -> Options:
+    try:
+        return msgspec.convert(dict(options), Options)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"options of the checker 'linearizable': {error}.") from error
+
+
+def _check(history: pa.Table, key: str | None, model: Model, options: Options) -> Verdict:
+    limits = Limits(time_s=options.time_limit_s, memory_bytes=options.memory_limit_mb << 20)
+    ops = read_ops(history, model)
+    stepper = Stepper(model, ops.transitions, cells=limits.cells)
+    problem = events(ops, stepper.observer)
+    result = Search(problem, stepper, limits).run()
+    explained = int(problem.op[result.event]) if result.event < len(problem.op) else len(ops.invoked)
+    figures = {
+        "ops": len(ops.invoked), "crashed": int(ops.crashed.sum()), "frontier_max": result.peak,
+        "expanded": result.expanded, "states": len(stepper.states.known), "concurrency_max": problem.slots,
+        "transitions": stepper.mode,
+    }
+    if result.answer == "linearizable":
+        return Verdict(checker=Linearizable.name, valid="true", key=key, algorithm=ALGORITHM, figures=figures,
+                       seconds=result.seconds)
+    if result.answer != "violation":
+        return Verdict(checker=Linearizable.name, valid="unknown", key=key, algorithm=ALGORITHM, figures=figures,
+                       seconds=result.seconds, sentence=_undecided(key, ops, result, options, explained),
+                       evidence={"key": key, "ran_out": result.answer, "explained_ops": explained,
+                                 "ops": len(ops.invoked)})
+    violation = evidence.Violation(key, ops, problem, stepper, result)
+    shrunk = None
+    if options.witness_time_s > 0:
+        shrunk = witness.find(ops, stepper, violation.failing, replace(limits, time_s=options.witness_time_s))
+    return Verdict(
+        checker=Linearizable.name, valid="false", key=key, algorithm=ALGORITHM, anomalies=(ANOMALY,), figures=figures,
+        seconds=result.seconds, sentence=evidence.sentence(violation, shrunk),
+        evidence=evidence.facts(violation, shrunk),
+    )
+
+
+def _undecided(key: str | None, ops: Ops, result: Result, options: Options, explained: int) -> str:
+    where = "" if key is None else f" key {show(key)}:"
+    ran_out = {
+        "time": f"{options.time_limit_s:g} s of CPU time ran out (time_limit_s)",
+        "memory": f"{options.memory_limit_mb} MB of configurations ran out (memory_limit_mb)",
+        "cells": "the model has too many states for the table of its steps",
+    }[result.answer]
+    return (f"Undecided:{where} {ran_out}. Everything before op {explained} of {len(ops.invoked)} is linearizable; the "
+            f"frontier had grown to {result.peak} configurations.")
+
+
+def _sum(parts: Sequence[Verdict]) -> dict[str, Any]:
+    """Figures of a run from those of its keys."""
+    figures: dict[str, Any] = {"keys": len(parts)}
+    for name in ("ops", "crashed", "expanded"):
+        figures[name] = sum(part.figures.get(name, 0) for part in parts)
+    for name in ("frontier_max", "concurrency_max"):
+        figures[name] = max((part.figures.get(name, 0) for part in parts), default=0)
+    return figures
+
+
+def _failed_at(verdict: Verdict) -> int:
+    return verdict.evidence["prefix"]["last_index"]

@@ -1,0 +1,203 @@
+"""What is shown of a violation: the sentence, and the facts with which a person can verify it by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from checkers.linearizable.encoding import OPEN, Ops, Problem, show
+from checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH
+from checkers.linearizable.search import Result
+from checkers.linearizable.transitions import Stepper, assignments
+from checkers.linearizable.witness import Witness
+from checkers.models import Assignment, AssignmentModel, Special
+
+WINDOW: Final = 10
+PENDING: Final = 50
+STATES: Final = 20
+WITNESS_IN_WORDS: Final = 6
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A search that found a violation, with all that it was about."""
+
+    key: str | None
+    ops: Ops
+    problem: Problem
+    stepper: Stepper
+    result: Result
+
+    @property
+    def failing(self) -> int:
+        """The op that cannot be placed; its return ends the smallest failing prefix."""
+        return int(self.problem.op[self.result.event])
+
+    def states(self) -> list[str]:
+        """The states in which the object can have been when the failing op returned, as text."""
+        numbers = np.unique(self.result.reachable[:, 0])
+        return [show(self.stepper.states.known[int(number)]) for number in numbers]
+
+    def pending(self) -> list[int]:
+        """Ops under way when the failing op returned, without it: live ones, then crashed ones, by invocation."""
+        live: list[int] = []
+        crashed: list[int] = []
+        for event in range(self.result.event):
+            op, kind = int(self.problem.op[event]), self.problem.events.kind[event]
+            if kind in (CALL, CALL_OBSERVER):
+                live.append(op)
+            elif kind == CRASH:
+                crashed.append(op)
+            else:
+                live.remove(op)
+        return [op for op in live if op != self.failing] + crashed
+
+
+def facts(violation: Violation, witness: Witness | None) -> dict[str, Any]:
+    """The evidence of a verdict: JSON only; indexes are those of the history."""
+    ops, failing = violation.ops, violation.failing
+    row = int(ops.completed[failing])
+    states, pending = violation.states(), violation.pending()
+    before = np.flatnonzero((ops.completed != OPEN) & (ops.completed <= row) & ~ops.crashed)
+    window = before[np.argsort(ops.completed[before])][-WINDOW:]
+    return {
+        "key": violation.key,
+        "model": violation.stepper.model.name,
+        "prefix": {"ops": int(np.count_nonzero(ops.invoked <= row)), "last_index": _cell(ops, "index", row),
+                   "time_ns": _cell(ops, "time", row)},
+        "failing_op": describe(ops, failing),
+        "possible_states": states[:STATES],
+        "possible_states_count": len(states),
+        "pending": [describe(ops, op) for op in pending[:PENDING]],
+        "pending_count": len(pending),
+        "window": [describe(ops, int(op)) for op in window],
+        "witness": None if witness is None else {
+            "ops": [describe(ops, op) for op in witness.ops],
+            "minimal": witness.minimal,
+        },
+    }
+
+
+def describe(ops: Ops, op: int) -> dict[str, Any]:
+    """One op as JSON: what was asked and answered, by whom, where and when. `completed_*` are None for a crashed op."""
+    invoked, completed = int(ops.invoked[op]), int(ops.completed[op])
+    ended = completed != OPEN
+    return {
+        "op": str(ops.transitions[int(ops.transition[op])]),
+        "f": _cell(ops, "f", invoked),
+        "value": _json(_cell(ops, "value", invoked)),
+        "type": _cell(ops, "type", completed) if ended else "info",
+        "result": _json(_cell(ops, "value", completed)) if ended else None,
+        "process": _cell(ops, "process", invoked),
+        "node": _cell(ops, "node", invoked),
+        "invoked_index": _cell(ops, "index", invoked),
+        "invoked_ns": _cell(ops, "time", invoked),
+        "completed_index": _cell(ops, "index", completed) if ended else None,
+        "completed_ns": _cell(ops, "time", completed) if ended else None,
+    }
+
+
+def _cell(ops: Ops, column: str, row: int) -> Any:
+    return ops.table.column(column)[row].as_py()
+
+
+def _json(text: str | None) -> Any:
+    return None if text is None else msgspec.json.decode(text)
+
+
+# --- the sentence ---------------------------------------------------------------------------------------------------
+
+
+def sentence(violation: Violation, witness: Witness | None) -> str:
+    """What is wrong, for a person: key, node and times, and the shortest reason that is true."""
+    ops, failing = violation.ops, violation.failing
+    row = int(ops.completed[failing])
+    what = ops.transitions[int(ops.transition[failing])]
+    where = "Not linearizable" + (f": key {show(violation.key)}. " if violation.key is not None else ". ")
+    place = f"(process {_cell(ops, 'process', row)}, op {_cell(ops, 'index', row)})"
+    who = f"{_who(ops, failing)} answered {what}{_at(ops, row)} {place}"
+    model = violation.stepper.model
+    reason = _assignment_reason(violation, model) if isinstance(model, AssignmentModel) else None
+    if reason is None:
+        return f"{where}{who}, but {_general_reason(violation)}.{_contradiction(ops, witness)}"
+    return f"{where}{who}, but {reason}."
+
+
+def _general_reason(violation: Violation) -> str:
+    ops, failing = violation.ops, violation.failing
+    since = _cell(ops, "index", int(ops.invoked[failing]))
+    holder = "the value" if isinstance(violation.stepper.model, AssignmentModel) else "the state"
+    return (f"no order of the ops lets it take effect at any moment since its invocation (op {since}); when it "
+            f"returned, {holder} could only be {_any_of(violation.states())}")
+
+
+def _contradiction(ops: Ops, witness: Witness | None) -> str:
+    """The witness in words, where it is short enough to be read."""
+    if witness is None or not 2 <= len(witness.ops) <= WITNESS_IN_WORDS:
+        return ""
+    listed = [f"{_who(ops, op)}'s {ops.transitions[int(ops.transition[op])]} (op {_cell(ops, 'index', row)})"
+              for op in witness.ops for row in [int(ops.completed[op])]]
+    return (f" Whatever the other ops did, {len(listed)} cannot all have happened as recorded: "
+            f"{', '.join(listed[:-1])} and {listed[-1]}.")
+
+
+def _assignment_reason(violation: Violation, model: AssignmentModel) -> str | None:
+    """Why the value that the failing op required cannot have been held; None if that takes more than one other op."""
+    ops, failing = violation.ops, violation.failing
+    each = assignments(model, ops.transitions)
+    required = each[int(ops.transition[failing])].requires
+    if required is Special.ANY:
+        return None
+    row = int(ops.completed[failing])
+    setters = np.flatnonzero(_which(ops, [a.becomes is not Special.ANY and a.becomes == required for a in each])
+                             & (ops.invoked < row))
+    setters = setters[setters != failing]
+    if len(setters) == 0 and required != model.initial:
+        return f"nothing had set it to {show(required)} by then"
+    if ops.crashed[setters].any() or (ops.completed[setters] == OPEN).any():
+        return None
+    last = int(ops.completed[setters].max(initial=-1))
+    elsewhere = _which(ops, [_excludes(a, required) for a in each]) & ~ops.crashed
+    between = np.flatnonzero(elsewhere & (ops.invoked > last) & (ops.completed < ops.invoked[failing]))
+    if len(between) == 0:
+        return None
+    proof = int(between[np.argmax(ops.completed[between])])
+    done = int(ops.completed[proof])
+    what = ops.transitions[int(ops.transition[proof])]
+    verb = "acknowledged" if each[int(ops.transition[proof])].becomes is not Special.ANY else "answered"
+    f = ops.transitions[int(ops.transition[failing])].f
+    return (f"{what} had been {verb} by {_who(ops, proof)}{_at(ops, done)} (op {_cell(ops, 'index', done)}) before "
+            f"that {f} began, and nothing set it to {show(required)} afterwards")
+
+
+def _which(ops: Ops, of_transition: Sequence[bool]) -> Any:
+    return np.array([*of_transition, False], np.bool_)[ops.transition]
+
+
+def _excludes(assignment: Assignment, value: Any) -> bool:
+    """Whether the value was certainly another one at the moment when the op took effect, or just after."""
+    if assignment.becomes is not Special.ANY:
+        return assignment.becomes != value
+    if assignment.requires is not Special.ANY:
+        return assignment.requires != value
+    return assignment.refuses == value
+
+
+def _who(ops: Ops, op: int) -> str:
+    row = int(ops.invoked[op])
+    return _cell(ops, "node", row) or f"process {_cell(ops, 'process', row)}"
+
+
+def _at(ops: Ops, row: int) -> str:
+    time_ns = _cell(ops, "time", row)
+    return "" if time_ns < 0 else f" at {time_ns / 1e9:.3f} s"
+
+
+def _any_of(states: list[str]) -> str:
+    if len(states) > 5:
+        return ", ".join(states[:5]) + f" or one of {len(states) - 5} others"
+    return " or ".join([", ".join(states[:-1]), states[-1]]) if len(states) > 1 else states[0]

@@ -1,0 +1,35 @@
+"""report.html: one page per run that opens from disk without a network, and its plots as SVG files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from results.atomic import replace_file
+from results.report.page import render
+from results.report.run_view import load
+
+__all__ = ["write_report"]
+
+
+def write_report(run_dir: Path) -> Path:
+    """Write `report.html` and `plots/*.svg` of a run, whatever state it is in, and return the page's path.
+
+    A run that is under way, was never judged, or has no readable history gets a page that says so.
+
+    Raises:
+        RunNotFoundError: this is not the folder of a run.
+        StoreVersionError: a newer splitbrain wrote it; nothing is touched.
+        HistoryFormatError: test.json or verdict.json is damaged.
+    """
+    view = load(run_dir)
+    page = render(view)
+    plots = view.run.plots_dir()
+    for name, text in page.plots.items():
+        _write(plots / f"{name}.svg", text)
+    path = run_dir / "report.html"
+    _write(path, page.html)
+    return path
+
+
+def _write(path: Path, text: str) -> None:
+    replace_file(path, lambda aside: aside.write_text(text, encoding="utf-8"))

@@ -1,0 +1,178 @@
+"""Linearizability by its definition, slowly; and small random histories of every model to compare with."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from checkers import models
+from checkers.linearizable.encoding import Ops, Problem, events, read_ops
+from checkers.linearizable.search import Limits, Result, Search
+from checkers.linearizable.transitions import Stepper
+from checkers.models import IMPOSSIBLE, UNKNOWN, Model, frozen
+from results.arrow import to_table
+from results.history import Op, OpType, Pair, pairs
+
+FAR = 1 << 60
+
+Invocation = tuple[str, Any]
+
+INVOCATIONS: dict[str, list[Invocation]] = {
+    "register": [("read", None), ("write", 0), ("write", 1)],
+    "cas-register": [("read", None), ("write", 0), ("write", 1), ("cas", [0, 1]), ("cas", [1, 0]), ("cas", [1, 1])],
+    "create-once": [("read", None), ("create", 1), ("create", 2)],
+    "mutex": [("acquire", None), ("release", None)],
+    "set": [("read", None), ("add", 1), ("add", 2), ("add", 3)],
+    "counter": [("read", None), ("add", 1), ("add", 2)],
+    "kv": [("get", None), ("put", "a"), ("append", "b"), ("append", "c")],
+}
+
+RESULTS: dict[str, list[Any]] = {
+    "read": [None, 0, 1, 2, 3, [], [1], [2], [1, 2], [3, 1], [1, 2, 3]],
+    "get": ["", "a", "b", "c", "ab", "ac", "bc", "cb", "abc"],
+}
+
+
+class Table:
+    """A model that hides what kind it is, so that the search has to tabulate it."""
+
+    def __init__(self, model: Model) -> None:
+        self.name, self.fs = model.name, model.fs
+        self.init, self.step, self.observes = model.init, model.step, model.observes
+
+
+def results_of(f: str, value: Any) -> list[Any]:
+    if f == "cas":
+        return [value, False]
+    return RESULTS.get(f, [value])
+
+
+def possible_results(model: Model, state: Any, f: str, value: Any) -> list[Any]:
+    fits = []
+    for result in results_of(f, value):
+        try:
+            if model.step(state, f, frozen(value), frozen(result)) is not IMPOSSIBLE:
+                fits.append(result)
+        except TypeError:  # a result of another model's read
+            continue
+    return fits
+
+
+def random_history(rng: random.Random, name: str, *, ops: int, processes: int, lies: float, crashes: float) -> list[Op]:
+    """A history that mostly tells the truth; ops take effect at their completions."""
+    model = models.model(name)
+    state = model.init()
+    history: list[Op] = []
+    under_way: dict[int, Op] = {}
+    next_process, invoked = processes, 0
+    idle = list(range(processes))
+    while invoked < ops or under_way:
+        if idle and invoked < ops and (not under_way or rng.random() < 0.5):
+            process = idle.pop(rng.randrange(len(idle)))
+            f, value = rng.choice(INVOCATIONS[name])
+            under_way[process] = op = Op(process=process, type="invoke", f=f, value=value)
+            history.append(op)
+            invoked += 1
+            continue
+        process = rng.choice(sorted(under_way))
+        op = under_way.pop(process)
+        fits = possible_results(model, state, op.f, op.value)
+        if rng.random() < crashes:
+            took_effect = model.step(state, op.f, frozen(op.value), UNKNOWN)
+            if rng.random() < 0.5 and took_effect is not IMPOSSIBLE:
+                state = took_effect
+            if rng.random() < 0.7:
+                history.append(op.complete("info"))
+            idle.append(next_process)
+            next_process += 1
+            continue
+        idle.append(process)
+        kind: OpType = "ok"
+        result = None
+        if rng.random() < lies:
+            result = rng.choice([r for r in results_of(op.f, op.value) if _acceptable(model, state, op, r)])
+        elif fits:
+            result = rng.choice(fits)
+            state = model.step(state, op.f, frozen(op.value), frozen(result))
+        else:
+            kind = "fail"
+        history.append(op.complete(kind, result))
+    return [msgspec.structs.replace(op, index=index, time=index * 1_000_000) for index, op in enumerate(history)]
+
+
+def _acceptable(model: Model, state: Any, op: Op, result: Any) -> bool:
+    try:
+        model.step(state, op.f, frozen(op.value), frozen(result))
+    except TypeError:
+        return False
+    return True
+
+
+# --- the definition ---------------------------------------------------------------------------------------------------
+
+
+def candidates(history: Sequence[Op]) -> list[Pair]:
+    """Ops that may have happened, by invocation."""
+    happened = [pair for pair in pairs(history) if pair.completion is None or pair.completion.type != "fail"]
+    return sorted(happened, key=lambda pair: pair.invoke.index)
+
+
+def finals(
+    model: Model, history: Sequence[Op], until: int, obliged: Callable[[Pair], bool] = lambda _: True
+) -> Iterator[Any]:
+    """The states in which the sequential executions end that explain the history up to index `until`.
+
+    A sequence contains every op that had completed `ok` by then and is obliged; it may contain any other op that had
+    been invoked, with the result that it came to have. An op that returned before another was invoked comes first.
+    """
+    ops = [pair for pair in candidates(history) if pair.invoke.index <= until]
+    end = [pair.completion.index if pair.completion is not None and pair.completion.type == "ok" else FAR for pair in ops]
+    must = [end[i] <= until and obliged(pair) for i, pair in enumerate(ops)]
+    seen: set[tuple[Any, frozenset[int]]] = set()
+
+    def extend(state: Any, done: frozenset[int]) -> Iterator[Any]:
+        if (state, done) in seen:
+            return
+        seen.add((state, done))
+        if all(i in done for i in range(len(ops)) if must[i]):
+            yield state
+        for i, pair in enumerate(ops):
+            if i in done or _overtakes(i, done):
+                continue
+            completion = pair.completion
+            result = frozen(completion.value) if completion is not None and end[i] != FAR else UNKNOWN
+            following = model.step(state, pair.invoke.f, frozen(pair.invoke.value), result)
+            if following is not IMPOSSIBLE:
+                yield from extend(following, done | {i})
+
+    def _overtakes(i: int, done: frozenset[int]) -> bool:
+        """Whether op i would come after one that was invoked after its return, or before one that must precede it."""
+        late = any(end[i] < ops[j].invoke.index for j in done)
+        early = any(must[j] and j not in done and end[j] < ops[i].invoke.index for j in range(len(ops)))
+        return late or early
+
+    yield from extend(model.init(), frozenset())
+
+
+def linearizable(
+    model: Model, history: Sequence[Op], until: int = FAR - 1, obliged: Callable[[Pair], bool] = lambda _: True
+) -> bool:
+    return any(True for _ in finals(model, history, until, obliged))
+
+
+# --- the search -------------------------------------------------------------------------------------------------------
+
+
+def search(model: Model, history: Sequence[Op], limits: Limits | None = None) -> tuple[Result, Problem, Ops, Stepper]:
+    ops = read_ops(to_table(list(history)), model)
+    stepper = Stepper(model, ops.transitions, cells=1_000_000)
+    problem = events(ops, stepper.observer)
+    return Search(problem, stepper, limits or Limits()).run(), problem, ops, stepper
+
+
+def failing_index(problem: Problem, ops: Ops, result: Result) -> int:
+    """The history index of the completion at which the search found the violation."""
+    return ops.table.column("index")[int(ops.completed[int(problem.op[result.event])])].as_py()

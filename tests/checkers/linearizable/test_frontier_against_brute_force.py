@@ -1,0 +1,174 @@
+"""The search against the definition of linearizability, on small random histories of every model."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkers import models
+from checkers.linearizable import search as search_module
+from checkers.linearizable import transitions
+from checkers.linearizable.evidence import Violation
+from checkers.linearizable.search import Limits
+from checkers.linearizable.witness import find
+from checkers.models import Model
+from results.history import Op
+from tests.checkers.linearizable.support import INVOCATIONS, Table, failing_index, finals, linearizable, random_history, search
+
+MODELS = sorted(INVOCATIONS)
+HISTORIES = 600
+
+shapes = st.tuples(st.integers(0, 2**32), st.integers(2, 7), st.integers(1, 4), st.sampled_from([0.0, 0.1, 0.3]),
+                   st.sampled_from([0.0, 0.2, 0.6]))
+
+
+def generated(name: str, shape: tuple[int, int, int, float, float]) -> list[Op]:
+    seed, ops, processes, lies, crashes = shape
+    return random_history(random.Random(seed), name, ops=ops, processes=processes, lies=lies, crashes=crashes)
+
+
+def test_every_model_has_invocations_here() -> None:
+    assert models.names() == MODELS
+
+
+def assert_as_by_definition(model: Model, definition: Model, history: list[Op]) -> bool:
+    """The verdict is right, the failing prefix is the smallest, and the possible states are all of them."""
+    result, problem, ops, stepper = search(model, history)
+    legal = linearizable(definition, history)
+    assert result.answer == ("linearizable" if legal else "violation")
+    if not legal:
+        end = failing_index(problem, ops, result)
+        assert linearizable(definition, history, end - 1)
+        assert not linearizable(definition, history, end)
+        found = {stepper.states.known[int(number)] for number in result.reachable[:, 0]}
+        assert found == set(finals(definition, history, end - 1))
+    return legal
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_verdict_prefix_and_states_are_those_of_the_definition(name: str) -> None:
+    verdicts: list[bool] = []
+
+    @settings(max_examples=HISTORIES, deadline=None, derandomize=True, database=None)
+    @given(shapes)
+    def check(shape: tuple[int, int, int, float, float]) -> None:
+        verdicts.append(assert_as_by_definition(models.model(name), models.model(name), generated(name, shape)))
+
+    check()
+    assert HISTORIES / 20 < sum(verdicts) < len(verdicts) - HISTORIES / 20, "too few of one verdict to prove anything"
+
+
+@pytest.mark.parametrize("cells", [0, transitions.CLOSURE_CELLS], ids=["lazy", "closed"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_tabulated_model_is_judged_like_the_model_itself(
+    name: str, cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transitions, "CLOSURE_CELLS", cells)
+    rng = random.Random(f"{name} {cells}")
+    modes: set[str] = set()
+    for _ in range(200):
+        history = random_history(rng, name, ops=6, processes=3, lies=0.1, crashes=0.2)
+        assert_as_by_definition(Table(models.model(name)), models.model(name), history)
+        modes.add(search(Table(models.model(name)), history)[3].mode)
+    assert modes == {"lazy table" if cells == 0 else "closed table"}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_stopping_and_growing_at_every_opportunity_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_module, "BUDGET", 1)
+    monkeypatch.setattr(search_module, "FRONTIER_ROWS", 1)
+    monkeypatch.setattr(search_module, "POOL_ROWS", 2)
+    monkeypatch.setattr(transitions, "CLOSURE_CELLS", 0)
+    rng = random.Random(name)
+    for _ in range(200):
+        history = random_history(rng, name, ops=7, processes=4, lies=0.05, crashes=0.3)
+        assert_as_by_definition(models.model(name), models.model(name), history)
+
+
+def surrounded(history: list[Op], first: list[Op], last: list[Op]) -> list[Op]:
+    """The history between other ops; processes of those are 1000 and up."""
+    return [msgspec.structs.replace(op, index=index) for index, op in enumerate([*first, *history, *last])]
+
+
+@pytest.mark.parametrize("name", ["register", "cas-register", "create-once"])
+def test_more_than_64_ops_under_way_need_more_than_one_word(name: str) -> None:
+    rng = random.Random(name)
+    reads = [Op(process=1000 + i, type="invoke", f="read") for i in range(70)]
+    answers = [read.complete("ok", None) for read in reads]
+    verdicts: list[bool] = []
+    for _ in range(300):
+        history = random_history(rng, name, ops=7, processes=4, lies=0.1, crashes=0.1)
+        wide = surrounded(history, reads, answers)
+        result, problem, _, _ = search(models.model(name), wide)
+        assert problem.slots > 64
+        assert result.words == 2
+        verdicts.append(linearizable(models.model(name), history))
+        assert result.answer == ("linearizable" if verdicts[-1] else "violation")
+    assert 20 < sum(verdicts) < 280
+
+
+def test_more_than_64_crashed_ops_need_more_than_one_word() -> None:
+    rng = random.Random("crashed")
+    crashed = [Op(process=1000 + i, type="invoke", f="cas", value=[100 + i, 0]) for i in range(130)]
+    verdicts: list[bool] = []
+    for _ in range(300):
+        history = random_history(rng, "cas-register", ops=7, processes=4, lies=0.1, crashes=0.4)
+        result, problem, ops, _ = search(models.model("cas-register"), surrounded(history, crashed, []))
+        verdicts.append(linearizable(models.model("cas-register"), history))
+        assert result.answer == ("linearizable" if verdicts[-1] else "violation")
+        if not verdicts[-1]:
+            end = failing_index(problem, ops, result) - len(crashed)
+            assert linearizable(models.model("cas-register"), history, end - 1)
+    assert 20 < sum(verdicts) < 280
+
+
+def test_used_crashed_ops_give_their_slots_back() -> None:
+    """300 crashed writes, each seen to have happened: five words of slots if none came back."""
+    history: list[Op] = []
+    for i in range(300):
+        history += [Op(process=i + 1, type="invoke", f="write", value=i), Op(process=0, type="invoke", f="read")]
+        history += [Op(process=0, type="ok", f="read", value=i)]
+    result = search(models.model("register"), surrounded(history, [], []))[0]
+    assert result.answer == "linearizable"
+    assert result.peak == 1
+    contradicted = surrounded(history, [], [Op(process=0, type="invoke", f="read"),
+                                            Op(process=0, type="ok", f="read", value=298)])
+    assert search(models.model("register"), contradicted)[0].answer == "violation"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_witness_is_impossible_whatever_the_others_did_and_smaller_ones_are_not(name: str) -> None:
+    rng = random.Random(name)
+    found = 0
+    while found < 40:
+        history = random_history(rng, name, ops=7, processes=3, lies=0.2, crashes=0.2)
+        result, problem, ops, stepper = search(models.model(name), history)
+        if result.answer != "violation":
+            continue
+        found += 1
+        failing = Violation(None, ops, problem, stepper, result).failing
+        witness = find(ops, stepper, failing, Limits())
+        assert witness is not None
+        assert witness.minimal
+        assert witness.ops[-1] == failing
+        indexes = {ops.table.column("index")[int(ops.invoked[op])].as_py() for op in witness.ops}
+        end = failing_index(problem, ops, result)
+        model = models.model(name)
+        assert not linearizable(model, history, end, lambda pair: pair.invoke.index in indexes)  # noqa: B023
+        for left_out in sorted(indexes)[:-1] if len(indexes) > 1 else []:
+            fewer = indexes - {left_out}
+            if int(ops.invoked[failing]) != left_out:
+                assert linearizable(model, history, end, lambda pair: pair.invoke.index in fewer)  # noqa: B023
+
+
+def test_equal_histories_have_equal_results_from_run_to_run() -> None:
+    history = random_history(random.Random(7), "cas-register", ops=200, processes=8, lies=0.0, crashes=0.05)
+    first, second = (search(models.model("cas-register"), history)[0] for _ in range(2))
+    assert (first.answer, first.event, first.peak, first.expanded) == (
+        second.answer, second.event, second.peak, second.expanded)
+    assert np.array_equal(first.reachable, second.reachable)

@@ -1,0 +1,496 @@
+"""Whole nodes over a network, disks and an event loop in memory: what clients are told, and what survives."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from cluster import wire
+from cluster.bugs import Bugs
+from cluster.client import (
+    Client,
+    InvalidPathError,
+    InvalidRequestError,
+    MismatchingNodeError,
+    NodeNotFoundError,
+    OutcomeUnknownError,
+    PossiblyMatchingManyNodesDeniedError,
+    UnavailableError,
+)
+from cluster.tree import Create, Done, Get
+from tests.cluster.support import World, eventually
+
+THREE = ["n1", "n2", "n3"]
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[World]:
+    try:
+        await world.start()
+        yield world
+        assert world.failures == []
+    finally:
+        await world.close()
+
+
+def in_cluster(check: Callable[[World], Coroutine[Any, Any, None]], names: list[str] = THREE) -> None:
+    async def whole() -> None:
+        async with running(World(names)) as world:
+            await check(world)
+
+    asyncio.run(whole())
+
+
+async def clients_of(world: World) -> tuple[str, list[str]]:
+    """The leader and the others."""
+    leader = await world.leader()
+    return leader, [name for name in world.names if name != leader]
+
+
+async def value_on(client: Client, path: str) -> Any:
+    return (await client.get(path, timeout_ms=3000)).value
+
+
+class TestRequests:
+    def test_what_one_node_acknowledged_every_node_reads(self) -> None:
+        async def check(world: World) -> None:
+            _, (one, other) = await clients_of(world)
+            written = await (await world.client(one)).put("/a/b", {"x": [1, None]})
+            assert (written.value, written.payload_version) == ({"x": [1, None]}, 1)
+            for name in world.names:
+                node = await (await world.client(name)).get("/a/b")
+                assert (node.value, node.has_payload, node.term) == ({"x": [1, None]}, True, written.term)
+            assert await value_on(await world.client(other), "/a") is None
+
+        in_cluster(check)
+
+    def test_every_kind_of_request_works_through_a_node_that_does_not_lead(self) -> None:
+        async def check(world: World) -> None:
+            _, (follower, _) = await clients_of(world)
+            client = await world.client(follower)
+            assert (await client.create("/r", 1)).payload_version == 1
+            with pytest.raises(MismatchingNodeError, match="mismatching_node") as exists:
+                await client.create("/r", 2)
+            assert exists.value.properties.payload_version == 1
+            assert (await client.update("/r", 2)).payload_version == 2
+            assert (await client.compare_and_swap("/r", 2, 3)).payload_version == 3
+            with pytest.raises(MismatchingNodeError):
+                await client.compare_and_swap("/r", 2, 4)
+            with pytest.raises(NodeNotFoundError, match="there is no tree node /missing"):
+                await client.update("/missing", 1)
+            await client.put("/s/2", None)
+            await client.put("/s/10", None)
+            assert (await client.children("/s")).names == ("10", "2")
+            await client.delete("/s")
+            with pytest.raises(NodeNotFoundError):
+                await client.children("/s")
+
+        in_cluster(check)
+
+    def test_values_that_python_calls_equal_are_not_swapped_for_each_other(self) -> None:
+        async def check(world: World) -> None:
+            client = await world.client(await world.leader())
+            await client.put("/r", 1)
+            for lookalike in (True, 1.0, "1"):
+                with pytest.raises(MismatchingNodeError):
+                    await client.compare_and_swap("/r", lookalike, 2)
+            await client.put("/r", {"a": 1, "b": 2})
+            assert (await client.compare_and_swap("/r", {"b": 2, "a": 1}, 0)).value == 0
+
+        in_cluster(check)
+
+    def test_many_requests_in_flight_on_one_connection_get_their_own_answers(self) -> None:
+        async def check(world: World) -> None:
+            _, (follower, _) = await clients_of(world)
+            client = await world.client(follower)
+            await asyncio.gather(*(client.put(f"/k/{n}", n) for n in range(200)))
+            nodes = await asyncio.gather(*(client.get(f"/k/{n}") for n in range(200)))
+            assert [node.value for node in nodes] == list(range(200))
+
+        in_cluster(check)
+
+    @pytest.mark.parametrize(
+        ("path", "error"),
+        [
+            ("/a/*", PossiblyMatchingManyNodesDeniedError),
+            ("/" + "/".join("a" * 65), InvalidRequestError),
+            ("/" + "a" * 256, InvalidRequestError),
+            ("a", InvalidPathError),
+        ],
+    )
+    def test_a_path_that_cannot_be_served_is_refused_for_certain(self, path: str, error: type[Exception]) -> None:
+        async def check(world: World) -> None:
+            client = await world.client("n1")
+            with pytest.raises(error):
+                await client.put(path, 1)
+            with pytest.raises(error):
+                await client.get(path)
+
+        in_cluster(check, ["n1"])
+
+    def test_a_request_that_is_too_large_is_refused_by_client_and_node(self) -> None:
+        async def check(world: World) -> None:
+            client = await world.client("n1")
+            with pytest.raises(InvalidRequestError, match="at most"):
+                await client.put("/a", "x" * wire.MAX_REQUEST_BYTES)
+            raw = world.dial("client", "n1")
+            raw.send(wire.encode(wire.ClientHello(1)))
+            raw.send(wire.encode(wire.Request(5, 1000, Create(("a",), bytes(wire.MAX_REQUEST_BYTES)))))
+            answer = wire.decode_answer(await raw.receive())
+            assert isinstance(answer.outcome, wire.Failure)
+            assert (answer.id, answer.outcome.reason, answer.outcome.definite) == (5, "invalid_request", True)
+
+        in_cluster(check, ["n1"])
+
+    def test_a_request_of_an_unknown_kind_is_answered_and_the_connection_goes_on(self) -> None:
+        async def check(world: World) -> None:
+            raw = world.dial("client", "n1")
+            raw.send(wire.encode(wire.ClientHello(1)))
+            raw.send(msgspec.msgpack.encode([7, 1000, ["fold"]]))
+            answer = wire.decode_answer(await raw.receive())
+            assert isinstance(answer.outcome, wire.Failure)
+            assert (answer.id, answer.outcome.reason) == (7, "invalid_request")
+            raw.send(wire.encode(wire.Request(8, 1000, wire.StatusQuery())))
+            assert isinstance(wire.decode_answer(await raw.receive()).outcome, wire.Status)
+
+        in_cluster(check, ["n1"])
+
+    @pytest.mark.parametrize("first", [b"", b"GET / HTTP/1.1", wire.encode(wire.PeerHello(1, "n9", "n1")),
+                                       wire.encode(wire.PeerHello(1, "n2", "n3")), wire.encode(wire.ClientHello(2))])
+    def test_a_caller_that_is_neither_peer_nor_client_is_turned_away(self, first: bytes) -> None:
+        async def check(world: World) -> None:
+            raw = world.dial("client", "n1")
+            raw.send(first)
+            with pytest.raises(ConnectionError):
+                await raw.receive()
+            await world.leader()
+
+        in_cluster(check)
+
+
+class TestWithoutMajority:
+    def test_a_write_that_was_proposed_and_not_answered_is_indefinite(self) -> None:
+        async def check(world: World) -> None:
+            leader, _ = await clients_of(world)
+            client = await world.client(leader)
+            world.isolate(leader)
+            with pytest.raises(OutcomeUnknownError, match="timeout|leadership_lost") as lost:
+                await client.put("/a", 1, timeout_ms=100)
+            assert not lost.value.definite
+            with pytest.raises(OutcomeUnknownError, match="leadership_lost"):
+                await client.put("/b", 1, timeout_ms=5000)
+
+        in_cluster(check)
+
+    def test_a_write_that_nobody_was_asked_for_is_definite_and_the_answer_comes_in_time(self) -> None:
+        async def check(world: World) -> None:
+            leader, _ = await clients_of(world)
+            world.isolate(leader)
+            node = world.nodes[leader]
+
+            async def stepped_down() -> bool | None:
+                return True if node.status().role != "leader" else None
+
+            await eventually(stepped_down)
+            client = await world.client(leader)
+            began = time.monotonic()
+            with pytest.raises(UnavailableError, match="no_leader") as refused:
+                await client.put("/a", 1, timeout_ms=200)
+            assert 0.15 < time.monotonic() - began < 1
+            assert refused.value.definite
+            world.cut.clear()
+            await world.leader()
+            with pytest.raises(NodeNotFoundError):
+                await client.get("/a")
+
+        in_cluster(check)
+
+    def test_a_write_that_was_forwarded_and_not_answered_is_indefinite(self) -> None:
+        async def check(world: World) -> None:
+            leader, (one, other) = await clients_of(world)
+            client = await world.client(one)
+            world.cut = {(leader, one), (leader, other)}  # the leader is heard no more, and still hears
+            with pytest.raises(OutcomeUnknownError, match="timeout"):
+                await client.put("/a", 1, timeout_ms=50)
+
+        in_cluster(check)
+
+    def test_a_read_is_never_indefinite(self) -> None:
+        async def check(world: World) -> None:
+            leader, (one, _) = await clients_of(world)
+            clients = [await world.client(leader), await world.client(one)]
+            world.cut = {(a, b) for a in world.names for b in world.names}
+            for client in clients:
+                with pytest.raises(UnavailableError) as refused:
+                    await client.get("/a", timeout_ms=50)
+                assert refused.value.definite
+
+        in_cluster(check)
+
+    def test_an_isolated_leader_answers_no_read(self) -> None:
+        async def check(world: World) -> None:
+            leader, (one, _) = await clients_of(world)
+            await (await world.client(leader)).put("/a", "old")
+            stale = await world.client(leader)
+            world.isolate(leader)
+            with pytest.raises(UnavailableError):
+                await stale.get("/a", timeout_ms=100)
+            await world.leader(among=[name for name in THREE if name != leader])
+            await (await world.client(one)).put("/a", "new", timeout_ms=3000)
+            with pytest.raises(UnavailableError):
+                await stale.get("/a", timeout_ms=200)
+
+        in_cluster(check)
+
+    def test_with_M23_an_isolated_leader_does_answer(self) -> None:
+        """The switch reaches consensus, and the test above can fail."""
+        async def check() -> None:
+            async with running(World(THREE, bugs=Bugs(["M23"]))) as world:
+                leader, _ = await clients_of(world)
+                client = await world.client(leader)
+                await client.put("/a", "old")
+                world.isolate(leader)
+                assert await value_on(client, "/a") == "old"
+
+        asyncio.run(check())
+
+    def test_a_request_waits_for_a_leader_and_is_answered_when_there_is_one(self) -> None:
+        async def check() -> None:
+            world = World(THREE)
+            try:
+                await world.start("n1")
+                client = await world.client("n1")
+                writing = asyncio.get_running_loop().create_task(client.put("/a", 1, timeout_ms=10_000))
+                await asyncio.sleep(0.3)
+                assert not writing.done()
+                await world.start("n2")
+                assert (await writing).value == 1
+            finally:
+                await world.close()
+
+        asyncio.run(check())
+
+
+class TestForwarding:
+    def test_a_forwarded_request_reaches_a_leader_once_and_a_refusal_is_not_sent_on(self) -> None:
+        """A follower that is asked as if it led refuses for certain, and asks nobody (RA-22)."""
+        async def check(world: World) -> None:
+            _, (follower, other) = await clients_of(world)
+            raw = world.dial(other, follower)
+            raw.send(wire.encode(wire.PeerHello(1, other, follower)))
+            answers: list[wire.Forwarded] = []
+            sender = world.nodes[other]
+            sender._requests.answered_by_peer = answers.append  # pyright: ignore[reportPrivateUsage]
+            raw.send(wire.encode_peer(wire.Forward(77, 5, Create(("a",), b"1"))))
+
+            async def answered() -> wire.Forwarded | None:
+                return answers[0] if answers else None
+
+            answer = await eventually(answered)
+            assert isinstance(answer.outcome, wire.Failure)
+            assert (answer.life, answer.ref, answer.outcome.reason, answer.outcome.definite) == (
+                77, 5, "not_leader", True
+            )
+            with pytest.raises(NodeNotFoundError):
+                await (await world.client(follower)).get("/a")
+
+        in_cluster(check)
+
+    def test_an_answer_to_an_earlier_life_of_a_node_answers_nothing(self) -> None:
+        async def check(world: World) -> None:
+            leader, (follower, _) = await clients_of(world)
+            world.cut = {(follower, leader)}  # the request will not get there
+            client = await world.client(follower)
+            reading = asyncio.get_running_loop().create_task(client.get("/a", timeout_ms=300))
+            await asyncio.sleep(0.02)
+            raw = world.dial(leader, follower)
+            raw.send(wire.encode(wire.PeerHello(1, leader, follower)))
+            for number in range(1, 5):
+                raw.send(wire.encode_peer(wire.Forwarded(1, number, 1, Done(None))))
+            with pytest.raises(UnavailableError, match="timeout|no_leader"):
+                await reading
+
+        in_cluster(check)
+
+
+class TestFaults:
+    def test_acknowledged_writes_survive_the_leader(self) -> None:
+        async def check(world: World) -> None:
+            leader, (one, other) = await clients_of(world)
+            await (await world.client(leader)).put("/a", 1)
+            await world.kill(leader)
+            successor = await world.leader()
+            assert successor in (one, other)
+            assert await value_on(await world.client(one), "/a") == 1
+            await (await world.client(other)).put("/b", 2, timeout_ms=3000)
+            await world.start(leader)
+            assert await value_on(await world.client(leader), "/b") == 2
+
+        in_cluster(check)
+
+    def test_acknowledged_writes_survive_a_loss_of_power_everywhere(self) -> None:
+        async def check(world: World) -> None:
+            import random
+
+            client = await world.client(await world.leader())
+            for n in range(30):
+                await client.put(f"/k/{n}", n)
+            for name in THREE:
+                await world.kill(name)
+                world.disks[name] = world.disks[name].crash(random.Random(name))
+            await world.start()
+            client = await world.client("n1")
+            nodes = await asyncio.gather(*(client.get(f"/k/{n}", timeout_ms=5000) for n in range(30)))
+            assert [node.value for node in nodes] == list(range(30))
+
+        in_cluster(check)
+
+    def test_a_healed_node_catches_up_and_the_states_agree(self) -> None:
+        async def check(world: World) -> None:
+            leader, (one, _) = await clients_of(world)
+            world.isolate(one)
+            client = await world.client(leader)
+            for n in range(300):
+                await client.put(f"/k/{n % 7}", n)
+            world.cut.clear()
+
+            async def converged() -> bool | None:
+                views = [node.status() for node in world.nodes.values()]
+                same = {(view.applied_index, view.chain_hash, view.state_hash) for view in views}
+                return True if len(same) == 1 and views[0].applied_index > 300 else None
+
+            await eventually(converged)
+
+        in_cluster(check)
+
+    def test_a_disk_that_fails_stops_the_node(self) -> None:
+        async def check() -> None:
+            world = World(["n1"])
+            try:
+                await world.start()
+                client = await world.client(await world.leader())
+                world.disks["n1"].broken = True
+                with pytest.raises(OutcomeUnknownError):
+                    await client.put("/a", 1, timeout_ms=100)
+                assert [str(error) for error in world.failures] == ["[Errno 5] Input/output error"]
+            finally:
+                await world.close()
+
+        asyncio.run(check())
+
+    def test_while_a_vote_is_being_made_durable_nothing_leaves_the_node(self) -> None:
+        """RA-6: whoever hears of a term or a vote may rely on it being on disk."""
+        async def check() -> None:
+            world = World(THREE)
+            try:
+                await world.start("n1", "n2")
+                await world.leader()
+                gates = [asyncio.Event(), asyncio.Event()]
+                for name, gate in zip(["n1", "n2"], gates, strict=True):
+                    world.disks[name].gate = gate
+                await world.kill(await world.leader())
+                (left,) = world.nodes
+                await world.start("n3")
+                world.disks[left].gate = gates[0]
+                term = world.nodes["n3"].status().term
+
+                async def n3_stands() -> bool | None:
+                    return True if world.nodes["n3"].status().term > term else None
+
+                await eventually(n3_stands)
+                await asyncio.sleep(0.5)
+                assert world.nodes["n3"].status().role != "leader"  # the only other vote is not durable yet
+                gates[0].set()
+                await world.leader()
+            finally:
+                await world.close()
+
+        asyncio.run(check())
+
+
+class TestTelemetry:
+    def test_it_tells_of_starts_roles_and_commits_with_hashes_that_agree_between_nodes(self) -> None:
+        async def check(world: World) -> None:
+            leader, _ = await clients_of(world)
+            client = await world.client(leader)
+            for n in range(20):
+                await client.put("/a", n)
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.15)
+            lines = world.telemetry[leader]
+            assert [line["event"] for line in lines][:1] == ["start"]
+            assert lines[0]["voters"] == THREE
+            led = [line for line in lines if line["event"] == "role" and line["role"] == "leader"]
+            assert led[-1]["leader"] == leader
+            commits = [line for line in lines if line["event"] == "commit"]
+            assert 2 <= len(commits) <= 8  # twenty commits in 0.4 s, a line every 100 ms at most
+            seen: dict[object, set[object]] = {}
+            for name in THREE:
+                for line in world.telemetry[name]:
+                    if line["event"] == "commit":
+                        assert line["commit"] == line["applied"]
+                    seen.setdefault(line["applied"], set()).add((line["chain"], line["state"]))
+            assert all(len(hashes) == 1 for hashes in seen.values())
+            last = world.nodes[leader].status()
+            assert (lines[-1]["applied"], lines[-1]["state"]) == (last.applied_index, last.state_hash)
+
+        in_cluster(check)
+
+
+class TestConnections:
+    def test_a_link_is_back_within_a_second_of_the_heal(self) -> None:
+        async def check(world: World) -> None:
+            leader, (one, _) = await clients_of(world)
+            world.isolate(one)
+            await asyncio.sleep(1.0)
+            world.cut.clear()
+            began = time.monotonic()
+            client = await world.client(one)
+            assert (await client.put("/a", 1, timeout_ms=3000)).value == 1
+            assert time.monotonic() - began < 1.0
+
+        in_cluster(check)
+
+    def test_requests_in_flight_on_a_broken_connection_are_indefinite_and_later_ones_definite(self) -> None:
+        async def check() -> None:
+            world = World(THREE)
+            try:
+                await world.start("n1")  # alone, so that the request waits
+                client = await world.client("n1")
+                writing = asyncio.get_running_loop().create_task(client.put("/a", 1))
+                await asyncio.sleep(0.05)
+                await world.kill("n1")
+                with pytest.raises(OutcomeUnknownError, match="broke before the answer came") as lost:
+                    await writing
+                assert not lost.value.definite
+                with pytest.raises(UnavailableError, match="nothing was sent") as refused:
+                    await client.put("/a", 1)
+                assert refused.value.definite
+                await client.close()
+            finally:
+                await world.close()
+
+        asyncio.run(check())
+
+    def test_an_answer_that_makes_no_sense_breaks_the_connection(self) -> None:
+        async def check() -> None:
+            from cluster.client import connect
+            from tests.cluster.support import connection_pair
+
+            here, there = connection_pair()
+            client = await connect(here)
+            reading = asyncio.get_running_loop().create_task(client.get("/a"))
+            await asyncio.sleep(0)
+            there.send(b"\xc1")
+            with pytest.raises(OutcomeUnknownError, match="is no answer"):
+                await reading
+            assert wire.decode_hello(await there.receive()) == wire.ClientHello(1)
+            assert wire.decode_request(await there.receive()) == wire.Request(1, 5000, Get(("a",)))
+
+        asyncio.run(check())

@@ -1,0 +1,120 @@
+"""A run from nothing to nothing: what is refused, what is closed, what is said."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from worlds import FakeClient, FakeNemesis, MemoryBackend, MemoryDeployment, MemoryRecorder, MemorySystem, make_test
+
+from harness import Stop, lifecycle, real_runtime, run
+from harness.generators import invoke, once
+from harness.protocols import NodeStatus
+from results.errors import BackendError, FaultNotSupportedError, HarnessError, NodeStartError
+
+
+class Folder:
+    """A run's folder in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.history = MemoryRecorder()
+        self.made = 0
+
+    def __call__(self) -> Folder:
+        self.made += 1
+        return self
+
+    def history_writer(self) -> MemoryRecorder:
+        return self.history
+
+
+def go(test: Any, backend: Any, folder: Folder, **options: Any) -> Any:
+    return asyncio.run(run(test, backend=backend, folder=folder, runtime=real_runtime(1), **options))
+
+
+def test_a_run_starts_every_node_and_closes_everything(tmp_path: Path) -> None:
+    deployment = MemoryDeployment()
+    for node in deployment.nodes:
+        deployment.states[node] = NodeStatus("stopped", 0)
+    backend, folder = MemoryBackend(deployment), Folder(tmp_path)
+    test = make_test(FakeClient(), nemesis=FakeNemesis(), faults=once(invoke("kill")))
+    summary = go(test, backend, folder)
+    assert summary.failure is None
+    assert summary.ok > 10
+    assert backend.swept == 1
+    assert [deployment.states[node].life >= 1 for node in deployment.nodes] == [True] * 3
+    assert (deployment.closed, folder.made, folder.history.closed) == (1, 1, True)
+
+
+def test_a_fault_that_the_backend_cannot_inject_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    deployment, folder = MemoryDeployment(), Folder(tmp_path)
+    test = make_test(FakeClient(), nemesis=FakeNemesis(), faults=once(invoke("kill")))
+    with pytest.raises(FaultNotSupportedError) as caught:
+        go(test, MemoryBackend(deployment, works=False), folder)
+    assert "memory backend cannot kill here: memory has no network. Leave what needs 'kill' out of" in str(caught.value)
+    assert (folder.made, deployment.closed) == (0, 0)
+
+
+def test_without_faults_an_unable_backend_will_do(tmp_path: Path) -> None:
+    assert go(make_test(FakeClient()), MemoryBackend(MemoryDeployment(), works=False), Folder(tmp_path)).ok > 10
+
+
+def test_a_node_that_does_not_start_ends_the_run_with_everything_closed(tmp_path: Path) -> None:
+    class Broken(MemoryDeployment):
+        async def start(self, node: str) -> NodeStatus:
+            if node == "n2":
+                raise NodeStartError("n2 ended at once: port in use")
+            return await super().start(node)
+
+    deployment, folder = Broken(), Folder(tmp_path)
+    with pytest.raises(NodeStartError, match="n2 ended at once"):
+        go(make_test(FakeClient()), MemoryBackend(deployment), folder)
+    assert (deployment.closed, folder.history.closed) == (1, True)
+
+
+def test_nodes_that_never_agree_are_named_within_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "START_LIMIT_S", 0.3)
+    system = MemorySystem()
+    system.leaders = {"n3": None}
+    deployment = MemoryDeployment()
+    with pytest.raises(NodeStartError, match=r"did not become usable within 0\.3 s: n3 knows no leader\. Their logs"):
+        go(make_test(FakeClient(), system=system), MemoryBackend(deployment), Folder(tmp_path))
+    assert deployment.closed == 1
+
+
+def test_an_interruption_before_the_test_began_is_said_and_cleaned_up(tmp_path: Path) -> None:
+    system = MemorySystem()
+    system.leaders = {"n3": None}
+    stop, deployment = Stop(), MemoryDeployment()
+    stop.request()
+    with pytest.raises(HarnessError, match="interrupted before its nodes were up"):
+        go(make_test(FakeClient(), system=system), MemoryBackend(deployment), Folder(tmp_path), stop=stop)
+    assert deployment.closed == 1
+
+
+def test_closing_that_fails_does_not_hide_the_summary(tmp_path: Path) -> None:
+    class Stuck(MemoryDeployment):
+        async def close(self) -> None:
+            raise BackendError("n2 cannot be stopped")
+
+    folder = Folder(tmp_path)
+    summary = go(make_test(FakeClient()), MemoryBackend(Stuck()), folder)
+    assert isinstance(summary.failure, BackendError)
+    assert summary.ok > 10
+    assert folder.history.closed
+
+
+def test_an_error_before_the_test_wins_over_one_of_closing(tmp_path: Path) -> None:
+    class Broken(MemoryDeployment):
+        async def start(self, node: str) -> NodeStatus:
+            raise NodeStartError("n1 ended at once")
+
+        async def close(self) -> None:
+            raise BackendError("cannot be stopped")
+
+    with pytest.raises(NodeStartError, match="n1 ended at once") as caught:
+        go(make_test(FakeClient()), MemoryBackend(Broken()), Folder(tmp_path))
+    assert caught.value.__notes__ == ["Closing the deployment failed as well: cannot be stopped"]

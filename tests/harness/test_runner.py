@@ -1,0 +1,529 @@
+"""The runner on worlds in memory and the real clock: what is recorded when clients, nodes and plug-ins misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from worlds import (
+    NODES,
+    READ,
+    FakeClient,
+    FakeNemesis,
+    MemoryDeployment,
+    MemoryRecorder,
+    MemorySystem,
+    answer_ok,
+    make_test,
+    never,
+)
+
+from harness import RunSummary, Stop, real_runtime, run_test
+from harness.generators import each, final, invoke, limit, mix, once, repeat, sequence, sleep
+from harness.protocols import DefiniteError, Deployment, IndefiniteError, NemesisContext
+from harness.test import Test
+from results.errors import HarnessError, NemesisError, ProtocolError, SystemUnderTestError
+from results.history import HARNESS, NEMESIS, Op, pairs
+
+
+def run(
+    test: Test, deployment: MemoryDeployment | None = None, recorder: MemoryRecorder | None = None,
+    beside: Callable[[], Awaitable[None]] | None = None, **options: Any,
+) -> tuple[RunSummary, MemoryRecorder]:
+    recorder = recorder or MemoryRecorder()
+
+    async def both() -> RunSummary:
+        other = asyncio.ensure_future(beside()) if beside is not None else None
+        summary = await run_test(test, deployment or MemoryDeployment(), real_runtime(test.seed), recorder, **options)
+        if other is not None:
+            await other
+        return summary
+
+    return asyncio.run(both()), recorder
+
+
+def assert_well_formed(history: list[Op]) -> None:
+    """Indexes without gaps, times that never go back, and processes that obey the rules of a history."""
+    assert [op.index for op in history] == list(range(len(history)))
+    assert all(a.time <= b.time for a, b in itertools.pairwise(history))
+    assert all(pair.completion is not None for pair in pairs(history))
+    crashed: set[int] = set()
+    for op in history:
+        if op.process >= 0:
+            assert op.process not in crashed, f"process {op.process} acts after its crash"
+            if op.type == "info":
+                crashed.add(op.process)
+
+
+# --- clients --------------------------------------------------------------------------------------------------------
+
+
+def test_every_op_is_recorded_with_its_completion_node_and_time() -> None:
+    summary, recorder = run(make_test(FakeClient()))
+    assert_well_formed(recorder.ops)
+    ops = recorder.clients()
+    assert summary.ok > 20
+    assert summary.ok == len(ops) // 2
+    assert (summary.fail, summary.info, summary.failure, summary.interrupted) == (0, 0, None, False)
+    assert summary.ops == len(recorder.ops)
+    assert {(op.process, op.node) for op in ops} == {(0, "n1"), (1, "n2"), (2, "n3")}
+    assert 0 <= recorder.ops[0].time < recorder.ops[-1].time < 2_000_000_000
+
+
+def test_ops_of_different_processes_overlap() -> None:
+    together = most = 0
+
+    async def slow(op: Op) -> Op:
+        nonlocal together, most
+        together += 1
+        most = max(most, together)
+        await asyncio.sleep(0.05)
+        together -= 1
+        return op.complete("ok")
+
+    run(make_test(FakeClient(slow), rate=1000.0))
+    assert most == 3
+
+
+def test_the_rate_of_the_test_is_kept() -> None:
+    summary, _ = run(make_test(FakeClient(), rate=100.0, time_limit_s=0.5))
+    assert 45 <= summary.ok <= 51
+
+
+def test_errors_are_recorded_as_what_is_known() -> None:
+    async def fails(op: Op) -> Op:
+        if op.f == "refused":
+            raise DefiniteError("read-only")
+        if op.f == "unclear":
+            raise IndefiniteError("connection lost")
+        if op.f == "surprise":
+            raise KeyError("x")
+        return op.complete("ok")
+
+    source = sequence(*(once(invoke(f)) for f in ("refused", "unclear", "surprise", "fine")))
+    summary, recorder = run(make_test(FakeClient(fails), generator=source))
+    assert_well_formed(recorder.ops)
+    found = {op.f: (op.type, op.error) for op in recorder.clients() if op.type != "invoke"}
+    assert found == {
+        "refused": ("fail", "read-only"), "unclear": ("info", "connection lost"),
+        "surprise": ("info", "KeyError: 'x'"), "fine": ("ok", None),
+    }
+    assert (summary.ok, summary.fail, summary.info) == (1, 1, 2)
+
+
+def test_a_crashed_process_is_followed_by_a_new_one_on_the_same_node_with_a_fresh_client() -> None:
+    async def crash_once(op: Op) -> Op:
+        if op.process == 1:
+            raise IndefiniteError("lost")
+        return op.complete("ok")
+
+    client = FakeClient(crash_once)
+    _, recorder = run(make_test(client))
+    assert_well_formed(recorder.ops)
+    assert {op.process for op in recorder.clients()} == {0, 1, 2, 4}
+    assert {op.node for op in recorder.of(4)} == {"n2"}
+    assert [opened.node for opened in client.opened[1:]].count("n2") == 2
+
+
+def test_every_client_is_closed_exactly_once() -> None:
+    turn = 0
+
+    async def mixed(op: Op) -> Op:
+        nonlocal turn
+        turn += 1
+        match turn % 5:
+            case 0:
+                raise IndefiniteError("lost")
+            case 1:
+                raise DefiniteError("refused")
+            case 2:
+                return await never(op)
+            case 3:
+                return op.complete("info", error="who knows")
+            case _:
+                return op.complete("ok")
+
+    client = FakeClient(mixed)
+    summary, recorder = run(make_test(client, op_timeout_s=0.05, time_limit_s=0.5))
+    assert_well_formed(recorder.ops)
+    assert summary.info > 5
+    assert len(client.opened) > 10
+    assert [opened.closes for opened in client.opened] == [1] * len(client.opened)
+    assert client.closes == 0
+
+
+def test_a_refused_process_lives_on_with_a_fresh_client() -> None:
+    async def broken_for_good(op: Op) -> Op:
+        raise DefiniteError("the connection is broken")
+
+    client = FakeClient(broken_for_good)
+    summary, recorder = run(make_test(client))
+    assert summary.info == 0
+    assert {op.process for op in recorder.clients()} == {0, 1, 2}
+    assert len(client.opened) == summary.fail + 1  # and one that set up
+
+
+def test_an_op_that_gets_no_answer_is_info_and_does_not_hold_up_the_others() -> None:
+    async def stuck_on_n1(op: Op) -> Op:
+        return await never(op) if op.node == "n1" else op.complete("ok")
+
+    summary, recorder = run(make_test(FakeClient(stuck_on_n1), op_timeout_s=0.1, time_limit_s=0.5))
+    assert_well_formed(recorder.ops)
+    timeouts = [op for op in recorder.clients() if op.type == "info"]
+    assert 3 <= len(timeouts) <= 6
+    assert {op.error for op in timeouts} == {"timeout: no answer within 0.1 s"}
+    assert [op.process for op in timeouts] == [3 * i for i in range(len(timeouts))]
+    for pair in pairs(recorder.ops):
+        if pair.completion is not None and pair.completion.type == "info":
+            assert 0.1e9 <= pair.completion.time - pair.invoke.time < 0.2e9
+    assert summary.ok > 30
+
+
+def test_an_answer_that_comes_after_its_timeout_is_not_recorded() -> None:
+    async def stubborn(op: Op) -> Op:
+        try:
+            await asyncio.sleep(0.2)
+        except asyncio.CancelledError:
+            return op.complete("ok", "too late")
+        return op.complete("ok")
+
+    _, recorder = run(make_test(FakeClient(stubborn), op_timeout_s=0.05, generator=limit(3, READ)))
+    assert_well_formed(recorder.ops)
+    assert {op.type for op in recorder.clients()} == {"invoke", "info"}
+
+
+def test_a_dead_node_fails_its_ops_slowly_and_only_its_own() -> None:
+    async def refuse_when_dead(op: Op) -> Op:
+        if deployment.states[op.node or ""].state == "stopped":
+            raise DefiniteError("connection reset")
+        return op.complete("ok")
+
+    deployment = MemoryDeployment()
+    summary, recorder = run(
+        make_test(FakeClient(refuse_when_dead), nemesis=FakeNemesis("n2"), faults=once(invoke("kill")),
+                  time_limit_s=0.6, rate=500.0),
+        deployment,
+    )
+    assert_well_formed(recorder.ops)
+    refused = [op for op in recorder.clients() if op.type == "fail"]
+    assert 2 <= len(refused) <= 8  # one every 100 ms, not one every 2 ms
+    assert {op.node for op in refused} == {"n2"}
+    assert refused[-1].error == "no connection to n2: connection refused"
+    assert summary.info == 0
+    assert summary.ok > 150
+
+
+def test_opening_that_hangs_is_a_certain_failure() -> None:
+    class Hanging(FakeClient):
+        async def open(self, test: Test, deployment: Deployment, node: str) -> FakeClient:
+            if node == "n3":
+                await asyncio.get_running_loop().create_future()
+            return await super().open(test, deployment, node)
+
+    summary, recorder = run(make_test(Hanging(), op_timeout_s=0.1, time_limit_s=0.5))
+    assert_well_formed(recorder.ops)
+    failed = [op for op in recorder.clients() if op.type == "fail"]
+    assert {(op.process, op.error) for op in failed} == {(2, "no connection to n3 within 0.1 s")}
+    assert summary.info == 0
+
+
+def test_the_workload_is_set_up_once_by_an_open_client_before_the_first_op() -> None:
+    client = FakeClient()
+    run(make_test(client))
+    assert client.setups == 1
+    assert [opened.setups for opened in client.opened] == [1, 0, 0, 0]
+
+
+def test_a_setup_that_fails_ends_the_run_with_the_node_and_the_reason() -> None:
+    class Unprepared(FakeClient):
+        async def open(self, test: Test, deployment: Deployment, node: str) -> FakeClient:
+            raise DefiniteError("connection refused")
+
+    summary, recorder = run(make_test(Unprepared(), nemesis=FakeNemesis()))
+    assert isinstance(summary.failure, SystemUnderTestError)
+    assert "could not prepare n1: connection refused" in str(summary.failure)
+    assert recorder.clients() == []
+
+
+# --- phases ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_phases_follow_one_another_and_the_history_shows_them() -> None:
+    nemesis = FakeNemesis("n2")
+    test = make_test(
+        FakeClient(), nemesis=nemesis, faults=sequence(sleep(0.05), invoke("kill")), heal=once(invoke("start")),
+        final=final(invoke("last")),
+    )
+    summary, recorder = run(test)
+    assert_well_formed(recorder.ops)
+    assert recorder.notes("phase") == [{"phase": "faults"}, {"phase": "heal"}, {"phase": "final"}]
+    assert [(op.type, op.f) for op in recorder.of(NEMESIS)] == [
+        ("invoke", "kill"), ("ok", "kill"), ("invoke", "start"), ("ok", "start"),
+    ]
+    begins = {op.value["phase"]: op.index for op in recorder.of(HARNESS) if op.f == "phase"}
+    for op in recorder.ops:
+        if op.f == "read":
+            assert begins["faults"] < op.index < begins["heal"]
+        if op.f == "start":
+            assert begins["heal"] < op.index < begins["final"]
+        if op.f == "last":
+            assert begins["final"] < op.index
+    assert nemesis.heals == 1
+    assert summary.recovered_s is not None
+    assert recorder.notes("recovered")[0]["seconds"] < 1
+    assert {op.node for op in recorder.clients() if op.f == "last" and op.type == "ok"} == set(NODES)
+
+
+def test_nemesis_ops_run_beside_clients() -> None:
+    class Slow(FakeNemesis):
+        async def invoke(self, context: NemesisContext, op: Op) -> Op:
+            await asyncio.sleep(0.15)
+            return op.complete("ok", {})
+
+    _, recorder = run(make_test(FakeClient(), nemesis=Slow(), faults=once(invoke("kill"))))
+    begin, end = (op.index for op in recorder.of(NEMESIS))
+    assert sum(1 for op in recorder.clients() if begin < op.index < end) > 20
+
+
+def test_a_nemesis_error_is_recorded_as_info_and_the_run_goes_on() -> None:
+    class Powerless(FakeNemesis):
+        async def invoke(self, context: NemesisContext, op: Op) -> Op:
+            raise NemesisError("n2 is running still: state S")
+
+    summary, recorder = run(make_test(FakeClient(), nemesis=Powerless(), faults=once(invoke("kill"))))
+    assert [(op.type, op.error) for op in recorder.of(NEMESIS)][1] == ("info", "n2 is running still: state S")
+    assert summary.failure is None
+
+
+def test_a_system_that_does_not_recover_is_named_node_by_node() -> None:
+    system = MemorySystem()
+    system.leaders = {"n1": "n1", "n2": "n1", "n3": None}
+    summary, recorder = run(make_test(FakeClient(), system=system, recovery_s=0.3, final=final(invoke("last"))))
+    assert recorder.notes("recovered") == [
+        {"seconds": None, "missing": ["n3"], "problems": {"n3": "knows no leader"}}
+    ]
+    assert summary.recovered_s is None
+    assert summary.failure is None
+    assert recorder.notes("phase")[-1] == {"phase": "final"}
+
+
+def test_two_leaders_are_no_recovery() -> None:
+    system = MemorySystem()
+    system.leaders = {"n2": "n2"}
+    _, recorder = run(make_test(FakeClient(), system=system, recovery_s=0.2))
+    assert recorder.notes("recovered")[0]["missing"] == ["n2"]
+
+
+def test_faults_end_with_the_workload() -> None:
+    test = make_test(FakeClient(), generator=limit(5, READ), nemesis=FakeNemesis(), time_limit_s=60,
+                     faults=repeat(sequence(sleep(0.01), invoke("start"))))
+    summary, _ = run(test)
+    assert summary.ok == 5
+
+
+# --- interruption ---------------------------------------------------------------------------------------------------
+
+
+def test_a_stop_ends_the_faults_at_once_heals_and_keeps_the_final_phase_short() -> None:
+    stop, nemesis = Stop(), FakeNemesis()
+
+    async def interrupt() -> None:
+        await asyncio.sleep(0.2)
+        stop.request()
+
+    async def stuck(op: Op) -> Op:
+        return op.complete("ok") if op.f == "last" else await never(op)
+
+    test = make_test(FakeClient(stuck), time_limit_s=60, op_timeout_s=30, nemesis=nemesis, final=final(invoke("last")))
+    began = time.monotonic()
+    summary, recorder = run(test, stop=stop, beside=interrupt)
+    assert time.monotonic() - began < 2.5
+    assert summary.interrupted
+    assert summary.failure is None
+    assert nemesis.heals == 1
+    assert_well_formed(recorder.ops)
+    assert [note["phase"] for note in recorder.notes("phase")] == ["faults", "heal", "final"]
+    assert any(op.f == "last" and op.type == "ok" for op in recorder.ops)
+
+
+def test_a_second_stop_skips_the_final_phase_but_not_the_healing() -> None:
+    stop, nemesis = Stop(), FakeNemesis()
+
+    async def interrupt() -> None:
+        await asyncio.sleep(0.1)
+        stop.request()
+        stop.request()
+
+    test = make_test(FakeClient(), time_limit_s=60, nemesis=nemesis, final=final(invoke("last")))
+    summary, recorder = run(test, stop=stop, beside=interrupt)
+    assert summary.interrupted
+    assert nemesis.heals == 1
+    assert [note["phase"] for note in recorder.notes("phase")] == ["faults", "heal"]
+
+
+def test_a_final_phase_without_end_is_cut_short_when_the_run_is_interrupted() -> None:
+    stop = Stop()
+    stop.request()
+    began = time.monotonic()
+    _, recorder = run(make_test(FakeClient(), final=each(lambda ctx: invoke("last"))), stop=stop)
+    assert time.monotonic() - began < 4
+    assert any(op.f == "last" for op in recorder.ops)
+
+
+def test_cancelling_the_run_heals_first() -> None:
+    nemesis, client = FakeNemesis(), FakeClient()
+    recorder = MemoryRecorder()
+
+    async def cancelled() -> None:
+        test = make_test(client, time_limit_s=60, nemesis=nemesis, faults=once(invoke("kill")))
+        task = asyncio.ensure_future(run_test(test, MemoryDeployment(), real_runtime(1), recorder))
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert nemesis.heals == 1
+    assert all(opened.closes == 1 for opened in client.opened)
+    assert recorder.flushes > 0
+
+
+# --- plug-ins that break the rules ----------------------------------------------------------------------------------
+
+
+def test_a_client_that_breaks_its_protocol_ends_the_run_healed_with_the_history_kept() -> None:
+    nemesis = FakeNemesis()
+
+    async def wrong_process(op: Op) -> Op:
+        return Op(process=op.process + 1, type="ok", f=op.f)
+
+    client = FakeClient(wrong_process)
+    summary, recorder = run(
+        make_test(client, nemesis=nemesis, faults=once(invoke("kill")), final=final(invoke("last")), time_limit_s=60)
+    )
+    assert isinstance(summary.failure, ProtocolError)
+    assert "client FakeClient: invoke of 'read'" in str(summary.failure)
+    assert nemesis.heals == 1
+    assert [note["phase"] for note in recorder.notes("phase")] == ["faults"]
+    assert any(op.type == "invoke" for op in recorder.clients())
+    assert all(opened.closes == 1 for opened in client.opened)
+
+
+@pytest.mark.parametrize("error", [ValueError("bad"), ProtocolError("bad")])
+def test_a_generator_that_raises_ends_the_run_healed(error: Exception) -> None:
+    nemesis = FakeNemesis()
+
+    def make(ctx: Any) -> Op:
+        if ctx.time_ns > 50_000_000:
+            raise error
+        return invoke("read")
+
+    summary, recorder = run(make_test(FakeClient(), generator=each(make), nemesis=nemesis))
+    assert isinstance(summary.failure, ProtocolError)
+    assert "bad" in str(summary.failure)
+    assert nemesis.heals == 1
+    assert len(recorder.clients()) > 2
+
+
+def test_a_nemesis_that_does_not_know_its_own_op_ends_the_run() -> None:
+    summary, recorder = run(make_test(FakeClient(), nemesis=FakeNemesis(), faults=once(invoke("explode"))))
+    assert isinstance(summary.failure, ProtocolError)
+    assert "nemesis FakeNemesis does not handle 'explode', only kill, start" in str(summary.failure)
+    assert recorder.of(NEMESIS)[-1].type == "info"
+
+
+def test_faults_without_a_nemesis_are_refused_not_dropped() -> None:
+    summary, recorder = run(make_test(FakeClient(), faults=once(invoke("kill"))))
+    assert isinstance(summary.failure, ProtocolError)
+    assert "has a generator, but no nemesis" in str(summary.failure)
+    assert recorder.clients() == []
+
+
+def test_healing_that_fails_is_a_failure_of_the_run() -> None:
+    class Unhealing(FakeNemesis):
+        async def heal(self, context: NemesisContext) -> None:
+            raise NemesisError("n2 stays cut off")
+
+    summary, recorder = run(make_test(FakeClient(), nemesis=Unhealing(), final=final(invoke("last"))))
+    assert isinstance(summary.failure, NemesisError)
+    assert summary.ok > 20
+    assert len(recorder.clients()) > 20
+
+
+def test_a_history_that_cannot_be_written_ends_the_run_healed() -> None:
+    class Full(MemoryRecorder):
+        def record(self, op: Op) -> None:
+            if len(self.ops) > 20:
+                raise HarnessError("cannot write the history: no space left on device.")
+            super().record(op)
+
+    nemesis = FakeNemesis()
+    summary, recorder = run(make_test(FakeClient(), nemesis=nemesis, time_limit_s=60), recorder=Full())
+    assert isinstance(summary.failure, HarnessError)
+    assert "no space left" in str(summary.failure)
+    assert nemesis.heals == 1
+    assert [op.index for op in recorder.ops] == list(range(21))
+
+
+# --- the controller itself ------------------------------------------------------------------------------------------
+
+
+def test_a_stall_of_the_controller_is_recorded() -> None:
+    async def block(op: Op) -> Op:
+        if op.f == "block":
+            time.sleep(0.4)
+        return op.complete("ok")
+
+    source = sequence(limit(10, READ), invoke("block"), limit(10, READ))
+    _, recorder = run(make_test(FakeClient(block), generator=source))
+    (stall,) = recorder.notes("stall")
+    assert 300 <= stall["gap_ms"] <= 600
+
+
+def test_no_stall_is_recorded_when_there_was_none() -> None:
+    _, recorder = run(make_test(FakeClient(), time_limit_s=0.5))
+    assert recorder.notes("stall") == []
+
+
+def test_the_history_is_flushed_at_least_twice_a_second() -> None:
+    recorder = MemoryRecorder()
+    run(make_test(FakeClient(), time_limit_s=1.2), recorder=recorder)
+    assert recorder.flushes >= 4
+
+
+def test_whoever_watches_sees_every_op_and_the_beginning() -> None:
+    seen: list[Op] = []
+    begun: list[int] = []
+    summary, recorder = run(make_test(FakeClient(answer_ok)), observe=seen.append, began=begun.append)
+    assert seen == recorder.ops
+    assert begun == [summary.started_ns]
+
+
+def test_the_plan_of_a_run_is_a_function_of_its_seed() -> None:
+    source = limit(60, mix(each(lambda ctx: invoke("w", ctx.rng.below(1000))), repeat(invoke("read"))))
+
+    def plan(seed: int) -> list[tuple[str, Any]]:
+        test = make_test(FakeClient(), generator=source, seed=seed, concurrency=1, time_limit_s=60, rate=1e6)
+        _, recorder = run(test)
+        return [(op.f, op.value) for op in recorder.clients() if op.type == "invoke"]
+
+    assert plan(1) == plan(1)
+    assert plan(1) != plan(2)
+
+
+def test_a_client_that_never_comes_to_its_end_does_not_hold_up_the_run() -> None:
+    class Sticky(FakeClient):
+        async def open(self, test: Test, deployment: Deployment, node: str) -> FakeClient:
+            return Sticky(self._invoke, node=node)
+
+        async def close(self) -> None:
+            await asyncio.get_running_loop().create_future()
+
+    began = time.monotonic()
+    summary, _ = run(make_test(Sticky(), generator=limit(5, READ)))
+    assert summary.failure is None
+    assert time.monotonic() - began < 6

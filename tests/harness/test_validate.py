@@ -1,0 +1,336 @@
+"""Every rule of a protocol that somebody else's code can break, and the sentence that says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from worlds import NODES, FakeClient, FakeNemesis, MemoryBackend, MemoryDeployment, MemorySystem, make_test
+
+from harness import real_runtime, validate
+from harness.generators import UNASSIGNED, Context, Pending, invoke, once
+from harness.protocols import Answer, NemesisContext, NodePlace, NodeStatus, NodeView
+from harness.rng import Streams
+from results.errors import ProtocolError, UnknownNodeError
+from results.history import NEMESIS, Op
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
+
+
+TEST = make_test(FakeClient())
+OP = Op(index=7, process=4, type="invoke", f="read", key="k", node="n2")
+
+
+def context(free: int = 0b111) -> Context:
+    ctx = Context.initial(2, ("n1",), Streams(1)["w"], Streams(1)["n"])
+    ctx.free = free
+    ctx.processes = [0, 3, NEMESIS]
+    ctx.time_ns = 100
+    return ctx
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [
+    None, True, 0, -(2**63), 2**63 - 1, 1.5, "", "é\U0001f600", [], [1, [2, {"a": None}]], (1, "x"), {"a": {"b": [1]}},
+])
+def test_what_json_carries_is_allowed(value: Any) -> None:
+    assert validate.json_problem(value) is None
+
+
+@pytest.mark.parametrize(("value", "problem"), [
+    (2**63, "does not fit into 64 bits"), (float("nan"), "nan has no JSON form"), (float("inf"), "no JSON form"),
+    ("\ud800", "half a surrogate pair"), (b"x", "is a bytes"), ({1, 2}, "is a set"), ({1: 2}, "key 1 of a mapping"),
+    ([1, [object]], "is a type"), ({"a": [b"x"]}, "is a bytes"), ({"\ud800": 1}, "half a surrogate pair"),
+])
+def test_what_json_cannot_carry_is_named(value: Any, problem: str) -> None:
+    assert problem in (validate.json_problem(value) or "")
+
+
+def test_a_value_that_contains_itself_is_refused() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    assert "nested deeper" in (validate.json_problem(loop) or "")
+
+
+# --- generators -----------------------------------------------------------------------------------------------------
+
+
+class Emits:
+    """A generator that answers what it was given."""
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
+
+    def op(self, ctx: Context) -> Any:
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+    def update(self, ctx: Context, event: Op) -> Any:
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+
+def client_op(process: int = 0, **fields: Any) -> Op:
+    values: dict[str, Any] = {"process": process, "type": "invoke", "f": "read", **fields}
+    return Op(**values)
+
+
+@pytest.mark.parametrize(("result", "problem"), [
+    (ValueError("boom"), "op raised ValueError: boom"),
+    ("nonsense", "op returned 'nonsense', not None or a pair"),
+    ((invoke("read"),), "not None or a pair"),
+    ((invoke("read"), once(invoke("read"))), "emitted 'read' without a process"),
+    (("read", once(invoke("read"))), "emitted 'read', which is neither an Op nor Pending"),
+    ((client_op(), None), "returned None in place of the generator that remains"),
+    ((Pending(100), once(invoke("read"))), "asks to be asked again at 100 ns, but it is 100 ns already"),
+    ((client_op(1), once(invoke("read"))), "for process 1, but thread 1 carries process 3 now"),
+    ((client_op(-7), once(invoke("read"))), "for process -7, which is neither a client nor the nemesis"),
+    ((client_op(type="ok"), once(invoke("read"))), "with type 'ok'; it must be 'invoke'"),
+    ((client_op(f=""), once(invoke("read"))), "whose f is ''"),
+    ((client_op(key=3), once(invoke("read"))), "with key 3; a key is a string"),
+    ((client_op(value=b"x"), once(invoke("read"))), "with a value that JSON cannot carry: b'x' is a bytes"),
+])
+def test_what_a_generator_does_wrong_is_said(result: Any, problem: str) -> None:
+    with pytest.raises(ProtocolError, match="generator Emits") as caught:
+        validate.emitted(Emits(result), context())
+    assert problem in str(caught.value)
+
+
+def test_an_op_for_a_busy_process_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="'read' for process 3, which is busy"):
+        validate.emitted(Emits((client_op(3), once(invoke("read")))), context(free=0b101))
+
+
+def test_what_is_allowed_passes() -> None:
+    assert UNASSIGNED < NEMESIS
+    following = once(invoke("x"))
+    for result in (None, (Pending(), following), (Pending(101), following), (client_op(3), following),
+                   (client_op(NEMESIS), following)):
+        assert validate.emitted(Emits(result), context()) is result
+
+
+def test_an_update_that_returns_nothing_or_raises_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="update returned None"):
+        validate.told(Emits(None), context(), OP)
+    with pytest.raises(ProtocolError, match="update raised KeyError"):
+        validate.told(Emits(KeyError("x")), context(), OP)
+
+
+# --- clients and nemeses --------------------------------------------------------------------------------------------
+
+
+BAD_COMPLETIONS: list[tuple[Any, str]] = [
+    (None, "returned None, not op.complete(...)"),
+    ("ok", "returned 'ok', not op.complete(...)"),
+    (OP, "returned type 'invoke'; a completion is 'ok', 'fail' or 'info'"),
+    (Op(process=5, type="ok", f="read", key="k"), "with process 5 instead of 4"),
+    (Op(process=4, type="ok", f="write", key="k"), "with f 'write' instead of 'read'"),
+    (Op(process=4, type="ok", f="read", key="j"), "with key 'j' instead of 'k'"),
+    (Op(process=4, type="ok", f="read", key="k", term="3"), "the term '3'"),  # type: ignore[arg-type]
+    (Op(process=4, type="info", f="read", key="k", error=OSError()), "an error is a string"),  # type: ignore[arg-type]
+    (OP.complete("ok", {1, 2}), "a value that JSON cannot carry: {1, 2} is a set"),
+    (OP.complete("ok", 2**64), "does not fit into 64 bits"),
+]
+
+
+@pytest.mark.parametrize(("done", "problem"), BAD_COMPLETIONS)
+def test_a_completion_that_is_none_is_refused(done: Any, problem: str) -> None:
+    async def answer(op: Op) -> Any:
+        return done
+
+    async def invoked() -> None:
+        client = await validate.client(FakeClient(answer)).open(TEST, MemoryDeployment(), "n1")
+        await client.invoke(TEST, OP)
+
+    with pytest.raises(ProtocolError, match=r"client FakeClient: invoke of 'read' \(op 7\)") as caught:
+        run(invoked())
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["ok", "fail", "info"])
+def test_a_good_completion_passes_unchanged(kind: Any) -> None:
+    done = OP.complete(kind, [1, 2], term=3, error="x")
+
+    async def answer(op: Op) -> Op:
+        return done
+
+    async def invoked() -> Op:
+        client = await validate.client(FakeClient(answer)).open(TEST, MemoryDeployment(), "n1")
+        return await client.invoke(TEST, OP)
+
+    assert run(invoked()) is done
+
+
+def test_open_must_return_a_client_of_its_own() -> None:
+    class Opens(FakeClient):
+        def __init__(self, opened: Any) -> None:
+            super().__init__()
+            self.what = opened
+
+        async def open(self, test: Any, deployment: Any, node: str) -> Any:
+            return self if self.what == "self" else self.what
+
+    for opened, problem in ((None, "open returned None, not a client"), (3, "open returned 3, not a client"),
+                            ("self", "open returned the prototype itself")):
+        with pytest.raises(ProtocolError, match=problem):
+            run(validate.client(Opens(opened)).open(TEST, MemoryDeployment(), "n1"))
+
+
+@pytest.mark.parametrize(("done", "problem"), [
+    (Op(process=NEMESIS, type="fail", f="kill"), "returned type 'fail'; a nemesis op ends in 'ok'"),
+    (Op(process=NEMESIS, type="ok", f="kill", value="done"), "the value 'done'; it is a mapping"),
+    (Op(process=NEMESIS, type="ok", f="start", value={}), "with f 'start' instead of 'kill'"),
+    (None, "returned None"),
+])
+def test_what_a_nemesis_does_wrong_is_said(done: Any, problem: str) -> None:
+    class Nemesis(FakeNemesis):
+        async def invoke(self, context: NemesisContext, op: Op) -> Any:
+            return done
+
+    with pytest.raises(ProtocolError, match=r"nemesis Nemesis: invoke of 'kill'") as caught:
+        run(validate.nemesis(Nemesis()).invoke(
+            NemesisContext(TEST, MemoryDeployment(), real_runtime(1)), Op(process=NEMESIS, type="invoke", f="kill")))
+    assert problem in str(caught.value)
+
+
+# --- systems --------------------------------------------------------------------------------------------------------
+
+
+class Wrong:
+    """A session whose every call answers the same."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*_: Any) -> Any:
+            return self.answer
+        return call
+
+
+class SystemOf(MemorySystem):
+    """A system that answers what it was given."""
+
+    extra = "beyond the protocol"
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def command(self, test: Any, place: NodePlace) -> Any:
+        return self.answer
+
+    async def connect(self, deployment: Any, node: str) -> Any:
+        return self.answer
+
+    async def view(self, deployment: Any, node: str) -> Any:
+        return self.answer
+
+
+PLACE = NodePlace("n1", "data", ("127.0.0.1", 1), {})
+
+
+def test_a_session_must_answer_answers() -> None:
+    async def ask(session: Any, call: str, *arguments: Any) -> Any:
+        system = validate.system(SystemOf(session))
+        return await getattr(await system.connect(MemoryDeployment(), "n1"), call)(*arguments)
+
+    for call, arguments, answer, problem in (
+        ("read", ("k",), 3, "a session's read returned 3, not an Answer"),
+        ("write", ("k", 1), None, "a session's write returned None"),
+        ("read", ("k",), Answer(b"x"), "a session's read answered with a value that JSON cannot carry"),
+        ("compare_and_set", ("k", 1, 2), Answer(None), "a session's compare_and_set answered None; it answers whether"),
+        ("create", ("k", 1), Answer("yes"), "a session's create answered 'yes'"),
+        ("elements", ("c",), Answer(None), "a session's elements answered None, not a list"),
+        ("add", ("c", 1), 1, "a session's add returned 1"),
+    ):
+        with pytest.raises(ProtocolError, match="system 'memory'") as caught:
+            run(ask(Wrong(answer), call, *arguments))
+        assert problem in str(caught.value)
+    assert run(ask(Wrong(Answer(True, 4)), "create", "k", 1)) == Answer(True, 4)
+
+
+def test_what_a_system_does_wrong_is_said() -> None:
+    with pytest.raises(ProtocolError, match="connect to n1 returned None, not a Session"):
+        run(validate.system(SystemOf(None)).connect(MemoryDeployment(), "n1"))
+    with pytest.raises(ProtocolError, match="command for n1 returned"):
+        validate.system(SystemOf(["python"])).command(TEST, PLACE)
+    for view in ({"leader": "n1"}, NodeView("n2", "leader", 1, "n2")):
+        with pytest.raises(ProtocolError, match="view of n1 returned"):
+            run(validate.system(SystemOf(view)).view(MemoryDeployment(), "n1"))
+    assert run(validate.system(SystemOf(None)).view(MemoryDeployment(), "n1")) is None
+
+
+def test_what_only_this_system_offers_stays_reachable() -> None:
+    assert validate.system(SystemOf(None)).extra == "beyond the protocol"  # type: ignore[attr-defined]
+
+
+# --- backends -------------------------------------------------------------------------------------------------------
+
+
+def deployed(deployment: Any) -> Any:
+    return run(validate.backend(MemoryBackend(deployment)).deploy(TEST, Path(), real_runtime(1)))
+
+
+def test_a_backend_must_speak_about_every_fault() -> None:
+    class Silent(MemoryBackend):
+        def support(self) -> Any:
+            return {"cut": super().support()["cut"]}
+
+    with pytest.raises(ProtocolError, match="support says nothing about kill, pause"):
+        validate.backend(Silent(MemoryDeployment())).support()
+
+
+def test_a_backend_must_deploy_the_nodes_of_the_test() -> None:
+    with pytest.raises(ProtocolError, match="deployed the nodes n1, n2 instead of n1, n2, n3"):
+        deployed(MemoryDeployment(NODES[:2]))
+    with pytest.raises(ProtocolError, match="deploy returned None"):
+        deployed(None)
+
+
+@pytest.mark.parametrize(("call", "state", "expected"), [
+    ("start", "stopped", "running"), ("kill", "running", "stopped"), ("pause", "running", "paused"),
+    ("resume", "paused", "running"),
+])
+def test_a_fault_that_did_not_take_is_refused(call: str, state: Any, expected: str) -> None:
+    class Idle(MemoryDeployment):
+        def __getattribute__(self, name: str) -> Any:
+            if name == call:
+                async def nothing(node: str) -> NodeStatus:
+                    return NodeStatus(state, 1)
+                return nothing
+            return super().__getattribute__(name)
+
+    with pytest.raises(ProtocolError, match=f"after {call}, n1 is {state}, not {expected}"):
+        run(getattr(deployed(Idle()), call)("n1"))
+
+
+def test_a_node_that_is_not_in_the_test_is_refused_before_the_backend_sees_it() -> None:
+    deployment = deployed(MemoryDeployment())
+    for call in ("start", "kill", "pause", "resume", "status", "dial"):
+        with pytest.raises(UnknownNodeError, match=r"no node 'n9' in this test\. Known: n1, n2, n3"):
+            run(getattr(deployment, call)("n9"))
+    with pytest.raises(UnknownNodeError):
+        run(deployment.cut(frozenset({("n1", "n9")})))
+    with pytest.raises(ProtocolError, match="from n1 to itself"):
+        run(deployment.cut(frozenset({("n1", "n1")})))
+
+
+def test_measurements_must_cover_what_was_asked() -> None:
+    class Blind(MemoryDeployment):
+        async def passes(self, links: Any) -> Any:
+            return {links[0]: True}
+
+    with pytest.raises(ProtocolError, match=r"passes says nothing about n2 -> n1 \(1 of 2 links are missing\)"):
+        run(deployed(Blind()).passes([("n1", "n2"), ("n2", "n1")]))

@@ -1,0 +1,255 @@
+"""What a name of `--nemesis` does to a run: which ops, when, of which kinds, and that a seed decides it all."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.generators import Context, Generator
+from harness.rng import Streams
+from harness.test import NemesisPackage
+from nemesis.catalogue import NEMESES, build, descriptions
+from nemesis.compose import Composed
+from nemesis.partition import SHAPES, Partition
+from nemesis.process import kill
+from nemesis.targets import SPECS
+from results.errors import NemesisError, UnknownNameError, UsageError
+from results.history import NEMESIS, Op, canonical_json
+from tests.nemesis.support import FIVE, Nodes, context, led_by, run
+
+START_OF = {"stop-partition": "start-partition", "resume": "pause", "start": "kill"}
+SECOND = 1_000_000_000
+
+
+def schedule(
+    package: NemesisPackage, seed: int = 1, seconds: float = 30.0, nodes: Sequence[str] = FIVE, took_s: float = 0.3
+) -> list[Op]:
+    """The nemesis ops of a run, invocations at the times at which they come; each takes `took_s`."""
+    assert package.generator is not None
+    return drive(package.generator, seed, seconds, nodes, took_s)
+
+
+def drive(
+    generator: Generator, seed: int = 1, seconds: float = 30.0, nodes: Sequence[str] = FIVE, took_s: float = 0.3
+) -> list[Op]:
+    streams = Streams(seed)
+    ctx = Context.initial(10, nodes, streams["workload"], streams["nemesis"])
+    invoked: list[Op] = []
+    while ctx.time_ns < seconds * SECOND:
+        result = generator.op(ctx)
+        if result is None:
+            break
+        found, generator = result
+        if not isinstance(found, Op):
+            assert found.until_ns is not None, "the nemesis is free and would never be asked again"
+            assert found.until_ns > ctx.time_ns
+            ctx.time_ns = found.until_ns
+            continue
+        assert found.process == NEMESIS
+        op = msgspec.structs.replace(found, time=ctx.time_ns)
+        invoked.append(op)
+        ctx.free &= ~ctx.nemesis_bit
+        generator = generator.update(ctx, op)
+        assert not isinstance((generator.op(ctx) or (None,))[0], Op), "the nemesis is busy"
+        ctx.time_ns += round(took_s * SECOND)
+        ctx.free |= ctx.nemesis_bit
+        generator = generator.update(ctx, msgspec.structs.replace(op.complete("ok", op.value), time=ctx.time_ns))
+    return invoked
+
+
+def in_force(ops: Sequence[Op]) -> list[set[str]]:
+    """The faults in force after each op."""
+    now: set[str] = set()
+    found: list[set[str]] = []
+    for op in ops:
+        now = now - {START_OF[op.f]} if op.f in START_OF else now | {op.f}
+        found.append(set(now))
+    return found
+
+
+def strikes(ops: Sequence[Op]) -> list[dict[str, Any]]:
+    return [op.value for op in ops if op.value["action"] == "start"]
+
+
+@pytest.mark.parametrize("name", descriptions())
+def test_every_name_builds_a_package_that_says_what_it_needs_of_a_backend(name: str) -> None:
+    package = build([name])
+    kind = name.split("-")[0]
+    assert package.faults == {"none": frozenset(), "partition": {"cut"}, "kill": {"kill"}, "pause": {"pause"}}[kind]
+
+
+@pytest.mark.parametrize("name", NEMESES)
+def test_every_op_of_every_name_can_be_carried_out_and_is_undone_in_the_end(name: str) -> None:
+    package = build([name])
+    assert package.nemesis is not None
+    assert package.final_generator is not None
+    nodes = Nodes()
+    ops = schedule(package, seconds=120) + drive(package.final_generator)
+    for op in ops:
+        assert op.f in package.nemesis.fs
+        canonical_json(op.value)
+        done = run(package.nemesis.invoke(context(nodes, led_by("n2")), op))
+        assert done.type == "ok", done.error
+        struck = done.value["cut"] or done.value["down"] or done.value["paused"]
+        assert bool(struck) is (op.value["action"] == "start")
+    assert set(nodes.states.values()) == {"running"}
+    assert nodes.cut_links == {}
+
+
+@pytest.mark.parametrize("names", [["none"], []])
+def test_none_means_nothing(names: list[str]) -> None:
+    package = build(names)
+    assert (package.name, package.nemesis, package.generator, package.final_generator) == ("none", None, None, None)
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnknownNameError, match=r"nemesis 'partitoin'. Did you mean 'partition'\?.*pause-leader"):
+        build(["kill", "partitoin"])
+
+
+@pytest.mark.parametrize("interval_s", [0, -1, float("inf"), float("nan")])
+def test_an_interval_that_is_no_time_is_refused(interval_s: float) -> None:
+    with pytest.raises(UsageError, match="--interval"):
+        build(["partition"], interval_s=interval_s)
+
+
+def test_a_test_with_too_few_nodes_for_a_fault_is_told_so() -> None:
+    with pytest.raises(UsageError, match="'partition' needs more nodes than 1: raise --nodes"):
+        schedule(build(["partition"]), nodes=["n1"])
+    two = {strike["shape"] for strike in strikes(schedule(build(["partition"]), nodes=["n1", "n2"], seconds=600))}
+    assert two
+    assert all(SHAPES[shape].nodes <= 2 for shape in two)
+
+
+# --- the schedule -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [["partition"], ["partition", "kill"], ["partition", "kill", "pause"]])
+def test_the_seed_decides_the_schedule(names: list[str]) -> None:
+    assert schedule(build(names), seed=5) == schedule(build(names), seed=5) != schedule(build(names), seed=6)
+
+
+@pytest.mark.parametrize("names", [["partition"], ["partition", "kill", "pause"]])
+def test_the_order_of_ops_does_not_depend_on_how_long_they_take(names: list[str]) -> None:
+    fast = [(op.f, op.value) for op in schedule(build(names), took_s=0.01)]
+    slow = [(op.f, op.value) for op in schedule(build(names), took_s=1.5)]
+    assert len(slow) >= 4
+    assert fast[: len(slow)] == slow
+
+
+def test_only_the_stream_of_the_nemesis_is_drawn_from() -> None:
+    streams = Streams(1)
+    ctx = Context.initial(10, FIVE, streams["workload"], streams["nemesis"])
+    generator = build(["partition", "kill"]).generator
+    assert generator is not None
+    for _ in range(5):
+        result = generator.op(ctx)
+        assert result is not None
+        found, generator = result
+        if isinstance(found, Op):
+            generator = generator.update(ctx, found.complete("ok", {}))
+        ctx.time_ns += 20 * SECOND
+    assert streams["workload"].random() == Streams(1)["workload"].random()
+    assert streams["nemesis"].random() != Streams(1)["nemesis"].random()
+
+
+@pytest.mark.parametrize("names", [["partition"], ["kill"], ["partition", "kill", "pause"]])
+@pytest.mark.parametrize("seed", range(20))
+def test_in_half_a_minute_several_faults_strike_each_for_at_least_half_an_interval(
+    names: list[str], seed: int
+) -> None:
+    ops = schedule(build(names), seed)
+    assert len(strikes(ops)) >= 3
+    assert ops[0].time == 2 * SECOND
+    gaps = [(b.time - a.time) / SECOND - 0.3 for a, b in itertools.pairwise(ops)]
+    assert all(2 <= gap <= 6 for gap in gaps)
+
+
+def test_the_mean_distance_of_ops_is_the_interval() -> None:
+    ops = schedule(build(["partition"], interval_s=2.0), seconds=2000, took_s=0.0)
+    assert len(ops) == pytest.approx(1000, rel=0.05)
+
+
+@pytest.mark.parametrize("names", [["partition"], ["partition", "kill", "pause"]])
+@pytest.mark.parametrize("seed", range(30))
+def test_no_fault_begins_so_shortly_before_the_end_that_it_could_not_last(names: list[str], seed: int) -> None:
+    ops = schedule(build(names, time_limit_s=20.0), seed, seconds=20.0)
+    assert max(op.time for op in ops if op.value["action"] == "start") <= 17 * SECOND
+    unlimited = schedule(build(names), seed, seconds=17.0)
+    assert ops[: len(unlimited)] == unlimited, "the end changes nothing before it"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_faults_overlap_now_and_then_two_at_most_and_end_in_pairs(seed: int) -> None:
+    ops = schedule(build(["partition", "kill", "pause"]), seed, seconds=300)
+    states = in_force(ops)
+    sizes = Counter(len(state) for state in states)
+    assert set(sizes) == {0, 1, 2}
+    for before, op in zip([set[str](), *states], ops, strict=False):
+        assert (START_OF[op.f] in before) if op.f in START_OF else (op.f not in before)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_kind_has_its_turn_before_any_has_its_third(seed: int) -> None:
+    ops = schedule(build(["partition", "kill", "pause"]), seed, seconds=120)
+    kinds = [strike["fault"] for strike in strikes(ops)]
+    assert set(kinds[:4]) == {"partition", "kill", "pause"}
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_with_partitions_alone_a_leader_is_cut_off_in_every_run_of_half_a_minute(seed: int) -> None:
+    shapes = [strike["shape"] for strike in strikes(schedule(build(["partition"]), seed))]
+    assert {"isolate-leader", "leader-in-minority"} & set(shapes[:2])
+
+
+def test_all_shapes_and_specs_come_about() -> None:
+    partitions = strikes(schedule(build(["partition"]), seconds=3000))
+    counts = Counter(strike["shape"] for strike in partitions)
+    assert set(counts) == set(SHAPES)
+    leader_cut_off = counts["isolate-leader"] + counts["leader-in-minority"]
+    assert leader_cut_off / len(partitions) == pytest.approx(0.5, abs=0.02)
+    specs = {strike["spec"] for strike in strikes(schedule(build(["kill"]), seconds=3000))}
+    assert specs == {"leader", "one", "minority", "majority", "all"}
+    assert {NEMESES[name].rounds[0][0].request.get("spec") for name in NEMESES} >= set(SPECS)
+
+
+def test_orders_are_drawn_evenly() -> None:
+    first = Counter(strike["order"][0] for strike in strikes(schedule(build(["kill"]), seconds=5000)))
+    assert set(first) == set(FIVE)
+    assert max(first.values()) < 1.5 * min(first.values())
+
+
+def test_names_of_one_kind_add_up_to_one_fault() -> None:
+    package = build(["partition-ring", "kill-one", "partition-leader", "partition-ring", "kill-leader"])
+    assert package.name == "partition-ring,kill-one,partition-leader,kill-leader"
+    found = strikes(schedule(package, seconds=300))
+    assert {(strike["fault"], strike.get("shape") or strike.get("spec")) for strike in found} == {
+        ("partition", "majorities-ring"), ("partition", "isolate-leader"), ("kill", "one"), ("kill", "leader"),
+    }
+
+
+# --- composition --------------------------------------------------------------------------------------------------
+
+
+def test_two_nemeses_for_one_op_are_refused() -> None:
+    with pytest.raises(UsageError, match="two nemeses handle the op 'kill'"):
+        Composed([Partition(), kill(), kill()])
+
+
+def test_heal_undoes_all_kinds_links_first_and_goes_on_when_one_fails() -> None:
+    nodes = Nodes(dead={("n1", "n2")})
+    nodes.cut_links = {("n1", "n3"): 0}
+    nodes.states.update(n4="stopped", n5="paused")
+    nemesis = build(["kill", "pause", "partition"]).nemesis
+    assert nemesis is not None
+    with pytest.raises(NemesisError, match="n1 -> n2 is blocked"):
+        run(nemesis.heal(context(nodes)))
+    assert nodes.calls == ["cut 0", "running n5", "running n4"]
+    nodes.dead.clear()
+    run(nemesis.heal(context(nodes)))
+    assert set(nodes.states.values()) == {"running"}

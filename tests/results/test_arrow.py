@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+
+from results import arrow
+from results.errors import HistoryFormatError, StoreVersionError
+from results.history import Mop, Op, canonical_json
+
+from .support import histories, writes
+
+
+@given(histories)
+def test_a_history_comes_back_from_a_table_as_it_was(ops: list[Op]) -> None:
+    assert arrow.from_table(arrow.to_table(ops)) == ops
+
+
+@settings(max_examples=25)
+@given(histories)
+def test_a_history_comes_back_from_a_file_as_it_was(tmp_path_factory: pytest.TempPathFactory, ops: list[Op]) -> None:
+    path = tmp_path_factory.mktemp("history") / "history.parquet"
+    arrow.write_parquet(arrow.to_table(ops), path)
+    assert arrow.from_table(arrow.read_parquet(path)) == ops
+
+
+def test_values_are_canonical_json_and_no_value_is_null() -> None:
+    table = arrow.to_table([
+        Op(index=0, time=0, process=0, type="invoke", f="f", value={"b": 1, "a": [None, "é"]}),
+        Op(index=1, time=0, process=0, type="ok", f="f", value=None),
+        Op(index=2, time=0, process=0, type="ok", f="f", value=0),
+    ])
+    assert table.column("value").to_pylist() == ['{"a":[null,"é"],"b":1}', None, "0"]
+    assert canonical_json({"b": 1, "a": [None, "é"]}) == '{"a":[null,"é"],"b":1}'
+
+
+def test_two_ops_never_share_a_value_that_can_change() -> None:
+    twice = [Op(index=i, time=i, process=0, type="ok", f="read", value=[1]) for i in range(2)]
+    first, second = arrow.from_table(arrow.to_table(twice))
+    first.value.append(2)
+    assert second.value == [1]
+
+
+def test_the_columns_are_those_of_the_format() -> None:
+    mop = "list<item: struct<f: string, key: string, value: int64, values: list<item: int64>>>"
+    assert {field.name: str(field.type) for field in list[Any](arrow.HISTORY_SCHEMA)} == {
+        "index": "int64", "time": "int64", "process": "int32", "type": "string", "f": "string", "key": "string",
+        "value": "string", "mops": mop, "node": "string", "term": "int64", "error": "string",
+    }
+    assert arrow.TELEMETRY_SCHEMA.names == [
+        "time", "node", "group", "life", "event", "term", "role", "leader", "commit_index", "applied_index", "voters",
+        "chain_hash", "state_hash",
+    ]
+
+
+@given(histories)
+def test_the_hash_does_not_depend_on_how_columns_are_cut_or_encoded(ops: list[Op]) -> None:
+    table = arrow.to_table(ops)
+    padded = pa.concat_tables([arrow.to_table(writes(3)), table, arrow.to_table(writes(2))])
+    cut = pa.concat_tables([table.slice(0, len(ops) // 2), padded.slice(3 + len(ops) // 2, len(ops) - len(ops) // 2)])
+    encoded = table.set_column(3, "type", table.column("type").dictionary_encode())
+    wide = table.set_column(4, "f", table.column("f").cast(pa.large_string()))
+    assert {arrow.history_hash(each) for each in (cut, encoded, wide)} == {arrow.history_hash(table)}
+
+
+@pytest.mark.parametrize("change", [
+    {"time": 1}, {"process": 1}, {"type": "ok"}, {"f": "g"}, {"key": ""}, {"key": "k"}, {"value": 0}, {"value": ""},
+    {"mops": ()}, {"mops": (Mop("r", "k"),)}, {"mops": (Mop("r", "k", values=()),)}, {"node": "n1"}, {"term": 0},
+    {"error": ""},
+])
+def test_the_hash_depends_on_every_field(change: dict[str, Any]) -> None:
+    op = Op(index=0, time=0, process=0, type="invoke", f="f")
+    changed = msgspec.structs.replace(op, **change)
+    assert arrow.history_hash(arrow.to_table([op])) != arrow.history_hash(arrow.to_table([changed]))
+
+
+def test_the_hash_tells_where_one_string_ends_and_the_next_begins() -> None:
+    def two(first: str, second: str) -> str:
+        return arrow.history_hash(arrow.to_table([
+            Op(index=i, time=0, process=0, type="ok", f=f) for i, f in enumerate([first, second])]))
+
+    assert two("ab", "c") != two("a", "bc")
+
+
+def test_the_hash_of_a_history_stays_the_same_across_versions() -> None:
+    table = arrow.to_table([
+        Op(index=0, time=5, process=0, type="invoke", f="txn", mops=(Mop("r", "x"), Mop("append", "y", 1))),
+        Op(index=1, time=9, process=0, type="ok", f="txn", value={"a": 1}, term=3, node="n1",
+           mops=(Mop("r", "x", values=(1, 2)), Mop("append", "y", 1))),
+    ])
+    assert arrow.history_hash(table) == "8a0b0f66f522b429c7f42f3710488bbb710d4ce8978d275fe6d007066575a377"
+
+
+@pytest.mark.parametrize(("op", "problem"), [
+    (Op(index=7, time=0, process=0, type="ok", f="read", value=object()), "op 7: .*cannot carry"),
+    (Op(index=7, time=0, process=2**40, type="ok", f="read"), "op 7: .*cannot carry"),
+    (Op(index=7, time=0, process=0, type="ok", f="read", term=2**70), "op 7: .*cannot carry"),
+])
+def test_an_op_that_cannot_be_stored_is_named(op: Op, problem: str) -> None:
+    with pytest.raises(HistoryFormatError, match=problem):
+        arrow.to_table([*writes(2), op])
+
+
+def test_a_table_that_is_no_history_is_refused_with_the_reason() -> None:
+    table = arrow.to_table(writes(2))
+    with pytest.raises(HistoryFormatError, match="no column 'time'"):
+        arrow.from_table(table.drop_columns(["time"]))
+    with pytest.raises(HistoryFormatError, match="column 'time' is string"):
+        arrow.from_table(table.set_column(1, "time", pa.array(["x", "y"])))
+    with pytest.raises(HistoryFormatError, match=r"row 1: the value '\{' is not JSON"):
+        arrow.from_table(table.set_column(6, "value", pa.array(["1", "{"])))
+    with pytest.raises(HistoryFormatError, match="type is 'maybe'"):
+        arrow.from_table(table.set_column(3, "type", pa.array(["invoke", "maybe"])))
+
+
+def test_columns_that_may_be_null_may_be_missing_and_others_may_be_there() -> None:
+    table = arrow.to_table(writes(2))
+    other = table.drop_columns(["mops", "term"]).append_column("weight", pa.array([1.0, 2.0]))
+    assert arrow.from_table(other) == arrow.from_table(table)
+
+
+def test_a_file_cut_in_half_and_a_newer_file_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "history.parquet"
+    arrow.write_parquet(arrow.to_table(writes(50)), path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(HistoryFormatError, match=r"history\.parquet: this is not a whole Parquet file"):
+        arrow.read_parquet(path)
+    newer = arrow.to_table(writes(2)).replace_schema_metadata({arrow.FORMAT_KEY: b"2"})
+    pq.write_table(newer, path)
+    with pytest.raises(StoreVersionError, match="format 2"):
+        arrow.read_parquet(path)

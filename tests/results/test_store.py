@@ -1,0 +1,331 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pyarrow.dataset as ds
+import pytest
+
+from checkers.verdict import CheckerSpec, Verdict
+from results import arrow, store
+from results.errors import HarnessError, HistoryFormatError, RunNotFoundError, StoreVersionError, UsageError
+from results.store import RunDir, Store
+
+from .support import writes
+
+WALL_NS = 1_790_000_000_123_456_789
+DOCUMENT = {"nodes": ["n1", "n2"], "options": {"rate": 100.0}, "checkers": [CheckerSpec("stats")]}
+
+
+def _store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def _recorded(run: RunDir, count: int = 10) -> RunDir:
+    writer = run.history_writer()
+    for op in writes(count):
+        writer.record(op)
+    run.finish_history()
+    run.release()
+    return run
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+# --- creation -------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_has_its_place_and_all_that_it_takes_to_repeat_it(tmp_path: Path) -> None:
+    run = _store(tmp_path).create("register-partition", 42, DOCUMENT, WALL_NS)
+    assert run.path == tmp_path / "store" / "test=register-partition" / "run=20260921T141320.123Z-42"
+    assert (run.test_name, run.name) == ("register-partition", "20260921T141320.123Z-42")
+    document = json.loads((run.path / "test.json").read_text())
+    assert document["format"] == 1
+    assert document["seed"] == 42
+    assert document["checkers"] == [{"name": "stats", "options": {}}]
+    assert document["nodes"] == ["n1", "n2"]
+    assert document["options"] == {"rate": 100.0}
+    assert document["start"] == "2026-09-21T14:13:20.123+00:00"
+    assert document["start_wall_ns"] == WALL_NS
+    assert document["versions"]["python"] == sys.version.split()[0]
+    assert {"numpy", "pyarrow", "pyspark"} <= document["versions"].keys()
+    assert run.read_test() == document
+    assert run.node_dir("n1") == run.path / "nodes" / "n1"
+    assert run.node_dir("n1").is_dir()
+
+
+def test_two_runs_of_the_same_millisecond_and_seed_are_two_runs(tmp_path: Path) -> None:
+    one, two = (_store(tmp_path).create("t", 1, DOCUMENT, WALL_NS) for _ in range(2))
+    assert one.path != two.path
+    assert two.name == f"{one.name}-2"
+    assert [run.path for run in _store(tmp_path).runs()] == [one.path, two.path]
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "a=b", "a b", "100%", "x" * 200, "-x"])
+def test_a_test_that_no_folder_can_be_named_after_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="a test cannot be named"):
+        _store(tmp_path).create(name, 1, DOCUMENT, WALL_NS)
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_run_that_cannot_be_described_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(TypeError):
+        _store(tmp_path).create("t", 1, {"options": object()}, WALL_NS)
+    assert _files(tmp_path) == {}
+    assert list((tmp_path / "store" / "test=t").iterdir()) == []
+
+
+def test_a_store_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("a file")
+    with pytest.raises(UsageError, match=r"cannot write to the store .*--store"):
+        _store(tmp_path).create("t", 1, DOCUMENT, WALL_NS)
+
+
+def test_the_git_revision_is_that_of_our_own_checkout_and_says_whether_files_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*arguments: str) -> str:
+        environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
+        return subprocess.run(["git", "-C", str(tmp_path), "-c", "user.name=t", "-c", "user.email=t@example.org",
+                               *arguments], check=True, capture_output=True, env=environment).stdout.decode().strip()
+
+    package = tmp_path / "results" / "__init__.py"
+    package.parent.mkdir()
+    package.write_text("")
+    monkeypatch.setattr(store.results, "__file__", str(package))
+    assert store.git_revision() is None
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    assert store.git_revision() == {"revision": git("rev-parse", "HEAD"), "dirty": False}
+    package.write_text("changed = 1\n")
+    assert store.git_revision() == {"revision": git("rev-parse", "HEAD"), "dirty": True}
+    monkeypatch.setattr(store.results, "__file__", str(tmp_path / "results" / "results" / "__init__.py"))
+    assert store.git_revision() is None, "a checkout around an installed splitbrain is not its own"
+
+
+# --- history --------------------------------------------------------------------------------------------------------
+
+
+def test_the_history_of_a_run_under_way_can_be_read_and_is_finished_at_its_end(tmp_path: Path) -> None:
+    run = _store(tmp_path).create("t", 1, DOCUMENT, WALL_NS)
+    writer = run.history_writer()
+    for op in writes(10):
+        writer.record(op)
+    writer.flush()
+    assert run.status() == "running"
+    under_way = RunDir(run.path).history()
+    assert arrow.from_table(under_way) == writes(10)
+    assert arrow.recovered_note(under_way) is not None
+    table = run.finish_history()
+    assert arrow.from_table(table) == writes(10)
+    assert arrow.recovered_note(table) is None
+    assert not run.wal_path.exists()
+    run.release()
+    assert run.status() == "recorded"
+    assert arrow.recovered_note(run.history()) is None
+    assert arrow.from_table(RunDir(run.path).finish_history()) == writes(10)
+
+
+def test_a_run_under_way_elsewhere_is_not_touched(tmp_path: Path) -> None:
+    run = _store(tmp_path).create("t", 1, DOCUMENT, WALL_NS)
+    writer = run.history_writer()
+    writer.record(writes(1)[0])
+    writer.flush()
+    before = _files(tmp_path)
+    with pytest.raises(UsageError, match=rf"still under way \(pid {os.getpid()}\)"):
+        RunDir(run.path).finish_history()
+    assert _files(tmp_path) == before
+    writer.close()
+
+
+_CONTROLLER = """
+import os, signal, sys, time
+from pathlib import Path
+from results.store import Store
+from tests_support import writes
+run = Store(Path(sys.argv[1])).create("t", 1, {"checkers": []}, 1_790_000_000_000_000_000)
+writer = run.history_writer()
+for op in writes(500):
+    writer.record(op)
+writer.flush()
+for op in writes(100, first=500):
+    writer.record(op)
+print("recorded", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_killed_controller_leaves_a_run_that_is_recovered_up_to_its_last_flush(tmp_path: Path) -> None:
+    module = tmp_path / "tests_support.py"
+    module.write_text(Path(__file__).with_name("support.py").read_text())
+    root = Path(store.__file__).parent.parent
+    with subprocess.Popen(
+        [sys.executable, "-c", _CONTROLLER, str(tmp_path / "store")], stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{root}"},
+    ) as controller:
+        assert controller.stdout is not None
+        assert controller.stdout.readline() == b"recorded\n"
+        run = _store(tmp_path).find("latest")
+        assert run.status() == "running"
+        controller.send_signal(signal.SIGKILL)
+    assert run.status() == "crashed"
+    note = "recovered 500 ops from the write-ahead file of a run that did not come to its end"
+    assert arrow.recovered_note(run.history()) == note
+    assert run.wal_path.exists()
+    assert arrow.from_table(run.finish_history()) == writes(500)
+    assert not run.wal_path.exists()
+    assert run.status() == "recovered"
+    assert arrow.recovered_note(run.history()) == note
+
+
+def test_the_write_ahead_file_goes_only_after_the_history_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = _store(tmp_path).create("t", 1, DOCUMENT, WALL_NS)
+    writer = run.history_writer()
+    for op in writes(10):
+        writer.record(op)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(arrow.pq, "write_table", full)
+        with pytest.raises(OSError, match="No space"):
+            run.finish_history()
+    assert {path.name for path in run.path.iterdir()} == {"test.json", "controller.lock", "history.wal"}
+    assert arrow.from_table(run.finish_history()) == writes(10)
+
+
+def test_a_crash_between_the_history_and_the_removal_of_its_source_is_cleaned_up(tmp_path: Path) -> None:
+    run = _store(tmp_path).create("t", 1, DOCUMENT, WALL_NS)
+    _recorded(run)
+    run.wal_path.write_bytes(b"left behind")
+    assert arrow.from_table(RunDir(run.path).finish_history()) == writes(10)
+    assert not run.wal_path.exists()
+
+
+def test_a_run_that_recorded_nothing_says_so(tmp_path: Path) -> None:
+    run = _store(tmp_path).create("t", 1, DOCUMENT, WALL_NS)
+    run.release()
+    assert run.status() == "empty"
+    for read in (run.history, run.finish_history):
+        with pytest.raises(RunNotFoundError, match="nothing was recorded"):
+            read()
+
+
+def test_a_run_takes_one_history_only(tmp_path: Path) -> None:
+    run = _store(tmp_path).create("t", 1, DOCUMENT, WALL_NS)
+    run.history_writer().close()
+    with pytest.raises(HarnessError, match="File exists"):
+        run.history_writer()
+    run.finish_history()
+    with pytest.raises(HarnessError, match="has a history already"):
+        run.history_writer()
+
+
+def test_the_store_is_one_table_for_readers_of_hive_partitions(tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("a", 2), ("b", 3)):
+        _recorded(_store(tmp_path).create(name, seed, DOCUMENT, WALL_NS), 4)
+    paths = [str(path) for path in (tmp_path / "store").rglob("history.parquet")]
+    table = ds.dataset(paths, partitioning="hive", partition_base_dir=str(tmp_path / "store")).to_table()
+    assert table.num_rows == 12
+    assert set(table.column("test").to_pylist()) == {"a", "b"}
+
+
+# --- verdicts -------------------------------------------------------------------------------------------------------
+
+
+def test_verdicts_come_back_as_they_were(tmp_path: Path) -> None:
+    run = _recorded(_store(tmp_path).create("t", 1, DOCUMENT, WALL_NS))
+    assert run.read_verdicts() is None
+    lost = Verdict(checker="set", valid="false", sentence="Lost: ü", anomalies=("lost",), evidence={"ops": [1, 2]})
+    verdicts = [lost, Verdict(checker="stats", valid="true", figures={"ops": 10}, seconds=0.5)]
+    run.write_verdicts(verdicts, "violation", engine="spark", harness_error="none of ours")
+    assert run.status() == "complete"
+    stored = run.read_verdicts()
+    assert stored is not None
+    assert (stored.format, stored.outcome, stored.engine, stored.harness_error) == (
+        1, "violation", "spark", "none of ours")
+    assert msgspec.convert(stored.verdicts, list[Verdict]) == verdicts
+    assert json.loads((run.path / "verdict.json").read_text())["verdicts"][0]["sentence"] == "Lost: ü"
+
+
+def test_a_newer_store_is_refused_and_not_touched(tmp_path: Path) -> None:
+    run = _recorded(_store(tmp_path).create("t", 1, DOCUMENT, WALL_NS))
+    run.write_verdicts([], "pass")
+    for name in ("test.json", "verdict.json"):
+        path = run.path / name
+        path.write_text(json.dumps({"format": 2, "verdicts": "of another shape"}))
+    before = _files(tmp_path)
+    calls: list[Callable[[], object]] = [
+        run.read_test, run.history, run.finish_history, run.read_verdicts,
+        lambda: run.write_test({}), lambda: run.write_verdicts([], "pass"),
+    ]
+    for call in calls:
+        with pytest.raises(StoreVersionError, match=r"is in format 2, this splitbrain reads up to 1: upgrade"):
+            call()
+    assert _files(tmp_path) == before
+
+
+def test_damaged_documents_are_named(tmp_path: Path) -> None:
+    run = _recorded(_store(tmp_path).create("t", 1, DOCUMENT, WALL_NS))
+    (run.path / "test.json").write_text('{"format": 1, "seed"')
+    (run.path / "verdict.json").write_text('{"format": 1}')
+    with pytest.raises(HistoryFormatError, match=r"test\.json: damaged"):
+        run.read_test()
+    with pytest.raises(HistoryFormatError, match=r"verdict\.json: damaged"):
+        run.read_verdicts()
+
+
+# --- finding --------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_found_by_what_a_person_would_say(tmp_path: Path) -> None:
+    kept = _store(tmp_path)
+    first = kept.create("a", 1, DOCUMENT, WALL_NS)
+    second = kept.create("a", 2, DOCUMENT, WALL_NS + 10**9)
+    third = kept.create("b", 2, DOCUMENT, WALL_NS + 10**9)
+    assert [run.path for run in kept.runs()] == [first.path, second.path, third.path]
+    for reference, meant in {
+        str(first.path): first, f"{first.path}/": first, "latest": third, first.name: first, f"run={first.name}": first,
+        f"a/{second.name}": second, f"test=a/run={second.name}": second, "b/": third, "b": third,
+        "20260921T141320": first,
+    }.items():
+        assert kept.find(reference).path == meant.path, reference
+    with pytest.raises(RunNotFoundError, match=r"could be any of 2 runs: a/.*, b/"):
+        kept.find(second.name)
+    with pytest.raises(RunNotFoundError, match="no run 'c'"):
+        kept.find("c")
+    with pytest.raises(RunNotFoundError, match="there is no run in the store"):
+        Store(tmp_path / "elsewhere").find("latest")
+    with pytest.raises(RunNotFoundError, match=r"has no test\.json"):
+        RunDir(tmp_path).read_test()
+
+
+def test_what_is_being_created_is_not_a_run_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[RunDir]] = []
+
+    def versions() -> dict[str, str]:
+        seen.append(_store(tmp_path).runs())
+        return {}
+
+    monkeypatch.setattr(store, "versions", versions)
+    _store(tmp_path).create("t", 1, DOCUMENT, WALL_NS)
+    assert seen == [[]]
+    assert len(_store(tmp_path).runs()) == 1
+
+
+def test_a_damaged_run_is_listed_like_any_other(tmp_path: Path) -> None:
+    run = _recorded(_store(tmp_path).create("t", 1, DOCUMENT, WALL_NS))
+    (run.path / "test.json").write_text("damaged")
+    assert [found.path for found in _store(tmp_path).runs()] == [run.path]

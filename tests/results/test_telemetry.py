@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from results import telemetry
+from results.arrow import TELEMETRY_SCHEMA
+
+START_NS = 1_700_000_000_000_000_000
+
+
+def _line(offset_ns: int, event: str, **fields: Any) -> bytes:
+    return json.dumps({"wall": START_NS + offset_ns, "event": event, **fields}, separators=(",", ":")).encode()
+
+
+def test_lines_of_all_nodes_become_one_table_in_the_order_of_time(tmp_path: Path) -> None:
+    one, two = tmp_path / "n1.jsonl", tmp_path / "n2.jsonl"
+    one.write_bytes(b"\n".join([
+        _line(-5, "start"),
+        _line(20, "role", group="g", term=2, role="leader", leader="n1", commit=7, applied=6, voters=["n1", "n2"],
+              chain="c0", state="s0"),
+        b"",
+    ]))
+    two.write_bytes(_line(10, "start") + b"\n")
+    collected = telemetry.collect({"n1": one, "n2": two, "n3": tmp_path / "never started"}, START_NS)
+    assert collected.unreadable == {}
+    assert collected.table.schema.equals(TELEMETRY_SCHEMA)
+    rows = collected.table.to_pylist()
+    assert [(row["time"], row["node"], row["life"], row["event"]) for row in rows] == [
+        (-5, "n1", 1, "start"), (10, "n2", 1, "start"), (20, "n1", 1, "role")]
+    assert rows[2] == {
+        "time": 20, "node": "n1", "group": "g", "life": 1, "event": "role", "term": 2, "role": "leader",
+        "leader": "n1", "commit_index": 7, "applied_index": 6, "voters": ["n1", "n2"], "chain_hash": "c0",
+        "state_hash": "s0",
+    }
+
+
+def test_a_torn_line_is_counted_and_the_next_life_on_the_same_line_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "n1.jsonl"
+    torn = _line(2, "role", role="leader")[:-9]
+    path.write_bytes(_line(1, "start") + b"\n" + torn + _line(3, "start") + b"\n" + _line(4, "role") + b"\n" + torn)
+    collected = telemetry.collect({"n1": path}, START_NS)
+    assert collected.unreadable == {"n1": 2}
+    rows = [(row["time"], row["event"], row["life"]) for row in collected.table.to_pylist()]
+    assert rows == [(1, "start", 1), (3, "start", 2), (4, "role", 2)]
+
+
+def test_lines_of_another_shape_are_counted_not_guessed_at(tmp_path: Path) -> None:
+    path = tmp_path / "n1.jsonl"
+    path.write_bytes(b'{"wall":"noon","event":"start"}\n{"event":"start"}\n[]\n\xff\xfe\n' + _line(1, "start", new=1))
+    collected = telemetry.collect({"n1": path}, START_NS)
+    assert collected.unreadable == {"n1": 4}
+    assert collected.table.num_rows == 1
