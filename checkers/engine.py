@@ -140,7 +140,7 @@ def merge(each: Checker, spec: CheckerSpec, parts: Sequence[Verdict]) -> Verdict
     evidence = {**merged.evidence, _CRASHES: crashes}
     if merged.valid == "false":
         return msgspec.structs.replace(merged, evidence=evidence)
-    return msgspec.structs.replace(merged, valid="unknown", sentence=_sentence(spec.name, crashes), evidence=evidence)
+    return msgspec.structs.replace(merged, valid="unknown", sentence=_sentence(crashes), evidence=evidence)
 
 
 def crashed(verdicts: Iterable[Verdict]) -> str | None:
@@ -148,16 +148,17 @@ def crashed(verdicts: Iterable[Verdict]) -> str | None:
     for verdict in verdicts:
         crashes = verdict.evidence.get(_CRASHES, ())
         if crashes:
-            return _sentence(verdict.checker, crashes).removeprefix("Unknown: ")
+            return _sentence(crashes).removeprefix("Unknown: ")
     return None
 
 
 def broken(name: str, error: Exception, doing: str, *, key: str | None = None) -> Verdict:
     """The verdict of a checker that broke: "unknown", with the traceback in its evidence."""
     what = "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
-    crash = {"key": key, "doing": doing, "error": what, "traceback": "".join(traceback.format_exception(error))}
+    crash = {"checker": name, "key": key, "doing": doing, "error": what,
+             "traceback": "".join(traceback.format_exception(error))}
     return Verdict(
-        checker=name, valid="unknown", key=key, sentence=_sentence(name, [crash]), evidence={_CRASHES: [crash]})
+        checker=name, valid="unknown", key=key, sentence=_sentence([crash]), evidence={_CRASHES: [crash]})
 
 
 def encode(verdict: Verdict) -> bytes:
@@ -181,6 +182,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a verdict cannot hold a {type(value).__name__}: {value!r:.80}")
 
 
-def _sentence(name: str, crashes: Sequence[Mapping[str, Any]]) -> str:
+def _sentence(crashes: Sequence[Mapping[str, Any]]) -> str:
+    first = crashes[0]
     more = f" (and {len(crashes) - 1} more such)" if len(crashes) > 1 else ""
-    return f"Unknown: checker {name!r} broke while {crashes[0]['doing']}: {crashes[0]['error']}{more}"
+    return f"Unknown: checker {first['checker']!r} broke while {first['doing']}: {first['error']}{more}"

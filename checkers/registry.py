@@ -10,10 +10,12 @@ import importlib
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from checkers.verdict import Checker
 from results.errors import UnknownNameError, UsageError
+
+if TYPE_CHECKING:
+    from checkers.verdict import Checker
 
 CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
     "linearizable": ("checkers.linearizable:Linearizable", "every key behaves as if ops took effect one at a time"),

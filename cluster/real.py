@@ -242,7 +242,7 @@ class RealWorld:
         """
         loop = asyncio.get_running_loop()
         self._node = node
-        self._tasks: dict[asyncio.Future[None], None] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._failed = failed
         self._in_worker = InWorker(loop)
         self._network = RealNetwork(loop, self._spawn)
@@ -272,12 +272,11 @@ class RealWorld:
 
     def _spawn(self, awaitable: Awaitable[None], name: str) -> None:
         task = asyncio.ensure_future(awaitable)
-        if isinstance(task, asyncio.Task):
-            task.set_name(name)
+        task.set_name(name)
         self._tasks[task] = None
         task.add_done_callback(self._ended)
 
-    def _ended(self, task: asyncio.Future[None]) -> None:
+    def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         if task.cancelled():
             return

@@ -28,6 +28,7 @@ class StreamConnection(asyncio.Protocol):
     def __init__(self, opened: Callable[[StreamConnection], None] | None = None) -> None:
         self._opened = opened
         self._transport: asyncio.Transport | None = None
+        self._outgoing: list[bytes] = []
         self._buffer = bytearray()
         self._messages: deque[bytes] = deque()
         self._reader: asyncio.Future[None] | None = None
@@ -45,9 +46,10 @@ class StreamConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._lost is not None:
             return
-        transport.write(len(message).to_bytes(_LENGTH_BYTES, "big") + message)
-        if transport.get_write_buffer_size() > _MAX_UNSENT_BYTES:
-            self._give_up("the other side does not take what is sent to it")
+        # What is sent in one turn of the event loop goes out in one system call: those are most of a node's work.
+        if not self._outgoing:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._outgoing += (len(message).to_bytes(_LENGTH_BYTES, "big"), message)
 
     async def receive(self) -> bytes:
         """The next message. One task at a time may wait for it.
@@ -73,6 +75,7 @@ class StreamConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close both directions; what was queued before is still sent if the other side takes it."""
         if self._transport is not None and self._lost is None:
+            self._flush()
             self._transport.close()
         self._lose("the connection was closed on this side")
 
@@ -113,6 +116,14 @@ class StreamConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Asyncio: the connection is down."""
         self._lose(str(exc) if exc is not None else "the other side closed the connection")
+
+    def _flush(self) -> None:
+        outgoing, self._outgoing = self._outgoing, []
+        if self._transport is None or self._lost is not None or not outgoing:
+            return
+        self._transport.write(b"".join(outgoing))
+        if self._transport.get_write_buffer_size() > _MAX_UNSENT_BYTES:
+            self._give_up("the other side does not take what is sent to it")
 
     def _give_up(self, reason: str) -> None:
         if self._transport is not None:

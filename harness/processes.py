@@ -26,14 +26,13 @@ CLOSE_LIMIT_S = 2.0
 
 
 class Thread:
-    """One client thread: the process that it carries now, and what that process is doing."""
+    """One client thread: the client of the process that it carries now, and the op that is under way."""
 
-    __slots__ = ("client", "deadline_ns", "node", "number", "op", "process", "sent", "task")
+    __slots__ = ("client", "deadline_ns", "node", "number", "op", "sent", "task")
 
     def __init__(self, number: int, node: NodeId) -> None:
         self.number = number
         self.node = node
-        self.process = number
         self.client: Client | None = None
         self.op: Op | None = None
         self.sent = False  # whether the op was handed to a client: before that it certainly did not happen
@@ -168,8 +167,6 @@ class Processes:
 
     def _end(self, thread: Thread, op: Op, done: Op) -> None:
         thread.op = None
-        if done.type == "info":
-            thread.process += self._test.concurrency
         try:
             completion = self._journal.complete(
                 op, done.type, done.value, mops=done.mops, term=done.term, error=done.error

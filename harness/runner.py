@@ -157,7 +157,7 @@ class _Run:
         generator: Generator = clients(time_limit(test.time_limit_s, rate(test.rate, test.workload.generator)))
         if test.nemesis.generator is not None:
             generator = beside(generator, nemesis(time_limit(test.time_limit_s, test.nemesis.generator)))
-        await self._scheduler.drive(generator, go_on=lambda: not self.stop.requests)
+        await self._scheduler.drive(generator, lambda: 0 if self.stop.requests else None)
 
     async def _heal(self) -> None:
         self._phase("heal")
@@ -182,12 +182,12 @@ class _Run:
         self._phase("final")
         began_ns = self._journal.time_ns()
 
-        def go_on() -> bool:
-            limit_s = STOPPED_FINAL_S if self.stop.requests else FINAL_LIMIT_S
-            return self.stop.requests < 2 and self._journal.time_ns() < began_ns + round(limit_s * 1e9)
+        def end_ns() -> int:
+            if self.stop.requests > 1:
+                return 0
+            return began_ns + round((STOPPED_FINAL_S if self.stop.requests else FINAL_LIMIT_S) * 1e9)
 
-        limit_s = STOPPED_FINAL_S if self.stop.requests else FINAL_LIMIT_S
-        await self._scheduler.drive(clients(generator), until_ns=began_ns + round(limit_s * 1e9), go_on=go_on)
+        await self._scheduler.drive(clients(generator), end_ns)
 
     async def _undo(self) -> None:
         if self._scheduler.injector is not None and not self._healed:

@@ -60,18 +60,18 @@ class Scheduler:
         self._alarm.ring()
 
     def wake(self) -> None:
-        """Let `drive` look again whether it shall go on."""
+        """Let `drive` look again when it shall end."""
         self._alarm.ring()
 
     async def drive(
-        self, generator: Generator, *, until_ns: int | None = None, go_on: Callable[[], bool] = lambda: True
+        self, generator: Generator, end_ns: Callable[[], int | None] = lambda: None
     ) -> None:
         """Carry out everything that the generator emits, then wait until the last op has ended.
 
         Args:
             generator: what to do.
-            until_ns: time of the test after which nothing more is emitted.
-            go_on: asked whenever the scheduler wakes; nothing more is emitted once it says no.
+            end_ns: the time of the test from which on nothing more is emitted, None for no such time; asked whenever
+                the scheduler wakes (see `wake`), so that it may change.
 
         Raises:
             ProtocolError: the generator, a client or the nemesis broke its contract.
@@ -80,17 +80,15 @@ class Scheduler:
         remaining: Generator | None = generator
         while True:
             remaining = self._take_events(remaining)
-            if remaining is not None and (not go_on() or (until_ns is not None and context.time_ns >= until_ns)):
+            until_ns, wake_ns = end_ns(), None
+            if until_ns is not None and context.time_ns >= until_ns:
                 remaining = None
-            wake_ns = until_ns
             if remaining is not None:
                 remaining, wake_ns = self._emit(remaining, until_ns)
             if self.failure is not None:
                 raise self.failure
-            if remaining is None:
-                if context.free == context.threads:
-                    return
-                wake_ns = None
+            if remaining is None and context.free == context.threads:
+                return
             await self._alarm.wait(None if wake_ns is None else wake_ns + self._journal.started_ns)
 
     async def close(self) -> None:

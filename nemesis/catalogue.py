@@ -112,6 +112,22 @@ def descriptions() -> dict[str, str]:
     return {"none": "no faults", **{name: entry.line for name, entry in NEMESES.items()}}
 
 
+def kinds(names: Sequence[str]) -> tuple[str, ...]:
+    """The kinds of fault that names stand for ("partition", "kill", "pause"), sorted.
+
+    Raises:
+        UnknownNameError: a name is not known.
+    """
+    found: set[str] = set()
+    for name in names:
+        if name == "none":
+            continue
+        if name not in NEMESES:
+            raise UnknownNameError("nemesis", name, descriptions())
+        found.add(NEMESES[name].kind)
+    return tuple(sorted(found))
+
+
 def build(
     names: Sequence[str], *, interval_s: float | None = None, time_limit_s: float | None = None
 ) -> NemesisPackage:

@@ -86,7 +86,9 @@ class Schedule(msgspec.Struct, frozen=True):
     """The generator: starts and stops `faults`, `interval_ns` apart on average, the first half an interval in.
 
     If it is known when the run's faults end (`end_ns` of the run's time), none begins so late that it could not last:
-    clients that wait for an answer from before it need time to ask anything in it. The rest is its state: which faults are in force, in the order in which they began; for each fault what is left of
+    clients that wait for an answer from before it need time to ask anything in it.
+
+    The rest is its state: which faults are in force, in the order in which they began; for each fault what is left of
     its round; which faults are left before every one has had its turn; when the next op is due (None while one is under
     way, whose end decides).
     """

@@ -230,7 +230,7 @@ def write_parquet(table: pa.Table, path: Path, notes: Mapping[bytes, bytes] | No
     """Write a table atomically; `notes` go into the file's metadata beside the format version."""
     metadata = {FORMAT_KEY: str(FORMAT_VERSION).encode(), **(notes or {})}
     noted = table.replace_schema_metadata(metadata)
-    replace_file(path, lambda aside: pq.write_table(noted, aside, compression="zstd"))
+    replace_file(path, lambda aside: pq.write_table(noted, aside, compression="zstd", write_page_checksum=True))
 
 
 def read_parquet(path: Path) -> pa.Table:
@@ -263,7 +263,7 @@ def read_parquet_head(path: Path) -> ParquetHead:
 def _opened(path: Path) -> Generator[pq.ParquetFile]:
     # ParquetFile, not read_table: the latter adds columns from folder names such as `run=...`.
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             version = int((file.schema_arrow.metadata or {}).get(FORMAT_KEY, b"1"))
             if version > FORMAT_VERSION:
                 raise StoreVersionError(f"{path} is in format {version}, this splitbrain reads up to "

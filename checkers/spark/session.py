@@ -260,6 +260,7 @@ def _properties(master: str, work: Path, flags: Sequence[str]) -> dict[str, str]
         "spark.sql.warehouse.dir": (work / "warehouse").as_uri(),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
+        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
         "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
         # Groups are few and costly: partitions are sized by the pipeline, never merged for being small in bytes.
         "spark.sql.adaptive.enabled": "false",

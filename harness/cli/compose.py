@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import secrets
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from checkers.verdict import CheckerSpec
+from harness.backends import catalogue as backends
 from harness.systems import catalogue as systems
-from harness.test import Test
+from harness.test import Test, Workload
 from nemesis import catalogue as nemeses
 from results.errors import UnknownNameError, UsageError
 from workloads import catalogue as workloads
@@ -84,6 +88,7 @@ def compose(options: RunOptions) -> Test:
         UsageError: an option is wrong; nothing has been started or written.
     """
     nodes = node_names(options.nodes)
+    backends.build(options.backend)
     system = systems.build(options.system)
     bugs = names(options.bug)
     for bug in bugs:
@@ -91,13 +96,14 @@ def compose(options: RunOptions) -> Test:
             raise UnknownNameError(f"bug of system {options.system!r}", bug, system.bugs)
     concurrency = client_count(options.concurrency, len(nodes))
     nemesis_names = names(options.nemesis)
+    workload = workloads.build(options.workload, nodes=nodes, concurrency=concurrency)
     return Test(
         name="-".join([options.system, options.workload, "+".join(nemesis_names) or "none", *bugs]),
         seed=options.seed,
         nodes=nodes,
         system=system,
-        workload=workloads.build(options.workload, nodes=nodes, concurrency=concurrency),
-        nemesis=nemeses.build(nemesis_names, interval_s=options.interval),
+        workload=_judged_for(nemeses.kinds(nemesis_names), workload),
+        nemesis=nemeses.build(nemesis_names, interval_s=options.interval, time_limit_s=options.time_limit),
         bugs=bugs,
         concurrency=concurrency,
         rate=options.rate,
@@ -106,6 +112,15 @@ def compose(options: RunOptions) -> Test:
         recovery_s=options.recovery,
         options=msgspec.to_builtins(options),
     )
+
+
+def _judged_for(faults: Sequence[str], workload: Workload) -> Workload:
+    """The workload, with a coverage checker that knows which faults were asked for: each must strike."""
+    checkers = tuple(
+        CheckerSpec(spec.name, {**spec.options, "faults": list(faults)}) if spec.name == "coverage" else spec
+        for spec in workload.checkers
+    )
+    return dataclasses.replace(workload, checkers=checkers)
 
 
 _DEFAULTS = {

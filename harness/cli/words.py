@@ -31,5 +31,5 @@ def sentences(verdicts: list[Verdict]) -> list[str]:
 def figures(verdicts: list[Verdict]) -> str:
     """One line on how much a run did: ops by how they ended, and the faults it saw."""
     counted = next((verdict.sentence for verdict in verdicts if verdict.checker == "stats"), "nothing was counted")
-    coverage: dict[str, Any] = next((each.figures for each in verdicts if each.checker == "coverage"), {})
+    coverage = next((each.figures for each in verdicts if each.checker == "coverage"), dict[str, Any]())
     return f"{counted} {len(coverage.get('windows', ()))} fault windows."

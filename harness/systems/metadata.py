@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path  # noqa: TID251 - says where files of a node are; touches none
 from typing import Any, Final
 from urllib.parse import quote
+
+import msgspec
 
 import cluster
 from cluster.client import (
@@ -125,7 +128,7 @@ class Metadata:
         argv += ["--data", place.data_dir]
         if test.bugs:
             argv += ["--bugs", ",".join(test.bugs)]
-        return NodeCommand(tuple(argv), env={"PYTHONPATH": _import_root()})
+        return NodeCommand(tuple(argv), env={"PYTHONPATH": _import_path()})
 
     async def connect(self, deployment: Deployment, node: NodeId) -> MetadataSession:
         """A session with one node.
@@ -200,6 +203,7 @@ def _address(address: tuple[str, int]) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _import_root() -> str:
-    """Where the node's interpreter finds the cluster package, also where the distribution is not installed."""
-    return str(Path(cluster.__path__[0]).absolute().parent)
+def _import_path() -> str:
+    """Where the node's interpreter finds the cluster and what it imports, however this process found them."""
+    found = (cluster.__path__[0], msgspec.__path__[0])
+    return os.pathsep.join(dict.fromkeys(str(Path(package).absolute().parent) for package in found))

@@ -138,25 +138,34 @@ def _verdict(view: RunView, verdict: dict[str, Any]) -> dict[str, Any]:
 
 
 def op_indexes(evidence: Any) -> list[int]:
-    """Indexes of the ops that a piece of evidence names, most telling first.
+    """Indexes of the ops on which a piece of evidence rests.
 
-    Evidence names ops as `ops` or `witness`: a list of indexes or of objects with an `index`; failing that, any object
-    in it with an `index` counts.
+    The smallest set that the evidence offers is taken: `witness` (a list of ops, or an object that has them as `ops`),
+    then `ops`, then `failing_op` with its `window`; failing all, every op in it. An op is an index in the history, or
+    an object with an `index` or an `invoked_index`.
     """
     if not isinstance(evidence, dict):
         return []
     known = cast("dict[str, Any]", evidence)
-    for name in ("witness", "ops"):
-        listed = [_index(op) for op in cast("list[Any]", known.get(name))] if isinstance(known.get(name), list) else []
-        found = [index for index in listed if index is not None]
+    witness = known.get("witness")
+    if isinstance(witness, dict):
+        witness = cast("dict[str, Any]", witness).get("ops")
+    for offered in (witness, known.get("ops"), [*_listed(known.get("window")), known.get("failing_op")]):
+        found = [index for op in _listed(offered) if (index := _index(op)) is not None]
         if found:
             return list(dict.fromkeys(found))
     return list(dict.fromkeys(_walk(known)))
 
 
+def _listed(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
 def _index(op: Any) -> int | None:
-    index = cast("dict[str, Any]", op).get("index") if isinstance(op, dict) else op
-    return index if isinstance(index, int) and not isinstance(index, bool) else None
+    if isinstance(op, dict):
+        known = cast("dict[str, Any]", op)
+        op = known.get("index", known.get("invoked_index"))
+    return op if isinstance(op, int) and not isinstance(op, bool) else None
 
 
 def _walk(value: Any) -> Iterable[int]:

@@ -26,6 +26,7 @@ _FAULT_LANE: Final = 20
 _NODE_LANE: Final = 46
 _GAP: Final = 6
 _BAND: Final = 7
+_LETTER: Final = 6.2
 
 
 class Stretch(NamedTuple):
@@ -84,7 +85,7 @@ def _fault_lanes(windows: Sequence[Window], kinds: Sequence[str], axis: TimeAxis
         style = f"fault-{window.fault}" if window.fault in _STYLED else "fault-other"
         parts.append(tag("rect", tag("title", clip(words, 300)), x=x, y=y, width=width, height=_FAULT_LANE - 4, rx=3,
                          class_=style if window.start.verified else f"{style} unsure"))
-        room = int(width / 6.2) - 1
+        room = int(width / _LETTER) - 1
         if room >= 3:
             text = window.target if len(window.target) <= room else window.target[:room - 1] + "…"
             parts.append(tag("text", text, class_="on", x=x + 4, y=y + 12))
@@ -245,9 +246,30 @@ def rows_of(view: RunView, witness: Sequence[int]) -> list[int]:
 
 
 def _phases(view: RunView, axis: TimeAxis, bottom: float) -> list[Markup]:
+    """Where phases begin; names that would run into each other share one label."""
     parts: list[Markup] = []
+    labels: list[_Label] = []
     for phase in view.around.phases:
         x = axis.x(phase.begin_ns / 1e9)
-        parts += [tag("line", class_="phase", x1=x, x2=x, y1=2, y2=bottom),
-                  tag("text", phase.name[:12], class_="small", x=x + 3, y=10)]
-    return parts
+        parts.append(tag("line", class_="phase", x1=x, x2=x, y1=2, y2=bottom))
+        label = _Label(x, phase.name[:12])
+        if labels and label.left < labels[-1].left + labels[-1].width + 4:
+            labels[-1] = _Label(labels[-1].x, f"{labels[-1].text}, {label.text}")
+        else:
+            labels.append(label)
+    return parts + [tag("text", label.text, class_="small", x=label.left, y=10) for label in labels]
+
+
+class _Label(NamedTuple):
+    """A label right of a line, or left of it where the picture ends."""
+
+    x: float
+    text: str
+
+    @property
+    def width(self) -> float:
+        return _LETTER * len(self.text)
+
+    @property
+    def left(self) -> float:
+        return self.x + 3 if self.x + 3 + self.width < WIDTH - RIGHT else self.x - 3 - self.width

@@ -5,13 +5,13 @@ from typing import cast
 import pytest
 
 from harness.backends.local import Links
-from harness.backends.local.backend import namespaces_problem
+from tests.backends.support import skip_without_namespaces
 
 
 @pytest.fixture(params=["namespaces", "proxy"])
 def links(request: pytest.FixtureRequest) -> Links:
     """Both ways of cutting links, where namespaces work."""
     wanted = cast(Links, request.param)
-    if wanted == "namespaces" and (problem := namespaces_problem()) is not None:
-        pytest.skip(f"namespaces do not work here: {problem}")
+    if wanted == "namespaces":
+        skip_without_namespaces()
     return wanted

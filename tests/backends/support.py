@@ -13,12 +13,23 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from harness.backends.local import Links, LocalBackend, LocalDeployment
+from harness.backends.local.backend import namespaces_problem
 from harness.protocols import Link, NodeCommand, NodeId, NodePlace, Runtime
 from harness.test import Test
 
 GOSSIP_NODE = Path(__file__).with_name("gossip_node.py")
 NODES = ("n1", "n2", "n3")
+
+
+def skip_without_namespaces() -> None:
+    """Skip where the machine has no namespaces or tools; fail where it has them and they do not do what they should."""
+    problem = namespaces_problem()
+    if problem is not None and problem.startswith(("the kernel refuses", "there is no")):
+        pytest.skip(f"namespaces do not work here: {problem}")
+    assert problem is None, problem
 
 
 class GossipSystem:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.local.backend import namespaces_problem
+from tests.backends.support import skip_without_namespaces
 
 pytestmark = pytest.mark.cluster
 
@@ -47,8 +47,7 @@ asyncio.run(main())
 
 
 def test_a_cut_that_nobody_refreshes_heals_by_itself() -> None:
-    if (problem := namespaces_problem()) is not None:
-        pytest.skip(f"namespaces do not work here: {problem}")
+    skip_without_namespaces()
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=30,
         check=False,

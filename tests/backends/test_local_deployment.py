@@ -108,6 +108,18 @@ def test_a_wrapper_script_is_killed_and_paused_together_with_the_server_in_it(li
     asyncio.run(run())
 
 
+def test_what_a_node_leaves_behind_when_it_ends_is_killed(links: Links, tmp_path: Path) -> None:
+    ends = ("/bin/sh", "-c", f"{sys.executable} -S -c 'import time; time.sleep(60)' {tmp_path} & exit 4")
+
+    async def run() -> None:
+        async with deployed(links, tmp_path, GossipSystem("tcp", ends), nodes=("n1",)) as deployment:
+            with pytest.raises(NodeStartError, match="exit code 4"):
+                await deployment.start("n1")
+            assert wait_until_gone(str(tmp_path), within_s=2.0) == {}
+
+    asyncio.run(run())
+
+
 def _stat(pid: int) -> str | None:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]

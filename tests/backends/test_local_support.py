@@ -16,7 +16,7 @@ from harness.backends.local import LINKS_VARIABLE, Links, LocalBackend, backend
 from harness.backends.local.channel import agent_command
 from harness.protocols import Runtime
 from results.errors import BackendError, UsageError
-from tests.backends.support import GossipSystem, gossip_test
+from tests.backends.support import GossipSystem, gossip_test, skip_without_namespaces
 
 
 @pytest.fixture
@@ -67,8 +67,7 @@ def test_a_missing_tool_is_named_with_what_to_install(tmp_path: Path) -> None:
     command = agent_command("probe")
     no_folders = "import agent.bridge; agent.bridge.SYSTEM_DIRECTORIES = (); "
     command[4] = f"import sys; sys.path.append({command[5]!r}); {no_folders}{command[4]}"
-    if backend.namespaces_problem() is not None:
-        pytest.skip("namespaces do not work here")
+    skip_without_namespaces()
     done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == "there is no 'ip' on this machine (Debian and Ubuntu: apt install iproute2 nftables)\n"

@@ -231,10 +231,11 @@ class World:
     async def leader(self, among: list[str] | None = None) -> str:
         """The leader of the highest term among these nodes, once a majority of all nodes follows it."""
         async def agreed() -> str | None:
-            views = [self.nodes[name].status() for name in among or list(self.nodes)]
-            top = max(views, key=lambda view: view.term)
-            followers = [view for view in views if (view.term, view.leader) == (top.term, top.leader)]
-            return top.leader if top.leader and 2 * len(followers) > len(self.names) else None
+            views = {name: self.nodes[name].status() for name in among or list(self.nodes)}
+            top = max(views.values(), key=lambda view: view.term)
+            agree = [view for view in views.values() if (view.term, view.leader) == (top.term, top.leader)]
+            leads = top.leader in views and views[top.leader].role == "leader"
+            return top.leader if leads and 2 * len(agree) > len(self.names) else None
 
         return await eventually(agreed)
 

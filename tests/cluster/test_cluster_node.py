@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -22,15 +23,22 @@ from cluster.client import (
     OutcomeUnknownError,
     PossiblyMatchingManyNodesDeniedError,
     UnavailableError,
+    connect,
 )
+from cluster.raft import Config
+from cluster.raft.messages import Append
+from cluster.runtime import Connection
 from cluster.tree import Create, Done, Get
-from tests.cluster.support import World, eventually
+from tests.cluster.support import World, connection_pair, eventually
+
+T = TypeVar("T")
 
 THREE = ["n1", "n2", "n3"]
+SLOW = Config(heartbeat_ms=100, election_min_ms=5000, election_max_ms=5001)
 
 
 @asynccontextmanager
-async def running(world: World) -> AsyncIterator[World]:
+async def running(world: World) -> AsyncGenerator[World]:
     try:
         await world.start()
         yield world
@@ -180,7 +188,7 @@ class TestWithoutMajority:
             leader, _ = await clients_of(world)
             client = await world.client(leader)
             world.isolate(leader)
-            with pytest.raises(OutcomeUnknownError, match="timeout|leadership_lost") as lost:
+            with pytest.raises(OutcomeUnknownError, match=r"timeout|leadership_lost") as lost:
                 await client.put("/a", 1, timeout_ms=100)
             assert not lost.value.definite
             with pytest.raises(OutcomeUnknownError, match="leadership_lost"):
@@ -248,7 +256,7 @@ class TestWithoutMajority:
 
         in_cluster(check)
 
-    def test_with_M23_an_isolated_leader_does_answer(self) -> None:
+    def test_with_m23_an_isolated_leader_does_answer(self) -> None:
         """The switch reaches consensus, and the test above can fail."""
         async def check() -> None:
             async with running(World(THREE, bugs=Bugs(["M23"]))) as world:
@@ -277,30 +285,81 @@ class TestWithoutMajority:
         asyncio.run(check())
 
 
+class FakePeer:
+    """Plays n2 to a real n1: keeps what n1 sends, says what it is told to."""
+
+    def __init__(self, world: World) -> None:
+        self.requests: list[wire.Forward] = []
+        self.answers: list[wire.Forwarded] = []
+        world.serve("n2", self._accept)
+        self._to_n1 = world.dial("n2", "n1")
+        self._to_n1.send(wire.encode(wire.PeerHello(1, "n2", "n1")))
+
+    def say(self, frame: wire.PeerFrame) -> None:
+        self._to_n1.send(wire.encode_peer(frame))
+
+    def lead(self, term: int) -> None:
+        self.say(Append(term, 0, 0, 0, 0))
+
+    async def _accept(self, connection: Connection) -> None:
+        wire.decode_hello(await connection.receive())
+        while True:
+            data = await connection.receive()
+            frame = wire.decode_peer(data) if data != wire.ALIVE else None
+            if isinstance(frame, wire.Forward):
+                self.requests.append(frame)
+            elif isinstance(frame, wire.Forwarded):
+                self.answers.append(frame)
+
+
+async def first(items: list[T]) -> T:
+    async def there() -> T | None:
+        return items[0] if items else None
+
+    return await eventually(there)
+
+
 class TestForwarding:
-    def test_a_forwarded_request_reaches_a_leader_once_and_a_refusal_is_not_sent_on(self) -> None:
-        """A follower that is asked as if it led refuses for certain, and asks nobody (RA-22)."""
-        async def check(world: World) -> None:
-            _, (follower, other) = await clients_of(world)
-            raw = world.dial(other, follower)
-            raw.send(wire.encode(wire.PeerHello(1, other, follower)))
-            answers: list[wire.Forwarded] = []
-            sender = world.nodes[other]
-            sender._requests.answered_by_peer = answers.append  # pyright: ignore[reportPrivateUsage]
-            raw.send(wire.encode_peer(wire.Forward(77, 5, Create(("a",), b"1"))))
+    def test_a_node_that_is_taken_for_the_leader_refuses_for_certain(self) -> None:
+        async def check() -> None:
+            world = World(THREE)
+            try:
+                await world.start("n1")
+                peer = FakePeer(world)
+                peer.say(wire.Forward(77, 5, Create(("a",), b"1")))
+                answer = await first(peer.answers)
+                assert isinstance(answer.outcome, wire.Failure)
+                assert (answer.life, answer.ref) == (77, 5)
+                assert (answer.outcome.reason, answer.outcome.definite) == ("not_leader", True)
+            finally:
+                await world.close()
 
-            async def answered() -> wire.Forwarded | None:
-                return answers[0] if answers else None
+        asyncio.run(check())
 
-            answer = await eventually(answered)
-            assert isinstance(answer.outcome, wire.Failure)
-            assert (answer.life, answer.ref, answer.outcome.reason, answer.outcome.definite) == (
-                77, 5, "not_leader", True
-            )
-            with pytest.raises(NodeNotFoundError):
-                await (await world.client(follower)).get("/a")
+    def test_a_request_is_forwarded_once_and_never_again_ra_22(self) -> None:
+        async def check() -> None:
+            world = World(THREE, SLOW)
+            try:
+                await world.start("n1")
+                peer, client = FakePeer(world), await world.client("n1")
+                peer.lead(term=1)
+                refused = asyncio.get_running_loop().create_task(client.put("/a", 1))
+                unanswered = asyncio.get_running_loop().create_task(client.put("/b", 1, timeout_ms=400))
+                request = await first(peer.requests)
+                failure = wire.Failure("not_leader", True, "n2 does not lead")
+                peer.say(wire.Forwarded(request.life, request.ref, 3, failure))
+                with pytest.raises(UnavailableError, match="not_leader") as error:
+                    await refused
+                assert error.value.term == 3
+                for term in (2, 3, 4):
+                    peer.lead(term)
+                with pytest.raises(OutcomeUnknownError, match="timeout"):
+                    await unanswered
+                assert [forward.body.path for forward in peer.requests] == [("a",), ("b",)]
+            finally:
+                await world.close()
 
-        in_cluster(check)
+        asyncio.run(check())
 
     def test_an_answer_to_an_earlier_life_of_a_node_answers_nothing(self) -> None:
         async def check(world: World) -> None:
@@ -313,7 +372,7 @@ class TestForwarding:
             raw.send(wire.encode(wire.PeerHello(1, leader, follower)))
             for number in range(1, 5):
                 raw.send(wire.encode_peer(wire.Forwarded(1, number, 1, Done(None))))
-            with pytest.raises(UnavailableError, match="timeout|no_leader"):
+            with pytest.raises(UnavailableError, match=r"timeout|no_leader"):
                 await reading
 
         in_cluster(check)
@@ -336,8 +395,6 @@ class TestFaults:
 
     def test_acknowledged_writes_survive_a_loss_of_power_everywhere(self) -> None:
         async def check(world: World) -> None:
-            import random
-
             client = await world.client(await world.leader())
             for n in range(30):
                 await client.put(f"/k/{n}", n)
@@ -446,7 +503,7 @@ class TestTelemetry:
 class TestConnections:
     def test_a_link_is_back_within_a_second_of_the_heal(self) -> None:
         async def check(world: World) -> None:
-            leader, (one, _) = await clients_of(world)
+            _, (one, _) = await clients_of(world)
             world.isolate(one)
             await asyncio.sleep(1.0)
             world.cut.clear()
@@ -480,9 +537,6 @@ class TestConnections:
 
     def test_an_answer_that_makes_no_sense_breaks_the_connection(self) -> None:
         async def check() -> None:
-            from cluster.client import connect
-            from tests.cluster.support import connection_pair
-
             here, there = connection_pair()
             client = await connect(here)
             reading = asyncio.get_running_loop().create_task(client.get("/a"))

@@ -24,12 +24,14 @@ class FakeTransport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written = b""
+        self.writes = 0
         self.unsent = 0
         self.paused = False
         self.ended = ""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += data
+        self.writes += 1
 
     def get_write_buffer_size(self) -> int:
         return self.unsent
@@ -53,14 +55,20 @@ def connected() -> tuple[StreamConnection, FakeTransport]:
     return connection, transport
 
 
+async def sent(messages: list[bytes]) -> bytes:
+    """The stream that these messages become."""
+    connection, transport = connected()
+    for message in messages:
+        connection.send(message)
+    await asyncio.sleep(0)
+    return transport.written
+
+
 @given(st.lists(st.binary(max_size=50), max_size=10), st.data())
 def test_messages_arrive_whole_and_in_order_wherever_the_stream_is_cut(
     messages: list[bytes], data: st.DataObject
 ) -> None:
-    sender, transport = connected()
-    for message in messages:
-        sender.send(message)
-    stream = transport.written
+    stream = asyncio.run(sent(messages))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
     receiver, _ = connected()
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
@@ -97,10 +105,15 @@ def test_a_stream_of_another_protocol_is_given_up_at_once() -> None:
 
 
 def test_a_side_that_takes_nothing_does_not_fill_the_memory() -> None:
-    connection, transport = connected()
-    transport.unsent = 5 * MAX_MESSAGE_BYTES
-    connection.send(b"x")
-    assert transport.ended == "aborted"
+    async def check() -> None:
+        connection, transport = connected()
+        transport.unsent = 5 * MAX_MESSAGE_BYTES
+        connection.send(b"x")
+        with pytest.raises(ConnectionError, match="does not take"):
+            await connection.receive()
+        assert transport.ended == "aborted"
+
+    asyncio.run(check())
 
 
 def test_unread_messages_hold_back_the_sender_until_they_are_read() -> None:
@@ -122,10 +135,27 @@ def test_a_message_that_no_receiver_would_take_is_not_sent() -> None:
 
 
 def test_sending_on_a_closed_connection_is_silently_lost() -> None:
-    connection, transport = connected()
-    connection.close()
-    connection.send(b"x")
-    assert (transport.written, transport.ended) == (b"", "closed")
+    async def check() -> None:
+        connection, transport = connected()
+        connection.send(b"before")
+        connection.close()
+        connection.send(b"after")
+        await asyncio.sleep(0)
+        assert (transport.written, transport.ended) == (b"\0\0\0\6before", "closed")
+
+    asyncio.run(check())
+
+
+def test_what_is_sent_in_one_turn_goes_out_in_one_piece() -> None:
+    async def check() -> None:
+        connection, transport = connected()
+        for message in (b"a", b"", b"b"):
+            connection.send(message)
+        assert transport.writes == 0
+        await asyncio.sleep(0)
+        assert (transport.writes, transport.written) == (1, b"\0\0\0\1a\0\0\0\0\0\0\0\1b")
+
+    asyncio.run(check())
 
 
 REQUESTS = [

@@ -13,6 +13,7 @@ from harness.generators import (
     PENDING,
     Context,
     Generator,
+    Result,
     any_of,
     beside,
     clients,
@@ -341,6 +342,36 @@ def test_events_reach_the_generator_of_their_key_only() -> None:
         of_key = [op for op in history if op.key == key]
         first_ok = next(i for i, op in enumerate(of_key) if op.type == "ok")
         assert all(op.type != "invoke" for op in of_key[first_ok:])
+
+
+class Hearing:
+    """One op, then (if patient) a wait for whatever is under way; notes every completion that it hears of."""
+
+    def __init__(self, heard: list[str | None], patient: bool, asked: bool = False) -> None:
+        self.heard = heard
+        self.patient = patient
+        self.asked = asked
+
+    def op(self, ctx: Context) -> Result:
+        if self.asked and not (self.patient and ctx.free != ctx.threads):
+            return None
+        if self.asked or not ctx.free:
+            return PENDING, self
+        op = Op(process=ctx.processes[ctx.free_threads[0]], type="invoke", f="read")
+        return op, Hearing(self.heard, self.patient, asked=True)
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        if event.type != "invoke":
+            self.heard.append(event.key)
+        return self
+
+
+def test_an_op_that_ends_after_its_key_is_not_told_to_the_next_key() -> None:
+    heard: dict[str, list[str | None]] = {"0": [], "1": []}
+    for keys in (concurrent_keys(2, range(2), lambda key: Hearing(heard[key], key == "1")),
+                 sequential_keys(range(2), lambda key: Hearing(heard[key], key == "1"))):
+        assert overlaps(perfect(clients(keys), 2)) == 2
+    assert heard == {"0": [], "1": ["1", "1"]}
 
 
 # --- outcomes -------------------------------------------------------------------------------------------------------

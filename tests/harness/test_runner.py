@@ -191,8 +191,10 @@ def test_an_answer_that_comes_after_its_timeout_is_not_recorded() -> None:
             return op.complete("ok", "too late")
         return op.complete("ok")
 
-    _, recorder = run(make_test(FakeClient(stubborn), op_timeout_s=0.05, generator=limit(3, READ)))
+    client = FakeClient(stubborn)
+    _, recorder = run(make_test(client, op_timeout_s=0.05, generator=limit(3, READ)))
     assert_well_formed(recorder.ops)
+    assert {opened.closes for opened in client.opened} == {1}
     assert {op.type for op in recorder.clients()} == {"invoke", "info"}
 
 
@@ -363,6 +365,21 @@ def test_a_second_stop_skips_the_final_phase_but_not_the_healing() -> None:
     assert summary.interrupted
     assert nemesis.heals == 1
     assert [note["phase"] for note in recorder.notes("phase")] == ["faults", "heal"]
+
+
+def test_a_stop_in_the_final_phase_shortens_it_also_while_nothing_happens() -> None:
+    stop = Stop()
+
+    def interrupt(op: Op) -> None:
+        if op.f == "last":
+            stop.request()
+
+    began = time.monotonic()
+    source = sequence(invoke("last"), sleep(50), invoke("last"))
+    summary, recorder = run(make_test(FakeClient(), final=source), stop=stop, observe=interrupt)
+    assert time.monotonic() - began < 4
+    assert summary.interrupted
+    assert len([op for op in recorder.ops if op.f == "last"]) == 2
 
 
 def test_a_final_phase_without_end_is_cut_short_when_the_run_is_interrupted() -> None:

@@ -124,12 +124,20 @@ def test_columns_that_may_be_null_may_be_missing_and_others_may_be_there() -> No
     assert arrow.from_table(other) == arrow.from_table(table)
 
 
-def test_a_file_cut_in_half_and_a_newer_file_are_told_apart(tmp_path: Path) -> None:
+def test_a_file_cut_in_half_a_damaged_one_and_a_newer_one_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "history.parquet"
     arrow.write_parquet(arrow.to_table(writes(50)), path)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(HistoryFormatError, match=r"history\.parquet: this is not a whole Parquet file"):
         arrow.read_parquet(path)
+    arrow.write_parquet(arrow.to_table(writes(5000)), path)
+    content = bytearray(path.read_bytes())
+    for position in range(4, len(content) // 2, 97):
+        damaged = bytearray(content)
+        damaged[position] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(HistoryFormatError, match="not a whole Parquet file"):
+            arrow.read_parquet(path)
     newer = arrow.to_table(writes(2)).replace_schema_metadata({arrow.FORMAT_KEY: b"2"})
     pq.write_table(newer, path)
     with pytest.raises(StoreVersionError, match="format 2"):

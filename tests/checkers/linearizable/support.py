@@ -51,7 +51,7 @@ def results_of(f: str, value: Any) -> list[Any]:
 
 
 def possible_results(model: Model, state: Any, f: str, value: Any) -> list[Any]:
-    fits = []
+    fits: list[Any] = []
     for result in results_of(f, value):
         try:
             if model.step(state, f, frozen(value), frozen(result)) is not IMPOSSIBLE:
@@ -120,6 +120,10 @@ def candidates(history: Sequence[Op]) -> list[Pair]:
     return sorted(happened, key=lambda pair: pair.invoke.index)
 
 
+def _end(pair: Pair) -> int:
+    return FAR if pair.completion is None or pair.completion.type != "ok" else pair.completion.index
+
+
 def finals(
     model: Model, history: Sequence[Op], until: int, obliged: Callable[[Pair], bool] = lambda _: True
 ) -> Iterator[Any]:
@@ -129,7 +133,7 @@ def finals(
     been invoked, with the result that it came to have. An op that returned before another was invoked comes first.
     """
     ops = [pair for pair in candidates(history) if pair.invoke.index <= until]
-    end = [pair.completion.index if pair.completion is not None and pair.completion.type == "ok" else FAR for pair in ops]
+    end = [_end(pair) for pair in ops]
     must = [end[i] <= until and obliged(pair) for i, pair in enumerate(ops)]
     seen: set[tuple[Any, frozenset[int]]] = set()
 

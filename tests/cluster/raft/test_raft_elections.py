@@ -336,6 +336,21 @@ def test_d12_stepping_down_rejects_reads_and_drops_proposals() -> None:
     assert only(Dropped, effects) == [Dropped("write 1"), Dropped("write 2")]
 
 
+def test_d12_whoever_stepped_down_helps_the_next_to_be_elected_at_once() -> None:
+    raft = ready_leader(1)
+    for _ in range(Config().quorum_ticks):
+        raft.handle(HeartbeatTick())
+    assert pre_vote(raft, "n2", 2, 9, 2).granted
+
+
+def test_ra5_nobody_is_known_to_lead_a_term_that_has_just_begun() -> None:
+    raft = member(1)
+    append(raft, term=1, prev=(1, 1))
+    vote(raft, "n3", 2)
+    assert raft.leader is None
+    assert pre_vote(raft, "n4", 2, 1, 1).granted
+
+
 def test_d12_a_read_that_waits_for_the_noop_is_rejected_too() -> None:
     raft = leader(1)
     raft.handle(Read("early"))

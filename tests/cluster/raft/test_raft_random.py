@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cluster.bugs import NO_BUGS, Bugs
 from cluster.raft import Config, InvariantError
-from tests.cluster.raft.simulation import PropertyError, Simulation
+from tests.cluster.raft.simulation import PropertyError, Simulation, check
 
 SMALL = Config(max_batch=3, max_pipeline=7, max_pending=40)
 """Limits so low that they are met all the time."""
@@ -72,23 +72,27 @@ def recover(sim: Simulation) -> None:
     write, read = sim.propose(leader), sim.read(leader)
     sim.run(2_000)
     assert (write.outcome, read.outcome) == ("ok", "ok")
-    first = sim.members[sim.names[0]].applied
-    assert all(sim.members[name].applied == first for name in sim.names), "members differ after recovery"
-    assert first == sim.committed
+    # With the smallest limits seven entries are under way at a time, and as many hundred may be missing.
+    caught_up = sim.run(
+        20_000, until=lambda: all(len(member.applied) == len(sim.committed) for member in sim.members.values())
+    )
+    assert caught_up, f"not all have caught up: {[len(member.applied) for member in sim.members.values()]}"
+    assert all(member.applied == sim.committed for member in sim.members.values())
+    assert sim.leader() == leader, "the leader did not stay in office in a healthy cluster"
 
 
 def check_answers(sim: Simulation) -> None:
     """What clients were told is so; and whoever's node lived on was told something."""
     data = [entry.data for entry in sim.committed if entry.kind == "command"]
-    assert len(data) == len(set(data)), "a proposal was committed twice"
+    check(len(data) == len(set(data)), "at most once: a proposal was committed twice")
     committed = set(data)
     for request in sim.requests:
         alive = sim.members[request.node].life == request.life
-        assert request.outcome is not None or not alive, f"{request} was never answered"
+        check(request.outcome is not None or not alive, f"every request answered: {request} was not")
         if request.kind == "propose" and request.outcome == "ok":
-            assert request.data in committed, f"{request} was acknowledged and is lost"
+            check(request.data in committed, f"acknowledged means kept: {request} is lost")
         if request.outcome == "Rejected":
-            assert request.data not in committed, f"{request} was rejected and happened"
+            check(request.data not in committed, f"rejected means never: {request} happened")
 
 
 def run_one(
@@ -125,7 +129,7 @@ def test_the_torment_reaches_what_it_is_meant_to_reach() -> None:
     ("bug", "properties"),
     [
         ("M09", ("state machine safety", "leader completeness", "linearizable reads", "election safety", "invariant")),
-        ("M17", ("state machine safety", "leader completeness", "linearizable reads")),
+        ("M17", ("state machine safety", "leader completeness", "linearizable reads", "acknowledged means kept")),
         ("M23", ("linearizable reads",)),
     ],
 )

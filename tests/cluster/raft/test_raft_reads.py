@@ -56,6 +56,16 @@ def test_ra27_a_read_before_the_noop_is_committed_waits_for_it() -> None:
     assert confirm(raft, "n3", 1) == [ReadReady("early", 2)]
 
 
+def test_ra27_a_round_goes_out_with_the_entries_that_are_due_and_not_once_more() -> None:
+    raft = leader(voters=("n1", "n2", "n3"))
+    raft.handle(Read("early"))
+    for i in range(4):
+        raft.handle(Propose(i, b""))
+    raft.handle(Written(1, 1, 0))
+    sent = only(Append, messages(raft.handle(Received("n2", AppendReply(1, 0, 1, 1))), to="n2"))
+    assert [(message.round, len(message.entries)) for message in sent] == [(1, 4)]
+
+
 def test_ra27_the_read_index_is_the_commit_index_when_the_read_arrived() -> None:
     raft = ready_leader()
     raft.handle(Propose("w", b""))

@@ -1,0 +1,245 @@
+"""What the checker says: sentences, evidence, honest unknowns, merged verdicts, errors."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable
+from typing import Any
+
+import pytest
+
+from checkers.linearizable import Linearizable, check_ops
+from checkers.models import IMPOSSIBLE, UNKNOWN
+from results.arrow import to_table
+from results.errors import HistoryFormatError, UnknownNameError, UsageError
+from results.history import Op
+from tests.checkers.linearizable.support import random_history
+
+SECOND = 1_000_000_000
+
+
+def call(process: int, at_s: float, f: str, value: Any = None, *, key: str | None = "3") -> Op:
+    return Op(process=process, type="invoke", f=f, value=value, key=key, node=f"n{process + 1}",
+              time=int(at_s * SECOND))
+
+
+def done(invocation: Op, at_s: float, value: Any) -> Op:
+    return Op(process=invocation.process, type="ok", f=invocation.f, value=value, key=invocation.key,
+              node=invocation.node, time=int(at_s * SECOND))
+
+
+def history(*ops: Op) -> list[Op]:
+    return [Op(process=op.process, type=op.type, f=op.f, value=op.value, key=op.key, node=op.node, time=op.time,
+               index=index) for index, op in enumerate(ops)]
+
+
+W3, W4, R = call(2, 11.5, "write", 3), call(0, 12.0, "write", 4), call(3, 12.3, "read")
+STALE = history(W3, done(W3, 11.9, 3), W4, done(W4, 12.02, 4), R, done(R, 12.41, 3))
+
+
+def test_a_stale_read_is_told_with_key_node_times_and_the_write_that_it_missed() -> None:
+    verdict = check_ops(STALE, "register")
+    assert verdict.valid == "false"
+    assert verdict.anomalies == ("nonlinearizable",)
+    assert verdict.sentence == (
+        'Not linearizable: key "3". n4 answered read -> 3 at 12.410 s (process 3, op 5), but write 4 had been '
+        "acknowledged by n1 at 12.020 s (op 3) before that read began, and nothing set it to 3 afterwards."
+    )
+
+
+def test_the_evidence_has_the_prefix_the_failing_op_the_states_and_the_witness() -> None:
+    evidence = check_ops(STALE, "register").evidence
+    assert evidence["prefix"] == {"ops": 3, "last_index": 5, "time_ns": 12_410_000_000}
+    assert evidence["failing_op"]["op"] == "read -> 3"
+    assert evidence["failing_op"]["node"] == "n4"
+    assert evidence["failing_op"]["completed_index"] == 5
+    assert evidence["possible_states"] == ["4"]
+    assert evidence["pending"] == []
+    assert [op["op"] for op in evidence["window"]] == ["write 3", "write 4", "read -> 3"]
+    assert [op["op"] for op in evidence["witness"]["ops"]] == ["write 4", "read -> 3"]
+    assert evidence["witness"]["minimal"] is True
+
+
+def test_a_value_that_nobody_wrote_is_told_as_such() -> None:
+    read = call(0, 1.0, "read")
+    verdict = check_ops(history(W3, read, done(read, 2.0, 7)), "register")
+    assert verdict.sentence.endswith("but nothing had set it to 7 by then.")
+    assert [op["op"] for op in verdict.evidence["pending"]] == ["write 3"]
+
+
+def test_a_crashed_write_of_the_value_explains_the_read() -> None:
+    lost = Op(process=5, type="invoke", f="write", value=3, key="3", node="n1", time=0)
+    assert check_ops(history(lost, *STALE), "register").valid == "true"
+
+
+def test_a_reversal_of_two_reads_is_told_with_the_first_of_them() -> None:
+    first, second = call(1, 1.2, "read"), call(1, 1.4, "read")
+    write = call(0, 1.0, "write", 3)
+    verdict = check_ops(history(write, first, done(first, 1.3, 3), second, done(second, 1.5, None)), "register")
+    assert verdict.valid == "false"
+    assert 'read -> 3 had been answered by n2 at 1.300 s (op 2) before that read began' in verdict.sentence
+    assert "nothing set it to null afterwards" in verdict.sentence
+
+
+def test_where_one_op_is_no_reason_the_sentence_names_the_possible_values_and_the_witness() -> None:
+    one, two = call(0, 1.0, "write", 1), call(1, 1.0, "write", 2)
+    reads = [(call(2, 2 + i, "read"), value) for i, value in enumerate([1, 2, 1])]
+    ops = [one, two, *(op for read, value in reads for op in (read, done(read, read.time / SECOND + 0.5, value)))]
+    verdict = check_ops(history(*ops, done(one, 9.0, 1), done(two, 9.0, 2)), "register")
+    assert verdict.valid == "false"
+    assert "when it returned, the value could only be 2." in verdict.sentence
+    assert "Whatever the other ops did, 3 cannot all have happened as recorded: " in verdict.sentence
+    assert [op["op"] for op in verdict.evidence["witness"]["ops"]] == ["read -> 1", "read -> 2", "read -> 1"]
+
+
+def test_two_successful_creates_are_a_violation() -> None:
+    first, second = call(0, 1.0, "create", 11), call(1, 2.0, "create", 12)
+    verdict = check_ops(history(first, done(first, 1.5, 11), second, done(second, 2.5, 12)), "create-once")
+    assert verdict.valid == "false"
+    assert "create 11 had been acknowledged by n1 at 1.500 s" in verdict.sentence
+
+
+def test_models_with_other_states_are_told_in_general_words() -> None:
+    add, read = call(0, 1.0, "add", 1), call(1, 2.0, "read")
+    verdict = check_ops(history(add, done(add, 1.5, 1), read, done(read, 2.5, [])), "set")
+    assert verdict.valid == "false"
+    assert "when it returned, the state could only be {1}" in verdict.sentence
+
+
+def test_a_search_that_runs_out_of_memory_or_time_is_unknown_and_says_how_far_it_got() -> None:
+    writes = [Op(process=i, type="invoke", f="write", value=i, key="k") for i in range(40)]
+    ops = history(*writes, *(write.complete("ok", write.value) for write in writes))
+    for options, words in (({"memory_limit_mb": 1}, "1 MB of configurations ran out"),
+                           ({"memory_limit_mb": 2048, "time_limit_s": 0.05}, "0.05 s of CPU time ran out")):
+        verdict = check_ops(ops, "register", **options)
+        assert verdict.valid == "unknown"
+        assert verdict.sentence.startswith(f'Undecided: key "k": {words}')
+        assert "of 40 is linearizable" in verdict.sentence
+        assert verdict.evidence["explained_ops"] < 40
+
+
+def test_one_bad_key_makes_the_run_a_violation_however_many_are_undecided() -> None:
+    writes = [Op(process=10 + i, type="invoke", f="write", value=i, key="slow") for i in range(40)]
+    undecided = [*writes, *(write.complete("ok", write.value) for write in writes)]
+    good = [call(8, 1, "read", key="good"), done(call(8, 1, "read", key="good"), 2, None)]
+    verdict = check_ops(history(*undecided, *STALE, *good), "register", memory_limit_mb=1)
+    assert verdict.valid == "false"
+    assert 'key "3"' in verdict.sentence
+    assert verdict.evidence["failing_keys"] == ["3"]
+    assert verdict.evidence["undecided_keys_count"] == 1
+    assert verdict.figures["keys"] == 3
+
+
+def test_a_merged_verdict_names_the_key_that_failed_first() -> None:
+    checker, options = Linearizable(), {"model": "register"}
+    later = [Op(process=op.process, type=op.type, f=op.f, value=op.value, key="7", node=op.node, time=op.time,
+                index=op.index + 100) for op in STALE]
+    parts = [checker.check(to_table(later), options), checker.check(to_table(STALE), options)]
+    merged = checker.merge(parts, options)
+    assert merged.sentence.startswith('Not linearizable: key "3"')
+    assert merged.sentence.endswith("2 of 2 keys are not linearizable.")
+    assert merged.evidence["failing_keys"] == ["3", "7"]
+
+
+def test_all_good_keys_make_a_pass_and_none_at_all_do_too() -> None:
+    checker, options = Linearizable(), {"model": "register"}
+    assert checker.merge([], options).valid == "true"
+    good = check_ops(random_history(random.Random(3), "register", ops=50, processes=4, lies=0, crashes=0), "register")
+    assert good.valid == "true"
+    assert good.algorithm == "frontier"
+    assert good.figures["ops"] > 0
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({}, "model"),
+    ({"model": "register", "tme_limit_s": 3}, "tme_limit_s"),
+    ({"model": "register", "time_limit_s": 0}, "must be positive"),
+])
+def test_a_wrong_option_is_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        Linearizable().check(to_table(STALE), options)
+
+
+def test_an_unknown_model_gets_a_suggestion() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'cas-register'"):
+        check_ops(STALE, "cas-registr")
+
+
+def test_an_op_that_the_model_does_not_know_is_named() -> None:
+    with pytest.raises(UsageError, match=r"'mutex' does not know 'write' \(op 0\); it knows acquire, release"):
+        check_ops(STALE, "mutex")
+
+
+def test_a_completion_without_invocation_is_named() -> None:
+    with pytest.raises(HistoryFormatError, match="op 0: process 2 completes what it never invoked"):
+        check_ops(history(done(W3, 1, 3)), "register")
+
+
+def test_an_invocation_while_another_is_open_is_named() -> None:
+    with pytest.raises(HistoryFormatError, match="op 1: process 2 invokes while an op of its own is open"):
+        check_ops(history(W3, W3), "register")
+
+
+class Toggle:
+    """A user's model: flip turns a switch, look reads it."""
+
+    name = "toggle"
+    fs = frozenset({"flip", "look"})
+
+    def init(self) -> Hashable:
+        return False
+
+    def step(self, state: Hashable, f: str, value: Any, result: Any) -> Any:
+        if f == "flip":
+            return not state
+        return state if result is UNKNOWN or result == state else IMPOSSIBLE
+
+    def observes(self, f: str, value: Any, result: Any) -> bool:
+        return f == "look"
+
+
+class Unhashable(Toggle):
+    def step(self, state: Hashable, f: str, value: Any, result: Any) -> Any:
+        return []
+
+
+class Broken(Toggle):
+    def step(self, state: Hashable, f: str, value: Any, result: Any) -> Any:
+        raise KeyError("gone")
+
+
+class Liar(Toggle):
+    """Unbounded states, so that it is asked lazily, and a flip that is said to observe."""
+
+    def step(self, state: Any, f: str, value: Any, result: Any) -> Any:
+        return state + 1
+
+    def observes(self, f: str, value: Any, result: Any) -> bool:
+        return True
+
+
+FLIP, LOOK = call(0, 1, "flip"), call(0, 2, "look")
+
+
+def test_a_model_of_ones_own_is_given_by_object_or_by_name() -> None:
+    ops = history(FLIP, done(FLIP, 1.5, None), LOOK, done(LOOK, 2.5, False))
+    assert check_ops(ops, Toggle()).valid == "false"
+    assert check_ops(ops[:2] + history(LOOK, done(LOOK, 2.5, True)), Toggle()).valid == "true"
+    name = "tests.checkers.linearizable.test_linearizable_verdicts:Toggle"
+    assert Linearizable().check(to_table(ops), {"model": name}).valid == "false"
+
+
+@pytest.mark.parametrize(("model", "words"), [
+    (Unhashable(), "not hashable"),
+    (Broken(), "failed on flip"),
+    (Liar(), "says that flip observes, yet it changes the state"),
+])
+def test_what_is_wrong_with_a_model_of_ones_own_is_said(model: Toggle, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        check_ops(history(FLIP, done(FLIP, 1.5, None)), model)
+
+
+@pytest.mark.parametrize("name", ["no.such.module:Model", "checkers.models:Nothing", "checkers.models:frozen"])
+def test_a_model_that_cannot_be_imported_or_is_none_is_refused(name: str) -> None:
+    with pytest.raises(UsageError):
+        Linearizable().check(to_table(STALE), {"model": name})

@@ -1,0 +1,82 @@
+"""Running the command line as its users do, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+SPLITBRAIN = ["-c", "from harness.cli.main import main; main()"]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def splitbrain(*arguments: str, cwd: Path | None = None, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end."""
+    return subprocess.run([sys.executable, *SPLITBRAIN, *arguments], cwd=cwd, env=environment(), capture_output=True,
+                          text=True, check=False, timeout=timeout_s)
+
+
+def start(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+    """Start the command."""
+    return subprocess.Popen([sys.executable, *SPLITBRAIN, *arguments], cwd=cwd, env=environment(), text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def environment(**extra: str) -> Mapping[str, str]:
+    """This process's variables, with the project importable from anywhere."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), **extra}
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> Any:
+    """What a command with --json answered."""
+    try:
+        return json.loads(done.stdout)
+    except json.JSONDecodeError as error:
+        raise AssertionError(f"exit {done.returncode}, no JSON: {done.stdout!r} {done.stderr!r}") from error
+
+
+def only_run(store: Path) -> Path:
+    """The folder of the store's only run."""
+    [run] = store.glob("test=*/run=*")
+    return run
+
+
+def wait_for_ops(store: Path, *, at_least_bytes: int = 4096, timeout_s: float = 30.0) -> None:
+    """Wait until a run under way has flushed some history."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if any(wal.stat().st_size >= at_least_bytes for wal in store.glob("test=*/run=*/history.wal")):
+            return
+        time.sleep(0.1)
+    raise AssertionError("the run recorded nothing")
+
+
+def processes_of(store: Path) -> list[str]:
+    """Command lines of all live processes that mention the store: nodes, agents, proxies."""
+    found: list[str] = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(store) in command and state != "Z" and int(folder.name) != os.getpid():
+            found.append(command)
+    return found
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """End the command with SIGKILL: it cannot clean up after itself."""
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=10)
+
+
+def lines(text: str) -> Sequence[str]:
+    """Lines that are not empty."""
+    return [line for line in text.splitlines() if line.strip()]

@@ -1,0 +1,179 @@
+"""Wrong requests: one clear line, exit code 254, nothing written and nothing lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli.compose import RunOptions, client_count, command_line, compose, node_names
+from results.errors import UsageError
+from results.history import Op
+from results.store import Store
+from tests.cli.support import environment, lines, splitbrain
+
+OPTIONS = {
+    "workload": "register", "nemesis": "partition,kill", "system": "metadata", "backend": "local", "bug": "",
+    "nodes": "5", "concurrency": "2n", "rate": 100.0, "time_limit": 30.0, "interval": None, "op_timeout": 2.0,
+    "recovery": 20.0, "seed": 7,
+}
+
+
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["run", "--workload", "registre"], "Did you mean 'register'?"),
+    (["run", "--nemesis", "partition,earthquake"], "there is no nemesis 'earthquake'"),
+    (["run", "--bug", "M99"], "there is no bug of system 'metadata' 'M99'"),
+    (["run", "--system", "oracle"], "there is no system 'oracle'"),
+    (["run", "--backend", "moon"], "there is no backend 'moon'"),
+    (["run", "--nodes", "0"], "a test needs 1 to 100 nodes"),
+    (["run", "--nodes", "n1,n1"], "node names must differ"),
+    (["run", "--concurrency", "0"], "--concurrency 0"),
+    (["run", "--rate", "-5"], "rate must be positive"),
+    (["run", "--time-limit", "soon"], "'soon' is not a valid float"),
+    (["run", "--engine", "abacus"], "'abacus' is not one of"),
+    (["explode"], "No such command 'explode'"),
+    (["analyze"], "there is no run"),
+    (["analyze", "yesterday"], "there is no run"),
+    (["report"], "there is no run"),
+    (["check", "nothing.jsonl"], "nothing.jsonl: there is no such file"),
+    (["check", "--model", "regster", "history.jsonl"], "there is no model 'regster'"),
+    (["check", "--checker", "cheker", "history.jsonl"], "there is no checker 'cheker'"),
+    (["cluster", "status"], "no cluster is up"),
+    (["list", "wrokloads"], "'wrokloads' is not one of"),
+])
+def test_a_wrong_request_is_one_clear_line_and_writes_nothing(
+    tmp_path: Path, arguments: list[str], says: str
+) -> None:
+    (tmp_path / "history.jsonl").write_text('{"process":0,"type":"invoke","f":"read"}\n')
+    done = splitbrain(*arguments, cwd=tmp_path)
+    assert done.returncode == 254, done.stderr
+    assert says in done.stderr
+    assert len(lines(done.stderr)) == 1
+    assert done.stdout == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["history.jsonl"]
+
+
+def test_a_fault_that_the_backend_cannot_inject_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    program = (
+        "from harness.backends.local import LocalBackend\n"
+        "from harness.protocols import Support\n"
+        "LocalBackend.support = lambda self: {'kill': Support(True, ''), 'pause': Support(True, ''),\n"
+        "                                     'cut': Support(False, 'no nftables')}\n"
+        "from harness.cli.main import main; main(['run', '--nemesis', 'partition', '--time-limit', '5'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment(), capture_output=True,
+                          text=True, check=False, timeout=60)
+    assert done.returncode == 254
+    assert "the local backend cannot cut here: no nftables. Leave what needs 'cut' out of --nemesis" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_history_file_cut_in_half_is_named_with_its_line(tmp_path: Path) -> None:
+    whole = '{"process":0,"type":"invoke","f":"read"}\n{"process":0,"type":"ok","f":"read","value":3}\n'
+    (tmp_path / "half.jsonl").write_text(whole[:-9])
+    done = splitbrain("check", "half.jsonl", cwd=tmp_path)
+    assert done.returncode == 254
+    assert "half.jsonl:2:" in done.stderr
+    assert len(lines(done.stderr)) == 1
+
+
+def test_a_parquet_file_cut_in_half_is_refused_and_kept(tmp_path: Path) -> None:
+    run = _stored_run(tmp_path)
+    content = (run / "history.parquet").read_bytes()
+    (run / "history.parquet").write_bytes(content[: len(content) // 2])
+    for arguments in (["check", str(run / "history.parquet")], ["analyze", "--engine", "inline"]):
+        done = splitbrain(*arguments, cwd=tmp_path)
+        assert done.returncode == 254, done.stderr
+        assert "history.parquet" in done.stderr
+        assert (run / "history.parquet").read_bytes() == content[: len(content) // 2]
+        assert not (run / "verdict.json").exists()
+
+
+def test_a_run_from_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+    run = _stored_run(tmp_path)
+    document = json.loads((run / "test.json").read_text())
+    (run / "test.json").write_text(json.dumps({**document, "format": 99}))
+    before = {path: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    for arguments in (["analyze", "--engine", "inline"], ["report"], ["check", str(run)]):
+        done = splitbrain(*arguments, cwd=tmp_path)
+        assert done.returncode == 254, done.stderr
+        assert "format 99" in done.stderr
+        assert "upgrade splitbrain" in done.stderr
+    assert {path: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
+
+
+def _stored_run(folder: Path) -> Path:
+    document: dict[str, Any] = {"checkers": [{"name": "stats", "options": {}}]}
+    run = Store(folder / "store").create("example", 1, document, 10**18)
+    writer = run.history_writer()
+    for index in range(200):
+        writer.record(Op(index=index, time=index, process=0, type="ok" if index % 2 else "invoke", f="read"))
+    run.finish_history()
+    run.release()
+    return run.path
+
+
+def test_help_teaches_without_loading_anything_heavy() -> None:
+    program = (
+        "import sys\n"
+        "from harness.cli.main import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit as exit: assert exit.code == 0\n"
+        "heavy = {'numpy', 'pyarrow', 'numba', 'pyspark', 'pandas', 'rich', 'msgspec', 'asyncio'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+    for command in ("run", "check", "analyze", "list", "doctor", "report", "cluster"):
+        assert f"\n  {command} " in done.stdout
+
+
+def test_every_command_has_help_of_its_own() -> None:
+    for command in ("run", "check", "analyze", "list", "doctor", "report", "cluster", "demo", "prepare"):
+        done = splitbrain(command, "--help")
+        assert done.returncode == 0, done.stderr
+        assert f"Usage: splitbrain {command}" in done.stdout
+
+
+def test_the_printed_command_composes_the_same_test_again() -> None:
+    chosen = RunOptions.of(**{**OPTIONS, "bug": "M17,M23", "nodes": "a,b,c", "rate": 12.5, "interval": 2.0})
+    words = command_line(chosen).split()
+    assert words[:2] == ["splitbrain", "run"]
+    given = dict(zip(words[2::2], words[3::2], strict=True))
+    assert given["--bug"] == "M17,M23"
+    assert given["--nodes"] == "a,b,c"
+    assert given["--rate"] == "12.5"
+    assert given["--interval"] == "2"
+    assert given["--seed"] == "7"
+    assert "--backend" not in given
+
+
+def test_a_test_is_composed_as_the_options_say() -> None:
+    test = compose(RunOptions.of(**{**OPTIONS, "bug": "M23", "nodes": "3"}))
+    assert test.nodes == ("n1", "n2", "n3")
+    assert test.concurrency == 6
+    assert test.bugs == ("M23",)
+    assert test.name == "metadata-register-partition+kill-M23"
+    assert test.nemesis.faults == {"cut", "kill"}
+
+
+def test_a_seed_is_drawn_where_none_is_given() -> None:
+    assert RunOptions.of(**{**OPTIONS, "seed": None}).seed != RunOptions.of(**{**OPTIONS, "seed": None}).seed
+
+
+def test_node_names_and_client_counts() -> None:
+    assert node_names("2") == ("n1", "n2")
+    assert node_names("alpha, beta") == ("alpha", "beta")
+    assert client_count("3n", 5) == 15
+    assert client_count("7", 5) == 7
+    for wrong in ("n-1", "../x", "1a,b"):
+        with pytest.raises(UsageError):
+            node_names(wrong)
+    for wrong in ("n", "2m", "-1", ""):
+        with pytest.raises(UsageError):
+            client_count(wrong, 5)

@@ -1,0 +1,121 @@
+"""`splitbrain run` on real processes with real faults: outcomes, Ctrl-C, kill -9, and every kind of user."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from results.history import NEMESIS
+from results.store import RunDir
+from tests import plain_user
+from tests.cli.support import SPLITBRAIN, answer, kill, only_run, processes_of, splitbrain, start, wait_for_ops
+
+pytestmark = pytest.mark.cluster
+
+SHORT = ["--nodes", "3", "--time-limit", "10", "--interval", "1", "--rate", "100"]
+
+
+def test_a_healthy_cluster_passes_and_leaves_everything_a_person_needs(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    done = splitbrain("run", "--json", "--nemesis", "partition,kill,pause", "--store", str(store), *SHORT)
+    found = answer(done)
+    assert (done.returncode, found["outcome"]) == (0, "pass"), found
+    run = RunDir(only_run(store))
+    assert run.status() == "complete"
+    assert Path(found["report"]).read_text().lstrip().startswith("<!doctype html")
+    assert run.telemetry().num_rows > 0
+    for node in ("n1", "n2", "n3"):
+        assert (run.path / "nodes" / node / "log").stat().st_size > 0
+    ops = run.history().to_pylist()
+    faults = [op for op in ops if op["process"] == NEMESIS and op["type"] == "ok"]
+    assert faults, "no fault took place"
+    assert all(json.loads(op["value"])["evidence"] for op in faults)
+    assert f"--seed {found['seed']}" in found["command"]
+    assert processes_of(store) == []
+
+
+@pytest.mark.parametrize(("bug", "workload", "anomaly"), [
+    ("M09", "register", "nonlinearizable"), ("M17", "set", "lost"), ("M23", "register", "nonlinearizable"),
+])
+@pytest.mark.slow
+def test_a_bug_is_found_and_named(tmp_path: Path, bug: str, workload: str, anomaly: str) -> None:
+    store = tmp_path / "store"
+    done = splitbrain("run", "--json", "--bug", bug, "--workload", workload, "--nemesis", "partition", "--rate", "200",
+                      "--time-limit", "30", "--store", str(store))
+    found = answer(done)
+    assert (done.returncode, found["outcome"]) == (1, "violation"), found
+    [guilty] = [verdict for verdict in found["verdicts"] if verdict["valid"] is False]
+    assert anomaly in guilty["anomalies"]
+    assert any(f"n{i}" in guilty["sentence"] for i in range(1, 6))
+    assert guilty["evidence"]
+
+
+def test_a_single_node_without_faults_passes(tmp_path: Path) -> None:
+    done = splitbrain("run", "--json", "--nodes", "1", "--nemesis", "none", "--workload", "declare", "--time-limit",
+                      "4", "--concurrency", "4", "--store", str(tmp_path / "store"))
+    assert (done.returncode, answer(done)["outcome"]) == (0, "pass"), done.stdout
+
+
+def test_ctrl_c_heals_stops_and_judges(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    process = start("run", "--json", "--nemesis", "partition,pause", "--interval", "1", "--nodes", "3", "--time-limit",
+                    "120", "--store", str(store), cwd=tmp_path)
+    wait_for_ops(store, at_least_bytes=40_000)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    found = json.loads(out)
+    assert process.returncode in (0, 2), err
+    assert found["outcome"] in ("pass", "inconclusive")
+    assert {verdict["checker"]: verdict["valid"] for verdict in found["verdicts"]}["linearizable"] is True
+    assert RunDir(only_run(store)).status() == "complete"
+    assert processes_of(store) == []
+
+
+@pytest.mark.parametrize("links", ["namespaces", "proxy"])
+def test_after_kill_9_nothing_is_left_and_the_recorded_ops_are_judged(
+    tmp_path: Path, links: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _require(links)
+    monkeypatch.setenv("SPLITBRAIN_LOCAL_LINKS", links)
+    store = tmp_path / "store"
+    process = start("run", "--nemesis", "pause", "--interval", "1", "--nodes", "3", "--time-limit", "120", "--store",
+                    str(store), cwd=tmp_path)
+    wait_for_ops(store, at_least_bytes=40_000)
+    kill(process)
+    killed_at = time.time_ns()
+    done = splitbrain("analyze", "--engine", "inline", "--json", "--store", str(store))
+    [found] = answer(done)
+    assert found["outcome"] in ("pass", "inconclusive"), found
+    run = RunDir(only_run(store))
+    last = run.history().column("time")[-1].as_py() + run.read_test()["began_wall_ns"]
+    assert killed_at - last < 1_500_000_000
+    assert splitbrain("run", "--nodes", "1", "--nemesis", "none", "--time-limit", "1", "--store",
+                      str(tmp_path / "next")).returncode in (0, 2)
+    assert processes_of(store) == []
+
+
+@pytest.mark.parametrize("links", ["namespaces", "proxy"])
+def test_a_plain_user_can_run(tmp_path_factory: pytest.TempPathFactory, links: str) -> None:
+    if (problem := plain_user.problem()) is not None:
+        pytest.skip(problem)
+    with plain_user.folder() as folder:
+        arguments = ["run", "--json", "--nemesis", "partition,kill", *SHORT, "--store", str(folder / "store")]
+        done = subprocess.run(plain_user.as_plain_user([*SPLITBRAIN, *arguments]), capture_output=True, text=True,
+                              env=plain_user.environment(SPLITBRAIN_LOCAL_LINKS=links), check=False, timeout=120)
+        found: Mapping[str, Any] = answer(done)
+        assert (done.returncode, found["outcome"]) == (0, "pass"), found
+        assert only_run(folder / "store").stat().st_uid == plain_user.NOBODY
+
+
+def _require(links: str) -> None:
+    from harness.backends.local.backend import namespaces_problem
+
+    if links == "namespaces" and (problem := namespaces_problem()) is not None:
+        pytest.skip(f"namespaces do not work here: {problem}")

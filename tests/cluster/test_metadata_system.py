@@ -1,0 +1,203 @@
+"""The metadata cluster behind the harness's protocols, on nodes in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cluster.__main__ import parse
+from harness.protocols import Answer, DefiniteError, Deployment, IndefiniteError, NodePlace
+from harness.systems.metadata import Metadata, MetadataSession
+from harness.test import Test
+from tests.cluster.support import World
+
+THREE = ["n1", "n2", "n3"]
+
+
+class MemoryDeployment:
+    """As much of a deployment as a system needs."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    async def dial(self, node: str) -> Any:
+        if node not in self.world.nodes:
+            raise DefiniteError(f"{node} is down")
+        return self.world.dial("client", node)
+
+
+def on_three_nodes(check: Callable[[World, Deployment], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        world = World(THREE)
+        try:
+            await world.start()
+            await world.leader()
+            await check(world, cast(Deployment, MemoryDeployment(world)))
+        finally:
+            await world.close()
+
+    asyncio.run(whole())
+
+
+def in_session(check: Callable[[MetadataSession], Coroutine[Any, Any, None]]) -> None:
+    async def with_session(_: World, deployment: Deployment) -> None:
+        session = await Metadata().connect(deployment, "n2")
+        await check(session)
+        await session.close()
+
+    on_three_nodes(with_session)
+
+
+class TestSession:
+    def test_a_register_is_read_written_and_compared(self) -> None:
+        async def check(session: MetadataSession) -> None:
+            assert (await session.read("k")).value is None
+            assert (await session.compare_and_set("k", None, 1)).value is False
+            assert (await session.write("k", 1)).value == 1
+            assert (await session.compare_and_set("k", 2, 3)).value is False
+            assert (await session.compare_and_set("k", 1, 3)).value is True
+            assert (await session.read("k")).value == 3
+
+        in_session(check)
+
+    def test_only_the_first_create_wins(self) -> None:
+        async def check(session: MetadataSession) -> None:
+            assert [(await session.create("k", n)).value for n in (1, 2)] == [True, False]
+            assert (await session.read("k")).value == 1
+
+        in_session(check)
+
+    def test_a_collection_gives_its_elements_as_numbers_in_order(self) -> None:
+        async def check(session: MetadataSession) -> None:
+            assert (await session.elements("s")).value == []
+            for element in (10, 9, -1):
+                await session.add("s", element)
+            assert (await session.elements("s")).value == [-1, 9, 10]
+            with pytest.raises(DefiniteError, match="mismatching_node"):
+                await session.add("s", 9)
+
+        in_session(check)
+
+    def test_registers_and_collections_of_one_name_are_apart(self) -> None:
+        async def check(session: MetadataSession) -> None:
+            await session.add("x", 1)
+            assert (await session.read("x")).value is None
+
+        in_session(check)
+
+    @pytest.mark.parametrize("key", ["a b", "*", "a%2A", "ключ", "."])
+    def test_any_key_is_itself_and_no_pattern(self, key: str) -> None:
+        async def check(session: MetadataSession) -> None:
+            await session.write(key, "mine")
+            assert (await session.read(key)).value == "mine"
+            assert (await session.read("a*")).value is None
+
+        in_session(check)
+
+    def test_every_answer_tells_the_term(self) -> None:
+        async def check(session: MetadataSession) -> None:
+            answers: list[Answer] = [
+                await session.read("k"), await session.write("k", 1), await session.compare_and_set("k", 5, 6),
+                await session.create("k", 1), await session.add("s", 1), await session.elements("t"),
+            ]
+            assert len({answer.term for answer in answers}) == 1
+            assert (answers[0].term or 0) >= 1
+
+        in_session(check)
+
+    def test_a_write_without_majority_is_indefinite_and_a_read_definite(self) -> None:
+        async def check(world: World, deployment: Deployment) -> None:
+            leader = await world.leader()
+            session = await Metadata(request_timeout_ms=100).connect(deployment, leader)
+            world.isolate(leader)
+            with pytest.raises(DefiniteError):
+                await session.read("k")
+            with pytest.raises((IndefiniteError, DefiniteError)) as error:
+                await session.write("k", 1)
+            # It had stepped down by then or not: only what was proposed is indefinite.
+            assert isinstance(error.value, IndefiniteError) == ("no_leader" not in str(error.value))
+
+        on_three_nodes(check)
+
+    def test_a_key_that_is_no_name_is_a_definite_failure(self) -> None:
+        async def check(session: MetadataSession) -> None:
+            with pytest.raises(DefiniteError, match="is not a path"):
+                await session.write("", 1)
+
+        in_session(check)
+
+
+class TestView:
+    def test_it_tells_role_term_and_leader(self) -> None:
+        async def check(world: World, deployment: Deployment) -> None:
+            leader = await world.leader()
+            view = await Metadata().view(deployment, leader)
+            assert view is not None
+            assert (view.node, view.role, view.leader) == (leader, "leader", leader)
+            assert view.term >= 1
+
+        on_three_nodes(check)
+
+    def test_a_node_that_is_down_or_says_nothing_has_no_view_after_half_a_second(self) -> None:
+        async def check(world: World, deployment: Deployment) -> None:
+            world.cut = {("client", "n2")}  # what it is asked never arrives
+            await world.kill("n3")
+            began = time.monotonic()
+            assert await Metadata().view(deployment, "n3") is None
+            assert await Metadata().view(deployment, "n2") is None
+            assert time.monotonic() - began < 0.8
+
+        on_three_nodes(check)
+
+    def test_a_silent_node_is_given_up(self) -> None:
+        class Silent:
+            def __init__(self) -> None:
+                self.closed = asyncio.Event()
+
+            def send(self, message: bytes) -> None:
+                pass
+
+            async def receive(self) -> bytes:
+                await self.closed.wait()
+                raise ConnectionError("closed on this side")
+
+            def close(self) -> None:
+                self.closed.set()
+
+        class SilentDeployment:
+            async def dial(self, node: str) -> Silent:
+                return Silent()
+
+        async def check() -> None:
+            began = time.monotonic()
+            assert await Metadata().view(cast(Deployment, SilentDeployment()), "n1") is None
+            assert 0.4 < time.monotonic() - began < 0.9
+
+        asyncio.run(check())
+
+
+def test_the_command_starts_the_node_that_lives_there() -> None:
+    place = NodePlace(
+        node="n2", data_dir="data", listen=("::1", 7000), peers={"n3": ("10.0.0.3", 1), "n1": ("10.0.0.1", 1)}
+    )
+    command = Metadata().command(cast(Test, SimpleNamespace(bugs=("M23", "M17"))), place)
+    assert command.argv[:4] == (sys.executable, "-P", "-m", "cluster")
+    config, data = parse(list(command.argv[4:]))
+    assert (config.node, config.listen, data) == ("n2", ("::1", 7000), Path("data"))
+    assert config.peers == {"n1": ("10.0.0.1", 1), "n3": ("10.0.0.3", 1)}
+    assert config.bugs.ids == ("M17", "M23")
+    found = [Path(folder) / "cluster" / "__main__.py" for folder in command.env["PYTHONPATH"].split(os.pathsep)]
+    assert any(file.exists() for file in found)
+
+
+def test_every_bug_has_a_line() -> None:
+    assert {"M09", "M17", "M23"} <= set(Metadata().bugs)
+    assert all(Metadata().bugs.values())

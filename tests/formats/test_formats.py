@@ -1,0 +1,148 @@
+"""Readers of other tools' histories: what they read, and what they refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from results.errors import HistoryFormatError, UnknownNameError, UsageError
+from results.formats import read_history
+from results.history import Op, pairs
+
+LOG = """INFO  jepsen.util - 0\t:invoke\t:read\tnil
+INFO  jepsen.util - 1\t:invoke\t:write\t3
+INFO  jepsen.core - Run complete
+INFO  jepsen.util - :nemesis\t:info\t:start\tnil
+INFO  jepsen.util - 0\t:ok\t:read\tnil
+INFO  jepsen.util - 2   :invoke :cas    [3 4]
+INFO  jepsen.util - 2   :fail   :cas    [3 4]
+INFO  jepsen.util - 1\t:info\t:write\t:timed-out
+INFO  jepsen.util - 3\t:invoke\t:read\tnil
+INFO  jepsen.util - 3\t:fail\t:read\t:timed-out
+INFO  jepsen.util - 2\t:invoke\t:cas\t[3 4]
+INFO  jepsen.util - 2\t:ok\t:cas\t[3 4]
+INFO  jepsen.util - 4\t:invoke\t:write\t1
+"""
+
+KV = """{:process 0, :type :invoke, :f :append, :key "0", :value "x 0 \\"0\\" y"}
+{:process 1, :type :invoke, :f :get, :key "0", :value nil}
+{:process 0, :type :ok, :f :append, :key "0", :value "x 0 \\"0\\" y"}
+{:process 1, :type :ok, :f :get, :key "0", :value "x 0 \\"0\\" y"}
+"""
+
+COMPACT = """c 0 2 0 0 0
+c 1 4 1 7 0
+c 2 7 2 -1 1
+r 0 ok -1
+r 2 fail -1
+c 3 2 2 7 8
+r 3 ok -1
+c 4 4 0 0 0
+r 4 ok 8
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "history"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def short(ops: list[Op]) -> list[tuple[int, str, str, object]]:
+    return [(op.process, op.type, op.f, op.value) for op in ops]
+
+
+def test_a_jepsen_log_is_read_with_its_failed_cas_as_an_answer(tmp_path: Path) -> None:
+    ops = read_history(written(tmp_path, LOG), "porcupine")
+    assert short(ops) == [
+        (0, "invoke", "read", None), (1, "invoke", "write", 3), (0, "ok", "read", None),
+        (2, "invoke", "cas", [3, 4]), (2, "ok", "cas", False), (1, "info", "write", None),
+        (3, "invoke", "read", None), (3, "fail", "read", None), (2, "invoke", "cas", [3, 4]), (2, "ok", "cas", [3, 4]),
+        (4, "invoke", "write", 1),
+    ]
+    assert [op.index for op in ops] == list(range(len(ops)))
+    assert ops[5].error == "timed-out"
+
+
+def test_a_key_value_log_is_read_with_its_keys(tmp_path: Path) -> None:
+    ops = read_history(written(tmp_path, KV), "porcupine")
+    assert {op.key for op in ops} == {"0"}
+    assert ops[3].value == 'x 0 "0" y'
+
+
+def test_a_compact_history_is_read_with_nil_and_failed_cas(tmp_path: Path) -> None:
+    ops = read_history(written(tmp_path, COMPACT), "compact")
+    assert short(ops) == [
+        (2, "invoke", "read", None), (4, "invoke", "write", 7), (7, "invoke", "cas", [None, 1]),
+        (2, "ok", "read", None), (7, "ok", "cas", False), (2, "invoke", "cas", [7, 8]), (2, "ok", "cas", [7, 8]),
+        (4, "info", "write", None), (4, "invoke", "read", None), (4, "ok", "read", 8),
+    ]
+
+
+@pytest.mark.parametrize(("name", "text"), [("porcupine", LOG), ("porcupine", KV), ("compact", COMPACT)])
+def test_what_is_read_pairs_up(tmp_path: Path, name: str, text: str) -> None:
+    assert list(pairs(read_history(written(tmp_path, text), name)))
+
+
+def test_json_lines_come_back_as_they_were(tmp_path: Path) -> None:
+    ops = [Op(index=0, time=5, process=1, type="invoke", f="write", key="k", value={"a": [1, None]}, node="n1"),
+           Op(index=1, time=9, process=1, type="info", f="write", key="k", error="timeout")]
+    text = "".join(msgspec.json.encode(op).decode() + "\n" for op in ops)
+    assert read_history(written(tmp_path, text), "jsonl") == ops
+
+
+def test_an_empty_file_is_an_empty_history(tmp_path: Path) -> None:
+    assert read_history(written(tmp_path, ""), "porcupine") == []
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("porcupine", LOG), ("porcupine", KV), ("compact", COMPACT), ("jsonl", '{"process":1,"type":"ok","f":"read"}\n'),
+])
+def test_a_file_cut_anywhere_inside_a_line_is_refused_with_the_line(tmp_path: Path, name: str, text: str) -> None:
+    for cut in range(1, len(text)):
+        if text[cut - 1] == "\n":
+            continue
+        path = written(tmp_path, text[:cut])
+        line = text[:cut].count("\n") + 1
+        with pytest.raises(HistoryFormatError) as caught:
+            read_history(path, name)
+        assert str(caught.value).startswith(f"{path}:{line}: ")
+
+
+@pytest.mark.parametrize(("name", "text", "words"), [
+    ("porcupine", "hello\n", "history:1: expected 'INFO  jepsen.util"),
+    ("porcupine", "INFO  jepsen.util - 1\t:invoke\n", "expected 'PROCESS :invoke"),
+    ("porcupine", "INFO  jepsen.util - 1\t:invoke\t:add\t1\n", "expected :read, :write or :cas, found ':add'"),
+    ("porcupine", "INFO  jepsen.util - 1\t:invoke\t:write\tx\n", "expected a number as the value of a write"),
+    ("porcupine", "INFO  jepsen.util - 1\t:invoke\t:cas\t[1]\n", r"expected the value of a cas as '\[EXPECTED NEW\]'"),
+    ("porcupine", "INFO  jepsen.util - 1\t:ok\t:write\t1\n", "process 1 completes 'write', which it did not invoke"),
+    ("porcupine", LOG + "INFO  jepsen.util - 4\t:ok\t:read\t1\n", "completes 'read', but its open op is 'write'"),
+    ("porcupine", '{:process 0, :type :invoke, :f :pop, :key "0", :value nil}\n', "expected '{:process N"),
+    ("porcupine", KV[: KV.index("\n") + 1] + '{:process 0, :type :ok, :f :append, :key "1", :value "x"}\n',
+     "completes append of key '1', but its open op is of key '0'"),
+    ("compact", "c 0 1 9 0 0\n", "expected F as 0, 1 or 2, found 9"),
+    ("compact", "c 0 1 x 0 0\n", "history:1: invalid literal"),
+    ("compact", "r 3 ok 1\n", "op 3 returns, but is not under way"),
+    ("compact", "q 0\n", "expected 'c ID CLIENT F A B'"),
+    ("jsonl", '{"process":"a","type":"ok","f":"read"}\n', "expected an op as a JSON object"),
+])
+def test_a_wrong_line_is_refused_with_its_place_and_what_was_expected(
+    tmp_path: Path, name: str, text: str, words: str
+) -> None:
+    with pytest.raises(HistoryFormatError, match=words):
+        read_history(written(tmp_path, text), name)
+
+
+def test_a_file_that_is_missing_or_not_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_history(tmp_path / "nowhere", "compact")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(HistoryFormatError, match="not text"):
+        read_history(tmp_path / "binary", "compact")
+
+
+def test_an_unknown_format_gets_a_suggestion(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'compact'"):
+        read_history(written(tmp_path, ""), "compct")

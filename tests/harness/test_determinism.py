@@ -1,0 +1,91 @@
+"""The whole runner under virtual time: a history is a function of the seed, times included, and takes no real time."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+
+from worlds import FakeClient, FakeNemesis, MemoryDeployment, MemoryRecorder, make_test
+
+from harness import run_test
+from harness.generators import concurrent_keys, each, final, invoke, limit, mix, repeat, sequence, sleep, stagger
+from harness.protocols import DefiniteError, IndefiniteError, Runtime
+from harness.rng import Streams
+from results.history import NEMESIS, Op
+
+ROUNDS = 30
+"""Rounds of the event loop in which everything that is ready has run; the longest chain of wake-ups is shorter."""
+
+
+class VirtualClock:
+    """Time that stands still while anything can run, then jumps to the next sleeper."""
+
+    def __init__(self) -> None:
+        self._now_ns = 0
+        self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._slept = 0
+
+    def now_ns(self) -> int:
+        return self._now_ns
+
+    async def sleep_ns(self, duration_ns: int) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._slept += 1
+        heapq.heappush(self._sleepers, (self._now_ns + duration_ns, self._slept, waiter))
+        await waiter
+
+    async def advance(self) -> None:
+        while True:
+            for _ in range(ROUNDS):
+                await asyncio.sleep(0)
+            while self._sleepers and self._sleepers[0][2].done():
+                heapq.heappop(self._sleepers)
+            if self._sleepers:
+                self._now_ns, _, waiter = heapq.heappop(self._sleepers)
+                waiter.set_result(None)
+
+
+def history(seed: int) -> list[Op]:
+    """30 s of a run in which clients answer late, refuse, crash or time out, and nodes are killed."""
+    clock, streams, recorder = VirtualClock(), Streams(seed), MemoryRecorder()
+    network = streams["network"]
+
+    async def respond(op: Op) -> Op:
+        await clock.sleep_ns(network.between(1_000_000, 600_000_000 if network.random() < 0.05 else 20_000_000))
+        fate = network.random()
+        if fate < 0.05:
+            raise DefiniteError("refused")
+        if fate < 0.1:
+            raise IndefiniteError("lost")
+        return op.complete("ok", op.value)
+
+    work = concurrent_keys(3, range(10**6), lambda key: limit(50, mix(
+        repeat(invoke("read")), each(lambda ctx: invoke("write", ctx.rng.below(5))))))
+    test = make_test(
+        FakeClient(respond), seed=seed, concurrency=8, generator=stagger(0.01, work), rate=100.0, time_limit_s=30.0,
+        nemesis=FakeNemesis(), faults=repeat(sequence(sleep(1), invoke("kill"), sleep(2), invoke("start"))),
+        heal=sequence(invoke("start")), final=final(invoke("read")),
+    )
+
+    async def simulated() -> None:
+        pump = asyncio.ensure_future(clock.advance())
+        summary = await run_test(test, MemoryDeployment(), Runtime(clock=clock, streams=streams), recorder)
+        pump.cancel()
+        assert summary.failure is None
+        assert min(summary.ok, summary.fail, summary.info) > 20
+
+    asyncio.run(simulated())
+    return recorder.ops
+
+
+def test_the_same_seed_gives_the_same_history_to_the_nanosecond() -> None:
+    began = time.monotonic()
+    first, second, other = history(5), history(5), history(6)
+    assert first == second
+    assert first != other
+    assert first[-1].time > 30_000_000_000
+    assert time.monotonic() - began < 45
+    assert len([op for op in first if op.process == NEMESIS]) > 30
+    assert any(op.error == "timeout: no answer within 0.5 s" for op in first)
+    assert not any(op.f == "stall" for op in first)

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from checkers import engine
+from checkers.spark.pipeline import judge_runs, sort_out
+from checkers.spark.session import Spark
+from checkers.verdict import CheckerSpec, Outcome
+from results import arrow
+from results.errors import (
+    EngineError,
+    HistoryFormatError,
+    RunNotFoundError,
+    SplitbrainError,
+    StoreVersionError,
+    UsageError,
+)
+from results.store import RunDir, Store
+
+from .support import REGISTER, SET, crashed, keyed, register_history, set_history, stored, timeless
+
+pytestmark = pytest.mark.spark
+
+
+def _inline(run: RunDir) -> list[dict[str, object]]:
+    return timeless(engine.judge(run.history(), engine.specs_of(run.read_test(), str(run.path))))
+
+
+def test_spark_says_of_every_run_what_this_process_says(spark: Spark, tmp_path: Path, misbehaving: None) -> None:
+    store = Store(tmp_path / "store")
+    fragile = CheckerSpec("misbehaving:Fragile")
+    runs = [
+        stored(store, "register", 1, register_history(1, 20, 30), REGISTER),
+        stored(store, "register", 2, register_history(2, 20, 30, stale=[4, 11]), REGISTER),
+        stored(store, "set", 2, set_history(400, lost=[17]), SET),
+        crashed(store, "set", 3, set_history(400), SET),
+        stored(store, "keys", 4, keyed("b", None, "wrong", "a", "", "bad", "ü\n/"), [
+            fragile, CheckerSpec("stats"), fragile]),
+        stored(store, "few", 5, keyed("a"), [fragile]),
+        stored(store, "nothing", 6, [], [CheckerSpec("stats"), fragile]),
+        stored(store, "unjudged", 7, keyed("a"), []),
+    ]
+    verdicts = judge_runs(spark.session, [run.path for run in runs])
+    assert list(verdicts) == [run.path for run in runs]
+    for run in runs:
+        assert timeless(verdicts[run.path]) == _inline(run), run
+    outcomes = [engine.judged_outcome(verdicts[run.path])[0] for run in runs]
+    assert outcomes[:4] == [Outcome.PASS, Outcome.VIOLATION, Outcome.VIOLATION, Outcome.PASS]
+    assert runs[3].status() == "recovered"
+
+
+def test_folders_may_have_any_name_and_runs_may_come_from_several_stores(spark: Spark, tmp_path: Path) -> None:
+    runs: list[RunDir] = []
+    for number, name in enumerate(["plain", "a b", "x[1]{2,3}*?", "50%41", "c:d#e&f;g", "ü=1", "run=x"]):
+        ops = register_history(number, 4, 10, stale=[number] if number < 4 else [])
+        runs.append(stored(Store(tmp_path / name), "t", number, ops, REGISTER))
+    taken_out = tmp_path / "a run [taken] out"
+    shutil.copytree(runs[2].path, taken_out)
+    runs.append(RunDir(taken_out))
+    verdicts = judge_runs(spark.session, [run.path for run in runs])
+    for run in runs:
+        assert timeless(verdicts[run.path]) == _inline(run), run
+    assert [verdicts[run.path][0].valid for run in runs] == ["false"] * 4 + ["true"] * 3 + ["false"]
+
+
+def test_numbers_in_names_stay_names(spark: Spark, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    lost = {"1": [], "1.0": [1], "01": []}
+    runs = [stored(store, name, 1, set_history(5, lost=lost[name]), SET) for name in lost]
+    verdicts = judge_runs(spark.session, [run.path for run in runs])
+    assert [verdicts[run.path][0].valid for run in runs] == ["true", "false", "true"]
+
+
+def test_every_op_of_a_large_group_arrives_once_and_in_order(spark: Spark, tmp_path: Path) -> None:
+    ops = register_history(1, 1, 100_000)
+    run = stored(Store(tmp_path), "large", 1, ops, [CheckerSpec("linearizable", {"model": "register"})])
+    [verdict] = judge_runs(spark.session, [run.path])[run.path]
+    assert (verdict.valid, verdict.figures["ops"]) == ("true", 100_000)
+
+
+def test_a_run_with_a_wrong_request_breaks_alone(spark: Spark, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    wrong = [CheckerSpec("linearisable"), CheckerSpec("linearizable", {"model": "no such model"}), CheckerSpec("stats")]
+    bad, good = stored(store, "t", 1, keyed("a"), wrong), stored(store, "t", 2, set_history(5), SET)
+    verdicts = judge_runs(spark.session, [bad.path, good.path])
+    assert [verdict.valid for verdict in verdicts[bad.path]] == ["unknown", "unknown", "true"]
+    assert "Did you mean 'linearizable'" in verdicts[bad.path][0].sentence
+    assert "no such model" in verdicts[bad.path][1].sentence
+    assert engine.judged_outcome(verdicts[bad.path])[0] is Outcome.HARNESS_ERROR
+    assert timeless(verdicts[good.path]) == _inline(good)
+
+
+def test_runs_that_cannot_be_judged_are_told_from_those_that_can(spark: Spark, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    good = stored(store, "good", 1, set_history(5), SET)
+    running = store.create("running", 2, {"checkers": []}, 0)
+    running.history_writer().flush()
+    cut = stored(store, "cut", 3, set_history(5), SET)
+    cut.history_path.write_bytes(cut.history_path.read_bytes()[:-100])
+    newer = stored(store, "newer", 4, set_history(5), SET)
+    (newer.path / "test.json").write_text('{"format": 2}')
+    foreign = stored(store, "foreign", 5, set_history(5), SET)
+    pq.write_table(arrow.to_table([]).drop_columns(["index"]), foreign.history_path)
+    paths = [run.path for run in (good, running, cut, newer, foreign)] + [tmp_path / "nowhere"]
+    able, refused = sort_out(paths)
+    assert [each.run.path for each in able] == [good.path]
+    expected: list[type[SplitbrainError]] = [
+        UsageError, HistoryFormatError, StoreVersionError, HistoryFormatError, RunNotFoundError]
+    assert [type(refused[path]) for path in paths[1:]] == expected
+    assert judge_runs(spark.session, able)[good.path][0].valid == "true"
+    with pytest.raises(StoreVersionError):
+        judge_runs(spark.session, [good.path, newer.path])
+
+
+def test_a_file_damaged_within_is_an_error_not_a_shorter_history(spark: Spark, tmp_path: Path) -> None:
+    run = stored(Store(tmp_path), "t", 1, register_history(1, 10, 100), REGISTER)
+    content = bytearray(run.history_path.read_bytes())
+    content[100:400] = bytes(300)
+    run.history_path.write_bytes(content)
+    with pytest.raises(EngineError, match=r"Spark could not judge 1 runs: .+"):
+        judge_runs(spark.session, [run.path])
+
+
+def test_no_runs_no_verdicts(spark: Spark) -> None:
+    assert judge_runs(spark.session, []) == {}
+
+
+def test_few_groups_are_not_spread_over_hundreds_of_tasks(spark: Spark, tmp_path: Path) -> None:
+    run = stored(Store(tmp_path), "t", 1, register_history(1, 20, 100), REGISTER)
+    tracker = spark.session.sparkContext.statusTracker()
+    spark.session.sparkContext.setJobGroup("counted", "counted")
+    judge_runs(spark.session, [run.path])
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup("counted")]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+    tasks = [stage.numTasks for stage in stages if stage is not None]
+    assert tasks
+    assert max(tasks) <= 8
