@@ -7,7 +7,7 @@ keys), the scheduler, validating wrappers, the deadline sweeper, and the write-a
 An op is an invocation and its completion, both recorded.
 """
 
-# ruff: noqa: ARG001, ARG002, ARG005 - stand-ins have the signatures of what they stand for
+# ruff: noqa: ARG001, ARG005 - stand-ins have the signatures of what they stand for
 from __future__ import annotations
 
 import argparse

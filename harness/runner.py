@@ -4,7 +4,8 @@
     heal     the nemesis undoes everything; then a bounded wait until the system is usable again
     final    the workload's last ops, final reads for instance
 
-Each phase is announced in the history by an op of the harness (`f` "phase").
+Each phase is announced in the history by an op of the harness (`f` "phase"); so are the end of the recovery
+("recovered"), stalls of the controller ("stall"), and requests to end early ("interrupted").
 """
 
 from __future__ import annotations
@@ -52,8 +53,12 @@ class Stop:
             listener()
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call `listener` at each request."""
+        """Call `listener` at each request from now on."""
         self._listeners.append(listener)
+
+    def forget(self, listener: Callable[[], None]) -> None:
+        """Call `listener` no more."""
+        self._listeners = [known for known in self._listeners if known != listener]
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,19 +126,22 @@ class _Run:
     async def carry_out(self) -> SplitbrainError | None:
         """The whole procedure; the error that cut it short, if any."""
         scheduler = self._scheduler
-        self.stop.listen(self._stop_requested)
         pulse = asyncio.ensure_future(watch(
             self._clock, self._journal, tick_ns(self._test.op_timeout_s), scheduler.processes.expire, scheduler.broken
         ))
         failure: SplitbrainError | None = None
         try:
             await self._set_up()
+            if self.stop.requests:
+                self._stop_requested()
+            self.stop.listen(self._stop_requested)
             await self._faults()
             await self._heal()
             await self._final()
         except Exception as error:
             failure = as_harness_error(error)
         finally:
+            self.stop.forget(self._stop_requested)
             failure = await self._leave(failure)
             pulse.cancel()
         return failure
@@ -164,10 +172,13 @@ class _Run:
         if self._test.nemesis.final_generator is not None:
             await self._scheduler.drive(nemesis(self._test.nemesis.final_generator))
         await self._undo()
-        limit_s = min(self._test.recovery_s, STOPPED_RECOVERY_S) if self.stop.requests else self._test.recovery_s
-        usable = await until_usable(
-            self._test, self._deployment, self._clock, limit_s, go_on=lambda: self.stop.requests < 2
-        )
+        began_ns = self._clock.now_ns()
+
+        def go_on() -> bool:
+            waited_ns = self._clock.now_ns() - began_ns
+            return not self.stop.requests or (self.stop.requests == 1 and waited_ns < STOPPED_RECOVERY_S * 1e9)
+
+        usable = await until_usable(self._test, self._deployment, self._clock, self._test.recovery_s, go_on=go_on)
         self.recovered_s = usable.seconds
         if usable.seconds is None:
             missing = [node for node in self._test.nodes if node in usable.problems]
@@ -214,6 +225,10 @@ class _Run:
         self._journal.note("phase", {"phase": name})
 
     def _stop_requested(self) -> None:
+        try:
+            self._journal.note("interrupted", {"requests": self.stop.requests})
+        except Exception as error:
+            self._scheduler.broken(error)
         self._scheduler.processes.hasten(self._clock.now_ns() + STOPPED_OP_NS)
         self._scheduler.wake()
 

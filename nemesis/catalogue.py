@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from harness.protocols import Nemesis
+from harness.protocols import Nemesis, NodeId
 from harness.test import NemesisPackage
 from nemesis.compose import INTERVAL_S, package
 from nemesis.partition import SHAPES, Partition
@@ -129,7 +129,8 @@ def kinds(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def build(
-    names: Sequence[str], *, interval_s: float | None = None, time_limit_s: float | None = None
+    names: Sequence[str], *, interval_s: float | None = None, time_limit_s: float | None = None,
+    nodes: Sequence[NodeId] | None = None,
 ) -> NemesisPackage:
     """The package of all that was named.
 
@@ -137,10 +138,11 @@ def build(
         names: names of `descriptions()`; no name, and "none", stand for nothing.
         interval_s: mean time between nemesis ops, in seconds; None for the default.
         time_limit_s: length of the faults phase: no fault begins shortly before its end. None if it is not known.
+        nodes: the test's nodes, so that too few of them are refused here rather than when a fault is due.
 
     Raises:
         UnknownNameError: a name is not known.
-        UsageError: the interval is not positive.
+        UsageError: the interval is not positive, or a fault needs more nodes.
     """
     rounds: dict[str, tuple[tuple[Strike, ...], ...]] = {}
     wanted = [name for name in dict.fromkeys(names) if name != "none"]
@@ -153,6 +155,9 @@ def build(
         Fault(name, kind.nemesis(), kind.start_f, kind.stop_f, rounds[name])
         for name, kind in KINDS.items() if name in rounds
     ]
+    if nodes is not None:
+        for fault in faults:
+            fault.possible(nodes)
     return package(
         ",".join(wanted) or "none", faults, INTERVAL_S if interval_s is None else interval_s, time_limit_s
     )

@@ -62,18 +62,22 @@ class Fault(msgspec.Struct, frozen=True):
         """The op that heals it."""
         return _op(self.stop_f, {"fault": self.name, "action": "stop"})
 
-    def draw(self, nodes: Sequence[str], rng: Rng) -> tuple[Mapping[str, Any], ...]:
-        """The requests of one round, in random order.
+    def possible(self, nodes: Sequence[str]) -> list[list[Strike]]:
+        """The groups of ways in which it can strike so many nodes; never none.
 
         Raises:
             UsageError: it cannot strike so few nodes.
         """
-        possible = [[strike for strike in group if strike.nodes <= len(nodes)] for group in self.rounds]
-        drawn = [rng.choice(group).request for group in possible if group]
-        if not drawn:
+        groups = [[strike for strike in group if strike.nodes <= len(nodes)] for group in self.rounds]
+        if not any(groups):
             raise UsageError(
                 f"fault {self.name!r} needs more nodes than {len(nodes)}: raise --nodes, or leave it out of --nemesis."
             )
+        return [group for group in groups if group]
+
+    def draw(self, nodes: Sequence[str], rng: Rng) -> tuple[Mapping[str, Any], ...]:
+        """The requests of one round, in random order."""
+        drawn = [rng.choice(group).request for group in self.possible(nodes)]
         rng.shuffle(drawn)
         return tuple(drawn)
 

@@ -32,7 +32,7 @@ FINAL_KEYS: Final = 20
 class DeclareClient(SessionClient):
     """Creates keys, and reads them."""
 
-    async def invoke(self, test: Test, op: Op) -> Op:  # noqa: ARG002 - the protocol's signature
+    async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
         key = op.key or ""
         if op.f == "create":
@@ -56,7 +56,7 @@ class Creations(msgspec.Struct, frozen=True):
         op = assign(invoke("create", self.writer), ctx)
         return (PENDING, self) if op is None else (op, Creations(self.writer + 1))
 
-    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002 - the protocol's signature
+    def update(self, ctx: Context, event: Op) -> Generator:
         """Ids do not depend on what became of earlier ones: each is used once."""
         return self
 

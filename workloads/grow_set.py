@@ -28,7 +28,7 @@ ADDS_PER_READ: Final = 99
 class SetClient(SessionClient):
     """Adds elements to one set, and reads it."""
 
-    async def invoke(self, test: Test, op: Op) -> Op:  # noqa: ARG002 - the protocol's signature
+    async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
         if op.f == "add":
             answer = await self.session.add(COLLECTION, op.value)
@@ -49,7 +49,7 @@ class Adds(msgspec.Struct, frozen=True):
         op = assign(invoke("add", self.element), ctx)
         return (PENDING, self) if op is None else (op, Adds(self.element + 1))
 
-    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002 - the protocol's signature
+    def update(self, ctx: Context, event: Op) -> Generator:
         """Elements do not depend on what became of earlier ones: each is added at most once."""
         return self
 

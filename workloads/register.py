@@ -28,7 +28,7 @@ FINAL_KEYS: Final = 20
 class RegisterClient(SessionClient):
     """Reads, writes and compares-and-sets one key at a time."""
 
-    async def invoke(self, test: Test, op: Op) -> Op:  # noqa: ARG002 - the protocol's signature
+    async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
         key = op.key or ""
         if op.f == "read":

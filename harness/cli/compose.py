@@ -103,7 +103,9 @@ def compose(options: RunOptions) -> Test:
         nodes=nodes,
         system=system,
         workload=_judged_for(nemeses.kinds(nemesis_names), workload),
-        nemesis=nemeses.build(nemesis_names, interval_s=options.interval, time_limit_s=options.time_limit),
+        nemesis=nemeses.build(
+            nemesis_names, interval_s=options.interval, time_limit_s=options.time_limit, nodes=nodes
+        ),
         bugs=bugs,
         concurrency=concurrency,
         rate=options.rate,

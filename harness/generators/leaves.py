@@ -63,7 +63,7 @@ class _Once(msgspec.Struct, frozen=True):
         op = assign(self.template, ctx)
         return (PENDING, self) if op is None else (op, NOTHING)
 
-    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002 - the protocol's signature
+    def update(self, ctx: Context, event: Op) -> Generator:
         return self
 
 
@@ -80,17 +80,17 @@ class _Each(msgspec.Struct, frozen=True):
             raise ProtocolError("a function given to each() named a process that is not free: leave the process unset.")
         return op, self
 
-    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002 - the protocol's signature
+    def update(self, ctx: Context, event: Op) -> Generator:
         return self
 
 
 class _Nothing(msgspec.Struct, frozen=True):
     """No op at all."""
 
-    def op(self, ctx: Context) -> Result:  # noqa: ARG002 - the protocol's signature
+    def op(self, ctx: Context) -> Result:
         return None
 
-    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002 - the protocol's signature
+    def update(self, ctx: Context, event: Op) -> Generator:
         return self
 
 

@@ -106,7 +106,7 @@ class _Sleep(msgspec.Struct, frozen=True):
             return None if self.length_ns == 0 else (Pending(end), _Sleep(self.length_ns, end))
         return None if ctx.time_ns >= self.end_ns else (Pending(self.end_ns), self)
 
-    def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002 - the protocol's signature
+    def update(self, ctx: Context, event: Op) -> Generator:
         return self
 
 

@@ -157,7 +157,7 @@ class Metadata:
             applied_index=status.applied_index,
         )
 
-    def telemetry(self, test: Test, node_dir: Path) -> Path | None:  # noqa: ARG002 - the protocol hands it in
+    def telemetry(self, test: Test, node_dir: Path) -> Path | None:
         """The node's telemetry: in its data directory, `data` below the directory of the node."""
         return node_dir / "data" / "telemetry.jsonl"
 

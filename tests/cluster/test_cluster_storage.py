@@ -246,6 +246,31 @@ class TestCorruption:
             assert found.torn > 0
             assert found.entries == [E1, E2, E3][: len(found.entries)]
 
+    def test_a_mark_does_not_speak_for_what_was_appended_during_its_sync(self) -> None:
+        """A loss of power right after the mark may leave the mark and not what came before it."""
+        async def check() -> None:
+            disk = FakeDisk()
+            node = await opened(disk)
+            first_sync = disk.gate = asyncio.Event()
+            node.storage.append((E1,), written(E1))
+            await node.durable()
+            begin = len(disk.read(LOG) or b"")
+            node.storage.append((E2,), written(E2))
+            end = len(disk.read(LOG) or b"")
+            disk.gate = asyncio.Event()
+            first_sync.set()
+            await node.durable()
+            await node.stop()
+            content = bytearray(disk.read(LOG) or b"")
+            assert len(content) > end  # the mark of the first sync
+            content[begin:end] = bytes(end - begin)
+            after = FakeDisk()
+            after.put(META, disk.read(META) or b"")
+            after.put(LOG, bytes(content))
+            assert await entries_on(after) == [E1]
+
+        run(check())
+
     def test_a_mark_counts_only_where_it_was_written(self) -> None:
         """A command may contain whatever it likes, the bytes of a mark included."""
         mark = encode_mark(0, 10_000)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
 import time
 
+from virtual import VirtualClock
 from worlds import FakeClient, FakeNemesis, MemoryDeployment, MemoryRecorder, make_test
 
 from harness import run_test
@@ -13,37 +13,6 @@ from harness.generators import concurrent_keys, each, final, invoke, limit, mix,
 from harness.protocols import DefiniteError, IndefiniteError, Runtime
 from harness.rng import Streams
 from results.history import NEMESIS, Op
-
-ROUNDS = 30
-"""Rounds of the event loop in which everything that is ready has run; the longest chain of wake-ups is shorter."""
-
-
-class VirtualClock:
-    """Time that stands still while anything can run, then jumps to the next sleeper."""
-
-    def __init__(self) -> None:
-        self._now_ns = 0
-        self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._slept = 0
-
-    def now_ns(self) -> int:
-        return self._now_ns
-
-    async def sleep_ns(self, duration_ns: int) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._slept += 1
-        heapq.heappush(self._sleepers, (self._now_ns + duration_ns, self._slept, waiter))
-        await waiter
-
-    async def advance(self) -> None:
-        while True:
-            for _ in range(ROUNDS):
-                await asyncio.sleep(0)
-            while self._sleepers and self._sleepers[0][2].done():
-                heapq.heappop(self._sleepers)
-            if self._sleepers:
-                self._now_ns, _, waiter = heapq.heappop(self._sleepers)
-                waiter.set_result(None)
 
 
 def history(seed: int) -> list[Op]:

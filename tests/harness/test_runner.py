@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from virtual import VirtualClock
 from worlds import (
     NODES,
     READ,
@@ -24,7 +25,8 @@ from worlds import (
 
 from harness import RunSummary, Stop, real_runtime, run_test
 from harness.generators import each, final, invoke, limit, mix, once, repeat, sequence, sleep
-from harness.protocols import DefiniteError, Deployment, IndefiniteError, NemesisContext
+from harness.protocols import DefiniteError, Deployment, IndefiniteError, NemesisContext, Runtime
+from harness.rng import Streams
 from harness.test import Test
 from results.errors import HarnessError, NemesisError, ProtocolError, SystemUnderTestError
 from results.history import HARNESS, NEMESIS, Op, pairs
@@ -32,13 +34,18 @@ from results.history import HARNESS, NEMESIS, Op, pairs
 
 def run(
     test: Test, deployment: MemoryDeployment | None = None, recorder: MemoryRecorder | None = None,
-    beside: Callable[[], Awaitable[None]] | None = None, **options: Any,
+    beside: Callable[[], Awaitable[None]] | None = None, clock: VirtualClock | None = None, **options: Any,
 ) -> tuple[RunSummary, MemoryRecorder]:
+    """Run a test under the real clock, or under a virtual one for claims about time that hold on a busy machine too."""
     recorder = recorder or MemoryRecorder()
+    runtime = real_runtime(test.seed) if clock is None else Runtime(clock=clock, streams=Streams(test.seed))
 
     async def both() -> RunSummary:
         other = asyncio.ensure_future(beside()) if beside is not None else None
-        summary = await run_test(test, deployment or MemoryDeployment(), real_runtime(test.seed), recorder, **options)
+        pump = asyncio.ensure_future(clock.advance()) if clock is not None else None
+        summary = await run_test(test, deployment or MemoryDeployment(), runtime, recorder, **options)
+        if pump is not None:
+            pump.cancel()
         if other is not None:
             await other
         return summary
@@ -90,8 +97,8 @@ def test_ops_of_different_processes_overlap() -> None:
 
 
 def test_the_rate_of_the_test_is_kept() -> None:
-    summary, _ = run(make_test(FakeClient(), rate=100.0, time_limit_s=0.5))
-    assert 45 <= summary.ok <= 51
+    summary, _ = run(make_test(FakeClient(), rate=100.0, time_limit_s=5), clock=VirtualClock())
+    assert summary.ok == 500
 
 
 def test_errors_are_recorded_as_what_is_known() -> None:
@@ -171,16 +178,17 @@ def test_an_op_that_gets_no_answer_is_info_and_does_not_hold_up_the_others() -> 
     async def stuck_on_n1(op: Op) -> Op:
         return await never(op) if op.node == "n1" else op.complete("ok")
 
-    summary, recorder = run(make_test(FakeClient(stuck_on_n1), op_timeout_s=0.1, time_limit_s=0.5))
+    test = make_test(FakeClient(stuck_on_n1), op_timeout_s=0.1, time_limit_s=0.5)
+    summary, recorder = run(test, clock=VirtualClock())
     assert_well_formed(recorder.ops)
     timeouts = [op for op in recorder.clients() if op.type == "info"]
-    assert 3 <= len(timeouts) <= 6
+    assert len(timeouts) == 5
     assert {op.error for op in timeouts} == {"timeout: no answer within 0.1 s"}
     assert [op.process for op in timeouts] == [3 * i for i in range(len(timeouts))]
     for pair in pairs(recorder.ops):
         if pair.completion is not None and pair.completion.type == "info":
-            assert 0.1e9 <= pair.completion.time - pair.invoke.time < 0.2e9
-    assert summary.ok > 30
+            assert 0.1e9 <= pair.completion.time - pair.invoke.time <= 0.105e9
+    assert summary.ok > 60
 
 
 def test_an_answer_that_comes_after_its_timeout_is_not_recorded() -> None:
@@ -208,11 +216,11 @@ def test_a_dead_node_fails_its_ops_slowly_and_only_its_own() -> None:
     summary, recorder = run(
         make_test(FakeClient(refuse_when_dead), nemesis=FakeNemesis("n2"), faults=once(invoke("kill")),
                   time_limit_s=0.6, rate=500.0),
-        deployment,
+        deployment, clock=VirtualClock(),
     )
     assert_well_formed(recorder.ops)
     refused = [op for op in recorder.clients() if op.type == "fail"]
-    assert 2 <= len(refused) <= 8  # one every 100 ms, not one every 2 ms
+    assert len(refused) == 6  # one every 100 ms, not one every 2 ms
     assert {op.node for op in refused} == {"n2"}
     assert refused[-1].error == "no connection to n2: connection refused"
     assert summary.info == 0
@@ -226,7 +234,7 @@ def test_opening_that_hangs_is_a_certain_failure() -> None:
                 await asyncio.get_running_loop().create_future()
             return await super().open(test, deployment, node)
 
-    summary, recorder = run(make_test(Hanging(), op_timeout_s=0.1, time_limit_s=0.5))
+    summary, recorder = run(make_test(Hanging(), op_timeout_s=0.1, time_limit_s=0.5), clock=VirtualClock())
     assert_well_formed(recorder.ops)
     failed = [op for op in recorder.clients() if op.type == "fail"]
     assert {(op.process, op.error) for op in failed} == {(2, "no connection to n3 within 0.1 s")}
@@ -349,6 +357,7 @@ def test_a_stop_ends_the_faults_at_once_heals_and_keeps_the_final_phase_short() 
     assert nemesis.heals == 1
     assert_well_formed(recorder.ops)
     assert [note["phase"] for note in recorder.notes("phase")] == ["faults", "heal", "final"]
+    assert recorder.notes("interrupted") == [{"requests": 1}]
     assert any(op.f == "last" and op.type == "ok" for op in recorder.ops)
 
 
@@ -365,6 +374,28 @@ def test_a_second_stop_skips_the_final_phase_but_not_the_healing() -> None:
     assert summary.interrupted
     assert nemesis.heals == 1
     assert [note["phase"] for note in recorder.notes("phase")] == ["faults", "heal"]
+
+
+def test_a_stop_while_waiting_for_recovery_shortens_the_wait() -> None:
+    stop, clock = Stop(), VirtualClock()
+
+    def interrupt(op: Op) -> None:
+        if op.value == {"phase": "heal"}:
+            stop.request()
+
+    system = MemorySystem()
+    system.leaders = {"n3": None}
+    _, recorder = run(make_test(FakeClient(), system=system, recovery_s=60), stop=stop, observe=interrupt, clock=clock)
+    assert recorder.notes("recovered")[0]["missing"] == ["n3"]
+    assert recorder.ops[-1].time < 10_000_000_000
+
+
+def test_a_stop_after_the_end_is_not_written_into_the_history() -> None:
+    stop = Stop()
+    _, recorder = run(make_test(FakeClient()), stop=stop)
+    count = len(recorder.ops)
+    stop.request()
+    assert len(recorder.ops) == count
 
 
 def test_a_stop_in_the_final_phase_shortens_it_also_while_nothing_happens() -> None:
@@ -388,6 +419,7 @@ def test_a_final_phase_without_end_is_cut_short_when_the_run_is_interrupted() ->
     began = time.monotonic()
     _, recorder = run(make_test(FakeClient(), final=each(lambda ctx: invoke("last"))), stop=stop)
     assert time.monotonic() - began < 4
+    assert recorder.notes("interrupted") == [{"requests": 1}]
     assert any(op.f == "last" for op in recorder.ops)
 
 
@@ -497,19 +529,19 @@ def test_a_stall_of_the_controller_is_recorded() -> None:
 
     source = sequence(limit(10, READ), invoke("block"), limit(10, READ))
     _, recorder = run(make_test(FakeClient(block), generator=source))
-    (stall,) = recorder.notes("stall")
-    assert 300 <= stall["gap_ms"] <= 600
+    stall = max(recorder.notes("stall"), key=lambda note: note["gap_ms"])
+    assert stall["gap_ms"] >= 300
 
 
 def test_no_stall_is_recorded_when_there_was_none() -> None:
-    _, recorder = run(make_test(FakeClient(), time_limit_s=0.5))
+    _, recorder = run(make_test(FakeClient(), time_limit_s=30), clock=VirtualClock())
     assert recorder.notes("stall") == []
 
 
 def test_the_history_is_flushed_at_least_twice_a_second() -> None:
     recorder = MemoryRecorder()
-    run(make_test(FakeClient(), time_limit_s=1.2), recorder=recorder)
-    assert recorder.flushes >= 4
+    run(make_test(FakeClient(), time_limit_s=60, rate=10.0), recorder=recorder, clock=VirtualClock())
+    assert recorder.flushes >= 120
 
 
 def test_whoever_watches_sees_every_op_and_the_beginning() -> None:
