@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from checkers import engine
 from checkers.registry import checker
+from checkers.spark.lists import with_null_lists, without_null_lists
 from checkers.verdict import CheckerSpec, Verdict
 from results.arrow import HISTORY_SCHEMA, conform, read_parquet_head
 from results.errors import EngineError, SplitbrainError, UsageError
@@ -106,12 +107,13 @@ def _judge_groups(spark: SparkSession, runs: Sequence[Ready]) -> dict[int, dict[
 
     def judge(group: tuple[Any, ...], table: pa.Table) -> pa.Table:
         run_id, scope = group[0].as_py(), group[1].as_py()
-        return _judge_group(run_id, scope, specs.value[run_id], table)
+        return _judge_group(run_id, scope, specs.value[run_id], with_null_lists(table))
 
     columns = ["run_id", "scope", "group_key"]
     rows = frames[0]
     for frame in frames[1:]:
         rows = rows.unionByName(frame)
+    rows = without_null_lists(rows)
     groups = rows.repartition(_partitions(spark, runs), *columns).groupBy(*columns)
     try:
         found = groups.applyInArrow(judge, _VERDICTS).collect()

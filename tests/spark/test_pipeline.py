@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -19,9 +20,10 @@ from results.errors import (
     StoreVersionError,
     UsageError,
 )
+from results.history import Mop, Op
 from results.store import RunDir, Store
 
-from .support import REGISTER, SET, crashed, keyed, register_history, set_history, stored, timeless
+from .support import REGISTER, SET, crashed, keyed, numbered, register_history, set_history, stored, timeless
 
 pytestmark = pytest.mark.spark
 
@@ -34,7 +36,7 @@ def test_spark_says_of_every_run_what_this_process_says(spark: Spark, tmp_path: 
     store = Store(tmp_path / "store")
     fragile = CheckerSpec("misbehaving:Fragile")
     runs = [
-        stored(store, "register", 1, register_history(1, 20, 30), REGISTER),
+        stored(store, "register", 1, register_history(1, 20, 30), REGISTER[:2]),
         stored(store, "register", 2, register_history(2, 20, 30, stale=[4, 11]), REGISTER),
         stored(store, "set", 2, set_history(400, lost=[17]), SET),
         crashed(store, "set", 3, set_history(400), SET),
@@ -67,6 +69,18 @@ def test_folders_may_have_any_name_and_runs_may_come_from_several_stores(spark: 
     assert [verdicts[run.path][0].valid for run in runs] == ["false"] * 4 + ["true"] * 3 + ["false"]
 
 
+def test_an_op_is_the_same_here_and_on_the_workers(spark: Spark, tmp_path: Path, misbehaving: None) -> None:
+    mops = [None, (), (Mop("r", "x"),), (Mop("r", "x", values=()), Mop("r", "y", values=(1, 2)), Mop("w", "z", 3)), None]
+    values = [None, "", "ü\n", [1, [None]], {"a": 1.5}]
+    ops = numbered(
+        Op(process=process, type="info", f="txn", key=key, value=value, mops=each, node="n1", term=2**62, error="é")
+        for process, key in ((0, None), (1, "k"), (-1, "k")) for each in mops for value in values)
+    specs = [CheckerSpec("misbehaving:Hash"), CheckerSpec("misbehaving:KeyHash")]
+    run = stored(Store(tmp_path), "t", 1, ops, specs)
+    assert timeless(judge_runs(spark.session, [run.path])[run.path]) == _inline(run)
+    assert _inline(run)[0]["figures"] == {"hash": arrow.history_hash(arrow.to_table(ops))}
+
+
 def test_numbers_in_names_stay_names(spark: Spark, tmp_path: Path) -> None:
     store = Store(tmp_path)
     lost = {"1": [], "1.0": [1], "01": []}
@@ -78,8 +92,10 @@ def test_numbers_in_names_stay_names(spark: Spark, tmp_path: Path) -> None:
 def test_every_op_of_a_large_group_arrives_once_and_in_order(spark: Spark, tmp_path: Path) -> None:
     ops = register_history(1, 1, 100_000)
     run = stored(Store(tmp_path), "large", 1, ops, [CheckerSpec("linearizable", {"model": "register"})])
+    started = time.perf_counter()
     [verdict] = judge_runs(spark.session, [run.path])[run.path]
     assert (verdict.valid, verdict.figures["ops"]) == ("true", 100_000)
+    assert time.perf_counter() - started < 60, "the way to the workers must be linear in the number of ops"
 
 
 def test_a_run_with_a_wrong_request_breaks_alone(spark: Spark, tmp_path: Path) -> None:

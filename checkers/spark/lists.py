@@ -1,0 +1,54 @@
+"""Null lists on the way from Spark to Python.
+
+Arrow's Java writer does not remember how far it got when a list is null: a run of n null lists costs n*n steps, minutes
+for a history without transactions. So null lists travel as empty ones, each with a flag beside it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from results.arrow import HISTORY_SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_NO_MOPS: Final = "no_mops"
+_MOPS_TYPE: Final[Any] = HISTORY_SCHEMA.field("mops").type
+
+
+def without_null_lists(history: DataFrame) -> DataFrame:
+    """A history for the way to Python; `with_null_lists` brings the nulls back there."""
+    from pyspark.sql import functions as sf
+
+    def flagged(mop: Column) -> Column:
+        values = mop["values"]
+        return sf.struct(mop["f"].alias("f"), mop["key"].alias("key"), mop["value"].alias("value"),
+                         sf.coalesce(values, sf.array().cast("array<bigint>")).alias("values"),
+                         values.isNull().alias("no_values"))
+
+    mops = sf.transform(sf.coalesce(sf.col("mops"), sf.array().cast(history.schema["mops"].dataType)), flagged)
+    return history.withColumn(_NO_MOPS, sf.col("mops").isNull()).withColumn("mops", mops)
+
+
+def with_null_lists(table: pa.Table) -> pa.Table:
+    """The history as it was before `without_null_lists`."""
+    lists: Any = table.column("mops").combine_chunks()
+    f, key, value, values, no_values = lists.flatten().flatten()
+    mops = pa.StructArray.from_arrays(
+        [f, key, value, _with_nulls(values, no_values, _MOPS_TYPE.value_type.field("values").type)],
+        fields=list(_MOPS_TYPE.value_type),
+    )
+    restored = _with_nulls(lists, table.column(_NO_MOPS).combine_chunks(), _MOPS_TYPE, items=mops)
+    position = table.schema.get_field_index("mops")
+    return table.set_column(position, HISTORY_SCHEMA.field("mops"), restored).drop_columns([_NO_MOPS])
+
+
+def _with_nulls(lists: Any, is_null: Any, kind: Any, *, items: Any = None) -> Any:
+    """`lists`, none of which is null, with nulls where `is_null` says so; and with other items if there are any."""
+    ends = np.cumsum(lists.value_lengths().to_numpy(zero_copy_only=False), dtype=np.int32)
+    offsets = pa.array(np.concatenate([np.zeros(1, np.int32), ends]))
+    return pa.ListArray.from_arrays(offsets, lists.flatten() if items is None else items, type=kind, mask=is_null)
