@@ -18,7 +18,7 @@ import tracemalloc
 import msgspec
 import pyarrow as pa
 
-from checkers import kernels, models
+from checkers import linearizable, models
 from checkers.linearizable.encoding import events, read_ops
 from checkers.linearizable.search import Limits, Search
 from checkers.linearizable.transitions import Stepper
@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--values", type=int, nargs="+", default=[5, 1000], help="how many values the register takes")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    kernels.warm_up()
+    linearizable.warm_up()
     sys.stdout.write("| clients | ops | values | history | search s | encoding s | frontier max | search MiB |\n")
     sys.stdout.write("| --- | --- | --- | --- | --- | --- | --- | --- |\n")
     for values in arguments.values:
@@ -112,8 +112,10 @@ def main() -> None:
                 answer, search_s, encoding_s, peak, held = measure(table)
                 if (answer == "violation") != bad:
                     raise SystemExit(f"wrong: {clients} clients, {ops} ops, bad={bad}: {answer}")
-                sys.stdout.write(f"| {clients} | {ops} | {values} | {'bad' if bad else 'ok'} | {search_s:.4f} | "
-                                 f"{encoding_s:.3f} | {peak} | {held / 2**20:.2f} |\n")
+                sys.stdout.write(
+                    f"| {clients} | {ops} | {values} | {'bad' if bad else 'ok'} | {search_s:.4f} | "
+                    f"{encoding_s:.3f} | {peak} | {held / 2**20:.2f} |\n"
+                )
                 sys.stdout.flush()
 
 

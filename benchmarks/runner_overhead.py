@@ -130,10 +130,20 @@ def workload() -> Generator:
 def measure(processes: int, ops: int, seed: int) -> float:
     """Ops per second of one run: client ops, each an invocation and a completion."""
     test = Test(
-        name="overhead", seed=seed, nodes=NODES, system=NoSystem(), concurrency=processes, rate=1e9,
-        time_limit_s=600, op_timeout_s=2.0,
+        name="overhead",
+        seed=seed,
+        nodes=NODES,
+        system=NoSystem(),
+        concurrency=processes,
+        rate=1e9,
+        time_limit_s=600,
+        op_timeout_s=2.0,
         workload=Workload(
-            name="none", client=NoOpClient(), generator=limit(ops, workload()), final_generator=None, checkers=(),
+            name="none",
+            client=NoOpClient(),
+            generator=limit(ops, workload()),
+            final_generator=None,
+            checkers=(),
             fs=("read", "write", "cas"),
         ),
         nemesis=NemesisPackage(name="none", nemesis=None, generator=None, final_generator=None, faults=frozenset()),
@@ -141,9 +151,14 @@ def measure(processes: int, ops: int, seed: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         history = HistoryWriter(Path(folder) / "history.wal")
         began = time.process_time()
-        summary = asyncio.run(run_test(
-            test, NoDeployment(), real_runtime(seed), history,  # pyright: ignore[reportArgumentType] - all that is used
-        ))
+        summary = asyncio.run(
+            run_test(
+                test,
+                NoDeployment(),
+                real_runtime(seed),
+                history,  # pyright: ignore[reportArgumentType] - all that is used
+            )
+        )
         seconds = time.process_time() - began
         history.close()
     if summary.failure is not None:

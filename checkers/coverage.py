@@ -56,26 +56,44 @@ class Coverage:
         calls, around = client_calls(history), happenings(history)
         windows = [window_counts(calls, window) for window in around.windows]
         ok = {f: int(np.count_nonzero(calls.are(f) & calls.ended("ok"))) for f in wanted.fs}
-        reasons = (*_too_few(ok, wanted), *_faults(around, windows, wanted), *_recovery(around),
-                   *_controller(around, wanted))
-        sentence = f"Inconclusive: {reasons[0]}" if reasons else (
-            f"The run tested what it was meant to: {len(windows)} fault windows, client ops in each of them."
-            if windows else "The run tested what it was meant to (no faults were asked for).")
+        reasons = (
+            *_too_few(ok, wanted),
+            *_faults(around, windows, wanted),
+            *_crashes(around),
+            *_recovery(around),
+            *_controller(around, wanted),
+        )
+        sentence = (
+            f"Inconclusive: {reasons[0]}"
+            if reasons
+            else (
+                f"The run tested what it was meant to: {len(windows)} fault windows, client ops in each of them."
+                if windows
+                else "The run tested what it was meant to (no faults were asked for)."
+            )
+        )
         if len(reasons) > 1:
             sentence += f" ({len(reasons) - 1} more reasons)"
         recovery = _recovery_seconds(around)
         figures: dict[str, Any] = {
-            "ok": ok, "stalled_s": _stalled_s(around), "windows": windows,
+            "ok": ok,
+            "stalled_s": _stalled_s(around),
+            "windows": windows,
             **({} if recovery is None else {"recovery_s": recovery}),
         }
-        return Verdict(checker=self.name, valid="true", algorithm="coverage", sentence=sentence,
-                       inconclusive=reasons, figures=figures)
+        return Verdict(
+            checker=self.name,
+            valid="true",
+            algorithm="coverage",
+            sentence=sentence,
+            inconclusive=reasons,
+            figures=figures,
+        )
 
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:  # noqa: ARG002 - protocol
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """A run is one partition: there is one verdict."""
         (verdict,) = verdicts
         return verdict
-
 
 
 def _options(options: Mapping[str, Any]) -> Options:
@@ -88,8 +106,11 @@ def _options(options: Mapping[str, Any]) -> Options:
 def _too_few(ok: Mapping[str, int], wanted: Options) -> Iterator[str]:
     for f, count in ok.items():
         if count < wanted.floor(f):
-            yield f"only {count} ok ops of {f!r}, at least {wanted.floor(f)} are needed." if count else \
-                f"no op of {f!r} was ok, at least {wanted.floor(f)} are needed."
+            yield (
+                f"only {count} ok ops of {f!r}, at least {wanted.floor(f)} are needed."
+                if count
+                else f"no op of {f!r} was ok, at least {wanted.floor(f)} are needed."
+            )
 
 
 def _faults(around: Happenings, windows: list[dict[str, Any]], wanted: Options) -> Iterator[str]:
@@ -106,8 +127,20 @@ def _faults(around: Happenings, windows: list[dict[str, Any]], wanted: Options) 
     for window in windows:
         if not window["ops"] or not window["ended"]:
             nothing = "no client op ended" if window["ops"] else "no client op was invoked"
-            yield (f"{nothing} during the {window['fault']} of {window['start_s']:.3f} s to {window['end_s']:.3f} s "
-                   f"({window['target']}).")
+            yield (
+                f"{nothing} during the {window['fault']} of {window['start_s']:.3f} s to {window['end_s']:.3f} s "
+                f"({window['target']})."
+            )
+
+
+def _crashes(around: Happenings) -> Iterator[str]:
+    for op in around.of_harness("crash"):
+        value = cast("dict[str, Any]", op.value or {})
+        log = value.get("log")
+        yield (
+            f"node {value.get('node')} ended by itself before {seconds(op.time):.3f} s "
+            f"({value.get('exit', 'nobody knows how')}){f'; its log ends with: {log}' if log else ''}."
+        )
 
 
 def _recovery(around: Happenings) -> Iterator[str]:
@@ -132,13 +165,18 @@ def _recovery_seconds(around: Happenings) -> float | None:
 def _controller(around: Happenings, wanted: Options) -> Iterator[str]:
     stalled_s, duration_s = _stalled_s(around), seconds(around.end_ns)
     if stalled_s > wanted.max_stall_share * duration_s:
-        yield (f"the controller was stalled for {stalled_s:.3f} s of {duration_s:.1f} s: the machine was too busy, or "
-               f"slept.")
+        yield (
+            f"the controller was stalled for {stalled_s:.3f} s of {duration_s:.1f} s: the machine was too busy, or "
+            f"slept."
+        )
     for op in around.of_harness("interrupted"):
         yield f"the run was interrupted at {seconds(op.time):.3f} s."
 
 
 def _stalled_s(around: Happenings) -> float:
-    gaps = [cast("dict[str, Any]", op.value).get("gap_ms", 0) for op in around.of_harness("stall")
-            if isinstance(op.value, dict)]
+    gaps = [
+        cast("dict[str, Any]", op.value).get("gap_ms", 0)
+        for op in around.of_harness("stall")
+        if isinstance(op.value, dict)
+    ]
     return round(sum(gaps) / 1000, 6)

@@ -63,15 +63,24 @@ class Declare:
         findings = judge.findings()
         valid: Valid = "false" if findings else "true" if judge.reads else "unknown"
         figures = {
-            "keys": 1, "winners": len(judge.won), "attempted": int(np.count_nonzero(calls.are(create))),
-            "reads": len(judge.reads), "never_read": int(not judge.reads),
+            "keys": 1,
+            "winners": len(judge.won),
+            "attempted": int(np.count_nonzero(calls.are(create))),
+            "reads": len(judge.reads),
+            "never_read": int(not judge.reads),
         }
-        return Verdict(checker=self.name, valid=valid, key=key, algorithm="one winner",
-                       sentence=findings[0].sentence if findings else judge.praise(),
-                       anomalies=tuple(dict.fromkeys(finding.anomaly for finding in findings)),
-                       evidence=judge.evidence(findings), figures=figures)
+        return Verdict(
+            checker=self.name,
+            valid=valid,
+            key=key,
+            algorithm="one winner",
+            sentence=findings[0].sentence if findings else judge.praise(),
+            anomalies=tuple(dict.fromkeys(finding.anomaly for finding in findings)),
+            evidence=judge.evidence(findings),
+            figures=figures,
+        )
 
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:  # noqa: ARG002 - protocol
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """The run: broken keys first. Keys that nobody read prove nothing; if all are such, the run is unknown."""
         found = list(verdicts)
         broken = [verdict for verdict in found if verdict.valid == "false"]
@@ -87,12 +96,17 @@ class Declare:
         else:
             sentence = "No key was ever read."
         return Verdict(
-            checker=self.name, valid="false" if broken else "true" if proven else "unknown", algorithm="one winner",
-            key=None, sentence=sentence,
+            checker=self.name,
+            valid="false" if broken else "true" if proven else "unknown",
+            algorithm="one winner",
+            key=None,
+            sentence=sentence,
             anomalies=tuple({anomaly: None for verdict in broken for anomaly in verdict.anomalies}),
-            evidence={} if first is None else {
-                **first.evidence, "key": first.key, "keys": [verdict.key for verdict in broken[:_LISTED]]},
-            figures={**totals, "broken": len(broken)}, seconds=sum(verdict.seconds for verdict in found),
+            evidence={}
+            if first is None
+            else {**first.evidence, "key": first.key, "keys": [verdict.key for verdict in broken[:_LISTED]]},
+            figures={**totals, "broken": len(broken)},
+            seconds=sum(verdict.seconds for verdict in found),
         )
 
 
@@ -116,8 +130,9 @@ class _Judge:
     def _events(self, calls: Calls, chosen: Any, *, of_invocation: bool) -> list[Event]:
         invoke, complete = calls.invoke[chosen].tolist(), calls.complete[chosen].tolist()
         values = self.table["value"].take(pa.array(invoke if of_invocation else complete, pa.int64())).to_pylist()
-        return [Event(i, c, None if v in (None, "null") else v)
-                for i, c, v in zip(invoke, complete, values, strict=True)]
+        return [
+            Event(i, c, None if v in (None, "null") else v) for i, c, v in zip(invoke, complete, values, strict=True)
+        ]
 
     def findings(self) -> list[Finding]:
         """All anomalies, the plainest first."""
@@ -126,9 +141,12 @@ class _Judge:
     def _two_winners(self) -> Iterable[Finding]:
         if len(self.won) > 1:
             first, second = sorted(self.won, key=lambda event: event.complete)[:2]
-            yield Finding("two-winners", f"Two winners: {self.key} was created as {first.value} by "
-                                         f"{self._answer(first)}, and as {second.value} by {self._answer(second)}.",
-                          (first.complete, second.complete))
+            yield Finding(
+                "two-winners",
+                f"Two winners: {self.key} was created as {first.value} by "
+                f"{self._answer(first)}, and as {second.value} by {self._answer(second)}.",
+                (first.complete, second.complete),
+            )
 
     def _wrong_values(self) -> Iterable[Finding]:
         """Reads that no possible winner explains."""
@@ -138,9 +156,11 @@ class _Judge:
             for read in seen:
                 if read.value != winner.value:
                     yield Finding(
-                        "wrong-value", f"Wrong value: {self.key} was created as {winner.value} by "
-                                       f"{self._answer(winner)}, but {self._answer(read)} answered {read.value}.",
-                        (winner.complete, read.complete))
+                        "wrong-value",
+                        f"Wrong value: {self.key} was created as {winner.value} by "
+                        f"{self._answer(winner)}, but {self._answer(read)} answered {read.value}.",
+                        (winner.complete, read.complete),
+                    )
             yield from self._early(winner, seen)
         elif seen:
             yield from self._without_winner(seen)
@@ -150,36 +170,51 @@ class _Judge:
         first = min(seen, key=lambda read: read.complete)
         for read in seen:
             if read.value != first.value:
-                yield Finding("wrong-value", f"Wrong value: {self._answer(first)} answered {first.value} for "
-                                             f"{self.key}, but {self._answer(read)} answered {read.value}.",
-                              (first.complete, read.complete))
+                yield Finding(
+                    "wrong-value",
+                    f"Wrong value: {self._answer(first)} answered {first.value} for "
+                    f"{self.key}, but {self._answer(read)} answered {read.value}.",
+                    (first.complete, read.complete),
+                )
                 return
         candidates = [event for event in self.maybe if event.value == first.value]
         if not candidates:
-            yield Finding("wrong-value", f"Wrong value: {self._answer(first)} answered {first.value} for {self.key}, "
-                                         f"which nobody can have created.", (first.complete,))
+            yield Finding(
+                "wrong-value",
+                f"Wrong value: {self._answer(first)} answered {first.value} for {self.key}, "
+                f"which nobody can have created.",
+                (first.complete,),
+            )
         else:
             yield from self._early(min(candidates, key=lambda event: event.invoke), seen)
 
     def _early(self, winner: Event, seen: Sequence[Event]) -> Iterable[Finding]:
         first = min((read for read in seen if read.value == winner.value), key=lambda read: read.complete, default=None)
         if first is not None and first.complete < winner.invoke:
-            yield Finding("early", f"Too early: {self._answer(first)} answered {first.value} for {self.key}, but its "
-                                   f"creation was invoked only at {self._at(winner.invoke)}.",
-                          (first.complete, winner.invoke))
+            yield Finding(
+                "early",
+                f"Too early: {self._answer(first)} answered {first.value} for {self.key}, but its "
+                f"creation was invoked only at {self._at(winner.invoke)}.",
+                (first.complete, winner.invoke),
+            )
 
     def _vanished(self) -> Iterable[Finding]:
-        known = min((event for event in (*self.won, *self.reads) if event.value is not None),
-                    key=lambda event: event.complete, default=None)
+        known = min(
+            (event for event in (*self.won, *self.reads) if event.value is not None),
+            key=lambda event: event.complete,
+            default=None,
+        )
         if known is None:
             return
         how = "was created" if known in self.won else "was read"
         for read in self.reads:
             if read.value is None and read.invoke > known.complete:
                 yield Finding(
-                    "vanished", f"Vanished: {self.key} {how} as {known.value} by {self._answer(known)}, but the read "
-                                f"that began at {self._at(read.invoke)} found nothing: {self._answer(read)}.",
-                    (known.complete, read.invoke, read.complete))
+                    "vanished",
+                    f"Vanished: {self.key} {how} as {known.value} by {self._answer(known)}, but the read "
+                    f"that began at {self._at(read.invoke)} found nothing: {self._answer(read)}.",
+                    (known.complete, read.invoke, read.complete),
+                )
 
     def praise(self) -> str:
         """What there is to say where nothing is wrong."""
@@ -197,8 +232,11 @@ class _Judge:
         def ops(finding: Finding) -> list[int]:
             return [index[row].as_py() for row in finding.rows]
 
-        return {"ops": ops(findings[0]), "witness": [place(self.table, row) for row in findings[0].rows],
-                "findings": [{"anomaly": f.anomaly, "sentence": f.sentence, "ops": ops(f)} for f in findings[:_LISTED]]}
+        return {
+            "ops": ops(findings[0]),
+            "witness": [place(self.table, row) for row in findings[0].rows],
+            "findings": [{"anomaly": f.anomaly, "sentence": f.sentence, "ops": ops(f)} for f in findings[:_LISTED]],
+        }
 
     def _at(self, row: int) -> str:
         return f"{seconds(self.table['time'][row].as_py()):.3f} s"

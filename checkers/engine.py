@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -155,10 +155,14 @@ def crashed(verdicts: Iterable[Verdict]) -> str | None:
 def broken(name: str, error: Exception, doing: str, *, key: str | None = None) -> Verdict:
     """The verdict of a checker that broke: "unknown", with the traceback in its evidence."""
     what = "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
-    crash = {"checker": name, "key": key, "doing": doing, "error": what,
-             "traceback": "".join(traceback.format_exception(error))}
-    return Verdict(
-        checker=name, valid="unknown", key=key, sentence=_sentence([crash]), evidence={_CRASHES: [crash]})
+    crash = {
+        "checker": name,
+        "key": key,
+        "doing": doing,
+        "error": what,
+        "traceback": "".join(traceback.format_exception(error)),
+    }
+    return Verdict(checker=name, valid="unknown", key=key, sentence=_sentence([crash]), evidence={_CRASHES: [crash]})
 
 
 def encode(verdict: Verdict) -> bytes:
@@ -175,10 +179,8 @@ decode = msgspec.json.Decoder(Verdict).decode
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return cast("npt.NDArray[Any]", value).tolist()
+    if type(value).__module__ == "numpy":
+        return value.tolist()
     raise TypeError(f"a verdict cannot hold a {type(value).__name__}: {value!r:.80}")
 
 

@@ -1,15 +1,21 @@
-"""Numba, typed: the decorators of hot kernels, and their compilation ahead of use.
+"""Numba, typed: the decorators of hot kernels, and where their compiled code is kept.
 
-A kernel is compiled once per machine and cached on disk. `warm_up` does that at set-up, so that no compilation falls
-into a demo, a test's time limit or the seconds of a verdict.
+A kernel is compiled once per machine and cached on disk. Set-up does that (`splitbrain prepare`), so that no compilation
+falls into a demo, a test's time limit or the seconds of a verdict.
 """
 
 from __future__ import annotations
 
+import os
+import stat
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba  # pyright: ignore[reportMissingTypeStubs]
+
+from results.errors import EngineError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,11 +40,31 @@ def inlined(function: F) -> F:
 
 def _compiled(function: F, *, forceinline: bool) -> F:
     njit: Any = numba.njit  # pyright: ignore[reportUnknownMemberType]
-    return cast(F, njit(nogil=True, cache=True, _nrt=False, forceinline=forceinline)(function))
+    compile_lazily = njit(nogil=True, cache=True, _nrt=False, forceinline=forceinline)
+    try:
+        return cast(F, compile_lazily(function))
+    except RuntimeError as error:
+        # Numba caches beside the source or in the user's home. A plain user of somebody else's installation who has no
+        # home has neither.
+        if "no locator available" not in str(error):
+            raise
+        settings: Any = vars(numba)["config"]
+        settings.CACHE_DIR = _private_cache()
+        return cast(F, compile_lazily(function))
 
 
-def warm_up() -> None:
-    """Compile every kernel, or load it from the cache. Costs seconds the first time, a fraction of one afterwards."""
-    from checkers.linearizable import search
+def _private_cache() -> str:
+    """A folder for compiled code that nobody else can write: what is in it will be run.
 
-    search.warm_up()
+    Raises:
+        EngineError: somebody else has taken its name.
+    """
+    folder = Path(tempfile.gettempdir()) / f"splitbrain-kernels-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise EngineError(
+            f"{folder} does not belong to this user alone: remove it, or set NUMBA_CACHE_DIR to a folder "
+            f"for compiled kernels."
+        )
+    return str(folder)

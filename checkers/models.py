@@ -193,7 +193,7 @@ class Mutex(AssignmentModel):
     fs = frozenset({"acquire", "release"})
     initial = "free"
 
-    def assignment(self, f: str, value: Any, result: Any) -> Assignment:  # noqa: ARG002 - an op is its function alone
+    def assignment(self, f: str, value: Any, result: Any) -> Assignment:
         """Acquire requires a free lock, release a held one."""
         if f == "acquire":
             return Assignment(requires="free", becomes="held")
@@ -220,7 +220,7 @@ class GrowSet:
         listed = cast("tuple[Hashable, ...]", () if result is None else result)
         return elements if len(listed) == len(elements) and elements.issuperset(listed) else IMPOSSIBLE
 
-    def observes(self, f: str, value: Any, result: Any) -> bool:  # noqa: ARG002 - Model's signature
+    def observes(self, f: str, value: Any, result: Any) -> bool:
         """A read does."""
         return f == "read"
 
@@ -242,7 +242,7 @@ class Counter:
             return total + value
         return total if result is UNKNOWN or (result or 0) == total else IMPOSSIBLE
 
-    def observes(self, f: str, value: Any, result: Any) -> bool:  # noqa: ARG002 - Model's signature
+    def observes(self, f: str, value: Any, result: Any) -> bool:
         """A read does."""
         return f == "read"
 
@@ -266,7 +266,7 @@ class KeyValue:
             return text + value
         return text if result is UNKNOWN or (result or "") == text else IMPOSSIBLE
 
-    def observes(self, f: str, value: Any, result: Any) -> bool:  # noqa: ARG002 - Model's signature
+    def observes(self, f: str, value: Any, result: Any) -> bool:
         """A get does."""
         return f == "get"
 

@@ -17,13 +17,15 @@ from results.errors import UnknownNameError, UsageError
 if TYPE_CHECKING:
     from checkers.verdict import Checker
 
-CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
-    "linearizable": ("checkers.linearizable:Linearizable", "every key behaves as if ops took effect one at a time"),
-    "set": ("checkers.set_checker:SetChecker", "no acknowledged element is lost, none comes from nowhere"),
-    "declare": ("checkers.declare:Declare", "exactly one creation wins, and everybody reads the winner"),
-    "stats": ("checkers.stats:Stats", "counts, rates and latencies; figures only"),
-    "coverage": ("checkers.coverage:Coverage", "did this test test anything"),
-})
+CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "linearizable": ("checkers.linearizable:Linearizable", "every key behaves as if ops took effect one at a time"),
+        "set": ("checkers.set_checker:SetChecker", "no acknowledged element is lost, none comes from nowhere"),
+        "declare": ("checkers.declare:Declare", "exactly one creation wins, and everybody reads the winner"),
+        "stats": ("checkers.stats:Stats", "counts, rates and latencies; figures only"),
+        "coverage": ("checkers.coverage:Coverage", "did this test test anything"),
+    }
+)
 """Name: (where it is, what it proves)."""
 
 

@@ -103,7 +103,7 @@ class SetChecker:
         verdicts = [_judge(_of_key(table, key), add, read, key) for key in keys]
         return self.merge(verdicts, options)
 
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:  # noqa: ARG002 - protocol
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """The sets of one run: the first broken one speaks, then the first that was never read."""
         found = list(verdicts)
         if len(found) == 1:
@@ -114,12 +114,15 @@ class SetChecker:
             totals.update(verdict.figures)
         anomalies = {anomaly: None for verdict in found for anomaly in verdict.anomalies}
         return Verdict(
-            checker=self.name, valid=decisive.valid if decisive else "true", algorithm="element intervals",
+            checker=self.name,
+            valid=decisive.valid if decisive else "true",
+            algorithm="element intervals",
             sentence=decisive.sentence if decisive else f"All {len(found)} sets are linearizable.",
-            anomalies=tuple(anomalies), evidence=decisive.evidence if decisive else {}, figures=dict(totals),
+            anomalies=tuple(anomalies),
+            evidence=decisive.evidence if decisive else {},
+            figures=dict(totals),
             seconds=sum(verdict.seconds for verdict in found),
         )
-
 
 
 def _function(options: Mapping[str, Any], name: str) -> str:
@@ -151,18 +154,30 @@ def _judge_one(table: pa.Table, add: str, read: str, key: str | None) -> Verdict
     figures = _figures(calls, add, adds, coded)
     if not coded:
         attempted = int(np.count_nonzero(calls.are(read)))
-        sentence = f"The set was never read: of {attempted} reads none was answered." if attempted else (
-            "The set was never read: no read was invoked.")
-        return Verdict(checker="set", valid="unknown", key=key, algorithm="element intervals", sentence=sentence,
-                       figures=figures)
+        sentence = (
+            f"The set was never read: of {attempted} reads none was answered."
+            if attempted
+            else ("The set was never read: no read was invoked.")
+        )
+        return Verdict(
+            checker="set", valid="unknown", key=key, algorithm="element intervals", sentence=sentence, figures=figures
+        )
     findings = _Judge(table, adds, coded).findings()
     counts = Counter(finding.anomaly for finding in findings)
     anomalies = tuple(anomaly for anomaly in _MOST_SEVERE_FIRST if counts[anomaly])
     figures.update({anomaly: counts[anomaly] for anomaly in _MOST_SEVERE_FIRST})
     valid: Valid = "false" if findings else "true"
     sentence = _first(findings, anomalies).sentence if findings else _praise(figures)
-    return Verdict(checker="set", valid=valid, key=key, algorithm="element intervals", sentence=sentence,
-                   anomalies=anomalies, evidence=_evidence(table, findings, anomalies), figures=figures)
+    return Verdict(
+        checker="set",
+        valid=valid,
+        key=key,
+        algorithm="element intervals",
+        sentence=sentence,
+        anomalies=anomalies,
+        evidence=_evidence(table, findings, anomalies),
+        figures=figures,
+    )
 
 
 def _reads(calls: Calls, f: str) -> list[Read]:
@@ -176,8 +191,10 @@ def _reads(calls: Calls, f: str) -> list[Read]:
         try:
             listed = np.asarray(decode(values[row].as_py() or "[]"), dtype=np.int64)
         except (msgspec.DecodeError, OverflowError) as error:
-            raise HistoryFormatError("history", f"op {calls.table['index'][row].as_py()}: a read of a set answers a "
-                                                f"list of whole numbers ({error}).") from None
+            raise HistoryFormatError(
+                "history",
+                f"op {calls.table['index'][row].as_py()}: a read of a set answers a list of whole numbers ({error}).",
+            ) from None
         elements, times = np.unique(listed, return_counts=True)
         twice = tuple(elements[times > 1].tolist())
         reads.append(Read(int(calls.invoke[call]), row, elements, twice))
@@ -204,8 +221,9 @@ def _elements(table: pa.Table, rows: Ints) -> Ints:
     try:
         return np.asarray(table["value"].take(rows).cast(pa.int64()).to_numpy(), dtype=np.int64)
     except (pa.ArrowInvalid, ValueError) as error:
-        raise HistoryFormatError("history", f"an element that is added to a set must be a whole number ({error}).") \
-            from None
+        raise HistoryFormatError(
+            "history", f"an element that is added to a set must be a whole number ({error})."
+        ) from None
 
 
 def _figures(calls: Calls, f: str, adds: Adds, reads: Sequence[Read]) -> dict[str, Any]:
@@ -282,26 +300,39 @@ class _Judge:
             lost = present[element] < last[element]
             position = int(last[element] if lost and absences[element] < later else first[element])
             read, count = self.reads[position], int(absences[element])
-            yield self._lost(element, read, count, later) if lost else \
-                self._stale(element, read, count, later, self.reads[int(present[element])])
+            yield (
+                self._lost(element, read, count, later)
+                if lost
+                else self._stale(element, read, count, later, self.reads[int(present[element])])
+            )
 
     def _lost(self, element: int, read: Read, absences: int, later: int) -> Finding:
         known, rows = self._known_words(element)
         if absences == later:
-            missing = "the only read that began later" if later == 1 else \
-                f"every one of the {later} reads that began later, first"
+            missing = (
+                "the only read that began later"
+                if later == 1
+                else f"every one of the {later} reads that began later, first"
+            )
         else:
             missing = f"{absences} of the {later} reads that began later, among them the last of all,"
-        return Finding("lost", f"Lost: element {self._name(element)} {known} and is missing from {missing} "
-                               f"from {self._answer(read)}.", self._name(element), (*rows, read.complete))
+        return Finding(
+            "lost",
+            f"Lost: element {self._name(element)} {known} and is missing from {missing} from {self._answer(read)}.",
+            self._name(element),
+            (*rows, read.complete),
+        )
 
     def _stale(self, element: int, read: Read, absences: int, later: int, back: Read) -> Finding:
         known, rows = self._known_words(element)
         return Finding(
-            "stale", f"Stale read: element {self._name(element)} {known}, but the read that began at "
-                     f"{self._at(read.invoke)} and was answered by {self._answer(read)} misses it "
-                     f"({absences} of {later} later reads do); it is there again at {self._at(back.complete)}.",
-            self._name(element), (*rows, read.invoke, read.complete, back.complete))
+            "stale",
+            f"Stale read: element {self._name(element)} {known}, but the read that began at "
+            f"{self._at(read.invoke)} and was answered by {self._answer(read)} misses it "
+            f"({absences} of {later} later reads do); it is there again at {self._at(back.complete)}.",
+            self._name(element),
+            (*rows, read.invoke, read.complete, back.complete),
+        )
 
     def _unexpected(self) -> Iterable[Finding]:
         reported = np.zeros(len(self.adds.names), dtype=np.bool_)
@@ -317,8 +348,12 @@ class _Judge:
                     why = "but every add of it failed: it certainly was not added"
                 else:
                     why = "but nobody ever added it"
-                yield Finding("unexpected", f"Unexpected: element {self._name(element)} was read from "
-                                            f"{self._answer(read)}, {why}.", self._name(element), rows)
+                yield Finding(
+                    "unexpected",
+                    f"Unexpected: element {self._name(element)} was read from {self._answer(read)}, {why}.",
+                    self._name(element),
+                    rows,
+                )
 
     def _duplicates(self) -> Iterable[Finding]:
         reported: dict[int, None] = {}
@@ -326,8 +361,12 @@ class _Judge:
             for name in read.duplicates:
                 if name not in reported:
                     reported[name] = None
-                    yield Finding("duplicate", f"Duplicate: element {name} is more than once in the read from "
-                                               f"{self._answer(read)}.", name, (read.complete,))
+                    yield Finding(
+                        "duplicate",
+                        f"Duplicate: element {name} is more than once in the read from {self._answer(read)}.",
+                        name,
+                        (read.complete,),
+                    )
 
     def _causal_reverse(self) -> Iterable[Finding]:
         for read in self.reads:
@@ -342,7 +381,9 @@ class _Judge:
                     f"Order reversed: element {self._name(element)} {known}, before the add of {self._name(newest)} "
                     f"was invoked at {self._at(begun)}; yet the read from {self._answer(read)} holds "
                     f"{self._name(newest)} and misses {self._name(element)}.",
-                    self._name(element), (*rows, begun, read.complete))
+                    self._name(element),
+                    (*rows, begun, read.complete),
+                )
 
     def _long_fork(self) -> Iterable[Finding]:
         ordered = sorted(self.reads, key=lambda read: (len(read.elements), read.complete))
@@ -358,7 +399,9 @@ class _Judge:
                     f"Fork: the read from {self._answer(small)} holds element {self._name(x)} and misses "
                     f"{self._name(y)}, the read from {self._answer(large)} holds {self._name(y)} and misses "
                     f"{self._name(x)}: no order of the two adds explains both.",
-                    self._name(x), (small.complete, large.complete))
+                    self._name(x),
+                    (small.complete, large.complete),
+                )
 
     # --- words ----------------------------------------------------------------------------------------------------
 
@@ -393,8 +436,11 @@ def _praise(figures: Mapping[str, Any]) -> str:
     sentence = f"Linearizable: {figures['reads']} reads hold every one of {covered} acknowledged elements in time"
     if figures["recovered"]:
         sentence += f", and {figures['recovered']} of unknown fate"
-    return f"{sentence}; {figures['unread']} were acknowledged after the last read began." if figures["unread"] else \
-        f"{sentence}."
+    return (
+        f"{sentence}; {figures['unread']} were acknowledged after the last read began."
+        if figures["unread"]
+        else f"{sentence}."
+    )
 
 
 def _evidence(table: pa.Table, findings: Sequence[Finding], anomalies: Sequence[str]) -> dict[str, Any]:
@@ -410,8 +456,12 @@ def _evidence(table: pa.Table, findings: Sequence[Finding], anomalies: Sequence[
             {"element": f.element, "ops": index[list(f.rows)].tolist(), "sentence": f.sentence} for f in listed
         ]
     rows = sorted(set(leading.rows))  # sorted: the set only removes repeats
-    return {"element": leading.element, "ops": index[rows].tolist(),
-            "witness": [_brief(place(table, row)) for row in rows], "anomalies": kinds}
+    return {
+        "element": leading.element,
+        "ops": index[rows].tolist(),
+        "witness": [_brief(place(table, row)) for row in rows],
+        "anomalies": kinds,
+    }
 
 
 def _brief(op: dict[str, Any]) -> dict[str, Any]:

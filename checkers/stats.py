@@ -26,15 +26,17 @@ class Stats:
     name = "stats"
     partition: Literal["run", "key"] = "run"
 
-    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:  # noqa: ARG002 - protocol
+    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Count one run."""
         calls = client_calls(history)
         figures = run_counts(calls, happenings(history))
-        sentence = (f"{figures['ops']} ops in {figures['duration_s']:.1f} s: {figures['ok']} ok, {figures['fail']} "
-                    f"fail, {figures['info']} info; up to {figures['max_concurrency']} at once.")
+        sentence = (
+            f"{figures['ops']} ops in {figures['duration_s']:.1f} s: {figures['ok']} ok, {figures['fail']} "
+            f"fail, {figures['info']} info; up to {figures['max_concurrency']} at once."
+        )
         return Verdict(checker=self.name, valid="true", algorithm="counts", sentence=sentence, figures=figures)
 
-    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:  # noqa: ARG002 - protocol
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """A run is one partition: there is one verdict."""
         (verdict,) = verdicts
         return verdict

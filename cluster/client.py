@@ -43,9 +43,23 @@ if TYPE_CHECKING:
     import socket  # noqa: TID251 - for the type of a dialled connection; nothing here opens one
 
 __all__ = [
-    "BUGS", "Client", "ClientError", "ClusterError", "InvalidPathError", "InvalidRequestError", "MismatchingNodeError",
-    "Names", "NodeNotFoundError", "NodeStatus", "OutcomeUnknownError", "PossiblyMatchingManyNodesDeniedError",
-    "Properties", "RefusedError", "TreeNode", "UnavailableError", "connect",
+    "BUGS",
+    "Client",
+    "ClientError",
+    "ClusterError",
+    "InvalidPathError",
+    "InvalidRequestError",
+    "MismatchingNodeError",
+    "Names",
+    "NodeNotFoundError",
+    "NodeStatus",
+    "OutcomeUnknownError",
+    "PossiblyMatchingManyNodesDeniedError",
+    "Properties",
+    "RefusedError",
+    "TreeNode",
+    "UnavailableError",
+    "connect",
 ]
 
 BUGS: Final[Mapping[str, str]] = {bug.id: bug.line for bug in ALL.values()}
@@ -236,8 +250,12 @@ class Client:
     def _decoded(self, term: int, properties: Properties) -> TreeNode:
         payload = properties.payload
         return TreeNode(
-            term, None if payload is None else self._decoder.decode(payload), payload is not None,
-            properties.payload_version, properties.child_list_version, properties.child_list_length,
+            term,
+            None if payload is None else self._decoder.decode(payload),
+            payload is not None,
+            properties.payload_version,
+            properties.child_list_version,
+            properties.child_list_length,
         )
 
     async def _ask(self, body: Body, timeout_ms: int) -> Answer:

@@ -101,7 +101,7 @@ class PossiblyMatchingManyNodesDeniedError(RefusedError):
 
 
 class InvalidRequestError(RefusedError):
-    """The node could not make sense of the request, or the request is larger than a node takes."""
+    """The node could not make sense of the request, or it or its answer is larger than a node takes or sends."""
 
 
 class UnavailableError(RefusedError):

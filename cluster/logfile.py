@@ -118,26 +118,33 @@ def _decode_record(content: bytes, offset: int) -> tuple[int, int, int, bytes] |
 
 def _replay(entries: list[Entry], kind: int, index: int, term: int, data: bytes, place: str) -> None:
     if not 1 <= index <= len(entries) + 1:
-        raise CorruptStorageError(f"{place}: a record for index {index} follows index {len(entries)}. "
-                                  f"Replace this node, or restore its data directory.")
+        raise CorruptStorageError(
+            f"{place}: a record for index {index} follows index {len(entries)}. "
+            f"Replace this node, or restore its data directory."
+        )
     del entries[index - 1 :]
     if kind == _NOOP:
         entries.append(Entry(index, term, "noop", data))
     elif kind == _COMMAND:
         entries.append(Entry(index, term, "command", data))
     elif kind != _TRUNCATION:
-        raise CorruptStorageError(f"{place}: a record of unknown kind {kind}. "
-                                  f"Replace this node, or restore its data directory.")
+        raise CorruptStorageError(
+            f"{place}: a record of unknown kind {kind}. Replace this node, or restore its data directory."
+        )
 
 
 def _check_header(content: bytes, name: str) -> None:
     if content[:4] != HEADER[:4] or len(content) < len(HEADER):
-        raise CorruptStorageError(f"{name}: this is no log file, or its beginning is damaged. "
-                                  f"Replace this node, or restore its data directory.")
+        raise CorruptStorageError(
+            f"{name}: this is no log file, or its beginning is damaged. "
+            f"Replace this node, or restore its data directory."
+        )
     version = int.from_bytes(content[4:8], "little")
     if version != VERSION:
-        raise StorageError(f"{name}: the log has format {version}, this node reads {VERSION}. "
-                           f"Start it with the version that wrote the log.")
+        raise StorageError(
+            f"{name}: the log has format {version}, this node reads {VERSION}. "
+            f"Start it with the version that wrote the log."
+        )
 
 
 def _require_torn(content: bytes, damaged: int, name: str, last_index: int) -> None:
@@ -146,6 +153,8 @@ def _require_torn(content: bytes, damaged: int, name: str, last_index: int) -> N
     while at >= 0:
         record = _decode_record(content, at)
         if record is not None and record[0] == _MARK and record[1] == at and record[2] > damaged:
-            raise CorruptStorageError(f"{name}, byte {damaged}: a record that was durable is damaged (after index "
-                                      f"{last_index}). Replace this node, or restore its data directory.")
+            raise CorruptStorageError(
+                f"{name}, byte {damaged}: a record that was durable is damaged (after index "
+                f"{last_index}). Replace this node, or restore its data directory."
+            )
         at = content.find(_MARK_LENGTH, at + 1)

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -30,7 +30,16 @@ from cluster.telemetry import Telemetry
 from cluster.timers import ElectionTimer, Heartbeat
 from cluster.tree import Children, Get
 
+StoreEffect: TypeAlias = fx.Apply | fx.ReadReady | fx.Rebuild
+
 _LIFE_LIMIT: Final = 2**48
+
+APPLY_AT_ONCE: Final = 512
+"""Entries that are applied before time, peers and clients get a word in again: some ten milliseconds of work.
+
+After a restart the whole log is committed by one event. A node that applied it in one go would be silent for seconds:
+as a leader it would be replaced meanwhile, and so would its successors until each node had done the same.
+"""
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,7 @@ class Node:
         self._store = Store()
         self._inbox: deque[Callable[[], Event | None]] = deque()
         self._wake = asyncio.Event()
+        self._store_work: deque[StoreEffect] = deque()  # Applies in slices of at most APPLY_AT_ONCE
         self._inbound: dict[str, Connection] = {}
         clock, raft = runtime.clock, config.raft
         self._election_timer = ElectionTimer(
@@ -122,8 +132,14 @@ class Node:
         """What the node says of itself."""
         raft, store = self._raft, self._store
         return wire.Status(
-            self._config.node, raft.role, raft.term, raft.leader, raft.commit_index, store.applied_index,
-            store.chain_hash, store.state_hash,
+            self._config.node,
+            raft.role,
+            raft.term,
+            raft.leader,
+            raft.commit_index,
+            store.applied_index,
+            store.chain_hash,
+            store.state_hash,
         )
 
     # --- events -----------------------------------------------------------------------------------------------
@@ -155,6 +171,10 @@ class Node:
                         await self._storage.save_vote(effect.term, effect.voted_for)
                     else:
                         self._executors[type(effect)](effect)
+            if self._store_work:
+                await self._runtime.clock.sleep(0)
+                self._use_store()
+                continue
             self._wake.clear()
             await self._wake.wait()
 
@@ -167,8 +187,8 @@ class Node:
             fx.AppendLog: lambda effect: self._storage.append(effect.entries, effect.done),
             fx.TruncateLog: lambda effect: self._storage.truncate(effect.from_index),
             fx.Send: self._send,
-            fx.Apply: self._apply,
-            fx.ReadReady: self._read,
+            fx.Apply: self._apply_in_slices,
+            fx.ReadReady: self._to_store,
             fx.Rejected: requests.rejected,
             fx.Dropped: requests.dropped,
             fx.StartElectionTimer: lambda _: self._election_timer.start(),
@@ -177,11 +197,37 @@ class Node:
             fx.StopHeartbeat: lambda _: self._heartbeat.stop(),
             fx.RoleChanged: self._role_changed,
             fx.CommitAdvanced: lambda _: None,  # the Apply that follows tells of it, with the hashes that belong to it
-            fx.Rebuild: lambda _: self._rebuild(),
+            fx.Rebuild: self._to_store,
         }
 
     def _send(self, effect: fx.Send) -> None:
         self._links[effect.to].send(wire.encode_peer(effect.message))
+
+    def _apply_in_slices(self, effect: fx.Apply) -> None:
+        entries, slices = effect.entries, range(0, len(effect.entries), APPLY_AT_ONCE)
+        self._to_store(*(fx.Apply(entries[first : first + APPLY_AT_ONCE], effect.refs) for first in slices))
+
+    def _to_store(self, *effects: StoreEffect) -> None:
+        """Carry out what concerns the store: now if it is little and nothing else waits, the rest in its turn."""
+        idle = not self._store_work
+        self._store_work.extend(effects)
+        if idle:
+            self._use_store()
+
+    def _use_store(self) -> None:
+        """Carry out as much of what waits for the store as the event loop can bear at once."""
+        budget = APPLY_AT_ONCE
+        while self._store_work and budget > 0:
+            effect = self._store_work.popleft()
+            budget -= 1
+            match effect:
+                case fx.Apply(entries):
+                    budget -= len(entries)
+                    self._apply(effect)
+                case fx.ReadReady():
+                    self._read(effect)
+                case fx.Rebuild():
+                    self._rebuild()
 
     def _apply(self, effect: fx.Apply) -> None:
         for entry in effect.entries:
@@ -246,7 +292,10 @@ class Node:
 
     def _answer_to_peer(self, peer: str, message: wire.Forward) -> Callable[[int, wire.Outcome], None]:
         def answer(term: int, outcome: wire.Outcome) -> None:
-            self._links[peer].send(wire.encode_peer(wire.Forwarded(message.life, message.ref, term, outcome)))
+            def encode(outcome: wire.Outcome) -> bytes:
+                return wire.encode_peer(wire.Forwarded(message.life, message.ref, term, outcome))
+
+            self._links[peer].send(_bounded(encode, outcome))
 
         return answer
 
@@ -276,7 +325,15 @@ class Node:
             self._requests.from_client(body, request.timeout_ms, answer)
 
     def _answer(self, connection: Connection, request_id: int, term: int, outcome: wire.Outcome) -> None:
-        connection.send(wire.encode(wire.Answer(request_id, term, outcome)))
+        connection.send(_bounded(lambda outcome: wire.encode(wire.Answer(request_id, term, outcome)), outcome))
+
+
+def _bounded(encode: Callable[[wire.Outcome], bytes], outcome: wire.Outcome) -> bytes:
+    """An answer as it is sent; only a query can have one that is too long, so that the failure is definite."""
+    data = encode(outcome)
+    if len(data) <= wire.MAX_ANSWER_BYTES:
+        return data
+    return encode(_invalid(f"the answer would have {len(data)} bytes, at most {wire.MAX_ANSWER_BYTES} can be sent"))
 
 
 def _invalid(detail: str) -> wire.Failure:

@@ -13,7 +13,7 @@ import random
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -30,6 +30,10 @@ seconds a stream may stay silent for as much as ten more after the heal. Given u
 by a fresh connection (see `cluster.peers`), whose first packet goes out at once. Until then the time-out has doubled to
 0.8 s at most, which bounds the silence after a shorter cut.
 """
+
+CONNECT_TIMEOUT_S: Final = 1.0
+"""How long an attempt to connect holds a socket. Over a cut link the kernel would go on for two minutes, and whoever
+dials anew twice a second would run out of file descriptors meanwhile."""
 
 _BACKLOG: Final = 256
 _SCRATCH_SUFFIX: Final = ".new"
@@ -81,10 +85,13 @@ class RealNetwork:
         """Open a connection.
 
         Raises:
-            ConnectionError: nobody listens there, or it could not be reached.
+            ConnectionError: nobody listens there, or it could not be reached in time.
         """
         try:
-            transport, connection = await self._loop.create_connection(StreamConnection, *address)
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                transport, connection = await self._loop.create_connection(StreamConnection, *address)
+        except TimeoutError as error:
+            raise ConnectionError(f"{address[0]}:{address[1]}: no answer within {CONNECT_TIMEOUT_S:g} s") from error
         except OSError as error:
             raise ConnectionError(f"{address[0]}:{address[1]}: {error}") from error
         _tune(transport)
@@ -129,22 +136,35 @@ def _tune(transport: asyncio.BaseTransport) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
 
 
+@contextlib.contextmanager
+def _naming(path: Path) -> Generator[None]:
+    """Whoever reads that the disk is full wants to know which; an error about a descriptor does not say."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
+
+
 class RealFile:
     """An append-only file."""
 
     def __init__(self, path: Path, in_worker: InWorker) -> None:
+        self._path = path
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._in_worker = in_worker
 
     def append(self, data: bytes) -> None:
         """Hand `data` to the operating system."""
         rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._fd, rest) :]
+        with _naming(self._path):
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
 
     async def sync(self) -> None:
         """Make what was appended before this call durable."""
-        await self._in_worker(lambda: os.fdatasync(self._fd))
+        with _naming(self._path):
+            await self._in_worker(lambda: os.fdatasync(self._fd))
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
@@ -212,7 +232,7 @@ class RealDisk:
 
     def _replace(self, name: str, data: bytes) -> None:
         scratch = self._directory / (name + _SCRATCH_SUFFIX)
-        with scratch.open("wb") as file:
+        with _naming(scratch), scratch.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -247,9 +267,8 @@ class RealWorld:
         self._in_worker = InWorker(loop)
         self._network = RealNetwork(loop, self._spawn)
         disk = RealDisk(directory, self._in_worker)
-        self._telemetry_fd = os.open(
-            directory / "telemetry.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
-        )
+        self._telemetry_path = directory / "telemetry.jsonl"
+        self._telemetry_fd = os.open(self._telemetry_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self.runtime = Runtime(
             clock=RealClock(loop),
             rng=RealRng(),
@@ -285,7 +304,8 @@ class RealWorld:
             self._failed(error)
 
     def _telemetry(self, line: bytes) -> None:
-        os.write(self._telemetry_fd, line + b"\n")
+        with _naming(self._telemetry_path):
+            os.write(self._telemetry_fd, line + b"\n")
 
     def _log(self, line: str) -> None:
         stamp = time.strftime("%H:%M:%S", time.gmtime())

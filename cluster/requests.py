@@ -51,7 +51,12 @@ class Requests:
     """The requests that are under way in one node."""
 
     def __init__(
-        self, node: str, life: int, clock: Clock, links: Mapping[str, PeerLink], submit: Callable[[Event], None],
+        self,
+        node: str,
+        life: int,
+        clock: Clock,
+        links: Mapping[str, PeerLink],
+        submit: Callable[[Event], None],
         term: Callable[[], int],
     ) -> None:
         """`life` tells this process from the node's earlier ones; `submit` hands an event to consensus."""

@@ -76,7 +76,7 @@ class Network(Protocol):
         """Open a connection.
 
         Raises:
-            ConnectionError: nobody listens there, or it could not be reached.
+            ConnectionError: nobody listens there, or it could not be reached in a time that the network bounds.
         """
         ...
 

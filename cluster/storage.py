@@ -119,20 +119,25 @@ async def open_storage(disk: Disk, node: str, log: Callable[[str], None]) -> tup
     meta, content = _decode_meta(disk.read(META)), disk.read(LOG)
     if content is None:
         if meta is not None:
-            raise CorruptStorageError(f"{LOG}: the log of node {node!r} is gone, but its term and vote are there. "
-                                      f"Replace this node, or restore its data directory.")
+            raise CorruptStorageError(
+                f"{LOG}: the log of node {node!r} is gone, but its term and vote are there. "
+                f"Replace this node, or restore its data directory."
+            )
         await disk.replace(LOG, HEADER)
         content = HEADER
     found = decode(content, LOG)
     if meta is None:
         if found.entries:
-            raise CorruptStorageError(f"{META}: term and vote of node {node!r} are gone, but its log is there. "
-                                      f"Replace this node, or restore its data directory.")
+            raise CorruptStorageError(
+                f"{META}: term and vote of node {node!r} are gone, but its log is there. "
+                f"Replace this node, or restore its data directory."
+            )
         meta = _Meta(node, 0, None)
         await disk.replace(META, _encode_meta(meta))
     if meta.node != node:
-        raise WrongNodeError(f"the data directory belongs to node {meta.node!r}, not to {node!r}. "
-                             f"Give this node a directory of its own.")
+        raise WrongNodeError(
+            f"the data directory belongs to node {meta.node!r}, not to {node!r}. Give this node a directory of its own."
+        )
     file = disk.open(LOG)
     if found.torn:
         log(f"log: cut off {found.torn} bytes of an unfinished write after index {len(found.entries)}")
@@ -153,10 +158,13 @@ def _decode_meta(content: bytes | None) -> _Meta | None:
         return None
     body = content[12:]
     if content[:4] != _META_MAGIC or crc32(body) != int.from_bytes(content[8:12], "little"):
-        raise CorruptStorageError(f"{META}: term and vote are damaged. "
-                                  f"Replace this node, or restore its data directory.")
+        raise CorruptStorageError(
+            f"{META}: term and vote are damaged. Replace this node, or restore its data directory."
+        )
     version = int.from_bytes(content[4:8], "little")
     if version != _META_VERSION:
-        raise StorageError(f"{META}: term and vote have format {version}, this node reads {_META_VERSION}. "
-                           f"Start it with the version that wrote them.")
+        raise StorageError(
+            f"{META}: term and vote have format {version}, this node reads {_META_VERSION}. "
+            f"Start it with the version that wrote them."
+        )
     return msgspec.msgpack.decode(body, type=_Meta)

@@ -50,9 +50,17 @@ class Telemetry:
         self._commit_is_news = False
         status = self._status()
         line = _Line(
-            wall=self._runtime.clock.wall_ns(), group=GROUP, event=event, term=status.term, role=status.role,
-            leader=status.leader, commit=status.commit_index, applied=status.applied_index, voters=self._voters,
-            chain=status.chain_hash, state=status.state_hash,
+            wall=self._runtime.clock.wall_ns(),
+            group=GROUP,
+            event=event,
+            term=status.term,
+            role=status.role,
+            leader=status.leader,
+            commit=status.commit_index,
+            applied=status.applied_index,
+            voters=self._voters,
+            chain=status.chain_hash,
+            state=status.state_hash,
         )
         self._runtime.telemetry(self._encoder.encode(line))
 

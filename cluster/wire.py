@@ -27,6 +27,10 @@ MAX_REQUEST_BYTES: Final = 100 * 1024
 """A longer request is refused. A batch of 128 of the longest commands still fits into one message between nodes."""
 
 
+MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
+"""Instead of a longer answer (the names of very many children) comes a failure that says so."""
+
+
 class PeerHello(msgspec.Struct, frozen=True, array_like=True, tag="peer"):
     """The caller is a member, and means to call `to`."""
 

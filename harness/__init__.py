@@ -30,11 +30,26 @@ if TYPE_CHECKING:
     from harness.test import NemesisPackage, Test, Workload
 
 _HOME = {
-    "Answer": "protocols", "Client": "protocols", "DefiniteError": "protocols", "Deployment": "protocols",
-    "IndefiniteError": "protocols", "Nemesis": "protocols", "NemesisContext": "protocols", "NemesisPackage": "test",
-    "RealClock": "realtime", "RunSummary": "runner", "Runtime": "protocols", "Session": "protocols", "Stop": "runner",
-    "System": "protocols", "Test": "test", "Workload": "test", "check_support": "lifecycle", "real_runtime": "realtime",
-    "run": "lifecycle", "run_test": "runner",
+    "Answer": "protocols",
+    "Client": "protocols",
+    "DefiniteError": "protocols",
+    "Deployment": "protocols",
+    "IndefiniteError": "protocols",
+    "Nemesis": "protocols",
+    "NemesisContext": "protocols",
+    "NemesisPackage": "test",
+    "RealClock": "realtime",
+    "RunSummary": "runner",
+    "Runtime": "protocols",
+    "Session": "protocols",
+    "Stop": "runner",
+    "System": "protocols",
+    "Test": "test",
+    "Workload": "test",
+    "check_support": "lifecycle",
+    "real_runtime": "realtime",
+    "run": "lifecycle",
+    "run_test": "runner",
 }
 
 __all__ = [

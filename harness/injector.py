@@ -25,8 +25,13 @@ class Injector:
     """
 
     def __init__(
-        self, nemesis: Nemesis, context: NemesisContext, journal: Journal, *,
-        completed: Callable[[Op], None], broken: Callable[[Exception], None],
+        self,
+        nemesis: Nemesis,
+        context: NemesisContext,
+        journal: Journal,
+        *,
+        completed: Callable[[Op], None],
+        broken: Callable[[Exception], None],
     ) -> None:
         self._nemesis = nemesis
         self._context = context
@@ -56,9 +61,7 @@ class Injector:
 
     async def _inject(self, op: Op) -> None:
         try:
-            done = await within(
-                self._context.runtime.clock, OP_LIMIT_S, self._nemesis.invoke(self._context, op)
-            )
+            done = await within(self._context.runtime.clock, OP_LIMIT_S, self._nemesis.invoke(self._context, op))
         except ProtocolError as error:
             done = op.complete("info", error=str(error))
             self._broken(error)

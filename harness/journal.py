@@ -45,28 +45,61 @@ class Journal:
 
     def invoke(self, op: Op, node: str | None) -> Op:
         """Record an invocation that a generator emitted."""
-        return self._write(Op(
-            index=self.recorded, time=self._now_ns() - self.started_ns, process=op.process, type="invoke", f=op.f,
-            key=op.key, value=op.value, mops=op.mops, node=node,
-        ))
+        return self._write(
+            Op(
+                index=self.recorded,
+                time=self._now_ns() - self.started_ns,
+                process=op.process,
+                type="invoke",
+                f=op.f,
+                key=op.key,
+                value=op.value,
+                mops=op.mops,
+                node=node,
+            )
+        )
 
     def complete(
-        self, invocation: Op, outcome: OpType, value: Any = None, *, mops: tuple[Mop, ...] | None = None,
-        term: int | None = None, error: str | None = None,
+        self,
+        invocation: Op,
+        outcome: OpType,
+        value: Any = None,
+        *,
+        mops: tuple[Mop, ...] | None = None,
+        term: int | None = None,
+        error: str | None = None,
     ) -> Op:
         """Record how an invocation ended."""
         if invocation.process >= 0:
             self.completed[outcome] += 1
-        return self._write(Op(
-            index=self.recorded, time=self._now_ns() - self.started_ns, process=invocation.process, type=outcome,
-            f=invocation.f, key=invocation.key, value=value, mops=mops, node=invocation.node, term=term, error=error,
-        ))
+        return self._write(
+            Op(
+                index=self.recorded,
+                time=self._now_ns() - self.started_ns,
+                process=invocation.process,
+                type=outcome,
+                f=invocation.f,
+                key=invocation.key,
+                value=value,
+                mops=mops,
+                node=invocation.node,
+                term=term,
+                error=error,
+            )
+        )
 
     def note(self, f: str, value: dict[str, Any]) -> Op:
         """Record what happened to the harness itself."""
-        return self._write(Op(
-            index=self.recorded, time=self._now_ns() - self.started_ns, process=HARNESS, type="info", f=f, value=value,
-        ))
+        return self._write(
+            Op(
+                index=self.recorded,
+                time=self._now_ns() - self.started_ns,
+                process=HARNESS,
+                type="info",
+                f=f,
+                value=value,
+            )
+        )
 
     def _write(self, op: Op) -> Op:
         self._record(op)

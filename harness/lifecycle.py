@@ -59,8 +59,14 @@ def check_support(test: Test, backend: Backend) -> None:
 
 
 async def run(
-    test: Test, *, backend: Backend, folder: Callable[[], RunFolder], runtime: Runtime,
-    observe: Callable[[Op], None] | None = None, began: Callable[[int], None] | None = None, stop: Stop | None = None,
+    test: Test,
+    *,
+    backend: Backend,
+    folder: Callable[[], RunFolder],
+    runtime: Runtime,
+    observe: Callable[[Op], None] | None = None,
+    began: Callable[[int], None] | None = None,
+    stop: Stop | None = None,
 ) -> RunSummary:
     """Run a test on a backend. Whatever happens, every node is stopped and every fault is gone afterwards.
 
@@ -103,16 +109,16 @@ async def _bring_up(test: Test, deployment: Deployment, runtime: Runtime, run_di
     for started in await together([deployment.start(node) for node in test.nodes]):
         if isinstance(started, Exception):
             raise started
-    usable = await until_usable(
-        test, deployment, runtime.clock, START_LIMIT_S, go_on=lambda: not stop.requests
-    )
+    usable = await until_usable(test, deployment, runtime.clock, START_LIMIT_S, go_on=lambda: not stop.requests)
     if usable.seconds is not None:
         return
     if stop.requests:
         raise HarnessError("the run was interrupted before its nodes were up; nothing was tested.")
     problems = "; ".join(f"{node} {problem}" for node, problem in usable.problems.items())
-    raise NodeStartError(f"the nodes did not become usable within {START_LIMIT_S:g} s: {problems}. Their logs are "
-                         f"under {run_dir / 'nodes'}.")
+    raise NodeStartError(
+        f"the nodes did not become usable within {START_LIMIT_S:g} s: {problems}. Their logs are "
+        f"under {run_dir / 'nodes'}."
+    )
 
 
 async def _close(deployment: Deployment, summary: RunSummary) -> RunSummary:

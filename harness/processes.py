@@ -50,8 +50,14 @@ class Processes:
     """
 
     def __init__(
-        self, test: Test, deployment: Deployment, clock: Clock, journal: Journal, *,
-        completed: Callable[[int, Op], None], broken: Callable[[Exception], None],
+        self,
+        test: Test,
+        deployment: Deployment,
+        clock: Clock,
+        journal: Journal,
+        *,
+        completed: Callable[[int, Op], None],
+        broken: Callable[[Exception], None],
     ) -> None:
         self._test = test
         self._deployment = deployment

@@ -49,16 +49,15 @@ async def until_usable(
 
 async def _look(test: Test, deployment: Deployment, clock: Clock) -> dict[NodeId, str]:
     """What is wrong now, by node."""
-    views = await together([
-        within(clock, ANSWER_LIMIT_S, _view(test, deployment, node)) for node in test.nodes
-    ])
+    views = await together([within(clock, ANSWER_LIMIT_S, _view(test, deployment, node)) for node in test.nodes])
     problems = _disagreement(test, views)
     if problems:
         return problems
     reads = await together([within(clock, ANSWER_LIMIT_S, _read(test, deployment, node)) for node in test.nodes])
     return {
         node: f"does not answer a read: {describe(read)}"
-        for node, read in zip(test.nodes, reads, strict=True) if isinstance(read, Exception)
+        for node, read in zip(test.nodes, reads, strict=True)
+        if isinstance(read, Exception)
     }
 
 
@@ -66,7 +65,8 @@ async def _view(test: Test, deployment: Deployment, node: NodeId) -> NodeView | 
     """What the node says of itself, or what is wrong with it."""
     status = await deployment.status(node)
     if status.state != "running":
-        return f"is {status.state}"
+        ended = ": ".join(str(status.evidence[name]) for name in ("exit", "log") if name in status.evidence)
+        return f"is {status.state} ({ended})" if ended else f"is {status.state}"
     view = await test.system.view(deployment, node)
     return "does not say who leads" if view is None else view
 

@@ -5,7 +5,8 @@
     final    the workload's last ops, final reads for instance
 
 Each phase is announced in the history by an op of the harness (`f` "phase"); so are the end of the recovery
-("recovered"), stalls of the controller ("stall"), and requests to end early ("interrupted").
+("recovered"), nodes that stopped by themselves ("crash"), stalls of the controller ("stall"), and requests to end early
+("interrupted").
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from harness.crashes import Watched, watch_nodes
 from harness.generators import Generator, beside, clients, nemesis, rate, time_limit
 from harness.journal import Journal, Recorder
 from harness.processes import describe
@@ -84,8 +86,14 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_test(
-    test: Test, deployment: Deployment, runtime: Runtime, recorder: Recorder, *,
-    observe: Callable[[Op], None] | None = None, began: Callable[[int], None] | None = None, stop: Stop | None = None,
+    test: Test,
+    deployment: Deployment,
+    runtime: Runtime,
+    recorder: Recorder,
+    *,
+    observe: Callable[[Op], None] | None = None,
+    began: Callable[[int], None] | None = None,
+    stop: Stop | None = None,
 ) -> RunSummary:
     """Run a test on a deployment whose nodes are up.
 
@@ -107,18 +115,22 @@ async def run_test(
     run = _Run(test, deployment, runtime, journal, stop or Stop())
     failure = await run.carry_out()
     return RunSummary(
-        started_ns=journal.started_ns, ops=journal.recorded, **journal.completed, recovered_s=run.recovered_s,
-        interrupted=run.stop.requests > 0, failure=failure,
+        started_ns=journal.started_ns,
+        ops=journal.recorded,
+        **journal.completed,
+        recovered_s=run.recovered_s,
+        interrupted=run.stop.requests > 0,
+        failure=failure,
     )
 
 
 class _Run:
     def __init__(self, test: Test, deployment: Deployment, runtime: Runtime, journal: Journal, stop: Stop) -> None:
         self._test = test
-        self._deployment = deployment
+        self._deployment = Watched(deployment, journal)
         self._clock = runtime.clock
         self._journal = journal
-        self._scheduler = Scheduler(test, deployment, runtime, journal)
+        self._scheduler = Scheduler(test, self._deployment, runtime, journal)
         self._healed = False
         self.stop = stop
         self.recovered_s: float | None = None
@@ -126,9 +138,16 @@ class _Run:
     async def carry_out(self) -> SplitbrainError | None:
         """The whole procedure; the error that cut it short, if any."""
         scheduler = self._scheduler
-        pulse = asyncio.ensure_future(watch(
-            self._clock, self._journal, tick_ns(self._test.op_timeout_s), scheduler.processes.expire, scheduler.broken
-        ))
+        pulse = asyncio.ensure_future(
+            watch(
+                self._clock,
+                self._journal,
+                tick_ns(self._test.op_timeout_s),
+                scheduler.processes.expire,
+                scheduler.broken,
+            )
+        )
+        look_out = asyncio.ensure_future(watch_nodes(self._clock, self._deployment, scheduler.broken))
         failure: SplitbrainError | None = None
         try:
             await self._set_up()
@@ -142,6 +161,7 @@ class _Run:
             failure = as_harness_error(error)
         finally:
             self.stop.forget(self._stop_requested)
+            look_out.cancel()
             failure = await self._leave(failure)
             pulse.cancel()
         return failure
@@ -172,6 +192,7 @@ class _Run:
         if self._test.nemesis.final_generator is not None:
             await self._scheduler.drive(nemesis(self._test.nemesis.final_generator))
         await self._undo()
+        await self._deployment.restart()
         began_ns = self._clock.now_ns()
 
         def go_on() -> bool:

@@ -34,8 +34,13 @@ class Scheduler:
         injects = test.nemesis.nemesis is not None
         threads = ((2 if injects else 1) << test.concurrency) - 1
         self._context = Context(
-            time_ns=0, free=threads, threads=threads, processes=self._processes_of_threads,
-            concurrency=test.concurrency, nodes=test.nodes, rng=runtime.streams["workload"],
+            time_ns=0,
+            free=threads,
+            threads=threads,
+            processes=self._processes_of_threads,
+            concurrency=test.concurrency,
+            nodes=test.nodes,
+            rng=runtime.streams["workload"],
             nemesis_rng=runtime.streams["nemesis"],
         )
         self._nodes = [self._context.node_of(thread) for thread in range(test.concurrency + 1)]
@@ -49,8 +54,11 @@ class Scheduler:
         self.injector: Injector | None = None
         if test.nemesis.nemesis is not None:
             self.injector = Injector(
-                validate.nemesis(test.nemesis.nemesis), NemesisContext(test, deployment, runtime), journal,
-                completed=self._injected, broken=self.broken,
+                validate.nemesis(test.nemesis.nemesis),
+                NemesisContext(test, deployment, runtime),
+                journal,
+                completed=self._injected,
+                broken=self.broken,
             )
 
     def broken(self, error: Exception) -> None:
@@ -63,9 +71,7 @@ class Scheduler:
         """Let `drive` look again when it shall end."""
         self._alarm.ring()
 
-    async def drive(
-        self, generator: Generator, end_ns: Callable[[], int | None] = lambda: None
-    ) -> None:
+    async def drive(self, generator: Generator, end_ns: Callable[[], int | None] = lambda: None) -> None:
         """Carry out everything that the generator emits, then wait until the last op has ended.
 
         Args:

@@ -11,6 +11,13 @@ from harness.generators import Generator
 from harness.protocols import Client, FaultKind, Nemesis, NodeId, System
 from results.errors import UsageError
 
+CONCURRENCY_MAX = 1000
+"""Each client has a connection of its own, and file descriptors are few."""
+
+RATE_MAX = 1_000_000
+TIME_MAX_S = 1_000_000
+SEED_END = 2**63
+
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
@@ -95,7 +102,26 @@ class Test:
             raise UsageError("a test needs at least one node: give --nodes a number of 1 or more, or names.")
         if len(set(self.nodes)) != len(self.nodes):
             raise UsageError(f"node names must differ: {', '.join(self.nodes)}.")
-        for name, value in (("concurrency", self.concurrency), ("rate", self.rate), ("time limit", self.time_limit_s),
-                            ("op timeout", self.op_timeout_s)):
-            if value <= 0:
-                raise UsageError(f"{name} must be positive, not {value}.")
+        for name, value, most in (
+            ("concurrency", self.concurrency, CONCURRENCY_MAX),
+            ("rate", self.rate, RATE_MAX),
+            ("time limit", self.time_limit_s, TIME_MAX_S),
+            ("op timeout", self.op_timeout_s, TIME_MAX_S),
+        ):
+            check_number(name, value, most)
+        if self.recovery_s != 0:
+            check_number("recovery", self.recovery_s, TIME_MAX_S)
+        if not -SEED_END <= self.seed < SEED_END:
+            raise UsageError("the seed must be a whole number of 64 bits.")
+
+
+def check_number(name: str, value: float, most: float) -> None:
+    """Refuse a number that is not above 0 and at most `most`; not a number at all (nan) is neither.
+
+    Raises:
+        UsageError: it is out of bounds.
+    """
+    if not value > 0:
+        raise UsageError(f"{name} must be positive, not {value}.")
+    if value > most:
+        raise UsageError(f"{name} must be at most {most:,}, not {value:g}.")

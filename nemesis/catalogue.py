@@ -62,11 +62,13 @@ _MIXES: Final[Mapping[str, Entry]] = {
         "cuts links: in turn one that separates the leader from the majority, and one of any other shape",
     ),
     "kill": Entry(
-        "kill", (_specs("leader"), _specs("one", "minority", "minority", "majority", "all")),
+        "kill",
+        (_specs("leader"), _specs("one", "minority", "minority", "majority", "all")),
         "kill -9 and restart: in turn the leader, and one, some or all nodes",
     ),
     "pause": Entry(
-        "pause", (_specs("leader"), _specs("one", "minority", "minority", "majority")),
+        "pause",
+        (_specs("leader"), _specs("one", "minority", "minority", "majority")),
         "stops processes from running (SIGSTOP): in turn the leader, and one or some nodes",
     ),
     "partition-halves": Entry("partition", (_shapes("halves"),), "a minority from a majority, at random"),
@@ -129,7 +131,10 @@ def kinds(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def build(
-    names: Sequence[str], *, interval_s: float | None = None, time_limit_s: float | None = None,
+    names: Sequence[str],
+    *,
+    interval_s: float | None = None,
+    time_limit_s: float | None = None,
     nodes: Sequence[NodeId] | None = None,
 ) -> NemesisPackage:
     """The package of all that was named.
@@ -153,11 +158,10 @@ def build(
         rounds[entry.kind] = rounds.get(entry.kind, ()) + entry.rounds
     faults = [
         Fault(name, kind.nemesis(), kind.start_f, kind.stop_f, rounds[name])
-        for name, kind in KINDS.items() if name in rounds
+        for name, kind in KINDS.items()
+        if name in rounds
     ]
     if nodes is not None:
         for fault in faults:
             fault.possible(nodes)
-    return package(
-        ",".join(wanted) or "none", faults, INTERVAL_S if interval_s is None else interval_s, time_limit_s
-    )
+    return package(",".join(wanted) or "none", faults, INTERVAL_S if interval_s is None else interval_s, time_limit_s)

@@ -74,9 +74,11 @@ def package(
         return NemesisPackage(name=name, nemesis=None, generator=None, final_generator=None, faults=frozenset())
     nemesis = Composed([fault.nemesis for fault in faults])
     return NemesisPackage(
-        name=name, nemesis=nemesis,
+        name=name,
+        nemesis=nemesis,
         generator=Schedule(
             tuple(faults), round(interval_s * 1e9), None if time_limit_s is None else round(time_limit_s * 1e9)
         ),
-        final_generator=sequence(*(fault.stop() for fault in faults)), faults=nemesis.faults,
+        final_generator=sequence(*(fault.stop() for fault in faults)),
+        faults=nemesis.faults,
     )

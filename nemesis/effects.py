@@ -62,6 +62,9 @@ async def carry_out(context: NemesisContext, op: Op, act: Callable[[Effect], Awa
     except (NemesisError, BackendError) as problem:
         error = str(problem)
     value = {
-        **request(op), "target": effect.target, **await in_force(context.deployment), "evidence": effect.evidence,
+        **request(op),
+        "target": effect.target,
+        **await in_force(context.deployment),
+        "evidence": effect.evidence,
     }
     return op.complete("ok" if error is None else "info", value, error=error)

@@ -35,8 +35,15 @@ class NodeFault:
     """
 
     def __init__(
-        self, fault: FaultKind, *, strike_f: str, relieve_f: str, state: str, spares: tuple[str, ...],
-        strike: _Means, relieve: _Means,
+        self,
+        fault: FaultKind,
+        *,
+        strike_f: str,
+        relieve_f: str,
+        state: str,
+        spares: tuple[str, ...],
+        strike: _Means,
+        relieve: _Means,
     ) -> None:
         self.fs = frozenset({strike_f, relieve_f})
         self.faults: frozenset[FaultKind] = frozenset({fault})
@@ -130,14 +137,24 @@ async def _resume(deployment: Deployment, node: NodeId) -> NodeStatus:
 def kill() -> NodeFault:
     """Processes end without warning (`kill`, SIGKILL) and are started again on the data that they left (`start`)."""
     return NodeFault(
-        "kill", strike_f="kill", relieve_f="start", state="stopped", spares=("stopped",),
-        strike=_kill, relieve=_start,
+        "kill",
+        strike_f="kill",
+        relieve_f="start",
+        state="stopped",
+        spares=("stopped",),
+        strike=_kill,
+        relieve=_start,
     )
 
 
 def pause() -> NodeFault:
     """Processes stop running while their connections stay open (`pause`), and go on later (`resume`)."""
     return NodeFault(
-        "pause", strike_f="pause", relieve_f="resume", state="paused", spares=("paused", "stopped"),
-        strike=_pause, relieve=_resume,
+        "pause",
+        strike_f="pause",
+        relieve_f="resume",
+        state="paused",
+        spares=("paused", "stopped"),
+        strike=_pause,
+        relieve=_resume,
     )

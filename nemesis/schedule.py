@@ -153,7 +153,9 @@ class Schedule(msgspec.Struct, frozen=True):
         order = list(_shuffled(nodes, rng))
         value = {"fault": fault.name, "action": "start", **request, "order": order}
         return _op(fault.start_f, value), msgspec.structs.replace(
-            self, in_force=(*self.in_force, struck), turns=_without(turns, struck),
+            self,
+            in_force=(*self.in_force, struck),
+            turns=_without(turns, struck),
             hands=(*hands[:struck], tuple(rest), *hands[struck + 1 :]),
         )
 

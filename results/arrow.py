@@ -23,43 +23,49 @@ from results.atomic import replace_file
 from results.errors import HistoryFormatError, StoreVersionError
 from results.history import FORMAT_VERSION, Mop, Op, OpType
 
-_MOP: Final = pa.struct([
-    pa.field("f", pa.string()),
-    pa.field("key", pa.string()),
-    pa.field("value", pa.int64()),
-    pa.field("values", pa.list_(pa.int64())),
-])
+_MOP: Final = pa.struct(
+    [
+        pa.field("f", pa.string()),
+        pa.field("key", pa.string()),
+        pa.field("value", pa.int64()),
+        pa.field("values", pa.list_(pa.int64())),
+    ]
+)
 
-HISTORY_SCHEMA: Final = pa.schema([
-    pa.field("index", pa.int64(), nullable=False),
-    pa.field("time", pa.int64(), nullable=False),
-    pa.field("process", pa.int32(), nullable=False),
-    pa.field("type", pa.string(), nullable=False),
-    pa.field("f", pa.string(), nullable=False),
-    pa.field("key", pa.string()),
-    pa.field("value", pa.string()),
-    pa.field("mops", pa.list_(_MOP)),
-    pa.field("node", pa.string()),
-    pa.field("term", pa.int64()),
-    pa.field("error", pa.string()),
-])
+HISTORY_SCHEMA: Final = pa.schema(
+    [
+        pa.field("index", pa.int64(), nullable=False),
+        pa.field("time", pa.int64(), nullable=False),
+        pa.field("process", pa.int32(), nullable=False),
+        pa.field("type", pa.string(), nullable=False),
+        pa.field("f", pa.string(), nullable=False),
+        pa.field("key", pa.string()),
+        pa.field("value", pa.string()),
+        pa.field("mops", pa.list_(_MOP)),
+        pa.field("node", pa.string()),
+        pa.field("term", pa.int64()),
+        pa.field("error", pa.string()),
+    ]
+)
 """The columns of a history; the fields are described at `results.history.Op`."""
 
-TELEMETRY_SCHEMA: Final = pa.schema([
-    pa.field("time", pa.int64(), nullable=False),
-    pa.field("node", pa.string(), nullable=False),
-    pa.field("group", pa.string()),
-    pa.field("life", pa.int32(), nullable=False),
-    pa.field("event", pa.string(), nullable=False),
-    pa.field("term", pa.int64()),
-    pa.field("role", pa.string()),
-    pa.field("leader", pa.string()),
-    pa.field("commit_index", pa.int64()),
-    pa.field("applied_index", pa.int64()),
-    pa.field("voters", pa.list_(pa.string())),
-    pa.field("chain_hash", pa.string()),
-    pa.field("state_hash", pa.string()),
-])
+TELEMETRY_SCHEMA: Final = pa.schema(
+    [
+        pa.field("time", pa.int64(), nullable=False),
+        pa.field("node", pa.string(), nullable=False),
+        pa.field("group", pa.string()),
+        pa.field("life", pa.int32(), nullable=False),
+        pa.field("event", pa.string(), nullable=False),
+        pa.field("term", pa.int64()),
+        pa.field("role", pa.string()),
+        pa.field("leader", pa.string()),
+        pa.field("commit_index", pa.int64()),
+        pa.field("applied_index", pa.int64()),
+        pa.field("voters", pa.list_(pa.string())),
+        pa.field("chain_hash", pa.string()),
+        pa.field("state_hash", pa.string()),
+    ]
+)
 """The columns of the nodes' telemetry; `time` is in nanoseconds since the test began (see `results.telemetry`)."""
 
 FORMAT_KEY: Final = b"splitbrain.format"
@@ -116,10 +122,22 @@ def from_table(table: pa.Table, source: str = "history") -> list[Op]:
                 raise HistoryFormatError(source, f"an op's type is {type_!r}; known are invoke, ok, fail and info")
         decoded = _decode_values(cast("list[str | None]", values), source)
         return [
-            Op(index=i, time=t, process=p, type=cast(OpType, y), f=g, key=k, value=v,
-               mops=None if m is None else _mops(m), node=n, term=e, error=x)
+            Op(
+                index=i,
+                time=t,
+                process=p,
+                type=cast(OpType, y),
+                f=g,
+                key=k,
+                value=v,
+                mops=None if m is None else _mops(m),
+                node=n,
+                term=e,
+                error=x,
+            )
             for i, t, p, y, g, k, v, m, n, e, x in zip(
-                index, time, process, types, f, key, decoded, mops, node, term, error, strict=True)
+                index, time, process, types, f, key, decoded, mops, node, term, error, strict=True
+            )
         ]
 
 
@@ -144,8 +162,9 @@ def conform(table: pa.Table, source: str = "history") -> pa.Table:
         try:
             columns.append(column.cast(field.type))
         except pa.ArrowException as error:
-            raise HistoryFormatError(source, f"column {field.name!r} is {column.type}, expected {field.type}: "
-                                             f"{_first_line(error)}") from error
+            raise HistoryFormatError(
+                source, f"column {field.name!r} is {column.type}, expected {field.type}: {_first_line(error)}"
+            ) from error
     return pa.Table.from_arrays(columns, schema=HISTORY_SCHEMA.with_metadata(table.schema.metadata))
 
 
@@ -155,8 +174,12 @@ def _mop_row(mop: Mop) -> tuple[str, str, int | None, tuple[int, ...] | None]:
 
 def _mops(rows: list[dict[str, Any]]) -> tuple[Mop, ...]:
     return tuple(
-        Mop(f=row["f"], key=row["key"], value=row["value"],
-            values=None if row["values"] is None else tuple(row["values"]))
+        Mop(
+            f=row["f"],
+            key=row["key"],
+            value=row["value"],
+            values=None if row["values"] is None else tuple(row["values"]),
+        )
         for row in rows
     )
 
@@ -196,8 +219,19 @@ def storable(op: Op) -> str | None:
     try:
         if op.value is not None:
             msgspec.json.encode(op.value)
-        row = [op.index, op.time, op.process, op.type, op.f, op.key, None,
-               None if op.mops is None else [_mop_row(mop) for mop in op.mops], op.node, op.term, op.error]
+        row = [
+            op.index,
+            op.time,
+            op.process,
+            op.type,
+            op.f,
+            op.key,
+            None,
+            None if op.mops is None else [_mop_row(mop) for mop in op.mops],
+            op.node,
+            op.term,
+            op.error,
+        ]
         for field, cell in zip(_FIELDS, row, strict=True):
             if cell is None and not field.nullable:
                 return f"{field.name} is missing"
@@ -266,8 +300,10 @@ def _opened(path: Path) -> Generator[pq.ParquetFile]:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             version = int((file.schema_arrow.metadata or {}).get(FORMAT_KEY, b"1"))
             if version > FORMAT_VERSION:
-                raise StoreVersionError(f"{path} is in format {version}, this splitbrain reads up to "
-                                        f"{FORMAT_VERSION}: upgrade splitbrain; nothing was changed.")
+                raise StoreVersionError(
+                    f"{path} is in format {version}, this splitbrain reads up to "
+                    f"{FORMAT_VERSION}: upgrade splitbrain; nothing was changed."
+                )
             yield file
     except (pa.ArrowException, OSError) as error:
         raise HistoryFormatError(str(path), f"this is not a whole Parquet file: {_first_line(error)}") from error
@@ -325,6 +361,6 @@ def _texts(array: Any) -> Iterator[bytes | memoryview]:
     _, offsets, content = array.buffers()
     if not len(array) or content is None:
         return
-    bounds = np.frombuffer(offsets, dtype=np.int64)[array.offset:array.offset + len(array) + 1]
+    bounds = np.frombuffer(offsets, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
     yield np.diff(bounds).astype("<i8").tobytes()
-    yield memoryview(content)[bounds[0]:bounds[-1]]
+    yield memoryview(content)[bounds[0] : bounds[-1]]

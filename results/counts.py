@@ -32,8 +32,11 @@ def window_counts(calls: Calls, window: Window) -> dict[str, Any]:
     inside = (begun >= window.begin_ns) & (begun <= window.end_ns)
     ended = times[calls.complete[calls.complete != OPEN]]
     return {
-        "fault": window.fault, "target": window.target, "verified": window.start.verified,
-        "start_s": seconds(window.begin_ns), "end_s": seconds(window.end_ns),
+        "fault": window.fault,
+        "target": window.target,
+        "verified": window.start.verified,
+        "start_s": seconds(window.begin_ns),
+        "end_s": seconds(window.end_ns),
         "ops": int(np.count_nonzero(inside)),
         **{f"ops_{how}": int(np.count_nonzero(inside & calls.ended(how))) for how in ENDS},
         "ended": int(np.count_nonzero((ended >= window.begin_ns) & (ended <= window.end_ns))),
@@ -51,8 +54,11 @@ class _Count:
         self.begun = times[calls.invoke]
         closed = calls.complete != OPEN
         self.closed = closed
-        self.latency_ms = np.where(closed, times[calls.complete] - self.begun, 0) / 1e6 if len(times) else \
-            np.zeros(0, dtype=np.float64)
+        self.latency_ms = (
+            np.where(closed, times[calls.complete] - self.begun, 0) / 1e6
+            if len(times)
+            else np.zeros(0, dtype=np.float64)
+        )
 
     def figures(self) -> dict[str, Any]:
         every = np.ones(len(self.begun), dtype=np.bool_)
@@ -60,7 +66,9 @@ class _Count:
         duration_s = seconds(self.around.end_ns)
         total = len(self.begun)
         return {
-            "ops": total, **counts, "duration_s": duration_s,
+            "ops": total,
+            **counts,
+            "duration_s": duration_s,
             "ok_per_s": round(counts["ok"] / duration_s, 3) if duration_s else 0.0,
             "info_share": round(counts["info"] / total, 6) if total else 0.0,
             "max_concurrency": self._max_concurrency(),
@@ -94,9 +102,12 @@ class _Count:
         for phase in self.around.phases:
             last = phase is self.around.phases[-1]
             mask = (self.begun >= phase.begin_ns) & ((self.begun < phase.end_ns) | last)
-            found[phase.name] = {"begin_s": seconds(phase.begin_ns), "end_s": seconds(phase.end_ns),
-                                 **self._group(mask),
-                                 "by_f": {f: self._ends(mask & of_f) for f, of_f in self._by("f")}}
+            found[phase.name] = {
+                "begin_s": seconds(phase.begin_ns),
+                "end_s": seconds(phase.end_ns),
+                **self._group(mask),
+                "by_f": {f: self._ends(mask & of_f) for f, of_f in self._by("f")},
+            }
         return found
 
     def _max_concurrency(self) -> int:

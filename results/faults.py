@@ -16,6 +16,9 @@ from results.arrow import from_table
 from results.calls import ints
 from results.history import HARNESS, NEMESIS, Op
 
+NOBODY = "nobody"
+"""How the target of a nemesis op begins that found no node to strike."""
+
 
 class FaultOp(msgspec.Struct, frozen=True):
     """A nemesis op: its invocation, and its completion where there is one."""
@@ -39,6 +42,11 @@ class FaultOp(msgspec.Struct, frozen=True):
         if self.verified:
             return None
         return (self.completion.error if self.completion else "it was never completed") or "it was not verified"
+
+    @property
+    def struck(self) -> bool:
+        """Whether it hit anybody: a strike that finds no node to hit ("nobody: ...") puts no fault in force."""
+        return not str(self.value.get("target", "")).startswith(NOBODY)
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -104,9 +112,11 @@ def happenings(history: pa.Table) -> Happenings:
     fault_ops = tuple(_pair([op for op in ops if op.process == NEMESIS]))
     recovered = next((op.time for op in harness if op.f == "recovered"), end_ns)
     return Happenings(
-        phases=tuple(_phases(harness, end_ns)), fault_ops=fault_ops,
+        phases=tuple(_phases(harness, end_ns)),
+        fault_ops=fault_ops,
         windows=tuple(sorted(_windows(fault_ops, recovered), key=lambda window: window.begin_ns)),
-        harness=harness, end_ns=end_ns,
+        harness=harness,
+        end_ns=end_ns,
     )
 
 
@@ -125,7 +135,7 @@ def _pair(ops: list[Op]) -> list[FaultOp]:
 
 def _phases(harness: tuple[Op, ...], end_ns: int) -> list[Phase]:
     marks = [(str(_as_dict(op.value).get("phase", "?")), op.time) for op in harness if op.f == "phase"]
-    ends = [*(time for _, time in marks[1:]), end_ns][:len(marks)]
+    ends = [*(time for _, time in marks[1:]), end_ns][: len(marks)]
     return [Phase(name, begin, end) for (name, begin), end in zip(marks, ends, strict=True)]
 
 
@@ -135,6 +145,8 @@ def _windows(fault_ops: tuple[FaultOp, ...], recovered_ns: int) -> list[Window]:
     open_by_fault: dict[str, FaultOp] = {}
     for op in fault_ops:
         fault, action = str(op.value.get("fault", op.invoke.f)), op.value.get("action")
+        if action == "start" and not op.struck:
+            continue
         begun = open_by_fault.pop(fault, None) if action in ("start", "stop") else None
         if begun is not None:
             found.append(_window(fault, begun, op, op.invoke.time))

@@ -67,13 +67,18 @@ class Op(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     term: int | None = None
     error: str | None = None
 
-    def complete(
-        self, type: OpType, value: Any = None, *, term: int | None = None, error: str | None = None
-    ) -> Op:
+    def complete(self, type: OpType, value: Any = None, *, term: int | None = None, error: str | None = None) -> Op:
         """The completion of this invocation, with its process, function, key and node."""
         return Op(
-            process=self.process, type=type, f=self.f, key=self.key, value=value, mops=self.mops, node=self.node,
-            term=term, error=error,
+            process=self.process,
+            type=type,
+            f=self.f,
+            key=self.key,
+            value=value,
+            mops=self.mops,
+            node=self.node,
+            term=term,
+            error=error,
         )
 
 
@@ -105,14 +110,18 @@ def pairs(history: Iterable[Op], source: str = "history") -> Iterator[Pair]:
             continue
         if op.type == "invoke":
             if op.process in open_by_process:
-                raise HistoryFormatError(source, f"op {op.index}: process {op.process} invokes while its op "
-                                                 f"{open_by_process[op.process].index} is still open")
+                raise HistoryFormatError(
+                    source,
+                    f"op {op.index}: process {op.process} invokes while its op "
+                    f"{open_by_process[op.process].index} is still open",
+                )
             open_by_process[op.process] = op
         else:
             invoke = open_by_process.pop(op.process, None)
             if invoke is None:
-                raise HistoryFormatError(source, f"op {op.index}: process {op.process} completes an op that it never "
-                                                 f"invoked")
+                raise HistoryFormatError(
+                    source, f"op {op.index}: process {op.process} completes an op that it never invoked"
+                )
             yield Pair(invoke, op)
     for invoke in sorted(open_by_process.values(), key=lambda op: op.index):
         yield Pair(invoke, None)

@@ -58,7 +58,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         outcome: "pass", "violation", "inconclusive" or "harness error".
         engine: who judged: "inline" or "spark".
         harness_error: what went wrong in the harness, None if nothing did.
-        verdicts: one object per checker, with the fields of `checkers.verdict.Verdict`.
+        verdicts: one object per checker, with the fields of `checkers.verdict.Verdict`; `valid` is true, false or
+            "unknown".
         format: the version of this shape.
     """
 
@@ -230,7 +231,11 @@ class RunDir:
         return arrow.read_parquet(self.telemetry_path)
 
     def write_verdicts(
-        self, verdicts: Sequence[msgspec.Struct], outcome: str, *, engine: str = "inline",
+        self,
+        verdicts: Sequence[msgspec.Struct],
+        outcome: str,
+        *,
+        engine: str = "inline",
         harness_error: str | None = None,
     ) -> None:
         """Write verdict.json.
@@ -240,7 +245,7 @@ class RunDir:
         """
         path = self.path / "verdict.json"
         _read_json(path, dict[str, Any])
-        plain = cast("list[dict[str, Any]]", [msgspec.to_builtins(verdict, str_keys=True) for verdict in verdicts])
+        plain = [_plain(verdict) for verdict in verdicts]
         _write_json(path, Judgement(outcome=outcome, engine=engine, harness_error=harness_error, verdicts=plain))
 
     def read_verdicts(self) -> Judgement | None:
@@ -331,16 +336,25 @@ class Store:
             aside = Path(tempfile.mkdtemp(prefix=".creating-", dir=parent))
             aside.chmod(0o755)
         except OSError as error:
-            raise UsageError(f"cannot write to the store {self.root}: {error.strerror}. Choose another with "
-                             f"--store.") from error
+            raise UsageError(
+                f"cannot write to the store {self.root}: {error.strerror}. Choose another with --store."
+            ) from error
         run = RunDir(aside)
         try:
             run.hold()
-            _write_json(aside / "test.json", {
-                **cast("dict[str, Any]", msgspec.to_builtins(dict(document), str_keys=True)),
-                "format": FORMAT, "test": test_name, "seed": seed, "start": start.isoformat(timespec="milliseconds"),
-                "start_wall_ns": wall_ns, "versions": versions(), "git": git_revision(),
-            })
+            _write_json(
+                aside / "test.json",
+                {
+                    **cast("dict[str, Any]", msgspec.to_builtins(dict(document), str_keys=True)),
+                    "format": FORMAT,
+                    "test": test_name,
+                    "seed": seed,
+                    "start": start.isoformat(timespec="milliseconds"),
+                    "start_wall_ns": wall_ns,
+                    "versions": versions(),
+                    "git": git_revision(),
+                },
+            )
             run.path = _take_name(aside, parent / f"run={name}")
         except BaseException:
             run.release()
@@ -373,8 +387,9 @@ class Store:
             return runs[-1]
         wanted = reference.strip("/").replace("test=", "").replace("run=", "")
         exact = [run for run in runs if wanted in (run.name, f"{run.test_name}/{run.name}")]
-        close = exact or [run for run in runs
-                          if run.name.startswith(wanted) or f"{run.test_name}/{run.name}".startswith(wanted)]
+        close = exact or [
+            run for run in runs if run.name.startswith(wanted) or f"{run.test_name}/{run.name}".startswith(wanted)
+        ]
         if len(close) == 1:
             return close[0]
         if not close:
@@ -382,6 +397,12 @@ class Store:
         names = ", ".join(f"{run.test_name}/{run.name}" for run in close[:4])
         more = f" and {len(close) - 4} more" if len(close) > 4 else ""
         raise RunNotFoundError(f"{reference!r} could be any of {len(close)} runs: {names}{more}. Say more.")
+
+
+def _plain(verdict: msgspec.Struct) -> dict[str, Any]:
+    """A verdict as JSON, `valid` as true, false or "unknown"."""
+    document = cast("dict[str, Any]", msgspec.to_builtins(verdict, str_keys=True))
+    return {**document, "valid": {"true": True, "false": False}.get(document["valid"], document["valid"])}
 
 
 def _take_name(aside: Path, target: Path) -> Path:
@@ -427,8 +448,13 @@ def git_revision() -> dict[str, Any] | None:
 
 def _git(folder: Path, *arguments: str) -> str | None:
     try:
-        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, timeout=10, check=False,
-                              env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"})
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            timeout=10,
+            check=False,
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None
@@ -446,8 +472,10 @@ def _read_json(path: Path, kind: type[T]) -> T | None:
     try:
         version = msgspec.json.decode(text, type=_Versioned).format
         if version > FORMAT:
-            raise StoreVersionError(f"{path} is in format {version}, this splitbrain reads up to {FORMAT}: upgrade "
-                                    f"splitbrain; nothing was changed.")
+            raise StoreVersionError(
+                f"{path} is in format {version}, this splitbrain reads up to {FORMAT}: upgrade "
+                f"splitbrain; nothing was changed."
+            )
         return msgspec.json.decode(text, type=kind)
     except msgspec.MsgspecError as error:
         raise HistoryFormatError(str(path), f"damaged: {error}") from error

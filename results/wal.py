@@ -74,8 +74,9 @@ class HistoryWriter:
             self._encode_into(op, self._buffer, -1)
         except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
             del self._buffer[before:]
-            raise HarnessError(f"op {op.index} ({op.f} of process {op.process}) has a value that a history cannot "
-                               f"carry: {error}") from error
+            raise HarnessError(
+                f"op {op.index} ({op.f} of process {op.process}) has a value that a history cannot carry: {error}"
+            ) from error
         self._pending += 1
 
     def flush(self) -> None:
@@ -88,10 +89,12 @@ class HistoryWriter:
             return
         buffer = self._buffer
         _ARRAY.pack_into(buffer, _FRAME.size, _ARRAY32, self._pending)
-        payload = memoryview(buffer)[_FRAME.size:]
+        payload = memoryview(buffer)[_FRAME.size :]
         if len(payload) > _FRAME_LIMIT_BYTES:
-            raise HarnessError(f"{len(payload)} bytes of history were recorded between two flushes; the limit is "
-                               f"{_FRAME_LIMIT_BYTES}. Record smaller values, or flush more often.")
+            raise HarnessError(
+                f"{len(payload)} bytes of history were recorded between two flushes; the limit is "
+                f"{_FRAME_LIMIT_BYTES}. Record smaller values, or flush more often."
+            )
         _FRAME.pack_into(buffer, 0, len(payload), zlib.crc32(payload))
         payload.release()
         self._append(buffer)
@@ -131,11 +134,13 @@ class HistoryWriter:
         view = memoryview(data)
         try:
             while view:
-                view = view[os.write(self._descriptor, view):]
+                view = view[os.write(self._descriptor, view) :]
         except OSError as error:
             os.ftruncate(self._descriptor, self._size)
-            raise HarnessError(f"cannot write the history {self._path}: {error.strerror}. Make room there; nothing "
-                               f"recorded was lost so far.") from error
+            raise HarnessError(
+                f"cannot write the history {self._path}: {error.strerror}. Make room there; nothing "
+                f"recorded was lost so far."
+            ) from error
         self._size += len(data)
 
 
@@ -175,8 +180,10 @@ def read(path: Path) -> WalContent:
     if magic != MAGIC:
         raise HistoryFormatError(str(path), "this is not a splitbrain write-ahead file")
     if version > VERSION:
-        raise StoreVersionError(f"{path} is in format {version}, this splitbrain reads up to {VERSION}: upgrade "
-                                f"splitbrain; nothing was changed.")
+        raise StoreVersionError(
+            f"{path} is in format {version}, this splitbrain reads up to {VERSION}: upgrade "
+            f"splitbrain; nothing was changed."
+        )
     return _read_frames(memoryview(data))
 
 

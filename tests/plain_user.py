@@ -30,14 +30,18 @@ def as_plain_user(arguments: Sequence[str]) -> list[str]:
     base = Path(sys.base_prefix).resolve()
     interpreter = Path(sys.executable).resolve().relative_to(base)
     site = [path for path in sys.path if path.endswith("site-packages")]
-    steps = ["mkdir -p \"$0/python\" \"$0/project\"", f"mount --bind {shlex.quote(str(base))} \"$0/python\"",
-             f"mount --bind {shlex.quote(str(ROOT))} \"$0/project\""]
+    steps = [
+        'mkdir -p "$0/python" "$0/project"',
+        f'mount --bind {shlex.quote(str(base))} "$0/python"',
+        f'mount --bind {shlex.quote(str(ROOT))} "$0/project"',
+    ]
     for number, path in enumerate(site):
-        steps += [f"mkdir -p \"$0/site{number}\"", f"mount --bind {shlex.quote(path)} \"$0/site{number}\""]
-    path = ":".join(['$0/project', *(f"$0/site{number}" for number in range(len(site)))])
+        steps += [f'mkdir -p "$0/site{number}"', f'mount --bind {shlex.quote(path)} "$0/site{number}"']
+    path = ":".join(["$0/project", *(f"$0/site{number}" for number in range(len(site)))])
     steps += [
-        f"export PYTHONPATH=\"{path}\" LD_LIBRARY_PATH=\"$0/python/lib\"", "cd \"$0/project\"",
-        f"exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups \"$0/python/{interpreter}\" \"$@\"",
+        f'export PYTHONPATH="{path}" LD_LIBRARY_PATH="$0/python/lib"',
+        'cd "$0/project"',
+        f'exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups "$0/python/{interpreter}" "$@"',
     ]
     return ["unshare", "--mount", "sh", "-ec", "\n".join(steps), _open_folder(), *arguments]
 
@@ -77,6 +81,7 @@ def problem() -> str | None:
             return f"{tool} is not installed"
     # It must be able to start itself: setpriv's own exec still has root's capabilities.
     program = "import subprocess, sys, msgspec; subprocess.run([sys.executable, '-c', ''], check=True)"
-    tried = subprocess.run(as_plain_user(["-c", program]), env=environment(), capture_output=True, text=True,
-                           check=False)
+    tried = subprocess.run(
+        as_plain_user(["-c", program]), env=environment(), capture_output=True, text=True, check=False
+    )
     return None if tried.returncode == 0 else f"it cannot be done here: {tried.stderr.strip()[-300:]}"

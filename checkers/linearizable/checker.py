@@ -78,22 +78,42 @@ class Linearizable:
         if failing:
             more = f" {len(failing)} of {len(parts)} keys are not linearizable." if len(failing) > 1 else ""
             return Verdict(
-                checker=self.name, valid="false", algorithm=ALGORITHM, anomalies=(ANOMALY,), seconds=seconds,
-                sentence=failing[0].sentence + more, figures=figures,
-                evidence={**failing[0].evidence, "failing_keys": [part.key for part in failing[:KEYS_SHOWN]],
-                          "failing_keys_count": len(failing), "undecided_keys_count": len(unknown)},
+                checker=self.name,
+                valid="false",
+                algorithm=ALGORITHM,
+                anomalies=(ANOMALY,),
+                seconds=seconds,
+                sentence=failing[0].sentence + more,
+                figures=figures,
+                evidence={
+                    **failing[0].evidence,
+                    "failing_keys": [part.key for part in failing[:KEYS_SHOWN]],
+                    "failing_keys_count": len(failing),
+                    "undecided_keys_count": len(unknown),
+                },
             )
         if unknown:
             more = f" {len(unknown)} of {len(parts)} keys are undecided." if len(unknown) > 1 else ""
             return Verdict(
-                checker=self.name, valid="unknown", algorithm=ALGORITHM, seconds=seconds, figures=figures,
+                checker=self.name,
+                valid="unknown",
+                algorithm=ALGORITHM,
+                seconds=seconds,
+                figures=figures,
                 sentence=unknown[0].sentence + more,
-                evidence={**unknown[0].evidence, "undecided_keys": [part.key for part in unknown[:KEYS_SHOWN]],
-                          "undecided_keys_count": len(unknown)},
+                evidence={
+                    **unknown[0].evidence,
+                    "undecided_keys": [part.key for part in unknown[:KEYS_SHOWN]],
+                    "undecided_keys_count": len(unknown),
+                },
             )
         keys = f"{len(parts)} {'key' if len(parts) == 1 else 'keys'}"
         return Verdict(
-            checker=self.name, valid="true", algorithm=ALGORITHM, seconds=seconds, figures=figures,
+            checker=self.name,
+            valid="true",
+            algorithm=ALGORITHM,
+            seconds=seconds,
+            figures=figures,
             sentence=f"Linearizable as a {model}: {keys}, {figures['ops']} ops.",
         )
 
@@ -134,25 +154,47 @@ def _check(history: pa.Table, key: str | None, model: Model, options: Options) -
     result = Search(problem, stepper, limits).run()
     explained = int(problem.op[result.event]) if result.event < len(problem.op) else len(ops.invoked)
     figures = {
-        "ops": len(ops.invoked), "crashed": int(ops.crashed.sum()), "frontier_max": result.peak,
-        "expanded": result.expanded, "states": len(stepper.states.known), "concurrency_max": problem.slots,
+        "ops": len(ops.invoked),
+        "crashed": int(ops.crashed.sum()),
+        "frontier_max": result.peak,
+        "expanded": result.expanded,
+        "states": len(stepper.states.known),
+        "concurrency_max": problem.slots,
         "transitions": stepper.mode,
     }
     if result.answer == "linearizable":
-        return Verdict(checker=Linearizable.name, valid="true", key=key, algorithm=ALGORITHM, figures=figures,
-                       seconds=result.seconds)
+        return Verdict(
+            checker=Linearizable.name,
+            valid="true",
+            key=key,
+            algorithm=ALGORITHM,
+            figures=figures,
+            seconds=result.seconds,
+        )
     if result.answer != "violation":
-        return Verdict(checker=Linearizable.name, valid="unknown", key=key, algorithm=ALGORITHM, figures=figures,
-                       seconds=result.seconds, sentence=_undecided(key, ops, result, options, explained),
-                       evidence={"key": key, "ran_out": result.answer, "explained_ops": explained,
-                                 "ops": len(ops.invoked)})
+        return Verdict(
+            checker=Linearizable.name,
+            valid="unknown",
+            key=key,
+            algorithm=ALGORITHM,
+            figures=figures,
+            seconds=result.seconds,
+            sentence=_undecided(key, ops, result, options, explained),
+            evidence={"key": key, "ran_out": result.answer, "explained_ops": explained, "ops": len(ops.invoked)},
+        )
     violation = evidence.Violation(key, ops, problem, stepper, result)
     shrunk = None
     if options.witness_time_s > 0:
         shrunk = witness.find(ops, stepper, violation.failing, replace(limits, time_s=options.witness_time_s))
     return Verdict(
-        checker=Linearizable.name, valid="false", key=key, algorithm=ALGORITHM, anomalies=(ANOMALY,), figures=figures,
-        seconds=result.seconds, sentence=evidence.sentence(violation, shrunk),
+        checker=Linearizable.name,
+        valid="false",
+        key=key,
+        algorithm=ALGORITHM,
+        anomalies=(ANOMALY,),
+        figures=figures,
+        seconds=result.seconds,
+        sentence=evidence.sentence(violation, shrunk),
         evidence=evidence.facts(violation, shrunk),
     )
 
@@ -164,8 +206,10 @@ def _undecided(key: str | None, ops: Ops, result: Result, options: Options, expl
         "memory": f"{options.memory_limit_mb} MB of configurations ran out (memory_limit_mb)",
         "cells": "the model has too many states for the table of its steps",
     }[result.answer]
-    return (f"Undecided:{where} {ran_out}. Everything before op {explained} of {len(ops.invoked)} is linearizable; the "
-            f"frontier had grown to {result.peak} configurations.")
+    return (
+        f"Undecided:{where} {ran_out}. Everything before op {explained} of {len(ops.invoked)} is linearizable; the "
+        f"frontier had grown to {result.peak} configurations."
+    )
 
 
 def _sum(parts: Sequence[Verdict]) -> dict[str, Any]:

@@ -112,8 +112,9 @@ def read_ops(table: pa.Table, model: Model) -> Ops:
     fs, f_names = _codes(table, "f")
     _refuse_unknown(table, model, fs[invoked], f_names, invoked)
     values, texts = _codes(table, "value")
-    transition, transitions = _transitions(fs[invoked], values[invoked], np.where(crashed, -1, values[completed]),
-                                           f_names, texts)
+    transition, transitions = _transitions(
+        fs[invoked], values[invoked], np.where(crashed, -1, values[completed]), f_names, texts
+    )
     return Ops(table, invoked, completed, crashed, transition, transitions)
 
 
@@ -138,8 +139,9 @@ def _pairs(table: pa.Table, types: I64, type_names: list[Any]) -> tuple[I64, I64
     if wrong >= 0:
         index = table.column("index")[wrong].as_py()
         what = "invokes while an op of its own is open" if types[wrong] == invoke else "completes what it never invoked"
-        raise HistoryFormatError("history", f"op {index}: process {processes[wrong]} {what}. Give the ops of one key, "
-                                            f"in order.")
+        raise HistoryFormatError(
+            "history", f"op {index}: process {processes[wrong]} {what}. Give the ops of one key, in order."
+        )
     invoked = np.flatnonzero(types == invoke).astype(np.int64)
     return invoked, partner[invoked]
 
@@ -165,8 +167,10 @@ def _refuse_unknown(table: pa.Table, model: Model, fs: I64, f_names: list[Any], 
     for code in np.unique(fs):
         if f_names[code] not in model.fs:
             index = table.column("index")[int(invoked[np.argmax(fs == code)])].as_py()
-            raise UsageError(f"model {model.name!r} does not know {f_names[code]!r} (op {index}); it knows "
-                             f"{', '.join(sorted(model.fs))}. Choose the model of this workload.")
+            raise UsageError(
+                f"model {model.name!r} does not know {f_names[code]!r} (op {index}); it knows "
+                f"{', '.join(sorted(model.fs))}. Choose the model of this workload."
+            )
 
 
 def _transitions(

@@ -20,6 +20,7 @@ WINDOW: Final = 10
 PENDING: Final = 50
 STATES: Final = 20
 WITNESS_IN_WORDS: Final = 6
+IN_WORDS: Final = 80
 
 
 @dataclass(frozen=True)
@@ -67,15 +68,20 @@ def facts(violation: Violation, witness: Witness | None) -> dict[str, Any]:
     return {
         "key": violation.key,
         "model": violation.stepper.model.name,
-        "prefix": {"ops": int(np.count_nonzero(ops.invoked <= row)), "last_index": _cell(ops, "index", row),
-                   "time_ns": _cell(ops, "time", row)},
+        "prefix": {
+            "ops": int(np.count_nonzero(ops.invoked <= row)),
+            "last_index": _cell(ops, "index", row),
+            "time_ns": _cell(ops, "time", row),
+        },
         "failing_op": describe(ops, failing),
         "possible_states": states[:STATES],
         "possible_states_count": len(states),
         "pending": [describe(ops, op) for op in pending[:PENDING]],
         "pending_count": len(pending),
         "window": [describe(ops, int(op)) for op in window],
-        "witness": None if witness is None else {
+        "witness": None
+        if witness is None
+        else {
             "ops": [describe(ops, op) for op in witness.ops],
             "minimal": witness.minimal,
         },
@@ -116,10 +122,10 @@ def sentence(violation: Violation, witness: Witness | None) -> str:
     """What is wrong, for a person: key, node and times, and the shortest reason that is true."""
     ops, failing = violation.ops, violation.failing
     row = int(ops.completed[failing])
-    what = ops.transitions[int(ops.transition[failing])]
     where = "Not linearizable" + (f": key {show(violation.key)}. " if violation.key is not None else ". ")
-    place = f"(process {_cell(ops, 'process', row)}, op {_cell(ops, 'index', row)})"
-    who = f"{_who(ops, failing)} answered {what}{_at(ops, row)} {place}"
+    began = _at(ops, int(ops.invoked[failing])).replace(" at ", "begun at ")
+    place = f"({began and began + ', '}process {_cell(ops, 'process', row)}, op {_cell(ops, 'index', row)})"
+    who = f"{_who(ops, failing)} answered {_what(ops, failing)}{_at(ops, row)} {place}"
     model = violation.stepper.model
     reason = _assignment_reason(violation, model) if isinstance(model, AssignmentModel) else None
     if reason is None:
@@ -131,18 +137,25 @@ def _general_reason(violation: Violation) -> str:
     ops, failing = violation.ops, violation.failing
     since = _cell(ops, "index", int(ops.invoked[failing]))
     holder = "the value" if isinstance(violation.stepper.model, AssignmentModel) else "the state"
-    return (f"no order of the ops lets it take effect at any moment since its invocation (op {since}); when it "
-            f"returned, {holder} could only be {_any_of(violation.states())}")
+    return (
+        f"no order of the ops lets it take effect at any moment since its invocation (op {since}); when it "
+        f"returned, {holder} could only be {_any_of([_brief(state) for state in violation.states()])}"
+    )
 
 
 def _contradiction(ops: Ops, witness: Witness | None) -> str:
     """The witness in words, where it is short enough to be read."""
     if witness is None or not 2 <= len(witness.ops) <= WITNESS_IN_WORDS:
         return ""
-    listed = [f"{_who(ops, op)}'s {ops.transitions[int(ops.transition[op])]} (op {_cell(ops, 'index', row)})"
-              for op in witness.ops for row in [int(ops.completed[op])]]
-    return (f" Whatever the other ops did, {len(listed)} cannot all have happened as recorded: "
-            f"{', '.join(listed[:-1])} and {listed[-1]}.")
+    listed = [
+        f"{_who(ops, op)}'s {_what(ops, op)} (op {_cell(ops, 'index', row)})"
+        for op in witness.ops
+        for row in [int(ops.completed[op])]
+    ]
+    return (
+        f" Whatever the other ops did, {len(listed)} cannot all have happened as recorded: "
+        f"{', '.join(listed[:-1])} and {listed[-1]}."
+    )
 
 
 def _assignment_reason(violation: Violation, model: AssignmentModel) -> str | None:
@@ -153,11 +166,12 @@ def _assignment_reason(violation: Violation, model: AssignmentModel) -> str | No
     if required is Special.ANY:
         return None
     row = int(ops.completed[failing])
-    setters = np.flatnonzero(_which(ops, [a.becomes is not Special.ANY and a.becomes == required for a in each])
-                             & (ops.invoked < row))
+    setters = np.flatnonzero(
+        _which(ops, [a.becomes is not Special.ANY and a.becomes == required for a in each]) & (ops.invoked < row)
+    )
     setters = setters[setters != failing]
     if len(setters) == 0 and required != model.initial:
-        return f"nothing had set it to {show(required)} by then"
+        return f"nothing had set it to {_brief(show(required))} by then"
     if ops.crashed[setters].any() or (ops.completed[setters] == OPEN).any():
         return None
     last = int(ops.completed[setters].max(initial=-1))
@@ -167,11 +181,13 @@ def _assignment_reason(violation: Violation, model: AssignmentModel) -> str | No
         return None
     proof = int(between[np.argmax(ops.completed[between])])
     done = int(ops.completed[proof])
-    what = ops.transitions[int(ops.transition[proof])]
     verb = "acknowledged" if each[int(ops.transition[proof])].becomes is not Special.ANY else "answered"
     f = ops.transitions[int(ops.transition[failing])].f
-    return (f"{what} had been {verb} by {_who(ops, proof)}{_at(ops, done)} (op {_cell(ops, 'index', done)}) before "
-            f"that {f} began, and nothing set it to {show(required)} afterwards")
+    return (
+        f"{_what(ops, proof)} had been {verb} by {_who(ops, proof)}{_at(ops, done)} (op "
+        f"{_cell(ops, 'index', done)}) before that {f} began, and nothing set it to {_brief(show(required))} "
+        f"afterwards"
+    )
 
 
 def _which(ops: Ops, of_transition: Sequence[bool]) -> Any:
@@ -192,9 +208,21 @@ def _who(ops: Ops, op: int) -> str:
     return _cell(ops, "node", row) or f"process {_cell(ops, 'process', row)}"
 
 
+def _what(ops: Ops, op: int) -> str:
+    return _brief(str(ops.transitions[int(ops.transition[op])]))
+
+
+def _brief(text: str) -> str:
+    """A value as it stands in a sentence; the evidence has it whole."""
+    if len(text) <= IN_WORDS:
+        return text
+    return f"{text[: IN_WORDS // 2]}...{text[-IN_WORDS // 4 :]} ({len(text)} characters)"
+
+
 def _at(ops: Ops, row: int) -> str:
+    """When it happened, with the tenths of a millisecond that tell apart what a fast cluster answers in turn."""
     time_ns = _cell(ops, "time", row)
-    return "" if time_ns < 0 else f" at {time_ns / 1e9:.3f} s"
+    return "" if time_ns < 0 else f" at {time_ns / 1e9:.4f} s"
 
 
 def _any_of(states: list[str]) -> str:

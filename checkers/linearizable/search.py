@@ -75,9 +75,12 @@ class Search:
         width = max(1, len(stepper.transitions))
         slots = max(1, problem.slots)
         self._live = f.Live(
-            transition=np.zeros(slots, np.int32), mutators=np.zeros(slots, np.int32),
-            observers=np.zeros(slots, np.int32), classes=np.zeros(width, np.int32),
-            first=np.full(width, -1, np.int32), last=np.full(width, -1, np.int32),
+            transition=np.zeros(slots, np.int32),
+            mutators=np.zeros(slots, np.int32),
+            observers=np.zeros(slots, np.int32),
+            classes=np.zeros(width, np.int32),
+            first=np.full(width, -1, np.int32),
+            last=np.full(width, -1, np.int32),
             following=np.zeros(64 * crashed_words, np.int32),
             free=np.arange(64 * crashed_words, dtype=np.int32)[::-1].copy(),
         )
@@ -106,7 +109,12 @@ class Search:
         m, space = self._m, self._space
         failed = answer == "violation"
         return Result(
-            answer, int(m[f.EVENT]), time.thread_time() - began, int(m[f.PEAK]), int(m[f.EXPANDED]), space.words,
+            answer,
+            int(m[f.EVENT]),
+            time.thread_time() - began,
+            int(m[f.PEAK]),
+            int(m[f.EXPANDED]),
+            space.words,
             space.frontier[: m[f.FRONTIER]].copy() if failed else space.frontier[:0].copy(),
             space.pool[: m[f.POOL]][space.alive[: m[f.POOL]] != 0] if failed else space.pool[:0].copy(),
         )
@@ -140,7 +148,8 @@ class Search:
             space = space._replace(frontier=_widened(space.frontier))
             slots = self._live.following.size
             self._live = self._live._replace(
-                following=_longer(self._live.following, 64), free=_longer(self._live.free, 64),
+                following=_longer(self._live.following, 64),
+                free=_longer(self._live.free, 64),
             )
             self._live.free[:64] = np.arange(slots, slots + 64)[::-1]
             m[f.FREE] = 64
@@ -160,14 +169,26 @@ class Search:
 
 def _pool(rows: int, width: int) -> tuple[f.U64, f.I8, f.I32, f.I64]:
     """An empty pool: rows, liveness, chains and buckets (two to four per row, a power of two)."""
-    return (np.zeros((rows, width), np.uint64), np.zeros(rows, np.int8), np.zeros(rows, np.int32),
-            np.full(1 << (2 * rows - 1).bit_length(), -1, np.int64))
+    return (
+        np.zeros((rows, width), np.uint64),
+        np.zeros(rows, np.int8),
+        np.zeros(rows, np.int32),
+        np.full(1 << (2 * rows - 1).bit_length(), -1, np.int64),
+    )
 
 
 def _space(words: int, states: int, frontier_rows: int, pool_rows: int, width: int) -> f.Space:
     pool, alive, chain, buckets = _pool(pool_rows, width)
-    return f.Space(words, np.zeros((frontier_rows, width), np.uint64), pool, alive, chain, buckets,
-                   np.zeros((states, words), np.uint64), np.full(states, -1, np.int64))
+    return f.Space(
+        words,
+        np.zeros((frontier_rows, width), np.uint64),
+        pool,
+        alive,
+        chain,
+        buckets,
+        np.zeros((states, words), np.uint64),
+        np.full(states, -1, np.int64),
+    )
 
 
 def _extended(rows: f.U64, count: int) -> f.U64:
@@ -188,8 +209,9 @@ def _longer(numbers: f.I32, more: int) -> f.I32:
 def warm_up() -> None:
     """Compile the kernels of this package, or load them from the cache; once per process."""
     empty: npt.NDArray[np.int32] = np.zeros(1, np.int32)
-    steps = f.Steps(f.ASSIGNMENTS, 1, np.full(1, f.ANY, np.int32), np.zeros(1, np.int32), empty,
-                    np.full(1, -1, np.int64), empty)
+    steps = f.Steps(
+        f.ASSIGNMENTS, 1, np.full(1, f.ANY, np.int32), np.zeros(1, np.int32), empty, np.full(1, -1, np.int64), empty
+    )
     events = f.Events(np.array([f.CALL, f.RETURN], np.int8), np.zeros(2, np.int32), np.zeros(2, np.int32))
     space = _space(1, 1, 2, 4, 2)
     live = f.Live(empty, empty, empty, empty, empty, empty, empty, empty)

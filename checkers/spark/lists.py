@@ -6,7 +6,7 @@ for a history without transactions. So null lists travel as empty ones, each wit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _NO_MOPS: Final = "no_mops"
-_MOPS_TYPE: Final[Any] = HISTORY_SCHEMA.field("mops").type
+_MOPS: Any = cast(Any, HISTORY_SCHEMA).field("mops")
+_MOP_FIELDS: list[Any] = list(_MOPS.type.value_type)
+_VALUES: Any = _MOPS.type.value_type.field("values")
 
 
 def without_null_lists(history: DataFrame) -> DataFrame:
@@ -26,9 +28,13 @@ def without_null_lists(history: DataFrame) -> DataFrame:
 
     def flagged(mop: Column) -> Column:
         values = mop["values"]
-        return sf.struct(mop["f"].alias("f"), mop["key"].alias("key"), mop["value"].alias("value"),
-                         sf.coalesce(values, sf.array().cast("array<bigint>")).alias("values"),
-                         values.isNull().alias("no_values"))
+        return sf.struct(
+            mop["f"].alias("f"),
+            mop["key"].alias("key"),
+            mop["value"].alias("value"),
+            sf.coalesce(values, sf.array().cast("array<bigint>")).alias("values"),
+            values.isNull().alias("no_values"),
+        )
 
     mops = sf.transform(sf.coalesce(sf.col("mops"), sf.array().cast(history.schema["mops"].dataType)), flagged)
     return history.withColumn(_NO_MOPS, sf.col("mops").isNull()).withColumn("mops", mops)
@@ -38,17 +44,15 @@ def with_null_lists(table: pa.Table) -> pa.Table:
     """The history as it was before `without_null_lists`."""
     lists: Any = table.column("mops").combine_chunks()
     f, key, value, values, no_values = lists.flatten().flatten()
-    mops = pa.StructArray.from_arrays(
-        [f, key, value, _with_nulls(values, no_values, _MOPS_TYPE.value_type.field("values").type)],
-        fields=list(_MOPS_TYPE.value_type),
-    )
-    restored = _with_nulls(lists, table.column(_NO_MOPS).combine_chunks(), _MOPS_TYPE, items=mops)
-    position = table.schema.get_field_index("mops")
-    return table.set_column(position, HISTORY_SCHEMA.field("mops"), restored).drop_columns([_NO_MOPS])
+    parts = [f, key, value, _with_nulls(values, no_values, _VALUES.type)]
+    mops = pa.StructArray.from_arrays(parts, fields=_MOP_FIELDS)
+    restored = _with_nulls(lists, table.column(_NO_MOPS).combine_chunks(), _MOPS.type, items=mops)
+    return table.set_column(table.schema.get_field_index("mops"), _MOPS, restored).drop_columns([_NO_MOPS])
 
 
 def _with_nulls(lists: Any, is_null: Any, kind: Any, *, items: Any = None) -> Any:
     """`lists`, none of which is null, with nulls where `is_null` says so; and with other items if there are any."""
     ends = np.cumsum(lists.value_lengths().to_numpy(zero_copy_only=False), dtype=np.int32)
-    offsets = pa.array(np.concatenate([np.zeros(1, np.int32), ends]))
-    return pa.ListArray.from_arrays(offsets, lists.flatten() if items is None else items, type=kind, mask=is_null)
+    offsets: Any = pa.array(np.append(np.int32(0), ends))
+    array: Any = pa.ListArray
+    return array.from_arrays(offsets, lists.flatten() if items is None else items, type=kind, mask=is_null)

@@ -248,7 +248,10 @@ def _hadoop_glob(path: Path) -> str:
 
 def _reason(error: Exception) -> str:
     """The line that says why, from under Spark's layers."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    try:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    except Exception:  # an error from Java asks the Java process for its text
+        return f"{type(error).__name__}, and its Java process is gone"
     telling = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
     return (telling or lines or [type(error).__name__])[-1][:300]
 

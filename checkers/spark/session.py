@@ -8,7 +8,9 @@ process dies by whatever cause, as it watches its standard input.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import pwd
 import re
 import shlex
 import shutil
@@ -86,8 +88,9 @@ def session(master: str = "local[*]", *, options: Mapping[str, str] | None = Non
         EngineError: there is no Java, Spark does not start, or this process runs a session already.
     """
     if not _MASTER.fullmatch(master):
-        raise UsageError(f"--master {master!r} is no Spark master: use local[*], local[4], spark://HOST:PORT, yarn or "
-                         f"k8s://...")
+        raise UsageError(
+            f"--master {master!r} is no Spark master: use local[*], local[4], spark://HOST:PORT, yarn or k8s://..."
+        )
     java = find_java()
     archive = archive_path(java)
     archived = archive.exists()
@@ -161,7 +164,8 @@ def _session(
         properties = {**_properties(master, work, flags), **options}
         spark, process = _start(properties, _environment(master, work), work)
         try:
-            yield spark, time.perf_counter() - started
+            with _without_py4js_log():
+                yield spark, time.perf_counter() - started
         finally:
             _stop(spark, process, stop_s)
     finally:
@@ -184,13 +188,35 @@ def _start(
             context = SparkContext(conf=conf, gateway=gateway)
             return SparkSession(context), gateway.proc
     except BaseException as error:
+        message = _message(error)
         _forget(gateway, _STOP_S)
         if not isinstance(error, Exception):
             raise
         _drop_frames(error)
         said = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        why = next((line for line in said if "rror" in line or "xception" in line), str(error).partition("\n")[0])
-        raise EngineError(f"Spark does not start: {why}") from error
+        why = next((line for line in said if "rror" in line or "xception" in line), message)
+        raise EngineError(f"Spark does not start: {why}{_hint()}") from error
+
+
+def _message(error: BaseException) -> str:
+    """The telling line of an error; one from Java asks the Java process for it, which must be alive still."""
+    try:
+        lines = [line.strip(" :\t") for line in str(error).splitlines()]
+    except Exception:
+        return type(error).__name__
+    java = [line for line in lines if re.match(r"[\w.$]+(Error|Exception)\b", line)]
+    return (java or [line for line in lines if line] or [type(error).__name__])[0]
+
+
+def _hint() -> str:
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return (
+            f". (User id {os.getuid()} has no name on this machine, and Spark needs one: give it an entry in "
+            f"/etc/passwd, or use --engine inline.)"
+        )
+    return ""
 
 
 def _drop_frames(error: Exception) -> None:
@@ -243,12 +269,32 @@ def _own_interrupt_handler() -> Generator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
+@contextlib.contextmanager
+def _without_py4js_log() -> Generator[None]:
+    """On Ctrl-C py4j logs the traceback of the KeyboardInterrupt before it raises it: the raising is enough."""
+
+    def not_py4js(record: logging.LogRecord) -> bool:
+        return "py4j" not in Path(record.pathname).parts
+
+    root = logging.getLogger()
+    root.addFilter(not_py4js)
+    try:
+        yield
+    finally:
+        root.removeFilter(not_py4js)
+
+
 # --- settings -------------------------------------------------------------------------------------------------------
 
 
 def _properties(master: str, work: Path, flags: Sequence[str]) -> dict[str, str]:
-    java_options = [*FLAGS, *flags, f"-Dlog4j2.configurationFile={(work / 'log4j2.properties').as_uri()}",
-                    f"-Djava.io.tmpdir={work}", f"-Dderby.system.home={work}"]
+    java_options = [
+        *FLAGS,
+        *flags,
+        f"-Dlog4j2.configurationFile={(work / 'log4j2.properties').as_uri()}",
+        f"-Djava.io.tmpdir={work}",
+        f"-Dderby.system.home={work}",
+    ]
     properties = {
         "spark.master": master,
         "spark.app.name": "splitbrain",
@@ -286,15 +332,25 @@ def _environment(master: str, work: Path) -> dict[str, str | None]:
         "SPARK_LAUNCHER_OPTS": shlex.join(FLAGS),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYSPARK_SUBMIT_ARGS": None, "PYSPARK_GATEWAY_PORT": None, "PYSPARK_GATEWAY_SECRET": None,
-        "PYSPARK_PIN_THREAD": None, "SPARK_REMOTE": None, "SPARK_CONNECT_MODE_ENABLED": None, "SPARK_API_MODE": None,
-        "JAVA_TOOL_OPTIONS": None, "_JAVA_OPTIONS": None, "JDK_JAVA_OPTIONS": None,
+        "PYSPARK_SUBMIT_ARGS": None,
+        "PYSPARK_GATEWAY_PORT": None,
+        "PYSPARK_GATEWAY_SECRET": None,
+        "PYSPARK_PIN_THREAD": None,
+        "SPARK_REMOTE": None,
+        "SPARK_CONNECT_MODE_ENABLED": None,
+        "SPARK_API_MODE": None,
+        "JAVA_TOOL_OPTIONS": None,
+        "_JAVA_OPTIONS": None,
+        "JDK_JAVA_OPTIONS": None,
     }
     if _is_local(master):
         environment |= {
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_CONF_DIR": str(work / "conf"),
-            "SPARK_LOCAL_DIRS": None, "SPARK_DIST_CLASSPATH": None, "HADOOP_CONF_DIR": None, "YARN_CONF_DIR": None,
+            "SPARK_LOCAL_DIRS": None,
+            "SPARK_DIST_CLASSPATH": None,
+            "HADOOP_CONF_DIR": None,
+            "YARN_CONF_DIR": None,
         }
     elif os.environ.get("PYSPARK_PYTHON"):
         del environment["PYSPARK_PYTHON"]

@@ -10,6 +10,8 @@ Contract of the shell:
   it everything begun before it, the shell hands its `done` to the machine as an event; of several that became durable
   together the last one's `done` is enough. If a write fails, the node must stop.
 - Send is best effort and must not block.
+- Apply, ReadReady and Rebuild concern the state machine alone: they keep their order among themselves, and may be
+  carried out later than what comes after them.
 - Nothing here says how long anything takes: the machine is right under any delay.
 """
 
@@ -144,6 +146,19 @@ class Rebuild(msgspec.Struct, frozen=True):
 
 
 Effect: TypeAlias = (
-    Persist | AppendLog | TruncateLog | Send | Apply | ReadReady | Rejected | Dropped | StartElectionTimer
-    | StopElectionTimer | StartHeartbeat | StopHeartbeat | RoleChanged | CommitAdvanced | Rebuild
+    Persist
+    | AppendLog
+    | TruncateLog
+    | Send
+    | Apply
+    | ReadReady
+    | Rejected
+    | Dropped
+    | StartElectionTimer
+    | StopElectionTimer
+    | StartHeartbeat
+    | StopHeartbeat
+    | RoleChanged
+    | CommitAdvanced
+    | Rebuild
 )

@@ -37,10 +37,11 @@ class Following:
             raise InvariantError(f"two leaders in term {state.term}: {self.leader} and {sender}.")
         if message.round > self._round:
             self._round = message.round
-        try_index = self._mismatch(message)
-        if try_index is not None:
+        if not self._agrees(message):
             self._answered_round = self._round
-            state.send(sender, AppendRefusal(state.term, self._round, message.prev_index, try_index))
+            try_index = state.log.last_of(message.prev_term, message.prev_index - 1)
+            try_term = state.log.term(try_index)
+            state.send(sender, AppendRefusal(state.term, self._round, message.prev_index, try_index, try_term))
             return
         appended = self._take(message)
         self._validated = max(self._validated, message.prev_index + len(message.entries))
@@ -62,20 +63,20 @@ class Following:
         self._reported = min(state.written, self._validated)
         state.send(leader, AppendReply(state.term, self._round, self._validated, self._reported))
 
-    def _mismatch(self, message: Append) -> int | None:
-        """None if our log has the entry that the message builds on, else the index to try next."""
+    def _agrees(self, message: Append) -> bool:
+        """Whether our log has the entry that the message builds on."""
         state, log = self._state, self._state.log
         prev = message.prev_index
         if prev > log.last_index:
-            return log.last_index
+            return False
         if log.term(prev) == message.prev_term:
-            return None
+            return True
         if prev <= state.commit:
             raise InvariantError(
                 f"{self.leader} leads term {state.term} without entry {prev} of term {log.term(prev)}, which "
                 f"{state.node} knows to be committed."
             )
-        return log.before_term_at(prev, state.commit)
+        return False
 
     def _take(self, message: Append) -> bool:
         """Append what is new; True if there was any. An older message, come late, takes nothing away."""

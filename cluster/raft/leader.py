@@ -24,8 +24,17 @@ class Leadership:
     """The leader's side of one term."""
 
     __slots__ = (
-        "_applies_early", "_early_reads", "_followers", "_last_sent", "_last_sent_to", "_noop_index", "_reads",
-        "_reads_unconfirmed", "_refs", "_state", "_tick",
+        "_applies_early",
+        "_early_reads",
+        "_followers",
+        "_last_sent",
+        "_last_sent_to",
+        "_noop_index",
+        "_reads",
+        "_reads_unconfirmed",
+        "_refs",
+        "_state",
+        "_tick",
     )
 
     def __init__(self, state: State) -> None:
@@ -108,7 +117,8 @@ class Leadership:
         """A follower lacks what we built on; its confirmation of a read round is as good as any."""
         follower = self._followers[sender]
         follower.heard_tick = self._tick
-        if follower.on_refusal(message.prev_index, message.try_index):
+        try_index = self._state.log.last_of(message.try_term, message.try_index)
+        if follower.on_refusal(message.prev_index, try_index):
             self._send(sender, follower)
         self._confirm(follower, message.round)
 
@@ -157,8 +167,11 @@ class Leadership:
         state = self._state
         previous = self._last_sent
         if (
-            previous is not None and previous.prev_index == first - 1 and self._last_sent_to == last
-            and previous.round == self._reads.round and previous.commit == state.commit
+            previous is not None
+            and previous.prev_index == first - 1
+            and self._last_sent_to == last
+            and previous.round == self._reads.round
+            and previous.commit == state.commit
         ):
             return previous
         entries = state.log.slice(first, last) if last >= first else _EMPTY

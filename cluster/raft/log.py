@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from cluster.raft.invariant import InvariantError
@@ -68,9 +69,10 @@ class Log:
         self.last_index = from_index - 1
         self.last_term = self.term(self.last_index)
 
-    def before_term_at(self, index: int, floor: int) -> int:
-        """The last index before `index` whose term differs from the one at `index`, but no lower than `floor`."""
-        term = self.term(index)
-        while index > floor and self.term(index) == term:
-            index -= 1
-        return index
+    def last_of(self, term: int, upto: int) -> int:
+        """The last index, `upto` at most, whose term is `term` at most; 0 if there is none."""
+        return bisect_right(self._entries, term, hi=min(upto, self.last_index), key=_term)
+
+
+def _term(entry: Entry) -> int:
+    return entry.term

@@ -78,13 +78,29 @@ class Raft:
     """
 
     __slots__ = (
-        "_announced", "_following", "_handlers", "_leader", "_leader_is_silent", "_leadership", "_persisted",
-        "_receivers", "_role", "_state", "_token", "_voted_for", "_votes",
+        "_announced",
+        "_following",
+        "_handlers",
+        "_leader",
+        "_leader_is_silent",
+        "_leadership",
+        "_persisted",
+        "_receivers",
+        "_role",
+        "_state",
+        "_token",
+        "_voted_for",
+        "_votes",
     )
 
     def __init__(
-        self, node: NodeId, voters: Sequence[NodeId], recovered: Recovered | None = None, *,
-        config: Config | None = None, bugs: Bugs = NO_BUGS,
+        self,
+        node: NodeId,
+        voters: Sequence[NodeId],
+        recovered: Recovered | None = None,
+        *,
+        config: Config | None = None,
+        bugs: Bugs = NO_BUGS,
     ) -> None:
         if node not in voters or len(set(voters)) != len(voters):
             raise ValueError(f"{node} must be one of the voters, each named once: {', '.join(voters)}.")

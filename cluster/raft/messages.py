@@ -129,13 +129,17 @@ class AppendRefusal(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
         round: the newest read round that the follower has seen in this term: a log that does not match yet is no reason
             not to confirm leadership.
         prev_index: the `prev_index` that was refused.
-        try_index: the leader may build on this index next; lower than `prev_index`.
+        try_index: the follower's last entry before `prev_index` whose term is no higher than the leader's was there:
+            on nothing between can the logs agree.
+        try_term: its term. Nor can they agree where the leader's terms are higher: so what differs is skipped term by
+            term, and of a term that only ends differently nothing is sent again (after etcd).
     """
 
     term: int
     round: int
     prev_index: int
     try_index: int
+    try_term: int = 0
 
 
 Message: TypeAlias = PreVote | PreVoteReply | Vote | VoteReply | Append | AppendReply | AppendRefusal

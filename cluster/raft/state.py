@@ -38,8 +38,19 @@ class State:
     """
 
     __slots__ = (
-        "_applies_early", "_generation", "applied", "bugs", "commit", "config", "log", "node", "out", "peers", "quorum",
-        "term", "written",
+        "_applies_early",
+        "_generation",
+        "applied",
+        "bugs",
+        "commit",
+        "config",
+        "log",
+        "node",
+        "out",
+        "peers",
+        "quorum",
+        "term",
+        "written",
     )
 
     def __init__(self, node: NodeId, voters: Sequence[NodeId], log: Log, term: int, config: Config, bugs: Bugs) -> None:

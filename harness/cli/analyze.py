@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from harness.cli import options
-from results.errors import RunNotFoundError
+from results.errors import EXIT_USAGE, RunNotFoundError
 
 if TYPE_CHECKING:
     from harness.cli.judging import Conclusion
@@ -29,41 +29,52 @@ def command(
     """Judge stored runs again, all of a store or those named, in one pass of the Spark pipeline.
 
     A RUN is the path of its folder, its name, the beginning of its name, or "latest". A run whose controller was
-    killed is recovered first: every operation that had been flushed is judged. Runs still under way are left alone.
+    killed is recovered first: every operation that had been flushed is judged. Runs still under way and damaged ones
+    are named and left alone.
     """
-    from checkers.verdict import worst
+    from checkers.verdict import Outcome, worst
     from harness.cli.judging import conclusion_document
     from results.store import Store
 
-    chosen = _choose(Store(Path(store)), runs)
+    chosen, refused = _choose(Store(Path(store)), runs)
     conclusions = _judge(chosen, engine or "spark", master)
     if as_json:
         documents = [conclusion_document(each) for each in conclusions]
         click.echo(msgspec.json.format(msgspec.json.encode(documents)).decode())
     else:
         _print(conclusions)
-    ctx.exit(worst(each.outcome for each in conclusions).exit_code)
+    outcome = worst(each.outcome for each in conclusions)
+    ctx.exit(EXIT_USAGE if refused and outcome is not Outcome.VIOLATION else outcome.exit_code)
 
 
-def _choose(store: Store, references: Sequence[str]) -> list[RunDir]:
-    """The runs that are meant and can be judged.
+def _choose(store: Store, references: Sequence[str]) -> tuple[list[RunDir], int]:
+    """The runs that are meant and can be judged, and how many of a store are damaged. Those are told and left alone.
 
     Raises:
         RunNotFoundError: there is none.
+        SplitbrainError: a run that was named, or the only one, cannot be read.
     """
-    if references:
-        return [store.find(reference) for reference in references]
-    found: list[RunDir] = []
-    for run in store.runs():
-        status = run.status()
-        if status in ("running", "empty"):
-            why = "is under way" if status == "running" else "recorded nothing"
-            click.echo(f"left out: {run.test_name}/{run.name} {why}", err=True)
-        else:
-            found.append(run)
+    from checkers.spark.pipeline import sort_out
+
+    found = [store.find(reference) for reference in references] or [run for run in store.runs() if _is_over(run)]
     if not found:
         raise RunNotFoundError(f"there is no run to judge in the store {store.root}.")
-    return found
+    good, refused = sort_out(run.path for run in found)
+    if refused and (references or not good):
+        raise next(iter(refused.values()))
+    for error in refused.values():
+        click.echo(f"left out: {error}", err=True)
+    return [each.run for each in good], len(refused)
+
+
+def _is_over(run: RunDir) -> bool:
+    """Whether there is something to judge; if not, that is told."""
+    status = run.status()
+    if status in ("running", "empty"):
+        why = "is under way" if status == "running" else "recorded nothing"
+        click.echo(f"left out: {run.test_name}/{run.name} {why}", err=True)
+        return False
+    return True
 
 
 def _judge(runs: list[RunDir], engine: str, master: str) -> list[Conclusion]:
@@ -97,5 +108,3 @@ def _print(conclusions: list[Conclusion]) -> None:
         colour = COLOURS[each.outcome]
         table.add_row(f"[{colour}]{each.outcome.value}[/]", each.run.test_name, each.run.name, (said or [""])[0])
     Console().print(table)
-
-

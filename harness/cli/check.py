@@ -21,19 +21,46 @@ if TYPE_CHECKING:
 
 @click.command("check")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--checker", "checker_name", default="linearizable", show_default=True, metavar="NAME",
-              help="Who judges (splitbrain list checkers).")
-@click.option("--model", default="cas-register", show_default=True, metavar="NAME|MODULE:CLASS",
-              help="For linearizable: what a correct object does (splitbrain list models).")
-@click.option("--format", "format_name", default=None, metavar="NAME",
-              help="parquet, jsonl, porcupine or compact.  [default: recognised]")
-@click.option("--time-limit", type=float, default=60.0, show_default=True, metavar="SECONDS",
-              help="For each file's partitions; what is not decided by then is unknown.")
+@click.option(
+    "--checker",
+    "checker_name",
+    default="linearizable",
+    show_default=True,
+    metavar="NAME",
+    help="Who judges (splitbrain list checkers).",
+)
+@click.option(
+    "--model",
+    default="cas-register",
+    show_default=True,
+    metavar="NAME|MODULE:CLASS",
+    help="For linearizable: what a correct object does (splitbrain list models).",
+)
+@click.option(
+    "--format",
+    "format_name",
+    default=None,
+    metavar="NAME",
+    help="parquet, jsonl, porcupine or compact.  [default: recognised]",
+)
+@click.option(
+    "--time-limit",
+    type=float,
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For each file's partitions; what is not decided by then is unknown.",
+)
 @options.as_json
 @click.pass_context
 def command(
-    ctx: click.Context, files: tuple[str, ...], checker_name: str, model: str, format_name: str | None,
-    time_limit: float, as_json: bool,
+    ctx: click.Context,
+    files: tuple[str, ...],
+    checker_name: str,
+    model: str,
+    format_name: str | None,
+    time_limit: float,
+    as_json: bool,
 ) -> None:
     """Judge history files: is what clients saw allowed?
 
@@ -53,6 +80,9 @@ def command(
     outcomes: list[Outcome] = []
     rows: list[Mapping[str, Any]] = []
     histories = [(file, _read(file, format_name)) for file in files]
+    for file, history in histories:
+        if history.num_rows == 0:
+            raise HistoryFormatError(file, "holds no operation: there is nothing to judge.")
     for file, history in histories:
         [verdict] = judge(history, [spec])
         outcomes.append(outcome([verdict]))
@@ -98,9 +128,15 @@ def _recognise(path: Path) -> str:
             head = file.read(4096).lstrip()
     except OSError as error:
         raise SplitbrainError(f"{path}: cannot be read: {error.strerror}.") from error
-    for start, name in ((b"PAR1", "parquet"), (b"{\"", "jsonl"), (b"{:", "porcupine"), (b"INFO", "porcupine"),
-                        (b"c ", "compact")):
+    for start, name in (
+        (b"PAR1", "parquet"),
+        (b'{"', "jsonl"),
+        (b"{:", "porcupine"),
+        (b"INFO", "porcupine"),
+        (b"c ", "compact"),
+    ):
         if head.startswith(start):
             return name
-    raise HistoryFormatError(str(path), "not recognised as a history. Say which --format it is in: parquet, jsonl, "
-                                        "porcupine or compact.")
+    raise HistoryFormatError(
+        str(path), "not recognised as a history. Say which --format it is in: parquet, jsonl, porcupine or compact."
+    )

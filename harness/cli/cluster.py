@@ -42,8 +42,14 @@ class ClusterState(msgspec.Struct, frozen=True):
     nodes: list[NodeProcess]
 
 
-folder = click.option("--dir", "directory", default="metadata-cluster", show_default=True, metavar="DIR",
-                      help="Where the nodes' data and logs are.")
+folder = click.option(
+    "--dir",
+    "directory",
+    default="metadata-cluster",
+    show_default=True,
+    metavar="DIR",
+    help="Where the nodes' data and logs are.",
+)
 
 
 @click.group("cluster")
@@ -65,8 +71,13 @@ def command() -> None:
 
 @command.command("up")
 @click.option("-n", "--nodes", default="3", show_default=True, metavar="N|NAME[,NAME...]", help="How many, or names.")
-@click.option("--base-port", default=7101, show_default=True, type=click.IntRange(1024, 65000),
-              help="Port of the first node on 127.0.0.1; the others follow.")
+@click.option(
+    "--base-port",
+    default=7101,
+    show_default=True,
+    type=click.IntRange(1024, 65000),
+    help="Port of the first node on 127.0.0.1; the others follow.",
+)
 @click.option("--bug", default="", metavar="ID[,ID...]", help="Switch bugs on (splitbrain list bugs).")
 @folder
 def up(nodes: str, base_port: int, bug: str, directory: str) -> None:

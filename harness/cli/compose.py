@@ -14,7 +14,7 @@ import msgspec
 from checkers.verdict import CheckerSpec
 from harness.backends import catalogue as backends
 from harness.systems import catalogue as systems
-from harness.test import Test, Workload
+from harness.test import CONCURRENCY_MAX, TIME_MAX_S, Test, Workload, check_number
 from nemesis import catalogue as nemeses
 from results.errors import UnknownNameError, UsageError
 from workloads import catalogue as workloads
@@ -62,6 +62,8 @@ def node_names(nodes: str) -> tuple[str, ...]:
             raise UsageError(f"--nodes {count}: a test needs 1 to 100 nodes.")
         return tuple(f"n{i}" for i in range(1, count + 1))
     listed = names(nodes)
+    if not listed:
+        raise UsageError("--nodes: a test needs at least one node: give a number of 1 or more, or names.")
     for name in listed:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9]{0,11}", name):
             raise UsageError(f"--nodes: {name!r} is no node name. Use letters and digits, a letter first, 12 at most.")
@@ -76,9 +78,13 @@ def client_count(concurrency: str, nodes: int) -> int:
     """
     match = re.fullmatch(r"(\d+)(n?)", concurrency.strip())
     if match is None or int(match[1]) == 0:
-        raise UsageError(f"--concurrency {concurrency}: give a positive number of clients, or a multiple of the number "
-                         "of nodes such as 2n.")
-    return int(match[1]) * (nodes if match[2] else 1)
+        raise UsageError(
+            f"--concurrency {concurrency}: give a positive number of clients, or a multiple of the number "
+            "of nodes such as 2n."
+        )
+    count = int(match[1]) * (nodes if match[2] else 1)
+    check_number("concurrency", count, CONCURRENCY_MAX)
+    return count
 
 
 def compose(options: RunOptions) -> Test:
@@ -88,6 +94,7 @@ def compose(options: RunOptions) -> Test:
         UsageError: an option is wrong; nothing has been started or written.
     """
     nodes = node_names(options.nodes)
+    check_number("time limit", options.time_limit, TIME_MAX_S)
     backends.build(options.backend)
     system = systems.build(options.system)
     bugs = names(options.bug)
@@ -103,9 +110,7 @@ def compose(options: RunOptions) -> Test:
         nodes=nodes,
         system=system,
         workload=_judged_for(nemeses.kinds(nemesis_names), workload),
-        nemesis=nemeses.build(
-            nemesis_names, interval_s=options.interval, time_limit_s=options.time_limit, nodes=nodes
-        ),
+        nemesis=nemeses.build(nemesis_names, interval_s=options.interval, time_limit_s=options.time_limit, nodes=nodes),
         bugs=bugs,
         concurrency=concurrency,
         rate=options.rate,
@@ -126,8 +131,15 @@ def _judged_for(faults: Sequence[str], workload: Workload) -> Workload:
 
 
 _DEFAULTS = {
-    "system": "metadata", "backend": "local", "bug": "", "nodes": "5", "concurrency": "2n", "rate": 100.0,
-    "interval": None, "op_timeout": 2.0, "recovery": 20.0,
+    "system": "metadata",
+    "backend": "local",
+    "bug": "",
+    "nodes": "5",
+    "concurrency": "2n",
+    "rate": 100.0,
+    "interval": None,
+    "op_timeout": 2.0,
+    "recovery": 20.0,
 }
 
 

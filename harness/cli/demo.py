@@ -20,8 +20,14 @@ BUG = "M23"
 
 @click.command("demo")
 @options.store
-@click.option("--time-limit", type=float, default=30.0, show_default=True, metavar="SECONDS",
-              help="How long each of the two runs is under faults.")
+@click.option(
+    "--time-limit",
+    type=float,
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long each of the two runs is under faults.",
+)
 @click.option("--seed", type=int, default=None, help="Root of all randomness.  [default: drawn, and printed]")
 @click.pass_context
 def command(ctx: click.Context, store: str, time_limit: float, seed: int | None) -> None:
@@ -36,8 +42,17 @@ def command(ctx: click.Context, store: str, time_limit: float, seed: int | None)
     from harness.cli.run import record
 
     common: dict[str, Any] = {
-        "workload": "register", "system": "metadata", "backend": "local", "nodes": "5", "concurrency": "2n",
-        "rate": 200.0, "time_limit": time_limit, "interval": None, "op_timeout": 2.0, "recovery": 20.0, "seed": seed,
+        "workload": "register",
+        "system": "metadata",
+        "backend": "local",
+        "nodes": "5",
+        "concurrency": "2n",
+        "rate": 200.0,
+        "time_limit": time_limit,
+        "interval": None,
+        "op_timeout": 2.0,
+        "recovery": 20.0,
+        "seed": seed,
     }
     healthy = RunOptions.of(**common, nemesis="partition,kill", bug="")
     broken = RunOptions.of(**{**common, "seed": healthy.seed}, nemesis="partition", bug=BUG)
@@ -75,7 +90,9 @@ def _show(conclusions: list[Conclusion], chosen: list[RunOptions]) -> int:
     for each, options_, wanted in zip(conclusions, chosen, expected, strict=True):
         table.add_row(
             f"with bug {options_.bug}" if options_.bug else "as it is",
-            f"[{COLOURS[each.outcome]}]{each.outcome.value}[/]", wanted.value, figures(each.verdicts),
+            f"[{COLOURS[each.outcome]}]{each.outcome.value}[/]",
+            wanted.value,
+            figures(each.verdicts),
         )
     console = Console(soft_wrap=True, highlight=False)
     console.print(table)
@@ -87,6 +104,8 @@ def _show(conclusions: list[Conclusion], chosen: list[RunOptions]) -> int:
         console.print(f"report  {each.report}", markup=False)
     if [each.outcome for each in conclusions] == expected:
         return 0
-    console.print("\nThe demo did not come out as expected. Each run is kept; run it again with its seed: "
-                  f"{chosen[0].seed}.", markup=False)
+    console.print(
+        f"\nThe demo did not come out as expected. Each run is kept; run it again with its seed: {chosen[0].seed}.",
+        markup=False,
+    )
     return EXIT_HARNESS_ERROR

@@ -69,7 +69,7 @@ def main(args: Sequence[str] | None = None) -> None:
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
         hint = f" ({context.command_path} --help tells more)" if context is not None else ""
-        click.echo(f"splitbrain: {error.format_message()}{hint}", err=True)
+        click.echo(f"splitbrain: {' '.join(error.format_message().split())}{hint}", err=True)
         code = EXIT_USAGE
     except click.Abort:
         click.echo("splitbrain: interrupted", err=True)
@@ -79,7 +79,8 @@ def main(args: Sequence[str] | None = None) -> None:
             traceback.print_exc()
         click.echo(f"splitbrain: {error}", err=True)
         code = error.exit_code
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):
+        # Nobody reads what is printed. click turns that into an exit with 1, which would say that there is a violation.
         code = EXIT_HARNESS_ERROR
     except Exception as error:
         if "--debug" in arguments:

@@ -19,42 +19,112 @@ def _apply(options: list[Callable[[Any], Any]]) -> Callable[[F], F]:
     return decorate
 
 
-store = click.option(
-    "--store", default="store", show_default=True, metavar="DIR", help="Where runs are kept."
-)
+store = click.option("--store", default="store", show_default=True, metavar="DIR", help="Where runs are kept.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for a machine.")
-engine = _apply([
-    click.option("--engine", type=click.Choice(["inline", "spark"]), default=None,
-                 help="Who judges: this process at once, or the Spark pipeline.  [default: inline for one run or "
-                 "file, spark for a store]"),
-    click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Spark's master."),
-])
+engine = _apply(
+    [
+        click.option(
+            "--engine",
+            type=click.Choice(["inline", "spark"]),
+            default=None,
+            help="Who judges: this process at once, or the Spark pipeline.  [default: inline for one run or "
+            "file, spark for a store]",
+        ),
+        click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Spark's master."),
+    ]
+)
 
-test = _apply([
-    click.option("-w", "--workload", default="register", show_default=True, metavar="NAME",
-                 help="What clients do (splitbrain list workloads)."),
-    click.option("--nemesis", default="partition,kill", show_default=True, metavar="NAME[,NAME...]",
-                 help="What breaks (splitbrain list nemeses); none for nothing."),
-    click.option("--system", default="metadata", show_default=True, metavar="NAME",
-                 help="What is tested (splitbrain list systems)."),
-    click.option("--backend", default="local", show_default=True, metavar="NAME",
-                 help="Where nodes live (splitbrain doctor tells what works here)."),
-    click.option("--bug", default="", metavar="ID[,ID...]",
-                 help="Switch bugs of the system on (splitbrain list bugs)."),
-    click.option("-n", "--nodes", default="5", show_default=True, metavar="N|NAME[,NAME...]",
-                 help="How many nodes, or their names."),
-    click.option("-c", "--concurrency", default="2n", show_default=True, metavar="N|Nn",
-                 help="Client processes; 2n is two a node."),
-    click.option("--rate", type=float, default=100.0, show_default=True, metavar="HZ",
-                 help="Operations a second, of all clients together."),
-    click.option("--time-limit", type=float, default=30.0, show_default=True, metavar="SECONDS",
-                 help="How long faults and load last."),
-    click.option("--interval", type=float, default=None, metavar="SECONDS",
-                 help="Mean time between nemesis operations.  [default: the nemesis's own]"),
-    click.option("--op-timeout", type=float, default=2.0, show_default=True, metavar="SECONDS",
-                 help="After that nobody knows how an operation ended."),
-    click.option("--recovery", type=float, default=20.0, show_default=True, metavar="SECONDS",
-                 help="How long the healed system may take until every node answers."),
-    click.option("--seed", type=int, default=None, metavar="N",
-                 help="Root of all randomness.  [default: drawn, and printed]"),
-])
+test = _apply(
+    [
+        click.option(
+            "-w",
+            "--workload",
+            default="register",
+            show_default=True,
+            metavar="NAME",
+            help="What clients do (splitbrain list workloads).",
+        ),
+        click.option(
+            "--nemesis",
+            default="partition,kill",
+            show_default=True,
+            metavar="NAME[,NAME...]",
+            help="What breaks (splitbrain list nemeses); none for nothing.",
+        ),
+        click.option(
+            "--system",
+            default="metadata",
+            show_default=True,
+            metavar="NAME",
+            help="What is tested (splitbrain list systems).",
+        ),
+        click.option(
+            "--backend",
+            default="local",
+            show_default=True,
+            metavar="NAME",
+            help="Where nodes live (splitbrain doctor tells what works here).",
+        ),
+        click.option(
+            "--bug", default="", metavar="ID[,ID...]", help="Switch bugs of the system on (splitbrain list bugs)."
+        ),
+        click.option(
+            "-n",
+            "--nodes",
+            default="5",
+            show_default=True,
+            metavar="N|NAME[,NAME...]",
+            help="How many nodes, or their names.",
+        ),
+        click.option(
+            "-c",
+            "--concurrency",
+            default="2n",
+            show_default=True,
+            metavar="N|Nn",
+            help="Client processes; 2n is two a node.",
+        ),
+        click.option(
+            "--rate",
+            type=float,
+            default=100.0,
+            show_default=True,
+            metavar="HZ",
+            help="Operations a second, of all clients together.",
+        ),
+        click.option(
+            "--time-limit",
+            type=float,
+            default=30.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long faults and load last.",
+        ),
+        click.option(
+            "--interval",
+            type=float,
+            default=None,
+            metavar="SECONDS",
+            help="Mean time between nemesis operations.  [default: the nemesis's own]",
+        ),
+        click.option(
+            "--op-timeout",
+            type=float,
+            default=2.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="After that nobody knows how an operation ended.",
+        ),
+        click.option(
+            "--recovery",
+            type=float,
+            default=20.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long the healed system may take until every node answers.",
+        ),
+        click.option(
+            "--seed", type=int, default=None, metavar="N", help="Root of all randomness.  [default: drawn, and printed]"
+        ),
+    ]
+)

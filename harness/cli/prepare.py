@@ -14,11 +14,11 @@ def command() -> None:
     Run once by set-up; run it again after Java or Python changed. Without it everything works, only the first use
     waits for the compiler.
     """
-    from checkers import kernels
+    from checkers import linearizable
     from checkers.spark import session
 
     started = time.monotonic()
-    kernels.warm_up()
+    linearizable.warm_up()
     click.echo(f"kernels compiled in {time.monotonic() - started:.0f} s")
     started = time.monotonic()
     click.echo(f"{session.prepare()} ({time.monotonic() - started:.0f} s)")

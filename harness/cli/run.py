@@ -137,8 +137,13 @@ async def _record(
         loop.add_signal_handler(number, stop.request)
     try:
         summary = await run(
-            test, backend=backends.build(chosen.backend), folder=folder,
-            runtime=Runtime(clock=clock, streams=Streams(test.seed)), observe=observe, began=began, stop=stop,
+            test,
+            backend=backends.build(chosen.backend),
+            folder=folder,
+            runtime=Runtime(clock=clock, streams=Streams(test.seed)),
+            observe=observe,
+            began=began,
+            stop=stop,
         )
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):

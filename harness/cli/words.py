@@ -9,7 +9,10 @@ import msgspec
 from checkers.verdict import Outcome, Verdict
 
 COLOURS = {
-    Outcome.PASS: "green", Outcome.VIOLATION: "red", Outcome.INCONCLUSIVE: "yellow", Outcome.HARNESS_ERROR: "magenta",
+    Outcome.PASS: "green",
+    Outcome.VIOLATION: "red",
+    Outcome.INCONCLUSIVE: "yellow",
+    Outcome.HARNESS_ERROR: "magenta",
 }
 
 

@@ -53,8 +53,8 @@ class _Mix(msgspec.Struct, frozen=True):
         return len(self.weights) - 1
 
     def _without(self, i: int) -> _Mix:
-        weights = self.weights[:i] + self.weights[i + 1:]
-        return _Mix(self.children[:i] + self.children[i + 1:], weights, sum(weights))
+        weights = self.weights[:i] + self.weights[i + 1 :]
+        return _Mix(self.children[:i] + self.children[i + 1 :], weights, sum(weights))
 
 
 def mix(*sources: Source, weights: Sequence[float] | None = None) -> Generator:
@@ -78,7 +78,7 @@ class _AnyOf(msgspec.Struct, frozen=True):
             i %= len(children)
             result = children[i].op(ctx)
             if result is None:
-                children = children[:i] + children[i + 1:]
+                children = children[:i] + children[i + 1 :]
                 continue
             op, after = result
             children = swapped(children, i, after)

@@ -80,8 +80,14 @@ class Context(msgspec.Struct, gc=False):
         """The context at time 0: every thread is free and carries the process of its own number."""
         everything = (2 << concurrency) - 1
         return cls(
-            time_ns=0, free=everything, threads=everything, processes=[*range(concurrency), NEMESIS],
-            concurrency=concurrency, nodes=nodes, rng=rng, nemesis_rng=nemesis_rng,
+            time_ns=0,
+            free=everything,
+            threads=everything,
+            processes=[*range(concurrency), NEMESIS],
+            concurrency=concurrency,
+            nodes=nodes,
+            rng=rng,
+            nemesis_rng=nemesis_rng,
         )
 
     @property
@@ -97,8 +103,14 @@ class Context(msgspec.Struct, gc=False):
     def restrict(self, threads: int, rng: Rng | None = None) -> Context:
         """The same with only some of the threads; with another stream of randomness if one is given."""
         return Context(
-            self.time_ns, self.free & threads, self.threads & threads, self.processes, self.concurrency, self.nodes,
-            rng or self.rng, self.nemesis_rng,
+            self.time_ns,
+            self.free & threads,
+            self.threads & threads,
+            self.processes,
+            self.concurrency,
+            self.nodes,
+            rng or self.rng,
+            self.nemesis_rng,
         )
 
     def pick(self, among: int) -> int:
@@ -150,7 +162,7 @@ def swapped(children: tuple[Generator, ...], i: int, child: Generator) -> tuple[
     """The children with another one in place i; the very same tuple if it is the same one."""
     if children[i] is child:
         return children
-    return (*children[:i], child, *children[i + 1:])
+    return (*children[:i], child, *children[i + 1 :])
 
 
 def updated(children: tuple[Generator, ...], ctx: Context, event: Op) -> tuple[Generator, ...]:

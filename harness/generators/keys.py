@@ -94,14 +94,12 @@ class _ConcurrentKeys(msgspec.Struct, frozen=True):
         by_thread = [-1] * len(ctx.processes)
         groups: list[_Group] = []
         for start in range(0, len(threads), self.size):
-            members = threads[start:start + self.size]
+            members = threads[start : start + self.size]
             for thread in members:
                 by_thread[thread] = len(groups)
             groups.append(_Group(sum(1 << thread for thread in members), None, None))
         outside = ~(ctx.threads & ~ctx.nemesis_bit)
-        state = _ConcurrentKeys(
-            self.size, self.keys, self.of_key, tuple(groups), tuple(by_thread), self.taken, outside
-        )
+        state = _ConcurrentKeys(self.size, self.keys, self.of_key, tuple(groups), tuple(by_thread), self.taken, outside)
         for number in range(len(groups)):
             state = state._next_key(number)
         return state
@@ -117,10 +115,8 @@ class _ConcurrentKeys(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self._with_group(number, group), taken=self.taken + 1)
 
     def _with_group(self, number: int, group: _Group) -> _ConcurrentKeys:
-        groups = (*self.groups[:number], group, *self.groups[number + 1:])
-        return _ConcurrentKeys(
-            self.size, self.keys, self.of_key, groups, self.by_thread, self.taken, self.ended
-        )
+        groups = (*self.groups[:number], group, *self.groups[number + 1 :])
+        return _ConcurrentKeys(self.size, self.keys, self.of_key, groups, self.by_thread, self.taken, self.ended)
 
 
 def concurrent_keys(n_threads: int, keys: Iterable[object], of_key: OfKey) -> Generator:

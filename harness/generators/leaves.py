@@ -49,8 +49,12 @@ def assign(template: Op, ctx: Context) -> Op | None:
     if not ctx.free:
         return None
     return Op(
-        process=ctx.processes[ctx.pick(ctx.free)], type=template.type, f=template.f, key=template.key,
-        value=template.value, mops=template.mops,
+        process=ctx.processes[ctx.pick(ctx.free)],
+        type=template.type,
+        f=template.f,
+        key=template.key,
+        value=template.value,
+        mops=template.mops,
     )
 
 

@@ -98,7 +98,7 @@ class _Reserve(msgspec.Struct, frozen=True):
             if mask & bit and child is not None:
                 after = child.update(ctx.restrict(mask), event)
                 if after is not child:
-                    return _Reserve(self.counts, (*self.children[:i], after, *self.children[i + 1:]), self.turn)
+                    return _Reserve(self.counts, (*self.children[:i], after, *self.children[i + 1 :]), self.turn)
         return self
 
 
@@ -111,7 +111,8 @@ def reserve(*shares: tuple[int, Source], rest: Source = NOTHING) -> Generator:
         UsageError: (when first asked) the test has fewer client threads than are reserved.
     """
     return _Reserve(
-        tuple(count for count, _ in shares), (*(generator(source) for _, source in shares), generator(rest)),
+        tuple(count for count, _ in shares),
+        (*(generator(source) for _, source in shares), generator(rest)),
     )
 
 

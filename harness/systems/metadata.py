@@ -67,9 +67,7 @@ class MetadataSession:
         """Set a key if it holds `expected`; whether it did."""
         with _classified():
             try:
-                node = await self._client.compare_and_swap(
-                    _register(key), expected, value, timeout_ms=self._timeout_ms
-                )
+                node = await self._client.compare_and_swap(_register(key), expected, value, timeout_ms=self._timeout_ms)
             except (MismatchingNodeError, NodeNotFoundError) as error:
                 return Answer(False, error.term)
             return Answer(True, node.term)
@@ -153,7 +151,11 @@ class Metadata:
             timer.cancel()
             await client.close()
         return NodeView(
-            node, status.role, status.term, status.leader, commit_index=status.commit_index,
+            node,
+            status.role,
+            status.term,
+            status.leader,
+            commit_index=status.commit_index,
             applied_index=status.applied_index,
         )
 

@@ -49,8 +49,10 @@ class _ValidBackend(Wrapper):
         if deployment is None or not hasattr(deployment, "nodes"):
             raise ProtocolError(f"backend {self.name!r}: deploy returned {short(deployment)}, not a Deployment.")
         if list(deployment.nodes) != list(test.nodes):
-            raise ProtocolError(f"backend {self.name!r}: deployed the nodes {', '.join(deployment.nodes)} instead of "
-                                f"{', '.join(test.nodes)}.")
+            raise ProtocolError(
+                f"backend {self.name!r}: deployed the nodes {', '.join(deployment.nodes)} instead of "
+                f"{', '.join(test.nodes)}."
+            )
         return _ValidDeployment(deployment, self.name)
 
 
@@ -88,8 +90,10 @@ class _ValidDeployment(Wrapper):
         missing = [link for link in links if not isinstance(measured.get(link), bool)]
         if missing:
             source, destination = missing[0]
-            raise ProtocolError(f"backend {self._backend!r}: passes says nothing about {source} -> {destination} "
-                                f"({len(missing)} of {len(links)} links are missing).")
+            raise ProtocolError(
+                f"backend {self._backend!r}: passes says nothing about {source} -> {destination} "
+                f"({len(missing)} of {len(links)} links are missing)."
+            )
         return measured
 
     async def dropped(self) -> Mapping[Link, int]:
@@ -98,8 +102,9 @@ class _ValidDeployment(Wrapper):
     async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
         connection = await self._inner.dial(self._known(node))
         if connection is None:
-            raise ProtocolError(f"backend {self._backend!r}: dial to {node} returned None; it raises DefiniteError if "
-                                "nobody listens.")
+            raise ProtocolError(
+                f"backend {self._backend!r}: dial to {node} returned None; it raises DefiniteError if nobody listens."
+            )
         return connection
 
     async def close(self) -> None:
@@ -117,8 +122,9 @@ class _ValidDeployment(Wrapper):
 
     def _state(self, call: str, node: NodeId, status: Any, expected: str | None = None) -> NodeStatus:
         if not isinstance(status, NodeStatus) or status.state not in ("running", "paused", "stopped"):
-            raise ProtocolError(f"backend {self._backend!r}: {call} of {node} returned {short(status)}, not a "
-                                "NodeStatus.")
+            raise ProtocolError(
+                f"backend {self._backend!r}: {call} of {node} returned {short(status)}, not a NodeStatus."
+            )
         if expected is not None and status.state != expected:
             raise ProtocolError(f"backend {self._backend!r}: after {call}, {node} is {status.state}, not {expected}.")
         return status

@@ -24,8 +24,10 @@ class _ValidClient(Wrapper):
         if inner is None or not hasattr(inner, "invoke"):
             raise ProtocolError(f"client {name_of(self._inner)}: open returned {short(inner)}, not a client.")
         if inner is self._inner:
-            raise ProtocolError(f"client {name_of(self._inner)}: open returned the prototype itself; every process "
-                                "needs a client of its own.")
+            raise ProtocolError(
+                f"client {name_of(self._inner)}: open returned the prototype itself; every process "
+                "needs a client of its own."
+            )
         return _ValidClient(inner)
 
     async def setup(self, test: Test) -> None:
@@ -48,7 +50,9 @@ def _completion_problem(op: Op, done: Any) -> str | None:
     if done.type not in ("ok", "fail", "info"):
         return f"returned type {done.type!r}; a completion is 'ok', 'fail' or 'info'"
     for name, given, expected in (
-        ("process", done.process, op.process), ("f", done.f, op.f), ("key", done.key, op.key),
+        ("process", done.process, op.process),
+        ("f", done.f, op.f),
+        ("key", done.key, op.key),
     ):
         if given != expected:
             return f"returned a completion with {name} {given!r} instead of {expected!r}"
@@ -72,8 +76,10 @@ class _ValidNemesis(Wrapper):
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         name = f"nemesis {name_of(self._inner)}"
         if op.f not in self._inner.fs:
-            raise ProtocolError(f"{name} does not handle {op.f!r}, only {', '.join(sorted(self._inner.fs))}: its "
-                                "generator and its fs disagree.")
+            raise ProtocolError(
+                f"{name} does not handle {op.f!r}, only {', '.join(sorted(self._inner.fs))}: its "
+                "generator and its fs disagree."
+            )
         done = await self._inner.invoke(context, op)
         problem = _completion_problem(op, done)
         if problem is None and done.type == "fail":

@@ -24,8 +24,10 @@ def emitted(generator: Generator, ctx: Context) -> Result:
     if result is None:
         return None
     if type(result) is not tuple or len(result) != 2:  # pyright: ignore[reportUnnecessaryComparison]
-        raise ProtocolError(f"generator {name_of(generator)}: op returned {short(result)}, not None or a pair of an Op "
-                            "(or Pending) and a generator.")
+        raise ProtocolError(
+            f"generator {name_of(generator)}: op returned {short(result)}, not None or a pair of an Op "
+            "(or Pending) and a generator."
+        )
     op, following = result
     if type(op) is Op:
         problem = _emission_problem(op, ctx)
@@ -76,6 +78,7 @@ def told(generator: Generator, ctx: Context, event: Op) -> Generator:
     except Exception as error:
         raise ProtocolError(f"generator {name_of(generator)}: update raised {name_of(error)}: {error}.") from error
     if following is None:  # pyright: ignore[reportUnnecessaryComparison]
-        raise ProtocolError(f"generator {name_of(generator)}: update returned None; it returns a generator, itself if "
-                            "nothing changed.")
+        raise ProtocolError(
+            f"generator {name_of(generator)}: update returned None; it returns a generator, itself if nothing changed."
+        )
     return following

@@ -28,8 +28,10 @@ class _ValidSystem(Wrapper):
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         command: Any = self._inner.command(test, place)
         if not isinstance(command, NodeCommand) or not command.argv:
-            raise ProtocolError(f"system {self.name!r}: command for {place.node} returned {short(command)}, not a "
-                                "NodeCommand with at least the program in argv.")
+            raise ProtocolError(
+                f"system {self.name!r}: command for {place.node} returned {short(command)}, not a "
+                "NodeCommand with at least the program in argv."
+            )
         return command
 
     async def connect(self, deployment: Deployment, node: NodeId) -> Session:
@@ -41,8 +43,9 @@ class _ValidSystem(Wrapper):
     async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
         view: Any = await self._inner.view(deployment, node)
         if view is not None and (not isinstance(view, NodeView) or view.node != node):
-            raise ProtocolError(f"system {self.name!r}: view of {node} returned {short(view)}, not a NodeView of "
-                                f"{node}, or None.")
+            raise ProtocolError(
+                f"system {self.name!r}: view of {node} returned {short(view)}, not a NodeView of {node}, or None."
+            )
         return view
 
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:
@@ -60,8 +63,9 @@ class _ValidSession(Wrapper):
             raise ProtocolError(f"system {self._system!r}: a session's {call} returned {short(given)}, not an Answer.")
         problem = json_problem(given.value)
         if problem is not None:
-            raise ProtocolError(f"system {self._system!r}: a session's {call} answered with a value that JSON cannot "
-                                f"carry: {problem}.")
+            raise ProtocolError(
+                f"system {self._system!r}: a session's {call} answered with a value that JSON cannot carry: {problem}."
+            )
         return given
 
     async def read(self, key: str) -> Answer:
@@ -84,8 +88,9 @@ class _ValidSession(Wrapper):
     async def elements(self, collection: str) -> Answer:
         answer = await self._answer("elements", self._inner.elements(collection))
         if not isinstance(answer.value, list):
-            raise ProtocolError(f"system {self._system!r}: a session's elements answered {short(answer.value)}, not a "
-                                "list.")
+            raise ProtocolError(
+                f"system {self._system!r}: a session's elements answered {short(answer.value)}, not a list."
+            )
         return answer
 
     async def close(self) -> None:
@@ -93,6 +98,8 @@ class _ValidSession(Wrapper):
 
     def _told(self, call: str, answer: Answer) -> Answer:
         if not isinstance(answer.value, bool):
-            raise ProtocolError(f"system {self._system!r}: a session's {call} answered {short(answer.value)}; it "
-                                "answers whether it did it: true or false.")
+            raise ProtocolError(
+                f"system {self._system!r}: a session's {call} answered {short(answer.value)}; it "
+                "answers whether it did it: true or false."
+            )
         return answer

@@ -55,8 +55,12 @@ def whole_lines(lines: Iterable[str], source: str) -> Iterator[tuple[int, str]]:
     """
     for number, line in enumerate(lines, 1):
         if not line.endswith("\n"):
-            raise HistoryFormatError(source, f"the file ends in the middle of a line, after {line[-40:]!r}. Get the "
-                                             f"whole file, or end its last line if it is whole.", line=number)
+            raise HistoryFormatError(
+                source,
+                f"the file ends in the middle of a line, after {line[-40:]!r}. Get the "
+                f"whole file, or end its last line if it is whole.",
+                line=number,
+            )
         if line.strip():
             yield number, line.strip()
 
@@ -87,9 +91,11 @@ class OpenOps:
         """
         op = self._open.pop(process, None)
         if op is None:
-            raise HistoryFormatError(self._source, f"process {process} completes {f!r}, which it did not invoke.",
-                                     line=line)
+            raise HistoryFormatError(
+                self._source, f"process {process} completes {f!r}, which it did not invoke.", line=line
+            )
         if op.f != f:
-            raise HistoryFormatError(self._source, f"process {process} completes {f!r}, but its open op is {op.f!r}.",
-                                     line=line)
+            raise HistoryFormatError(
+                self._source, f"process {process} completes {f!r}, but its open op is {op.f!r}.", line=line
+            )
         return op

@@ -39,8 +39,9 @@ def read(lines: Iterable[str], source: str) -> Iterator[Op]:
                 open_ops.take(op.process, op.f, number)
                 yield _return(op, words[2] == "ok", int(words[3]))
             else:
-                raise HistoryFormatError(source, f"expected 'c ID CLIENT F A B' or 'r ID ok|fail VALUE', found "
-                                                 f"{line[:60]!r}.", line=number)
+                raise HistoryFormatError(
+                    source, f"expected 'c ID CLIENT F A B' or 'r ID ok|fail VALUE', found {line[:60]!r}.", line=number
+                )
         except ValueError as error:
             raise HistoryFormatError(source, f"{error}, in {line[:60]!r}.", line=number) from error
         except KeyError:

@@ -22,5 +22,6 @@ def read(lines: Iterable[str], source: str) -> Iterator[Op]:
         try:
             yield decode(line)
         except msgspec.MsgspecError as error:
-            raise HistoryFormatError(source, f"expected an op as a JSON object with process, type and f: {error}.",
-                                     line=number) from error
+            raise HistoryFormatError(
+                source, f"expected an op as a JSON object with process, type and f: {error}.", line=number
+            ) from error

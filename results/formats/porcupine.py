@@ -52,14 +52,20 @@ def read(lines: Iterable[str], source: str) -> Iterator[Op]:
 def _log_op(line: str, number: int, source: str, open_ops: OpenOps) -> Iterator[Op]:
     found = _LOG_LINE.fullmatch(line)
     if found is None:
-        raise HistoryFormatError(source, f"expected 'INFO  jepsen.util - PROCESS :TYPE :F VALUE' or an EDN map, found "
-                                         f"{line[:60]!r}.", line=number)
+        raise HistoryFormatError(
+            source,
+            f"expected 'INFO  jepsen.util - PROCESS :TYPE :F VALUE' or an EDN map, found {line[:60]!r}.",
+            line=number,
+        )
     if found["logger"] != "jepsen.util":
         return
     op = _MESSAGE.fullmatch(found["message"])
     if op is None:
-        raise HistoryFormatError(source, f"expected 'PROCESS :invoke|:ok|:fail|:info :F VALUE', found "
-                                         f"{found['message'][:60]!r}.", line=number)
+        raise HistoryFormatError(
+            source,
+            f"expected 'PROCESS :invoke|:ok|:fail|:info :F VALUE', found {found['message'][:60]!r}.",
+            line=number,
+        )
     if not op["process"].startswith(":"):
         kind = cast(OpType, op["type"])
         yield from _log_event(int(op["process"]), kind, op["f"], op["value"], number, source, open_ops)
@@ -89,8 +95,9 @@ def _register_value(f: str, text: str, number: int, source: str) -> Any:
     if f == "cas":
         pair = re.fullmatch(r"\[(\d+) (\d+)\]", text)
         if pair is None:
-            raise HistoryFormatError(source, f"expected the value of a cas as '[EXPECTED NEW]', found {text!r}.",
-                                     line=number)
+            raise HistoryFormatError(
+                source, f"expected the value of a cas as '[EXPECTED NEW]', found {text!r}.", line=number
+            )
         return [int(pair[1]), int(pair[2])]
     if not text.isdecimal():
         raise HistoryFormatError(source, f"expected a number as the value of a {f}, found {text!r}.", line=number)
@@ -100,8 +107,11 @@ def _register_value(f: str, text: str, number: int, source: str) -> Any:
 def _map_op(line: str, number: int, source: str, open_ops: OpenOps) -> Iterator[Op]:
     found = _MAP.fullmatch(line)
     if found is None:
-        raise HistoryFormatError(source, "expected '{:process N, :type :T, :f :get|:put|:append, :key \"K\", :value V}'"
-                                         f", found {line[:60]!r}.", line=number)
+        raise HistoryFormatError(
+            source,
+            f"expected '{{:process N, :type :T, :f :get|:put|:append, :key \"K\", :value V}}', found {line[:60]!r}.",
+            line=number,
+        )
     process, kind, f = int(found["process"]), cast(OpType, found["type"]), found["f"]
     key = _text(found["key"], number, source)
     value = None if found["value"] == "nil" else _text(found["value"], number, source)
@@ -110,8 +120,11 @@ def _map_op(line: str, number: int, source: str, open_ops: OpenOps) -> Iterator[
         return
     invocation = open_ops.take(process, f, number)
     if invocation.key != key:
-        raise HistoryFormatError(source, f"process {process} completes {f} of key {key!r}, but its open op is of key "
-                                         f"{invocation.key!r}.", line=number)
+        raise HistoryFormatError(
+            source,
+            f"process {process} completes {f} of key {key!r}, but its open op is of key {invocation.key!r}.",
+            line=number,
+        )
     yield invocation.complete(kind, value if kind == "ok" else None)
 
 
@@ -119,5 +132,6 @@ def _text(literal: str, number: int, source: str) -> str:
     try:
         return cast(str, json.loads(literal))
     except json.JSONDecodeError as error:
-        raise HistoryFormatError(source, f"the string {literal[:40]!r} cannot be read: {error.msg}.",
-                                 line=number) from error
+        raise HistoryFormatError(
+            source, f"the string {literal[:40]!r} cannot be read: {error.msg}.", line=number
+        ) from error

@@ -48,7 +48,10 @@ class Page(NamedTuple):
 def render(view: RunView) -> Page:
     """The page of a run."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
     environment.filters.update(clip=clip, size=_size)
@@ -57,11 +60,22 @@ def render(view: RunView) -> Page:
     plots = _plots(view, witness)
     css = environment.get_template("report.css").render(), environment.get_template("plots.css").render()
     html = environment.get_template("report.html.j2").render(
-        run=_identity(view), headline=_headline(view), notes=view.notes, judgement=view.judgement, verdicts=verdicts,
-        plots=plots, faults=_faults(view), windows=[window_counts(view.calls, w) for w in view.around.windows],
-        counts=run_counts(view.calls, view.around), ends=ENDS, harness_ops=_harness_ops(view),
-        reproduce=_command(view.document), provenance=_provenance(view.document), bounds=_bounds(view, witness),
-        artefacts=_artefacts(view.run.path), css=Markup(css[0] + css[1]),
+        run=_identity(view),
+        headline=_headline(view),
+        notes=view.notes,
+        judgement=view.judgement,
+        verdicts=verdicts,
+        plots=plots,
+        faults=_faults(view),
+        windows=[window_counts(view.calls, w) for w in view.around.windows],
+        counts=run_counts(view.calls, view.around),
+        ends=ENDS,
+        harness_ops=_harness_ops(view),
+        reproduce=_command(view.document),
+        provenance=_provenance(view.document),
+        bounds=_bounds(view, witness),
+        artefacts=_artefacts(view.run.path),
+        css=Markup(css[0] + css[1]),
     )
     return Page(html, {name: _standalone(plot, css[1]) for name, plot in plots.items()})
 
@@ -77,7 +91,7 @@ def _headline(view: RunView) -> dict[str, Any]:
     kind, title, words = _HEADLINES.get(judgement.outcome, _HEADLINES["harness error"])
     verdicts = judgement.verdicts
     said = {
-        "violation": [v.get("sentence", "") for v in verdicts if v.get("valid") == "false"],
+        "violation": [v.get("sentence", "") for v in verdicts if v.get("valid") is False],
         "inconclusive": [v.get("sentence", "") for v in verdicts if v.get("valid") == "unknown"]
         + [str(reason) for v in verdicts for reason in v.get("inconclusive", ())],
         "harness error": [judgement.harness_error or ""],
@@ -92,11 +106,17 @@ def _identity(view: RunView) -> list[tuple[str, str]]:
     options = _options(document)
     total = len(view.calls.invoke)
     facts: list[tuple[str, Any]] = [
-        ("Test", document.get("test", view.run.test_name)), ("Run", view.run.name), ("Seed", document.get("seed")),
-        ("System", options.get("system") or document.get("system")), ("Workload", options.get("workload")),
-        ("Nemesis", options.get("nemesis")), ("Bugs switched on", options.get("bug") or None),
-        ("Nodes", ", ".join(view.nodes)), ("Began", _began(document)),
-        ("Lasted", f"{view.around.end_ns / 1e9:.1f} s"), ("Client ops", f"{total:,}"),
+        ("Test", document.get("test", view.run.test_name)),
+        ("Run", view.run.name),
+        ("Seed", document.get("seed")),
+        ("System", options.get("system") or document.get("system")),
+        ("Workload", options.get("workload")),
+        ("Nemesis", options.get("nemesis")),
+        ("Bugs switched on", options.get("bug") or None),
+        ("Nodes", ", ".join(view.nodes)),
+        ("Began", _began(document)),
+        ("Lasted", f"{view.around.end_ns / 1e9:.1f} s"),
+        ("Client ops", f"{total:,}"),
         ("Judged by", view.judgement.engine if view.judgement else None),
     ]
     return [(name, clip(value)) for name, value in facts if value not in (None, "")]
@@ -118,23 +138,34 @@ def _options(document: Mapping[str, Any]) -> dict[str, Any]:
 def _verdicts(view: RunView) -> list[dict[str, Any]]:
     """Verdicts, the most severe first, each with the ops that its evidence names."""
     found = view.judgement.verdicts if view.judgement else []
-    rank = {"false": 0, "unknown": 1, "true": 2}
-    ordered = sorted(found, key=lambda v: (rank.get(str(v.get("valid")), 1), not v.get("inconclusive")))
+    rank: dict[bool | str, int] = {False: 0, "unknown": 1, True: 2}
+    ordered = sorted(found, key=lambda v: (rank.get(v.get("valid", "unknown"), 1), not v.get("inconclusive")))
     return [_verdict(view, verdict) for verdict in ordered]
 
 
 def _verdict(view: RunView, verdict: dict[str, Any]) -> dict[str, Any]:
     evidence: Any = verdict.get("evidence")
-    indexes = op_indexes(evidence)[:_WITNESS_MAX] if verdict.get("valid") != "true" else []
+    indexes = op_indexes(evidence)[:_WITNESS_MAX] if verdict.get("valid") is not True else []
     text = json.dumps(evidence, indent=1, ensure_ascii=False, default=str) if evidence else ""
     return {
-        "checker": verdict.get("checker", "?"), "valid": verdict.get("valid", "unknown"), "key": verdict.get("key"),
-        "algorithm": verdict.get("algorithm", ""), "sentence": verdict.get("sentence", ""),
-        "anomalies": verdict.get("anomalies", ()), "inconclusive": verdict.get("inconclusive", ()),
-        "seconds": verdict.get("seconds", 0.0), "evidence": text[:_TEXT_MAX],
-        "evidence_cut": max(len(text) - _TEXT_MAX, 0), "witness_indexes": indexes, "witness": _witness(view, indexes),
+        "checker": verdict.get("checker", "?"),
+        "valid": _word(verdict.get("valid")),
+        "key": verdict.get("key"),
+        "algorithm": verdict.get("algorithm", ""),
+        "sentence": verdict.get("sentence", ""),
+        "anomalies": verdict.get("anomalies", ()),
+        "inconclusive": verdict.get("inconclusive", ()),
+        "seconds": verdict.get("seconds", 0.0),
+        "evidence": text[:_TEXT_MAX],
+        "evidence_cut": max(len(text) - _TEXT_MAX, 0),
+        "witness_indexes": indexes,
+        "witness": _witness(view, indexes),
         "others": _other_findings(evidence),
     }
+
+
+def _word(valid: Any) -> str:
+    return {True: "true", False: "false"}.get(valid, "unknown") if isinstance(valid, bool) else "unknown"
 
 
 def op_indexes(evidence: Any) -> list[int]:
@@ -191,7 +222,7 @@ def _other_findings(evidence: Any) -> list[str]:
         listed += [finding for found in known["anomalies"].values() for finding in found]
     findings = [cast("dict[str, Any]", finding) for finding in listed if isinstance(finding, dict)]
     sentences = [str(finding["sentence"]) for finding in findings if "sentence" in finding]
-    return sentences[1:_ANOMALIES_MAX + 1]
+    return sentences[1 : _ANOMALIES_MAX + 1]
 
 
 def _witness(view: RunView, indexes: Sequence[int]) -> list[dict[str, Any]]:
@@ -201,16 +232,19 @@ def _witness(view: RunView, indexes: Sequence[int]) -> list[dict[str, Any]]:
     for call in rows_of(view, indexes):
         invoke, complete = int(view.calls.invoke[call]), int(view.calls.complete[call])
         ended = complete != OPEN
-        rows.append({
-            **{name: cell(history, name, invoke) for name in ("index", "process", "node", "f", "key")},
-            "argument": cell(history, "value", invoke), "type": cell(history, "type", complete) if ended else "open",
-            "result": cell(history, "value", complete) if ended else None,
-            "end_index": cell(history, "index", complete) if ended else None,
-            "term": cell(history, "term", complete) if ended else None,
-            "error": cell(history, "error", complete) if ended else "no completion was recorded",
-            "invoke_s": cell(history, "time", invoke) / 1e9,
-            "complete_s": cell(history, "time", complete) / 1e9 if ended else None,
-        })
+        rows.append(
+            {
+                **{name: cell(history, name, invoke) for name in ("index", "process", "node", "f", "key")},
+                "argument": cell(history, "value", invoke),
+                "type": cell(history, "type", complete) if ended else "open",
+                "result": cell(history, "value", complete) if ended else None,
+                "end_index": cell(history, "index", complete) if ended else None,
+                "term": cell(history, "term", complete) if ended else None,
+                "error": cell(history, "error", complete) if ended else "no completion was recorded",
+                "invoke_s": cell(history, "time", invoke) / 1e9,
+                "complete_s": cell(history, "time", complete) / 1e9 if ended else None,
+            }
+        )
     return rows
 
 
@@ -224,12 +258,20 @@ def _faults(view: RunView) -> list[dict[str, Any]]:
         state = [f"{len(value['cut'])} links cut"] if value.get("cut") else []
         state += [f"{name}: {' '.join(map(str, value[name]))}" for name in ("down", "paused") if value.get(name)]
         evidence = value.get("evidence")
-        rows.append({
-            "index": op.invoke.index, "f": op.invoke.f, "detail": value.get("shape") or value.get("spec") or "",
-            "target": value.get("target", ""), "time_s": op.invoke.time / 1e9,
-            "done_s": op.completion.time / 1e9 if op.completion else None, "verified": op.verified, "error": op.error,
-            "state": ", ".join(state) or "nothing in force", "evidence": clip(evidence, 2000) if evidence else "",
-        })
+        rows.append(
+            {
+                "index": op.invoke.index,
+                "f": op.invoke.f,
+                "detail": value.get("shape") or value.get("spec") or "",
+                "target": value.get("target", ""),
+                "time_s": op.invoke.time / 1e9,
+                "done_s": op.completion.time / 1e9 if op.completion else None,
+                "verified": op.verified,
+                "error": op.error,
+                "state": ", ".join(state) or "nothing in force",
+                "evidence": clip(evidence, 2000) if evidence else "",
+            }
+        )
     return rows
 
 
@@ -282,8 +324,10 @@ def _bounds(view: RunView, witness: Sequence[int]) -> list[str]:
     drawn, total = latency_points(view)
     bounds = [f"The timeline shows client ops as counts in {BINS} equal stretches of the run."]
     if drawn < total:
-        bounds.append(f"The latency plot draws {drawn:,} of {total:,} ops (evenly chosen up to {POINTS_MAX:,}, and the "
-                      f"slowest); its lines are computed from all of them.")
+        bounds.append(
+            f"The latency plot draws {drawn:,} of {total:,} ops (evenly chosen up to {POINTS_MAX:,}, and the "
+            f"slowest); its lines are computed from all of them."
+        )
     if len(witness) > MARKED_MAX:
         bounds.append(f"The timeline marks {MARKED_MAX} of {len(witness)} witness ops.")
     if len(view.around.fault_ops) > _FAULTS_MAX:

@@ -67,7 +67,7 @@ def latency_plot(view: RunView) -> Markup:
 
     parts = [*_windows(view, axis)]
     for power in range(low, high + 1):
-        parts += _rung(y(10.0 ** power), f"{10.0 ** power:g} ms" if power == high else f"{10.0 ** power:g}")
+        parts += _rung(y(10.0**power), f"{10.0**power:g} ms" if power == high else f"{10.0**power:g}")
     drawn = _sample(took)
     for how in ENDS:
         of_kind = drawn[calls.ended(how)[chosen][drawn]]
@@ -121,8 +121,17 @@ def _windows(view: RunView, axis: TimeAxis) -> list[Markup]:
     parts: list[Markup] = []
     for window in view.around.windows:
         x, end = axis.x(window.begin_ns / 1e9), axis.x(window.end_ns / 1e9)
-        parts.append(tag("rect", tag("title", f"{window.fault}: {window.target}"[:200]), class_="shade", x=x, y=_TOP,
-                         width=max(end - x, 1), height=_HEIGHT))
+        parts.append(
+            tag(
+                "rect",
+                tag("title", f"{window.fault}: {window.target}"[:200]),
+                class_="shade",
+                x=x,
+                y=_TOP,
+                width=max(end - x, 1),
+                height=_HEIGHT,
+            )
+        )
     for phase in view.around.phases:
         x = axis.x(phase.begin_ns / 1e9)
         parts.append(tag("line", class_="phase", x1=x, x2=x, y1=_TOP, y2=_BOTTOM))
@@ -130,8 +139,10 @@ def _windows(view: RunView, axis: TimeAxis) -> list[Markup]:
 
 
 def _rung(y: float, label: str) -> list[Markup]:
-    return [tag("line", class_="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y),
-            tag("text", label, x=LEFT - 6, y=y + 4, text_anchor="end")]
+    return [
+        tag("line", class_="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y),
+        tag("text", label, x=LEFT - 6, y=y + 4, text_anchor="end"),
+    ]
 
 
 def _points(points: list[tuple[float, float]]) -> str:

@@ -73,8 +73,17 @@ def load(run_dir: Path) -> RunView:
         notes.append(f"The history cannot be shown: {problem}")
         history = HISTORY_SCHEMA.empty_table()
         calls, around = client_calls(history), happenings(history)
-    return RunView(run=run, document=document, judgement=judgement, running=running, history=history,
-                   telemetry=telemetry, calls=calls, around=around, notes=notes)
+    return RunView(
+        run=run,
+        document=document,
+        judgement=judgement,
+        running=running,
+        history=history,
+        telemetry=telemetry,
+        calls=calls,
+        around=around,
+        notes=notes,
+    )
 
 
 def _history(run: RunDir, notes: list[str]) -> pa.Table:

@@ -35,8 +35,15 @@ def number(value: float) -> str:
 def picture(height: float, label: str, children: Iterable[Markup], *, id: str) -> Markup:  # noqa: A002 - HTML's name
     """A whole picture with its description for those who cannot see it."""
     return tag(
-        "svg", tag("title", label, id=f"{id}-title"), *children, class_="plot", id=id, role="img",
-        aria_labelledby=f"{id}-title", viewBox=f"0 0 {WIDTH} {number(height)}", xmlns="http://www.w3.org/2000/svg",
+        "svg",
+        tag("title", label, id=f"{id}-title"),
+        *children,
+        class_="plot",
+        id=id,
+        role="img",
+        aria_labelledby=f"{id}-title",
+        viewBox=f"0 0 {WIDTH} {number(height)}",
+        xmlns="http://www.w3.org/2000/svg",
     )
 
 
@@ -63,8 +70,10 @@ class TimeAxis:
         for i in range(int(self.end_s / step + 1e-9) + 1):
             x = self.x(i * step)
             label = f"{i * step:g}" + (" s" if i == 0 else "")
-            marks += [tag("line", class_="axis", x1=x, x2=x, y1=y, y2=y + 4),
-                      tag("text", label, x=x, y=y + 16, text_anchor="middle")]
+            marks += [
+                tag("line", class_="axis", x1=x, x2=x, y1=y, y2=y + 4),
+                tag("text", label, x=x, y=y + 16, text_anchor="middle"),
+            ]
         return marks
 
 

@@ -44,12 +44,19 @@ def timeline(view: RunView, witness: Sequence[int]) -> Markup:
     kinds = list(dict.fromkeys(window.fault for window in view.around.windows))
     tops = _tops(view.nodes, kinds)
     bottom = max(tops.values(), default=0) + _NODE_LANE + 4
-    label = (f"Timeline of {axis.end_s:.1f} seconds: {len(view.around.windows)} fault windows, "
-             f"{len(view.nodes)} nodes, {len(view.calls.invoke)} client ops")
+    label = (
+        f"Timeline of {axis.end_s:.1f} seconds: {len(view.around.windows)} fault windows, "
+        f"{len(view.nodes)} nodes, {len(view.calls.invoke)} client ops"
+    )
     parts = [
-        *_shades(view.around.windows, axis, bottom), *_fault_lanes(view.around.windows, kinds, axis),
-        *_lane_names(view.nodes, tops), *_states(view, tops, axis), *_ops(view, tops, axis),
-        *_leadership(view, tops, axis), *_phases(view, axis, bottom), *_marks(view, tops, axis, witness),
+        *_shades(view.around.windows, axis, bottom),
+        *_fault_lanes(view.around.windows, kinds, axis),
+        *_lane_names(view.nodes, tops),
+        *_states(view, tops, axis),
+        *_ops(view, tops, axis),
+        *_leadership(view, tops, axis),
+        *_phases(view, axis, bottom),
+        *_marks(view, tops, axis, witness),
         *axis.draw(bottom),
     ]
     return picture(bottom + 22, label, parts, id="timeline")
@@ -66,15 +73,18 @@ def _seconds(window: Window) -> tuple[float, float]:
 
 def _shades(windows: Sequence[Window], axis: TimeAxis, bottom: float) -> list[Markup]:
     return [
-        tag("rect", class_="shade", x=axis.x(begin), y=14, height=bottom - 14,
-            width=max(axis.x(end) - axis.x(begin), 1))
+        tag(
+            "rect", class_="shade", x=axis.x(begin), y=14, height=bottom - 14, width=max(axis.x(end) - axis.x(begin), 1)
+        )
         for begin, end in map(_seconds, windows)
     ]
 
 
 def _fault_lanes(windows: Sequence[Window], kinds: Sequence[str], axis: TimeAxis) -> list[Markup]:
-    parts = [tag("text", kind[:9], class_="lane", x=LEFT - 6, y=16 + i * _FAULT_LANE + 13, text_anchor="end")
-             for i, kind in enumerate(kinds)]
+    parts = [
+        tag("text", kind[:9], class_="lane", x=LEFT - 6, y=16 + i * _FAULT_LANE + 13, text_anchor="end")
+        for i, kind in enumerate(kinds)
+    ]
     for window in windows:
         begin, end = _seconds(window)
         x, width = axis.x(begin), max(axis.x(end) - axis.x(begin), 2)
@@ -83,11 +93,21 @@ def _fault_lanes(windows: Sequence[Window], kinds: Sequence[str], axis: TimeAxis
         if not window.start.verified:
             words += f", not verified: {window.start.error}"
         style = f"fault-{window.fault}" if window.fault in _STYLED else "fault-other"
-        parts.append(tag("rect", tag("title", clip(words, 300)), x=x, y=y, width=width, height=_FAULT_LANE - 4, rx=3,
-                         class_=style if window.start.verified else f"{style} unsure"))
+        parts.append(
+            tag(
+                "rect",
+                tag("title", clip(words, 300)),
+                x=x,
+                y=y,
+                width=width,
+                height=_FAULT_LANE - 4,
+                rx=3,
+                class_=style if window.start.verified else f"{style} unsure",
+            )
+        )
         room = int(width / _LETTER) - 1
         if room >= 3:
-            text = window.target if len(window.target) <= room else window.target[:room - 1] + "…"
+            text = window.target if len(window.target) <= room else window.target[: room - 1] + "…"
             parts.append(tag("text", text, class_="on", x=x + 4, y=y + 12))
     return parts
 
@@ -97,8 +117,10 @@ def _lane_names(nodes: Sequence[str], tops: dict[str, float]) -> list[Markup]:
     for node in nodes:
         y = tops[node]
         name = node if len(node) <= 8 else node[:7] + "…"
-        parts += [tag("rect", class_="ground", x=LEFT, y=y, width=WIDTH - LEFT - RIGHT, height=_NODE_LANE),
-                  tag("text", name, class_="lane", x=LEFT - 6, y=y + _NODE_LANE / 2 + 4, text_anchor="end")]
+        parts += [
+            tag("rect", class_="ground", x=LEFT, y=y, width=WIDTH - LEFT - RIGHT, height=_NODE_LANE),
+            tag("text", name, class_="lane", x=LEFT - 6, y=y + _NODE_LANE / 2 + 4, text_anchor="end"),
+        ]
     return parts
 
 
@@ -128,16 +150,22 @@ def node_states(view: RunView) -> list[Stretch]:
 def _cut_off(nodes: Sequence[str], cut: Any) -> list[str]:
     """Nodes that reach no majority over links that are open both ways."""
     closed = {frozenset(map(str, link)) for link in cut}
-    return [node for node in nodes
-            if 2 * sum(frozenset((node, peer)) not in closed for peer in nodes) <= len(nodes)]
+    return [node for node in nodes if 2 * sum(frozenset((node, peer)) not in closed for peer in nodes) <= len(nodes)]
 
 
 def _states(view: RunView, tops: dict[str, float], axis: TimeAxis) -> list[Markup]:
     return [
-        tag("rect", tag("title", f"{stretch.node} {stretch.what} ({stretch.begin_s:.3f} s to {stretch.end_s:.3f} s)"),
-            class_=f"state state-{stretch.what.replace(' ', '-')}", x=axis.x(stretch.begin_s), y=tops[stretch.node],
-            width=max(axis.x(stretch.end_s) - axis.x(stretch.begin_s), 1), height=_NODE_LANE)
-        for stretch in node_states(view) if stretch.node in tops
+        tag(
+            "rect",
+            tag("title", f"{stretch.node} {stretch.what} ({stretch.begin_s:.3f} s to {stretch.end_s:.3f} s)"),
+            class_=f"state state-{stretch.what.replace(' ', '-')}",
+            x=axis.x(stretch.begin_s),
+            y=tops[stretch.node],
+            width=max(axis.x(stretch.end_s) - axis.x(stretch.begin_s), 1),
+            height=_NODE_LANE,
+        )
+        for stretch in node_states(view)
+        if stretch.node in tops
     ]
 
 
@@ -152,8 +180,11 @@ def leaderships(view: RunView) -> list[Stretch]:
     for node in view.nodes:
         begun: dict[str, Any] | None = None
         for row in (row for row in rows if row["node"] == node and (row["role"] is not None)):
-            same = begun is not None and (row["role"], row["term"], row["life"]) == \
-                ("leader", begun["term"], begun["life"])
+            same = begun is not None and (row["role"], row["term"], row["life"]) == (
+                "leader",
+                begun["term"],
+                begun["life"],
+            )
             if begun is not None and not same:
                 found.append(_leadership_of(node, begun, row["time"] / 1e9, downs))
                 begun = None
@@ -177,8 +208,18 @@ def _leadership(view: RunView, tops: dict[str, float], axis: TimeAxis) -> list[M
         x, end = axis.x(stretch.begin_s), axis.x(stretch.end_s)
         words = f"{stretch.node} leads in term {term} ({stretch.begin_s:.3f} s to {stretch.end_s:.3f} s)"
         y = tops[stretch.node]
-        parts.append(tag("rect", tag("title", words), class_=f"term term-{term % TERM_COLOURS}", x=x, y=y + 1,
-                         width=max(end - x, 1.5), height=_BAND, rx=2))
+        parts.append(
+            tag(
+                "rect",
+                tag("title", words),
+                class_=f"term term-{term % TERM_COLOURS}",
+                x=x,
+                y=y + 1,
+                width=max(end - x, 1.5),
+                height=_BAND,
+                rx=2,
+            )
+        )
         if end - x > 14 + 6 * len(str(term)):
             parts.append(tag("text", f"t{term}", class_="small", x=x + 3, y=y + _BAND + 11))
     return parts
@@ -197,7 +238,9 @@ def _ops(view: RunView, tops: dict[str, float], axis: TimeAxis) -> list[Markup]:
     slot = np.minimum((ended / axis.end_s * BINS).astype(np.int64), BINS - 1)
     counts = {
         (node, how): np.bincount(slot[on & calls.ended(how)], minlength=BINS)
-        for node in tops for on in [is_equal(calls.table, "node", node)[calls.invoke]] for how in ENDS
+        for node in tops
+        for on in [is_equal(calls.table, "node", node)[calls.invoke]]
+        for how in ENDS
     }
     tallest = max(int(sum(counts[node, how] for how in ENDS).max()) for node in tops) if tops else 0  # type: ignore[union-attr]
     scale = (_NODE_LANE - _BAND - 8) / max(tallest, 1)
@@ -208,8 +251,10 @@ def _ops(view: RunView, tops: dict[str, float], axis: TimeAxis) -> list[Markup]:
         for how in ENDS:
             drawn = counts[node, how]
             heights = np.where(drawn > 0, np.maximum(drawn * scale, 1.5), 0.0)
-            boxes = [(LEFT + i * width, float(floor[i] - heights[i]), width, float(heights[i]))
-                     for i in np.flatnonzero(drawn).tolist()]
+            boxes = [
+                (LEFT + i * width, float(floor[i] - heights[i]), width, float(heights[i]))
+                for i in np.flatnonzero(drawn).tolist()
+            ]
             floor -= heights
             if boxes:
                 parts.append(tag("path", class_=how, d=rectangles(boxes)))

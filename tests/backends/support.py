@@ -46,7 +46,15 @@ class GossipSystem:
         host, port = place.listen
         peers = [f"{peer}={address[0]}:{address[1]}" for peer, address in place.peers.items()]
         argv = self.argv or (
-            sys.executable, "-S", "-E", str(GOSSIP_NODE), self.transport, place.node, host, str(port), *peers,
+            sys.executable,
+            "-S",
+            "-E",
+            str(GOSSIP_NODE),
+            self.transport,
+            place.node,
+            host,
+            str(port),
+            *peers,
         )
         return NodeCommand(argv=argv, env={"GOSSIP_DATA": place.data_dir}, files=self.files)
 
@@ -93,9 +101,7 @@ async def beats(deployment: LocalDeployment, during_s: float = 0.25) -> dict[Lin
     before = {node: (await ask(deployment, node))["heard"] for node in deployment.nodes}
     await asyncio.sleep(during_s)
     after = {node: (await ask(deployment, node))["heard"] for node in deployment.nodes}
-    return {
-        (source, to): after[to].get(source, 0) - before[to].get(source, 0) for source, to in all_links(deployment)
-    }
+    return {(source, to): after[to].get(source, 0) - before[to].get(source, 0) for source, to in all_links(deployment)}
 
 
 async def until_silent(deployment: LocalDeployment, wanted: Sequence[Link], within_s: float = 5.0) -> None:

@@ -49,7 +49,11 @@ asyncio.run(main())
 def test_a_cut_that_nobody_refreshes_heals_by_itself() -> None:
     skip_without_namespaces()
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=30,
+        [sys.executable, "-c", PROGRAM],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=30,
         check=False,
     )
     assert done.returncode == 0, done.stderr

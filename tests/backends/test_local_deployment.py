@@ -153,7 +153,11 @@ def test_a_node_that_ends_at_once_is_reported_with_the_end_of_its_log(links: Lin
                 assert message.startswith("n1 ended at once (exit code 3)")
                 assert message.endswith("an old line | no quorum file"), "the last life's lines, and only those"
                 assert "\n" not in message
-            assert (await deployment.status("n1")).evidence == {"exit": "exit code 3"}
+            assert (await deployment.status("n1")).evidence == {
+                "exit": "exit code 3",
+                "by_itself": True,
+                "log": "no quorum file",
+            }
 
     asyncio.run(run())
 

@@ -57,8 +57,9 @@ def test_the_environment_chooses_and_an_argument_overrules_it(monkeypatch: pytes
 @pytest.mark.parametrize("name", ["", "../n1", "a/b", "-n", "n1\n", "x" * 65])
 def test_names_that_cannot_be_a_folders_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be a node's name"):
-        asyncio.run(LocalBackend("proxy").deploy(gossip_test(GossipSystem("tcp"), [name]), tmp_path,
-                                                 cast(Runtime, None)))
+        asyncio.run(
+            LocalBackend("proxy").deploy(gossip_test(GossipSystem("tcp"), [name]), tmp_path, cast(Runtime, None))
+        )
     assert list(tmp_path.iterdir()) == []
 
 

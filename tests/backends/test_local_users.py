@@ -19,8 +19,9 @@ pytestmark = pytest.mark.cluster
 
 
 def _exercise(command: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
-    done = subprocess.run(command, cwd=plain_user.ROOT, env=environment, capture_output=True, text=True, check=False,
-                          timeout=60)
+    done = subprocess.run(
+        command, cwd=plain_user.ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -60,6 +61,7 @@ def test_everything_works_for_a_plain_user(links: Links) -> None:
 
 def _namespaces_problem_of_a_plain_user() -> str:
     program = "from harness.backends.local.backend import namespaces_problem; print(namespaces_problem() or '')"
-    done = subprocess.run(plain_user.as_plain_user(["-c", program]), env=plain_user.environment(),
-                          stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(
+        plain_user.as_plain_user(["-c", program]), env=plain_user.environment(), stdout=subprocess.PIPE, check=True
+    )
     return done.stdout.decode().strip()

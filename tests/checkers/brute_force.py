@@ -19,8 +19,16 @@ def linearizable(history: Sequence[Op], init: Hashable, step: Step) -> bool:
         if end is not None and end.type == "fail":
             continue
         certain = end is not None and end.type == "ok"
-        calls.append((pair.invoke.index, end.index if end is not None and certain else float("inf"), pair.invoke.f,
-                      pair.invoke.value, end.value if end is not None and certain else None, certain))
+        calls.append(
+            (
+                pair.invoke.index,
+                end.index if end is not None and certain else float("inf"),
+                pair.invoke.f,
+                pair.invoke.value,
+                end.value if end is not None and certain else None,
+                certain,
+            )
+        )
     seen: set[tuple[frozenset[int], Hashable]] = set()
 
     def search(left: frozenset[int], state: Hashable) -> bool:

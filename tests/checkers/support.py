@@ -24,21 +24,51 @@ class Script:
         self.ops: list[Op] = []
         self.nodes = nodes
 
-    def event(self, process: int, how: OpType, f: str, value: Any = None, *, key: str | None = None,
-              node: str | None = None, term: int | None = None, error: str | None = None,
-              time_s: float | None = None) -> Op:
+    def event(
+        self,
+        process: int,
+        how: OpType,
+        f: str,
+        value: Any = None,
+        *,
+        key: str | None = None,
+        node: str | None = None,
+        term: int | None = None,
+        error: str | None = None,
+        time_s: float | None = None,
+    ) -> Op:
         """Append one event."""
         index = len(self.ops)
         time = index * SECOND // 10 if time_s is None else round(time_s * SECOND)
         if node is None and process >= 0:
             node = f"n{process % self.nodes + 1}"
-        op = Op(index=index, time=time, process=process, type=how, f=f, value=value, key=key, node=node, term=term,
-                error=error)
+        op = Op(
+            index=index,
+            time=time,
+            process=process,
+            type=how,
+            f=f,
+            value=value,
+            key=key,
+            node=node,
+            term=term,
+            error=error,
+        )
         self.ops.append(op)
         return op
 
-    def call(self, process: int, f: str, value: Any = None, result: Any = None, *, how: OpType = "ok",
-             key: str | None = None, term: int | None = None, error: str | None = None) -> None:
+    def call(
+        self,
+        process: int,
+        f: str,
+        value: Any = None,
+        result: Any = None,
+        *,
+        how: OpType = "ok",
+        key: str | None = None,
+        term: int | None = None,
+        error: str | None = None,
+    ) -> None:
         """Append an invocation and, at once, its completion."""
         self.event(process, "invoke", f, value, key=key)
         self.event(process, how, f, value if result is None else result, key=key, term=term, error=error)

@@ -14,8 +14,15 @@ from tests.checkers.support import Script
 OPTIONS: dict[str, Any] = {"fs": ["write"], "min_ok": 3, "faults": True}
 
 
-def run(*, writes: OpType = "ok", during: bool = True, fault: OpType | None = "ok", recovery: Any = 1.5,
-        stall_ms: float = 0, interrupted: bool = False) -> Script:
+def run(
+    *,
+    writes: OpType = "ok",
+    during: bool = True,
+    fault: OpType | None = "ok",
+    recovery: Any = 1.5,
+    stall_ms: float = 0,
+    interrupted: bool = False,
+) -> Script:
     """A small run: three writes before a partition (1 s to 3 s), one in it, recovery."""
     script = Script()
     script.event(HARNESS, "info", "phase", {"phase": "faults"}, time_s=0)
@@ -25,8 +32,14 @@ def run(*, writes: OpType = "ok", during: bool = True, fault: OpType | None = "o
     request = {"fault": "partition", "action": "start", "shape": "isolate-one"}
     if fault is not None:
         script.event(NEMESIS, "invoke", "start-partition", request, time_s=0.9)
-        script.event(NEMESIS, fault, "start-partition", {**request, "target": "n4 | n1 n2 n3 n5"}, time_s=1.0,
-                     error=None if fault == "ok" else "link n4 -> n1 still passes")
+        script.event(
+            NEMESIS,
+            fault,
+            "start-partition",
+            {**request, "target": "n4 | n1 n2 n3 n5"},
+            time_s=1.0,
+            error=None if fault == "ok" else "link n4 -> n1 still passes",
+        )
         if during:
             script.event(1, "invoke", "write", 9, time_s=2.0)
             script.event(1, "fail", "write", 9, time_s=2.5)
@@ -38,8 +51,9 @@ def run(*, writes: OpType = "ok", during: bool = True, fault: OpType | None = "o
         script.event(HARNESS, "info", "interrupted", time_s=3.3)
     script.event(HARNESS, "info", "phase", {"phase": "heal"}, time_s=4.0)
     if recovery is not None:
-        script.event(HARNESS, "info", "recovered", recovery if isinstance(recovery, dict) else {"seconds": recovery},
-                     time_s=5.5)
+        script.event(
+            HARNESS, "info", "recovered", recovery if isinstance(recovery, dict) else {"seconds": recovery}, time_s=5.5
+        )
     script.event(HARNESS, "info", "phase", {"phase": "final"}, time_s=6.0)
     return script
 
@@ -52,25 +66,39 @@ def test_a_run_that_did_what_it_was_meant_to_has_no_reasons_and_shows_its_window
     verdict = judge(run())
     assert verdict.inconclusive == ()
     assert outcome([verdict]) is Outcome.PASS
-    assert verdict.figures["windows"] == [{
-        "fault": "partition", "target": "n4 | n1 n2 n3 n5", "verified": True, "start_s": 1.0, "end_s": 3.0, "ops": 1,
-        "ops_ok": 0, "ops_fail": 1, "ops_info": 0, "ended": 1}]
+    assert verdict.figures["windows"] == [
+        {
+            "fault": "partition",
+            "target": "n4 | n1 n2 n3 n5",
+            "verified": True,
+            "start_s": 1.0,
+            "end_s": 3.0,
+            "ops": 1,
+            "ops_ok": 0,
+            "ops_fail": 1,
+            "ops_info": 0,
+            "ended": 1,
+        }
+    ]
     assert verdict.figures["recovery_s"] == 1.5
 
 
-@pytest.mark.parametrize(("script", "options", "reason"), [
-    (run(writes="fail"), {}, "no op of 'write' was ok, at least 3"),
-    (run(), {"min_ok": {"write": 4}}, "only 3 ok ops of 'write', at least 4"),
-    (run(), {"fs": ["write", "cas"], "min_ok": 1}, "no op of 'cas' was ok"),
-    (run(during=False), {}, "no client op was invoked during the partition of 1.000 s to 3.000 s"),
-    (run(fault="info"), {}, "'start-partition' at 0.900 s was not verified: link n4 -> n1 still passes"),
-    (run(fault=None), {}, "no fault took place"),
-    (run(), {"faults": ["partition", "kill"]}, "no fault of kind 'kill' took place"),
-    (run(recovery={"seconds": None, "missing": ["n2", "n5"]}), {}, "everything was healed: n2, n5"),
-    (run(recovery=None), {}, "ended before it was seen whether the system recovers"),
-    (run(stall_ms=900), {}, "stalled for 0.900 s of 6.0 s"),
-    (run(interrupted=True), {}, "interrupted at 3.300 s"),
-])
+@pytest.mark.parametrize(
+    ("script", "options", "reason"),
+    [
+        (run(writes="fail"), {}, "no op of 'write' was ok, at least 3"),
+        (run(), {"min_ok": {"write": 4}}, "only 3 ok ops of 'write', at least 4"),
+        (run(), {"fs": ["write", "cas"], "min_ok": 1}, "no op of 'cas' was ok"),
+        (run(during=False), {}, "no client op was invoked during the partition of 1.000 s to 3.000 s"),
+        (run(fault="info"), {}, "'start-partition' at 0.900 s was not verified: link n4 -> n1 still passes"),
+        (run(fault=None), {}, "no fault took place"),
+        (run(), {"faults": ["partition", "kill"]}, "no fault of kind 'kill' took place"),
+        (run(recovery={"seconds": None, "missing": ["n2", "n5"]}), {}, "everything was healed: n2, n5"),
+        (run(recovery=None), {}, "ended before it was seen whether the system recovers"),
+        (run(stall_ms=900), {}, "stalled for 0.900 s of 6.0 s"),
+        (run(interrupted=True), {}, "interrupted at 3.300 s"),
+    ],
+)
 def test_a_run_that_proves_too_little_says_why(script: Script, options: dict[str, Any], reason: str) -> None:
     verdict = judge(script, **options)
     assert any(reason in found for found in verdict.inconclusive), verdict.inconclusive
@@ -105,3 +133,22 @@ def test_a_fault_that_nobody_stopped_is_in_force_until_recovery() -> None:
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(UsageError, match="min_okay"):
         judge(run(), min_okay=3)
+
+
+def test_a_node_that_ended_by_itself_is_a_reason_with_its_name_and_last_words() -> None:
+    script = run()
+    script.event(HARNESS, "info", "crash", {"node": "n3", "exit": "exit code 1", "log": "No space left"}, time_s=6.1)
+    verdict = judge(script)
+    assert outcome([verdict]) is Outcome.INCONCLUSIVE
+    [reason] = verdict.inconclusive
+    assert reason == "node n3 ended by itself before 6.100 s (exit code 1); its log ends with: No space left."
+
+
+def test_a_strike_that_found_nobody_to_hit_is_no_fault_window() -> None:
+    script = run(fault=None)
+    request = {"fault": "pause", "action": "start", "spec": "one"}
+    script.event(NEMESIS, "invoke", "pause", request, time_s=7.0)
+    script.event(NEMESIS, "ok", "pause", {**request, "target": "nobody: no node was running"}, time_s=7.1)
+    verdict = judge(script, faults=["pause"])
+    assert verdict.figures["windows"] == []
+    assert verdict.inconclusive == ("no fault took place although the test asks for faults.",)

@@ -51,8 +51,9 @@ def test_two_winners_are_named_with_nodes_and_times() -> None:
     script.call(3, "create", "b", key="q")
     script.call(1, "read", result="b", key="q")
     verdict = judge(script.ops)
-    assert verdict.sentence == ("Two winners: key 'q' was created as \"a\" by n1 at 0.100 s, and as \"b\" by n4 at "
-                                "0.300 s.")
+    assert verdict.sentence == (
+        'Two winners: key \'q\' was created as "a" by n1 at 0.100 s, and as "b" by n4 at 0.300 s.'
+    )
     assert verdict.anomalies == ("two-winners", "wrong-value")
     assert verdict.evidence["ops"] == [1, 3]
 

@@ -78,7 +78,8 @@ def test_a_lost_element_is_named_with_node_term_and_times() -> None:
     assert verdict.anomalies == ("lost",)
     assert verdict.sentence == (
         "Lost: element 812 was acknowledged by n3 at 0.300 s (term 4) and is missing from every one of the 5 reads "
-        "that began later, first from n1 at 0.500 s.")
+        "that began later, first from n1 at 0.500 s."
+    )
     assert verdict.evidence["ops"] == [3, 5]
     assert [op["node"] for op in verdict.evidence["witness"]] == ["n3", "n1"]
 
@@ -115,11 +116,14 @@ def test_a_read_that_began_before_the_acknowledgement_may_miss_the_element() -> 
     assert verdict.figures["unread"] == 1
 
 
-@pytest.mark.parametrize(("steps", "reason"), [
-    (["read"], "nobody ever added it"),
-    (["fail", "read"], "every add of it failed"),
-    (["read", "ok"], "its add was invoked only at 0.200 s"),
-])
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        (["read"], "nobody ever added it"),
+        (["fail", "read"], "every add of it failed"),
+        (["read", "ok"], "its add was invoked only at 0.200 s"),
+    ],
+)
 def test_an_element_out_of_nowhere_is_unexpected(steps: list[Literal["read", "ok", "fail"]], reason: str) -> None:
     script = Script()
     for step in steps:

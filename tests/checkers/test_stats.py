@@ -27,12 +27,20 @@ def test_every_op_is_counted_once_by_how_it_ended_and_where() -> None:
     found = figures(script)
     assert {name: found[name] for name in ("ops", "ok", "fail", "info")} == {"ops": 5, "ok": 1, "fail": 2, "info": 2}
     assert found["info_share"] == 0.4
-    assert {f: (c["ok"], c["fail"], c["info"]) for f, c in found["by_f"].items()} == \
-        {"read": (1, 0, 0), "write": (0, 2, 2)}
-    assert {node: (c["ok"], c["fail"], c["info"]) for node, c in found["by_node"].items()} == \
-        {"n1": (1, 0, 0), "n2": (0, 1, 0), "n3": (0, 1, 1), "n4": (0, 0, 1)}
-    assert found["errors"] == [{"type": "fail", "error": "no leader", "count": 2},
-                               {"type": "info", "error": "timeout", "count": 1}]
+    assert {f: (c["ok"], c["fail"], c["info"]) for f, c in found["by_f"].items()} == {
+        "read": (1, 0, 0),
+        "write": (0, 2, 2),
+    }
+    assert {node: (c["ok"], c["fail"], c["info"]) for node, c in found["by_node"].items()} == {
+        "n1": (1, 0, 0),
+        "n2": (0, 1, 0),
+        "n3": (0, 1, 1),
+        "n4": (0, 0, 1),
+    }
+    assert found["errors"] == [
+        {"type": "fail", "error": "no leader", "count": 2},
+        {"type": "info", "error": "timeout", "count": 1},
+    ]
 
 
 def test_latencies_are_from_invocation_to_completion_in_milliseconds() -> None:
@@ -75,11 +83,14 @@ def test_an_empty_history_has_figures_too() -> None:
     assert figures(Script())["ops"] == 0
 
 
-@pytest.mark.parametrize(("ops", "problem"), [
-    ([("invoke", 0), ("invoke", 0)], "op 1: process 0 invokes while"),
-    ([("invoke", 0), ("ok", 1)], "op 1: process 1 completes an op that it never"),
-    ([("invoke", 0), ("ok", 0), ("info", 0)], "op 2: process 0 completes"),
-])
+@pytest.mark.parametrize(
+    ("ops", "problem"),
+    [
+        ([("invoke", 0), ("invoke", 0)], "op 1: process 0 invokes while"),
+        ([("invoke", 0), ("ok", 1)], "op 1: process 1 completes an op that it never"),
+        ([("invoke", 0), ("ok", 0), ("info", 0)], "op 2: process 0 completes"),
+    ],
+)
 def test_a_history_whose_ops_do_not_pair_is_refused(ops: list[Any], problem: str) -> None:
     history = [Op(index=i, time=i, process=p, type=t, f="read") for i, (t, p) in enumerate(ops)]
     with pytest.raises(HistoryFormatError, match=problem):

@@ -18,14 +18,27 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def splitbrain(*arguments: str, cwd: Path | None = None, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
-    return subprocess.run([sys.executable, *SPLITBRAIN, *arguments], cwd=cwd, env=environment(), capture_output=True,
-                          text=True, check=False, timeout=timeout_s)
+    return subprocess.run(
+        [sys.executable, *SPLITBRAIN, *arguments],
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout_s,
+    )
 
 
 def start(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
     """Start the command."""
-    return subprocess.Popen([sys.executable, *SPLITBRAIN, *arguments], cwd=cwd, env=environment(), text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, *SPLITBRAIN, *arguments],
+        cwd=cwd,
+        env=environment(),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 def environment(**extra: str) -> Mapping[str, str]:

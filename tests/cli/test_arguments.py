@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,40 +15,62 @@ from harness.cli.compose import RunOptions, client_count, command_line, compose,
 from results.errors import UsageError
 from results.history import Op
 from results.store import Store
-from tests.cli.support import environment, lines, splitbrain
+from tests.cli.support import SPLITBRAIN, environment, lines, splitbrain
 
 OPTIONS = {
-    "workload": "register", "nemesis": "partition,kill", "system": "metadata", "backend": "local", "bug": "",
-    "nodes": "5", "concurrency": "2n", "rate": 100.0, "time_limit": 30.0, "interval": None, "op_timeout": 2.0,
-    "recovery": 20.0, "seed": 7,
+    "workload": "register",
+    "nemesis": "partition,kill",
+    "system": "metadata",
+    "backend": "local",
+    "bug": "",
+    "nodes": "5",
+    "concurrency": "2n",
+    "rate": 100.0,
+    "time_limit": 30.0,
+    "interval": None,
+    "op_timeout": 2.0,
+    "recovery": 20.0,
+    "seed": 7,
 }
 
 
-@pytest.mark.parametrize(("arguments", "says"), [
-    (["run", "--workload", "registre"], "Did you mean 'register'?"),
-    (["run", "--nemesis", "partition,earthquake"], "there is no nemesis 'earthquake'"),
-    (["run", "--bug", "M99"], "there is no bug of system 'metadata' 'M99'"),
-    (["run", "--system", "oracle"], "there is no system 'oracle'"),
-    (["run", "--backend", "moon"], "there is no backend 'moon'"),
-    (["run", "--nodes", "0"], "a test needs 1 to 100 nodes"),
-    (["run", "--nodes", "n1,n1"], "node names must differ"),
-    (["run", "--concurrency", "0"], "--concurrency 0"),
-    (["run", "--rate", "-5"], "rate must be positive"),
-    (["run", "--time-limit", "soon"], "'soon' is not a valid float"),
-    (["run", "--engine", "abacus"], "'abacus' is not one of"),
-    (["explode"], "No such command 'explode'"),
-    (["analyze"], "there is no run"),
-    (["analyze", "yesterday"], "there is no run"),
-    (["report"], "there is no run"),
-    (["check", "nothing.jsonl"], "nothing.jsonl: there is no such file"),
-    (["check", "--model", "regster", "history.jsonl"], "there is no model 'regster'"),
-    (["check", "--checker", "cheker", "history.jsonl"], "there is no checker 'cheker'"),
-    (["cluster", "status"], "no cluster is up"),
-    (["list", "wrokloads"], "'wrokloads' is not one of"),
-])
-def test_a_wrong_request_is_one_clear_line_and_writes_nothing(
-    tmp_path: Path, arguments: list[str], says: str
-) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run", "--workload", "registre"], "Did you mean 'register'?"),
+        (["run", "--nemesis", "partition,earthquake"], "there is no nemesis 'earthquake'"),
+        (["run", "--bug", "M99"], "there is no bug of system 'metadata' 'M99'"),
+        (["run", "--system", "oracle"], "there is no system 'oracle'"),
+        (["run", "--backend", "moon"], "there is no backend 'moon'"),
+        (["run", "--nodes", "0"], "a test needs 1 to 100 nodes"),
+        (["run", "--nodes", "n1,n1"], "node names must differ"),
+        (["run", "--concurrency", "0"], "--concurrency 0"),
+        (["run", "--rate", "-5"], "rate must be positive"),
+        (["run", "--nodes", ","], "a test needs at least one node"),
+        (["run", "--rate", "nan"], "rate must be positive, not nan"),
+        (["run", "--rate", "inf"], "rate must be at most 1,000,000, not inf"),
+        (["run", "--time-limit", "nan"], "time limit must be positive, not nan"),
+        (["run", "--time-limit", "1e12"], "time limit must be at most 1,000,000"),
+        (["run", "--op-timeout", "inf"], "op timeout must be at most"),
+        (["run", "--recovery", "nan"], "recovery must be positive"),
+        (["run", "--concurrency", "99999999"], "concurrency must be at most 1,000"),
+        (["run", "--seed", "9" * 30], "the seed must be a whole number of 64 bits"),
+        (["cluster", "ctl"], "Missing argument"),
+        (["check", "--format", "jsonl", os.devnull], "holds no operation"),
+        (["run", "--time-limit", "soon"], "'soon' is not a valid float"),
+        (["run", "--engine", "abacus"], "'abacus' is not one of"),
+        (["explode"], "No such command 'explode'"),
+        (["analyze"], "there is no run"),
+        (["analyze", "yesterday"], "there is no run"),
+        (["report"], "there is no run"),
+        (["check", "nothing.jsonl"], "nothing.jsonl: there is no such file"),
+        (["check", "--model", "regster", "history.jsonl"], "there is no model 'regster'"),
+        (["check", "--checker", "cheker", "history.jsonl"], "there is no checker 'cheker'"),
+        (["cluster", "status"], "no cluster is up"),
+        (["list", "wrokloads"], "'wrokloads' is not one of"),
+    ],
+)
+def test_a_wrong_request_is_one_clear_line_and_writes_nothing(tmp_path: Path, arguments: list[str], says: str) -> None:
     (tmp_path / "history.jsonl").write_text('{"process":0,"type":"invoke","f":"read"}\n')
     done = splitbrain(*arguments, cwd=tmp_path)
     assert done.returncode == 254, done.stderr
@@ -55,6 +78,24 @@ def test_a_wrong_request_is_one_clear_line_and_writes_nothing(
     assert len(lines(done.stderr)) == 1
     assert done.stdout == ""
     assert [path.name for path in tmp_path.iterdir()] == ["history.jsonl"]
+
+
+def test_an_answer_that_nobody_reads_is_no_violation(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, *SPLITBRAIN, "list", "workloads"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    os.close(writer)
+    assert done.returncode == 255
+    assert "Traceback" not in done.stderr
 
 
 def test_a_fault_that_the_backend_cannot_inject_is_refused_before_anything_starts(tmp_path: Path) -> None:
@@ -65,8 +106,15 @@ def test_a_fault_that_the_backend_cannot_inject_is_refused_before_anything_start
         "                                     'cut': Support(False, 'no nftables')}\n"
         "from harness.cli.main import main; main(['run', '--nemesis', 'partition', '--time-limit', '5'])\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment(), capture_output=True,
-                          text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert done.returncode == 254
     assert "the local backend cannot cut here: no nftables. Leave what needs 'cut' out of --nemesis" in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -126,8 +174,9 @@ def test_help_teaches_without_loading_anything_heavy() -> None:
         "heavy = {'numpy', 'pyarrow', 'numba', 'pyspark', 'pandas', 'rich', 'msgspec', 'asyncio'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True,
-                          check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     for command in ("run", "check", "analyze", "list", "doctor", "report", "cluster"):
         assert f"\n  {command} " in done.stdout

@@ -41,14 +41,33 @@ def test_a_healthy_cluster_passes_and_leaves_everything_a_person_needs(tmp_path:
     assert processes_of(store) == []
 
 
-@pytest.mark.parametrize(("bug", "workload", "anomaly"), [
-    ("M09", "register", "nonlinearizable"), ("M17", "set", "lost"), ("M23", "register", "nonlinearizable"),
-])
+@pytest.mark.parametrize(
+    ("bug", "workload", "anomaly"),
+    [
+        ("M09", "register", "nonlinearizable"),
+        ("M17", "set", "lost"),
+        ("M23", "register", "nonlinearizable"),
+    ],
+)
 @pytest.mark.slow
 def test_a_bug_is_found_and_named(tmp_path: Path, bug: str, workload: str, anomaly: str) -> None:
     store = tmp_path / "store"
-    done = splitbrain("run", "--json", "--bug", bug, "--workload", workload, "--nemesis", "partition", "--rate", "200",
-                      "--time-limit", "30", "--store", str(store))
+    done = splitbrain(
+        "run",
+        "--json",
+        "--bug",
+        bug,
+        "--workload",
+        workload,
+        "--nemesis",
+        "partition",
+        "--rate",
+        "200",
+        "--time-limit",
+        "30",
+        "--store",
+        str(store),
+    )
     found = answer(done)
     assert (done.returncode, found["outcome"]) == (1, "violation"), found
     [guilty] = [verdict for verdict in found["verdicts"] if verdict["valid"] is False]
@@ -58,15 +77,42 @@ def test_a_bug_is_found_and_named(tmp_path: Path, bug: str, workload: str, anoma
 
 
 def test_a_single_node_without_faults_passes(tmp_path: Path) -> None:
-    done = splitbrain("run", "--json", "--nodes", "1", "--nemesis", "none", "--workload", "declare", "--time-limit",
-                      "4", "--concurrency", "4", "--store", str(tmp_path / "store"))
+    done = splitbrain(
+        "run",
+        "--json",
+        "--nodes",
+        "1",
+        "--nemesis",
+        "none",
+        "--workload",
+        "declare",
+        "--time-limit",
+        "4",
+        "--concurrency",
+        "4",
+        "--store",
+        str(tmp_path / "store"),
+    )
     assert (done.returncode, answer(done)["outcome"]) == (0, "pass"), done.stdout
 
 
 def test_ctrl_c_heals_stops_and_judges(tmp_path: Path) -> None:
     store = tmp_path / "store"
-    process = start("run", "--json", "--nemesis", "partition,pause", "--interval", "1", "--nodes", "3", "--time-limit",
-                    "120", "--store", str(store), cwd=tmp_path)
+    process = start(
+        "run",
+        "--json",
+        "--nemesis",
+        "partition,pause",
+        "--interval",
+        "1",
+        "--nodes",
+        "3",
+        "--time-limit",
+        "120",
+        "--store",
+        str(store),
+        cwd=tmp_path,
+    )
     wait_for_ops(store, at_least_bytes=15_000)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
@@ -85,8 +131,20 @@ def test_after_kill_9_nothing_is_left_and_the_recorded_ops_are_judged(
     _require(links)
     monkeypatch.setenv("SPLITBRAIN_LOCAL_LINKS", links)
     store = tmp_path / "store"
-    process = start("run", "--nemesis", "pause", "--interval", "1", "--nodes", "3", "--time-limit", "120", "--store",
-                    str(store), cwd=tmp_path)
+    process = start(
+        "run",
+        "--nemesis",
+        "pause",
+        "--interval",
+        "1",
+        "--nodes",
+        "3",
+        "--time-limit",
+        "120",
+        "--store",
+        str(store),
+        cwd=tmp_path,
+    )
     wait_for_ops(store, at_least_bytes=15_000)
     kill(process)
     killed_at = time.time_ns()
@@ -96,8 +154,9 @@ def test_after_kill_9_nothing_is_left_and_the_recorded_ops_are_judged(
     run = RunDir(only_run(store))
     last = run.history().column("time")[-1].as_py() + run.read_test()["began_wall_ns"]
     assert killed_at - last < 1_500_000_000
-    assert splitbrain("run", "--nodes", "1", "--nemesis", "none", "--time-limit", "1", "--store",
-                      str(tmp_path / "next")).returncode in (0, 2)
+    assert splitbrain(
+        "run", "--nodes", "1", "--nemesis", "none", "--time-limit", "1", "--store", str(tmp_path / "next")
+    ).returncode in (0, 2)
     assert processes_of(store) == []
 
 
@@ -107,8 +166,14 @@ def test_a_plain_user_can_run(tmp_path_factory: pytest.TempPathFactory, links: s
         pytest.skip(problem)
     with plain_user.folder() as folder:
         arguments = ["run", "--json", *SHORT, "--store", str(folder / "store")]
-        done = subprocess.run(plain_user.as_plain_user([*SPLITBRAIN, *arguments]), capture_output=True, text=True,
-                              env=plain_user.environment(SPLITBRAIN_LOCAL_LINKS=links), check=False, timeout=120)
+        done = subprocess.run(
+            plain_user.as_plain_user([*SPLITBRAIN, *arguments]),
+            capture_output=True,
+            text=True,
+            env=plain_user.environment(SPLITBRAIN_LOCAL_LINKS=links),
+            check=False,
+            timeout=120,
+        )
         found: Mapping[str, Any] = answer(done)
         assert (done.returncode, found["outcome"]) == (0, "pass"), found
         assert only_run(folder / "store").stat().st_uid == plain_user.NOBODY

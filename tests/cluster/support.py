@@ -230,6 +230,7 @@ class World:
 
     async def leader(self, among: list[str] | None = None) -> str:
         """The leader of the highest term among these nodes, once a majority of all nodes follows it."""
+
         async def agreed() -> str | None:
             views = {name: self.nodes[name].status() for name in among or list(self.nodes)}
             top = max(views.values(), key=lambda view: view.term)

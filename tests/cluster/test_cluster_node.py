@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ from cluster import wire
 from cluster.bugs import Bugs
 from cluster.client import (
     Client,
+    ClientError,
     InvalidPathError,
     InvalidRequestError,
     MismatchingNodeError,
@@ -25,11 +27,13 @@ from cluster.client import (
     UnavailableError,
     connect,
 )
+from cluster.node import APPLY_AT_ONCE
 from cluster.raft import Config
 from cluster.raft.messages import Append
 from cluster.runtime import Connection
-from cluster.tree import Create, Done, Get
-from tests.cluster.support import World, connection_pair, eventually
+from cluster.storage import open_storage
+from cluster.tree import Create, Done, Get, Put, encode_command
+from tests.cluster.support import World, connection_pair, entry, eventually, written
 
 T = TypeVar("T")
 
@@ -156,6 +160,23 @@ class TestRequests:
 
         in_cluster(check, ["n1"])
 
+    def test_an_answer_that_is_too_large_to_send_is_a_failure_and_the_nodes_go_on(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A connection refuses a message that no receiver would take; that must not stop a node."""
+        monkeypatch.setattr(wire, "MAX_ANSWER_BYTES", 500)
+
+        async def check(world: World) -> None:
+            leader, (other, _) = await clients_of(world)
+            for name in (leader, other):
+                client = await world.client(name)
+                await asyncio.gather(*(client.put(f"/long/{n:09}", None) for n in range(100)))
+                with pytest.raises(InvalidRequestError, match="the answer would have 1"):
+                    await client.children("/long")
+                assert len((await client.children("/")).names) == 1
+
+        in_cluster(check)
+
     def test_a_request_of_an_unknown_kind_is_answered_and_the_connection_goes_on(self) -> None:
         async def check(world: World) -> None:
             raw = world.dial("client", "n1")
@@ -169,8 +190,16 @@ class TestRequests:
 
         in_cluster(check, ["n1"])
 
-    @pytest.mark.parametrize("first", [b"", b"GET / HTTP/1.1", wire.encode(wire.PeerHello(1, "n9", "n1")),
-                                       wire.encode(wire.PeerHello(1, "n2", "n3")), wire.encode(wire.ClientHello(2))])
+    @pytest.mark.parametrize(
+        "first",
+        [
+            b"",
+            b"GET / HTTP/1.1",
+            wire.encode(wire.PeerHello(1, "n9", "n1")),
+            wire.encode(wire.PeerHello(1, "n2", "n3")),
+            wire.encode(wire.ClientHello(2)),
+        ],
+    )
     def test_a_caller_that_is_neither_peer_nor_client_is_turned_away(self, first: bytes) -> None:
         async def check(world: World) -> None:
             raw = world.dial("client", "n1")
@@ -258,6 +287,7 @@ class TestWithoutMajority:
 
     def test_with_m23_an_isolated_leader_does_answer(self) -> None:
         """The switch reaches consensus, and the test above can fail."""
+
         async def check() -> None:
             async with running(World(THREE, bugs=Bugs(["M23"]))) as world:
                 leader, _ = await clients_of(world)
@@ -379,6 +409,64 @@ class TestForwarding:
 
 
 class TestFaults:
+    def test_whatever_breaks_no_definite_error_is_wrong_and_nothing_acknowledged_is_lost(self) -> None:
+        """The one lie that no checker forgives: "it certainly did not happen" of something that did."""
+        acknowledged: list[str] = []
+        denied: list[str] = []
+        unknown: list[str] = []
+
+        async def work(world: World, worker: int, rng: random.Random, over: asyncio.Event) -> None:
+            client: Client | None = None
+            number = 0
+            while not over.is_set():
+                name = rng.choice(world.names)
+                if client is None and name in world.nodes:
+                    client = await world.client(name)
+                if client is None:
+                    await asyncio.sleep(0.005)
+                    continue
+                number += 1
+                element = f"{worker}-{number}"
+                try:
+                    await client.create(f"/s/{element}", None, timeout_ms=rng.choice([5, 20, 60, 200]))
+                    acknowledged.append(element)
+                except ClientError as error:
+                    (denied if error.definite else unknown).append(element)
+                    await client.close()
+                    client = None
+
+        async def break_things(world: World, rng: random.Random) -> None:
+            for _ in range(25):
+                await asyncio.sleep(rng.uniform(0.02, 0.15))
+                fault = rng.choice(["isolate", "isolate", "heal", "restart"])
+                if fault == "isolate":
+                    world.isolate(*rng.sample(world.names, rng.choice([1, 2])))
+                elif fault == "heal":
+                    world.cut.clear()
+                else:
+                    name = rng.choice(world.names)
+                    await world.kill(name)
+                    await asyncio.sleep(rng.uniform(0, 0.1))
+                    await world.start(name)
+
+        async def check(world: World) -> None:
+            over = asyncio.Event()
+            workers = [asyncio.ensure_future(work(world, n, random.Random(n), over)) for n in range(12)]
+            await break_things(world, random.Random(7))
+            over.set()
+            await asyncio.gather(*workers)
+            world.cut.clear()
+            await world.leader()
+            client = await world.client("n1")
+            there = set((await client.children("/s", timeout_ms=5000)).names)
+            assert [element for element in denied if element in there] == []
+            assert [element for element in acknowledged if element not in there] == []
+            assert acknowledged, "nothing was tested"
+            assert denied, "nothing was tested"
+            assert unknown, "nothing was tested"
+
+        in_cluster(check, ["n1", "n2", "n3", "n4", "n5"])
+
     def test_acknowledged_writes_survive_the_leader(self) -> None:
         async def check(world: World) -> None:
             leader, (one, other) = await clients_of(world)
@@ -426,6 +514,35 @@ class TestFaults:
 
         in_cluster(check)
 
+    def test_a_long_log_is_applied_in_slices_so_that_the_node_is_never_silent_for_long(self) -> None:
+        """A node that applied all of it at once would be replaced as leader meanwhile, and so would its successors."""
+
+        async def check() -> None:
+            world = World(["n1"])
+            entries = [entry(n, data=encode_command(Put(("k", str(n)), b"\x01"))) for n in range(1, 6001)]
+            storage, _ = await open_storage(world.disks["n1"], "n1", lambda _: None)
+            await storage.save_vote(1, "n1")
+            storage.append(entries, written(*entries))
+            try:
+                await world.start()
+                node, client = world.nodes["n1"], await world.client("n1")
+                read = asyncio.ensure_future(client.get("/k/6000"))
+                steps = [0]
+                while not read.done():
+                    steps.append(node.status().applied_index)
+                    await asyncio.sleep(0)
+                assert max(after - before for before, after in pairwise(steps)) <= APPLY_AT_ONCE
+                assert (await read).value == 1, "a read waits for everything that was committed before it"
+
+                async def told() -> bool | None:
+                    return world.telemetry["n1"][-1]["applied"] == 6001 or None
+
+                await eventually(told)
+            finally:
+                await world.close()
+
+        asyncio.run(check())
+
     def test_a_disk_that_fails_stops_the_node(self) -> None:
         async def check() -> None:
             world = World(["n1"])
@@ -443,6 +560,7 @@ class TestFaults:
 
     def test_while_a_vote_is_being_made_durable_nothing_leaves_the_node_ra_6(self) -> None:
         """Whoever hears of a term or a vote may rely on it being on disk."""
+
         async def check() -> None:
             world = World(THREE)
             try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import resource
 import signal
 import socket
 import subprocess
@@ -26,22 +28,25 @@ ROOT = Path(cluster.__path__[0]).parent
 
 
 class Processes:
-    """Three nodes as processes."""
+    """Nodes as processes."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, names: tuple[str, ...] = NAMES) -> None:
         self.directory = directory
         self.running: dict[str, subprocess.Popen[bytes]] = {}
-        self._ports = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
+        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
 
-    def start(self, *names: str) -> None:
-        for name in names or NAMES:
+    def start(self, *names: str, max_file_bytes: int = resource.RLIM_INFINITY) -> None:
+        for name in names or self._ports:
             argv = [sys.executable, "-m", "cluster", "--node", name, "--listen", self.address(name)]
-            for peer in NAMES:
+            for peer in self._ports:
                 if peer != name:
                     argv += ["--peer", f"{peer}={self.address(peer)}"]
             argv += ["--data", str(self.directory / name)]
             with (self.directory / f"{name}.log").open("ab") as log:
                 self.running[name] = subprocess.Popen(argv, stderr=log, cwd=ROOT)
+            if max_file_bytes != resource.RLIM_INFINITY:
+                limits = (max_file_bytes, resource.RLIM_INFINITY)
+                resource.prlimit(self.running[name].pid, resource.RLIMIT_FSIZE, limits)
 
     def kill(self, *names: str) -> None:
         for name in names:
@@ -70,6 +75,7 @@ class Processes:
 
     async def leader(self) -> str:
         """The leader, once every running node knows it."""
+
         async def agreed() -> str | None:
             views = [await self.status(name) for name in self.running]
             known = {(term, leader) for term, leader in views}
@@ -180,6 +186,36 @@ def test_a_log_damaged_in_the_middle_stops_the_node_with_one_line(processes: Pro
 
 
 @pytest.mark.cluster
+def test_a_full_disk_stops_the_node_with_one_line_and_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
+    nodes = Processes(tmp_path, ("n1",))
+
+    acknowledged: list[str] = []
+
+    async def fill() -> None:
+        async with talking_to(nodes, "n1") as client:
+            for n in range(500):
+                await client.put(f"/k/{n}", "x" * 200, timeout_ms=10_000)
+                acknowledged.append(str(n))
+
+    async def names() -> tuple[str, ...]:
+        async with talking_to(nodes, "n1") as client:
+            return (await client.children("/k", timeout_ms=10_000)).names
+
+    try:
+        nodes.start("n1", max_file_bytes=20_000)
+        with pytest.raises(OutcomeUnknownError):
+            asyncio.run(fill())
+        assert nodes.running["n1"].wait(10) == 1
+        assert re.search(r"^error: node n1 stops: .*File too large: '.*/n1/log'$", nodes.log("n1"), re.MULTILINE)
+        assert "Traceback" not in nodes.log("n1")
+        nodes.start("n1")
+        assert acknowledged
+        assert set(acknowledged) <= set(asyncio.run(names()))
+    finally:
+        nodes.kill(*list(nodes.running))
+
+
+@pytest.mark.cluster
 def test_a_paused_majority_makes_writes_time_out_and_they_are_called_indefinite(processes: Processes) -> None:
     async def check() -> None:
         processes.start()
@@ -233,10 +269,25 @@ def test_a_taken_address_is_one_clear_line(processes: Processes) -> None:
 
 class TestCommandLine:
     def test_it_says_everything_that_a_node_needs(self) -> None:
-        config, data = parse([
-            "--node", "n1", "--listen", "0.0.0.0:1", "--peer", "n3=h:2", "--peer=n2=[::1]:3", "--data", "d",
-            "--bugs", "M23,M09", "--heartbeat-ms", "50", "--election-ms", "300",
-        ])
+        config, data = parse(
+            [
+                "--node",
+                "n1",
+                "--listen",
+                "0.0.0.0:1",
+                "--peer",
+                "n3=h:2",
+                "--peer=n2=[::1]:3",
+                "--data",
+                "d",
+                "--bugs",
+                "M23,M09",
+                "--heartbeat-ms",
+                "50",
+                "--election-ms",
+                "300",
+            ]
+        )
         assert (config.node, config.listen, data) == ("n1", ("0.0.0.0", 1), Path("d"))
         assert config.peers == {"n3": ("h", 2), "n2": ("::1", 3)}
         assert config.voters == ("n1", "n2", "n3")

@@ -207,6 +207,7 @@ class TestTornTail:
 
     def test_a_torn_tail_may_have_whole_records_behind_the_damage(self) -> None:
         """A disk writes sectors in any order: the second record of a batch may be there without the first."""
+
         async def check() -> None:
             disk = await disk_with((E1,))
             torn = bytearray(encode_entries([E2, E3]))
@@ -220,6 +221,7 @@ class TestTornTail:
 class TestCorruption:
     def test_any_flipped_bit_in_what_was_durable_is_fatal(self) -> None:
         """The records of the log, not the last mark: that one claims nothing that anybody was promised."""
+
         async def check() -> None:
             disk = await disk_with((E1, E2), (E3,))
             content = disk.read(LOG) or b""
@@ -248,6 +250,7 @@ class TestCorruption:
 
     def test_a_mark_does_not_speak_for_what_was_appended_during_its_sync(self) -> None:
         """A loss of power right after the mark may leave the mark and not what came before it."""
+
         async def check() -> None:
             disk = FakeDisk()
             node = await opened(disk)

@@ -134,7 +134,11 @@ class TestCommands:
         tree = tree_after(Put(A, b"x"))
         before = tree.state_hash
         commands: list[Command] = [
-            Put(path, b""), Create(path, b""), Update(path, b""), CompareAndSwap(path, b"x", b""), Delete(path)
+            Put(path, b""),
+            Create(path, b""),
+            Update(path, b""),
+            CompareAndSwap(path, b"x", b""),
+            Delete(path),
         ]
         assert [tree.execute(command) for command in commands] == [ManyNodesDenied(path)] * 5
         assert [tree.query(Get(path)), tree.query(Children(path))] == [ManyNodesDenied(path)] * 2
@@ -156,8 +160,11 @@ NAMES = st.sampled_from(["a", "b", "c"])
 PATHS = st.lists(NAMES, max_size=3).map(tuple)
 PAYLOADS = st.sampled_from([b"1", b"2", None])
 COMMANDS: st.SearchStrategy[Command] = st.one_of(
-    st.builds(Put, PATHS, PAYLOADS), st.builds(Create, PATHS, PAYLOADS), st.builds(Update, PATHS, PAYLOADS),
-    st.builds(CompareAndSwap, PATHS, st.sampled_from([b"1", b"2"]), PAYLOADS), st.builds(Delete, PATHS),
+    st.builds(Put, PATHS, PAYLOADS),
+    st.builds(Create, PATHS, PAYLOADS),
+    st.builds(Update, PATHS, PAYLOADS),
+    st.builds(CompareAndSwap, PATHS, st.sampled_from([b"1", b"2"]), PAYLOADS),
+    st.builds(Delete, PATHS),
 )
 
 
@@ -177,7 +184,7 @@ class PlainModel:
                 return "Done"
             case Create() if exists:
                 return "MismatchingNode"
-            case (Update() | CompareAndSwap()) if not exists:
+            case Update() | CompareAndSwap() if not exists:
                 return "NodeNotFound"
             case CompareAndSwap() if self.payloads[path] != command.expected:
                 return "MismatchingNode"

@@ -165,12 +165,17 @@ REQUESTS = [
     wire.Request(4, 5, wire.StatusQuery()),
 ]
 OUTCOMES: list[wire.Outcome] = [
-    Done(None), Done(Properties(b"x", 1, 2, 3)), Names(("a", "b")), wire.Failure("timeout", False, "late"),
+    Done(None),
+    Done(Properties(b"x", 1, 2, 3)),
+    Names(("a", "b")),
+    wire.Failure("timeout", False, "late"),
     wire.Status("n1", "leader", 3, "n1", 7, 6, "00", "ff"),
 ]
 FRAMES: list[wire.PeerFrame] = [
-    PreVote(1, 2, 3, 4), Append(1, 2, 3, 4, 5, (entry(6), entry(7, data=b"x"))),
-    wire.Forward(9, 1, Put(("a",), b"x")), wire.Forwarded(9, 1, 4, Done(None)),
+    PreVote(1, 2, 3, 4),
+    Append(1, 2, 3, 4, 5, (entry(6), entry(7, data=b"x"))),
+    wire.Forward(9, 1, Put(("a",), b"x")),
+    wire.Forwarded(9, 1, 4, Done(None)),
 ]
 
 

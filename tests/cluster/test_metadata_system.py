@@ -105,8 +105,12 @@ class TestSession:
     def test_every_answer_tells_the_term(self) -> None:
         async def check(session: MetadataSession) -> None:
             answers: list[Answer] = [
-                await session.read("k"), await session.write("k", 1), await session.compare_and_set("k", 5, 6),
-                await session.create("k", 1), await session.add("s", 1), await session.elements("t"),
+                await session.read("k"),
+                await session.write("k", 1),
+                await session.compare_and_set("k", 5, 6),
+                await session.create("k", 1),
+                await session.add("s", 1),
+                await session.elements("t"),
             ]
             assert len({answer.term for answer in answers}) == 1
             assert (answers[0].term or 0) >= 1

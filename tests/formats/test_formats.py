@@ -57,9 +57,16 @@ def short(ops: list[Op]) -> list[tuple[int, str, str, object]]:
 def test_a_jepsen_log_is_read_with_its_failed_cas_as_an_answer(tmp_path: Path) -> None:
     ops = read_history(written(tmp_path, LOG), "porcupine")
     assert short(ops) == [
-        (0, "invoke", "read", None), (1, "invoke", "write", 3), (0, "ok", "read", None),
-        (2, "invoke", "cas", [3, 4]), (2, "ok", "cas", False), (1, "info", "write", None),
-        (3, "invoke", "read", None), (3, "fail", "read", None), (2, "invoke", "cas", [3, 4]), (2, "ok", "cas", [3, 4]),
+        (0, "invoke", "read", None),
+        (1, "invoke", "write", 3),
+        (0, "ok", "read", None),
+        (2, "invoke", "cas", [3, 4]),
+        (2, "ok", "cas", False),
+        (1, "info", "write", None),
+        (3, "invoke", "read", None),
+        (3, "fail", "read", None),
+        (2, "invoke", "cas", [3, 4]),
+        (2, "ok", "cas", [3, 4]),
         (4, "invoke", "write", 1),
     ]
     assert [op.index for op in ops] == list(range(len(ops)))
@@ -75,9 +82,16 @@ def test_a_key_value_log_is_read_with_its_keys(tmp_path: Path) -> None:
 def test_a_compact_history_is_read_with_nil_and_failed_cas(tmp_path: Path) -> None:
     ops = read_history(written(tmp_path, COMPACT), "compact")
     assert short(ops) == [
-        (2, "invoke", "read", None), (4, "invoke", "write", 7), (7, "invoke", "cas", [None, 1]),
-        (2, "ok", "read", None), (7, "ok", "cas", False), (2, "invoke", "cas", [7, 8]), (2, "ok", "cas", [7, 8]),
-        (4, "info", "write", None), (4, "invoke", "read", None), (4, "ok", "read", 8),
+        (2, "invoke", "read", None),
+        (4, "invoke", "write", 7),
+        (7, "invoke", "cas", [None, 1]),
+        (2, "ok", "read", None),
+        (7, "ok", "cas", False),
+        (2, "invoke", "cas", [7, 8]),
+        (2, "ok", "cas", [7, 8]),
+        (4, "info", "write", None),
+        (4, "invoke", "read", None),
+        (4, "ok", "read", 8),
     ]
 
 
@@ -87,8 +101,10 @@ def test_what_is_read_pairs_up(tmp_path: Path, name: str, text: str) -> None:
 
 
 def test_json_lines_come_back_as_they_were(tmp_path: Path) -> None:
-    ops = [Op(index=0, time=5, process=1, type="invoke", f="write", key="k", value={"a": [1, None]}, node="n1"),
-           Op(index=1, time=9, process=1, type="info", f="write", key="k", error="timeout")]
+    ops = [
+        Op(index=0, time=5, process=1, type="invoke", f="write", key="k", value={"a": [1, None]}, node="n1"),
+        Op(index=1, time=9, process=1, type="info", f="write", key="k", error="timeout"),
+    ]
     text = "".join(msgspec.json.encode(op).decode() + "\n" for op in ops)
     assert read_history(written(tmp_path, text), "jsonl") == ops
 
@@ -97,9 +113,15 @@ def test_an_empty_file_is_an_empty_history(tmp_path: Path) -> None:
     assert read_history(written(tmp_path, ""), "porcupine") == []
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    ("porcupine", LOG), ("porcupine", KV), ("compact", COMPACT), ("jsonl", '{"process":1,"type":"ok","f":"read"}\n'),
-])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("porcupine", LOG),
+        ("porcupine", KV),
+        ("compact", COMPACT),
+        ("jsonl", '{"process":1,"type":"ok","f":"read"}\n'),
+    ],
+)
 def test_a_file_cut_anywhere_inside_a_line_is_refused_with_the_line(tmp_path: Path, name: str, text: str) -> None:
     for cut in range(1, len(text)):
         if text[cut - 1] == "\n":
@@ -111,23 +133,37 @@ def test_a_file_cut_anywhere_inside_a_line_is_refused_with_the_line(tmp_path: Pa
         assert str(caught.value).startswith(f"{path}:{line}: ")
 
 
-@pytest.mark.parametrize(("name", "text", "words"), [
-    ("porcupine", "hello\n", "history:1: expected 'INFO  jepsen.util"),
-    ("porcupine", "INFO  jepsen.util - 1\t:invoke\n", "expected 'PROCESS :invoke"),
-    ("porcupine", "INFO  jepsen.util - 1\t:invoke\t:add\t1\n", "expected :read, :write or :cas, found ':add'"),
-    ("porcupine", "INFO  jepsen.util - 1\t:invoke\t:write\tx\n", "expected a number as the value of a write"),
-    ("porcupine", "INFO  jepsen.util - 1\t:invoke\t:cas\t[1]\n", r"expected the value of a cas as '\[EXPECTED NEW\]'"),
-    ("porcupine", "INFO  jepsen.util - 1\t:ok\t:write\t1\n", "process 1 completes 'write', which it did not invoke"),
-    ("porcupine", LOG + "INFO  jepsen.util - 4\t:ok\t:read\t1\n", "completes 'read', but its open op is 'write'"),
-    ("porcupine", '{:process 0, :type :invoke, :f :pop, :key "0", :value nil}\n', "expected '{:process N"),
-    ("porcupine", KV[: KV.index("\n") + 1] + '{:process 0, :type :ok, :f :append, :key "1", :value "x"}\n',
-     "completes append of key '1', but its open op is of key '0'"),
-    ("compact", "c 0 1 9 0 0\n", "expected F as 0, 1 or 2, found 9"),
-    ("compact", "c 0 1 x 0 0\n", "history:1: invalid literal"),
-    ("compact", "r 3 ok 1\n", "op 3 returns, but is not under way"),
-    ("compact", "q 0\n", "expected 'c ID CLIENT F A B'"),
-    ("jsonl", '{"process":"a","type":"ok","f":"read"}\n', "expected an op as a JSON object"),
-])
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("porcupine", "hello\n", "history:1: expected 'INFO  jepsen.util"),
+        ("porcupine", "INFO  jepsen.util - 1\t:invoke\n", "expected 'PROCESS :invoke"),
+        ("porcupine", "INFO  jepsen.util - 1\t:invoke\t:add\t1\n", "expected :read, :write or :cas, found ':add'"),
+        ("porcupine", "INFO  jepsen.util - 1\t:invoke\t:write\tx\n", "expected a number as the value of a write"),
+        (
+            "porcupine",
+            "INFO  jepsen.util - 1\t:invoke\t:cas\t[1]\n",
+            r"expected the value of a cas as '\[EXPECTED NEW\]'",
+        ),
+        (
+            "porcupine",
+            "INFO  jepsen.util - 1\t:ok\t:write\t1\n",
+            "process 1 completes 'write', which it did not invoke",
+        ),
+        ("porcupine", LOG + "INFO  jepsen.util - 4\t:ok\t:read\t1\n", "completes 'read', but its open op is 'write'"),
+        ("porcupine", '{:process 0, :type :invoke, :f :pop, :key "0", :value nil}\n', "expected '{:process N"),
+        (
+            "porcupine",
+            KV[: KV.index("\n") + 1] + '{:process 0, :type :ok, :f :append, :key "1", :value "x"}\n',
+            "completes append of key '1', but its open op is of key '0'",
+        ),
+        ("compact", "c 0 1 9 0 0\n", "expected F as 0, 1 or 2, found 9"),
+        ("compact", "c 0 1 x 0 0\n", "history:1: invalid literal"),
+        ("compact", "r 3 ok 1\n", "op 3 returns, but is not under way"),
+        ("compact", "q 0\n", "expected 'c ID CLIENT F A B'"),
+        ("jsonl", '{"process":"a","type":"ok","f":"read"}\n', "expected an op as a JSON object"),
+    ],
+)
 def test_a_wrong_line_is_refused_with_its_place_and_what_was_expected(
     tmp_path: Path, name: str, text: str, words: str
 ) -> None:

@@ -1,8 +1,8 @@
 """Carries out a generator under virtual time, without a runner: what `jepsen.generator.test` is to Jepsen.
 
-    quick      every op is ok, at once
-    perfect    every op is ok after 10 ms
-    imperfect  every op takes 10 ms; ok, info and fail take turns in each thread
+quick      every op is ok, at once
+perfect    every op is ok after 10 ms
+imperfect  every op takes 10 ms; ok, info and fail take turns in each thread
 """
 
 from __future__ import annotations

@@ -29,12 +29,22 @@ def history(seed: int) -> list[Op]:
             raise IndefiniteError("lost")
         return op.complete("ok", op.value)
 
-    work = concurrent_keys(3, range(10**6), lambda key: limit(50, mix(
-        repeat(invoke("read")), each(lambda ctx: invoke("write", ctx.rng.below(5))))))
+    work = concurrent_keys(
+        3,
+        range(10**6),
+        lambda key: limit(50, mix(repeat(invoke("read")), each(lambda ctx: invoke("write", ctx.rng.below(5))))),
+    )
     test = make_test(
-        FakeClient(respond), seed=seed, concurrency=8, generator=stagger(0.01, work), rate=100.0, time_limit_s=30.0,
-        nemesis=FakeNemesis(), faults=repeat(sequence(sleep(1), invoke("kill"), sleep(2), invoke("start"))),
-        heal=sequence(invoke("start")), final=final(invoke("read")),
+        FakeClient(respond),
+        seed=seed,
+        concurrency=8,
+        generator=stagger(0.01, work),
+        rate=100.0,
+        time_limit_s=30.0,
+        nemesis=FakeNemesis(),
+        faults=repeat(sequence(sleep(1), invoke("kill"), sleep(2), invoke("start"))),
+        heal=sequence(invoke("start")),
+        final=final(invoke("read")),
     )
 
     async def simulated() -> None:

@@ -321,9 +321,7 @@ def test_concurrent_keys_keep_every_group_on_its_own_key() -> None:
 
 
 def test_concurrent_keys_never_end_with_endless_keys_and_use_a_smaller_last_group() -> None:
-    history = perfect(
-        clients(limit(200, concurrent_keys(3, itertools.count(), lambda key: limit(5, repeat(READ))))), 8
-    )
+    history = perfect(clients(limit(200, concurrent_keys(3, itertools.count(), lambda key: limit(5, repeat(READ))))), 8)
     groups = {op.process // 3 for op in invocations(history)}
     assert groups == {0, 1, 2}
     assert {op.process for op in invocations(history)} == set(range(8))
@@ -368,8 +366,10 @@ class Hearing:
 
 def test_an_op_that_ends_after_its_key_is_not_told_to_the_next_key() -> None:
     heard: dict[str, list[str | None]] = {"0": [], "1": []}
-    for keys in (concurrent_keys(2, range(2), lambda key: Hearing(heard[key], key == "1")),
-                 sequential_keys(range(2), lambda key: Hearing(heard[key], key == "1"))):
+    for keys in (
+        concurrent_keys(2, range(2), lambda key: Hearing(heard[key], key == "1")),
+        sequential_keys(range(2), lambda key: Hearing(heard[key], key == "1")),
+    ):
         assert overlaps(perfect(clients(keys), 2)) == 2
     assert heard == {"0": [], "1": ["1", "1"]}
 
@@ -411,8 +411,11 @@ def test_final_gives_up_after_its_time() -> None:
 
 
 def realistic() -> Generator:
-    work = concurrent_keys(2, itertools.count(), lambda key: limit(20, mix(
-        repeat(READ), each(lambda ctx: invoke("write", ctx.rng.below(5))), weights=(1, 2))))
+    work = concurrent_keys(
+        2,
+        itertools.count(),
+        lambda key: limit(20, mix(repeat(READ), each(lambda ctx: invoke("write", ctx.rng.below(5))), weights=(1, 2))),
+    )
     faults = repeat(sequence(KILL, sleep(0.05), invoke("start"), sleep(0.05)))
     return beside(clients(time_limit(1, stagger(0.002, work))), nemesis(time_limit(1, faults)))
 
@@ -438,8 +441,20 @@ def test_a_question_leaves_the_generator_as_it_was() -> None:
 def test_a_generator_that_nobody_is_free_for_is_pending() -> None:
     ctx = Context.initial(2, ("n1",), Streams(1)["w"], Streams(1)["n"])
     ctx.free = 0
-    for source in (once(READ), counting(), mix(READ, WRITE), any_of(READ, WRITE), rate(1, READ), repeat(READ),
-                   until_ok(READ), each_thread(READ), clients(READ), nemesis(READ), limit(1, READ), sequence(READ)):
+    for source in (
+        once(READ),
+        counting(),
+        mix(READ, WRITE),
+        any_of(READ, WRITE),
+        rate(1, READ),
+        repeat(READ),
+        until_ok(READ),
+        each_thread(READ),
+        clients(READ),
+        nemesis(READ),
+        limit(1, READ),
+        sequence(READ),
+    ):
         result = source.op(ctx)
         assert result is not None
         assert result[0] == PENDING, source

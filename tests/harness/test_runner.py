@@ -33,8 +33,12 @@ from results.history import HARNESS, NEMESIS, Op, pairs
 
 
 def run(
-    test: Test, deployment: MemoryDeployment | None = None, recorder: MemoryRecorder | None = None,
-    beside: Callable[[], Awaitable[None]] | None = None, clock: VirtualClock | None = None, **options: Any,
+    test: Test,
+    deployment: MemoryDeployment | None = None,
+    recorder: MemoryRecorder | None = None,
+    beside: Callable[[], Awaitable[None]] | None = None,
+    clock: VirtualClock | None = None,
+    **options: Any,
 ) -> tuple[RunSummary, MemoryRecorder]:
     """Run a test under the real clock, or under a virtual one for claims about time that hold on a busy machine too."""
     recorder = recorder or MemoryRecorder()
@@ -116,8 +120,10 @@ def test_errors_are_recorded_as_what_is_known() -> None:
     assert_well_formed(recorder.ops)
     found = {op.f: (op.type, op.error) for op in recorder.clients() if op.type != "invoke"}
     assert found == {
-        "refused": ("fail", "read-only"), "unclear": ("info", "connection lost"),
-        "surprise": ("info", "KeyError: 'x'"), "fine": ("ok", None),
+        "refused": ("fail", "read-only"),
+        "unclear": ("info", "connection lost"),
+        "surprise": ("info", "KeyError: 'x'"),
+        "fine": ("ok", None),
     }
     assert (summary.ok, summary.fail, summary.info) == (1, 1, 2)
 
@@ -214,9 +220,15 @@ def test_a_dead_node_fails_its_ops_slowly_and_only_its_own() -> None:
 
     deployment = MemoryDeployment()
     summary, recorder = run(
-        make_test(FakeClient(refuse_when_dead), nemesis=FakeNemesis("n2"), faults=once(invoke("kill")),
-                  time_limit_s=0.6, rate=500.0),
-        deployment, clock=VirtualClock(),
+        make_test(
+            FakeClient(refuse_when_dead),
+            nemesis=FakeNemesis("n2"),
+            faults=once(invoke("kill")),
+            time_limit_s=0.6,
+            rate=500.0,
+        ),
+        deployment,
+        clock=VirtualClock(),
     )
     assert_well_formed(recorder.ops)
     refused = [op for op in recorder.clients() if op.type == "fail"]
@@ -265,14 +277,20 @@ def test_a_setup_that_fails_ends_the_run_with_the_node_and_the_reason() -> None:
 def test_the_phases_follow_one_another_and_the_history_shows_them() -> None:
     nemesis = FakeNemesis("n2")
     test = make_test(
-        FakeClient(), nemesis=nemesis, faults=sequence(sleep(0.05), invoke("kill")), heal=once(invoke("start")),
+        FakeClient(),
+        nemesis=nemesis,
+        faults=sequence(sleep(0.05), invoke("kill")),
+        heal=once(invoke("start")),
         final=final(invoke("last")),
     )
     summary, recorder = run(test)
     assert_well_formed(recorder.ops)
     assert recorder.notes("phase") == [{"phase": "faults"}, {"phase": "heal"}, {"phase": "final"}]
     assert [(op.type, op.f) for op in recorder.of(NEMESIS)] == [
-        ("invoke", "kill"), ("ok", "kill"), ("invoke", "start"), ("ok", "start"),
+        ("invoke", "kill"),
+        ("ok", "kill"),
+        ("invoke", "start"),
+        ("ok", "start"),
     ]
     begins = {op.value["phase"]: op.index for op in recorder.of(HARNESS) if op.f == "phase"}
     for op in recorder.ops:
@@ -313,9 +331,7 @@ def test_a_system_that_does_not_recover_is_named_node_by_node() -> None:
     system = MemorySystem()
     system.leaders = {"n1": "n1", "n2": "n1", "n3": None}
     summary, recorder = run(make_test(FakeClient(), system=system, recovery_s=0.3, final=final(invoke("last"))))
-    assert recorder.notes("recovered") == [
-        {"seconds": None, "missing": ["n3"], "problems": {"n3": "knows no leader"}}
-    ]
+    assert recorder.notes("recovered") == [{"seconds": None, "missing": ["n3"], "problems": {"n3": "knows no leader"}}]
     assert summary.recovered_s is None
     assert summary.failure is None
     assert recorder.notes("phase")[-1] == {"phase": "final"}
@@ -329,8 +345,13 @@ def test_two_leaders_are_no_recovery() -> None:
 
 
 def test_faults_end_with_the_workload() -> None:
-    test = make_test(FakeClient(), generator=limit(5, READ), nemesis=FakeNemesis(), time_limit_s=60,
-                     faults=repeat(sequence(sleep(0.01), invoke("start"))))
+    test = make_test(
+        FakeClient(),
+        generator=limit(5, READ),
+        nemesis=FakeNemesis(),
+        time_limit_s=60,
+        faults=repeat(sequence(sleep(0.01), invoke("start"))),
+    )
     summary, _ = run(test)
     assert summary.ok == 5
 

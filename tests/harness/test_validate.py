@@ -39,18 +39,42 @@ def context(free: int = 0b111) -> Context:
 # --- values ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [
-    None, True, 0, -(2**63), 2**63 - 1, 1.5, "", "é\U0001f600", [], [1, [2, {"a": None}]], (1, "x"), {"a": {"b": [1]}},
-])
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        0,
+        -(2**63),
+        2**63 - 1,
+        1.5,
+        "",
+        "é\U0001f600",
+        [],
+        [1, [2, {"a": None}]],
+        (1, "x"),
+        {"a": {"b": [1]}},
+    ],
+)
 def test_what_json_carries_is_allowed(value: Any) -> None:
     assert validate.json_problem(value) is None
 
 
-@pytest.mark.parametrize(("value", "problem"), [
-    (2**63, "does not fit into 64 bits"), (float("nan"), "nan has no JSON form"), (float("inf"), "no JSON form"),
-    ("\ud800", "half a surrogate pair"), (b"x", "is a bytes"), ({1, 2}, "is a set"), ({1: 2}, "key 1 of a mapping"),
-    ([1, [object]], "is a type"), ({"a": [b"x"]}, "is a bytes"), ({"\ud800": 1}, "half a surrogate pair"),
-])
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (2**63, "does not fit into 64 bits"),
+        (float("nan"), "nan has no JSON form"),
+        (float("inf"), "no JSON form"),
+        ("\ud800", "half a surrogate pair"),
+        (b"x", "is a bytes"),
+        ({1, 2}, "is a set"),
+        ({1: 2}, "key 1 of a mapping"),
+        ([1, [object]], "is a type"),
+        ({"a": [b"x"]}, "is a bytes"),
+        ({"\ud800": 1}, "half a surrogate pair"),
+    ],
+)
 def test_what_json_cannot_carry_is_named(value: Any, problem: str) -> None:
     assert problem in (validate.json_problem(value) or "")
 
@@ -86,21 +110,24 @@ def client_op(process: int = 0, **fields: Any) -> Op:
     return Op(**values)
 
 
-@pytest.mark.parametrize(("result", "problem"), [
-    (ValueError("boom"), "op raised ValueError: boom"),
-    ("nonsense", "op returned 'nonsense', not None or a pair"),
-    ((invoke("read"),), "not None or a pair"),
-    ((invoke("read"), once(invoke("read"))), "emitted 'read' without a process"),
-    (("read", once(invoke("read"))), "emitted 'read', which is neither an Op nor Pending"),
-    ((client_op(), None), "returned None in place of the generator that remains"),
-    ((Pending(100), once(invoke("read"))), "asks to be asked again at 100 ns, but it is 100 ns already"),
-    ((client_op(1), once(invoke("read"))), "for process 1, but thread 1 carries process 3 now"),
-    ((client_op(-7), once(invoke("read"))), "for process -7, which is neither a client nor the nemesis"),
-    ((client_op(type="ok"), once(invoke("read"))), "with type 'ok'; it must be 'invoke'"),
-    ((client_op(f=""), once(invoke("read"))), "whose f is ''"),
-    ((client_op(key=3), once(invoke("read"))), "with key 3; a key is a string"),
-    ((client_op(value=b"x"), once(invoke("read"))), "with a value that JSON cannot carry: b'x' is a bytes"),
-])
+@pytest.mark.parametrize(
+    ("result", "problem"),
+    [
+        (ValueError("boom"), "op raised ValueError: boom"),
+        ("nonsense", "op returned 'nonsense', not None or a pair"),
+        ((invoke("read"),), "not None or a pair"),
+        ((invoke("read"), once(invoke("read"))), "emitted 'read' without a process"),
+        (("read", once(invoke("read"))), "emitted 'read', which is neither an Op nor Pending"),
+        ((client_op(), None), "returned None in place of the generator that remains"),
+        ((Pending(100), once(invoke("read"))), "asks to be asked again at 100 ns, but it is 100 ns already"),
+        ((client_op(1), once(invoke("read"))), "for process 1, but thread 1 carries process 3 now"),
+        ((client_op(-7), once(invoke("read"))), "for process -7, which is neither a client nor the nemesis"),
+        ((client_op(type="ok"), once(invoke("read"))), "with type 'ok'; it must be 'invoke'"),
+        ((client_op(f=""), once(invoke("read"))), "whose f is ''"),
+        ((client_op(key=3), once(invoke("read"))), "with key 3; a key is a string"),
+        ((client_op(value=b"x"), once(invoke("read"))), "with a value that JSON cannot carry: b'x' is a bytes"),
+    ],
+)
 def test_what_a_generator_does_wrong_is_said(result: Any, problem: str) -> None:
     with pytest.raises(ProtocolError, match="generator Emits") as caught:
         validate.emitted(Emits(result), context())
@@ -115,8 +142,13 @@ def test_an_op_for_a_busy_process_is_refused() -> None:
 def test_what_is_allowed_passes() -> None:
     assert UNASSIGNED < NEMESIS
     following = once(invoke("x"))
-    for result in (None, (Pending(), following), (Pending(101), following), (client_op(3), following),
-                   (client_op(NEMESIS), following)):
+    for result in (
+        None,
+        (Pending(), following),
+        (Pending(101), following),
+        (client_op(3), following),
+        (client_op(NEMESIS), following),
+    ):
         assert validate.emitted(Emits(result), context()) is result
 
 
@@ -181,26 +213,35 @@ def test_open_must_return_a_client_of_its_own() -> None:
         async def open(self, test: Any, deployment: Any, node: str) -> Any:
             return self if self.what == "self" else self.what
 
-    for opened, problem in ((None, "open returned None, not a client"), (3, "open returned 3, not a client"),
-                            ("self", "open returned the prototype itself")):
+    for opened, problem in (
+        (None, "open returned None, not a client"),
+        (3, "open returned 3, not a client"),
+        ("self", "open returned the prototype itself"),
+    ):
         with pytest.raises(ProtocolError, match=problem):
             run(validate.client(Opens(opened)).open(TEST, MemoryDeployment(), "n1"))
 
 
-@pytest.mark.parametrize(("done", "problem"), [
-    (Op(process=NEMESIS, type="fail", f="kill"), "returned type 'fail'; a nemesis op ends in 'ok'"),
-    (Op(process=NEMESIS, type="ok", f="kill", value="done"), "the value 'done'; it is a mapping"),
-    (Op(process=NEMESIS, type="ok", f="start", value={}), "with f 'start' instead of 'kill'"),
-    (None, "returned None"),
-])
+@pytest.mark.parametrize(
+    ("done", "problem"),
+    [
+        (Op(process=NEMESIS, type="fail", f="kill"), "returned type 'fail'; a nemesis op ends in 'ok'"),
+        (Op(process=NEMESIS, type="ok", f="kill", value="done"), "the value 'done'; it is a mapping"),
+        (Op(process=NEMESIS, type="ok", f="start", value={}), "with f 'start' instead of 'kill'"),
+        (None, "returned None"),
+    ],
+)
 def test_what_a_nemesis_does_wrong_is_said(done: Any, problem: str) -> None:
     class Nemesis(FakeNemesis):
         async def invoke(self, context: NemesisContext, op: Op) -> Any:
             return done
 
     with pytest.raises(ProtocolError, match=r"nemesis Nemesis: invoke of 'kill'") as caught:
-        run(validate.nemesis(Nemesis()).invoke(
-            NemesisContext(TEST, MemoryDeployment(), real_runtime(1)), Op(process=NEMESIS, type="invoke", f="kill")))
+        run(
+            validate.nemesis(Nemesis()).invoke(
+                NemesisContext(TEST, MemoryDeployment(), real_runtime(1)), Op(process=NEMESIS, type="invoke", f="kill")
+            )
+        )
     assert problem in str(caught.value)
 
 
@@ -216,6 +257,7 @@ class Wrong:
     def __getattr__(self, name: str) -> Any:
         async def call(*_: Any) -> Any:
             return self.answer
+
         return call
 
 
@@ -299,16 +341,23 @@ def test_a_backend_must_deploy_the_nodes_of_the_test() -> None:
         deployed(None)
 
 
-@pytest.mark.parametrize(("call", "state", "expected"), [
-    ("start", "stopped", "running"), ("kill", "running", "stopped"), ("pause", "running", "paused"),
-    ("resume", "paused", "running"),
-])
+@pytest.mark.parametrize(
+    ("call", "state", "expected"),
+    [
+        ("start", "stopped", "running"),
+        ("kill", "running", "stopped"),
+        ("pause", "running", "paused"),
+        ("resume", "paused", "running"),
+    ],
+)
 def test_a_fault_that_did_not_take_is_refused(call: str, state: Any, expected: str) -> None:
     class Idle(MemoryDeployment):
         def __getattribute__(self, name: str) -> Any:
             if name == call:
+
                 async def nothing(node: str) -> NodeStatus:
                     return NodeStatus(state, 1)
+
                 return nothing
             return super().__getattribute__(name)
 

@@ -253,18 +253,34 @@ READ = each(lambda ctx: invoke("read"))
 
 
 def make_test(
-    client: Any, *, generator: Generator = READ, final: Generator | None = None, nemesis: Nemesis | None = None,
-    faults: Generator | None = None, heal: Generator | None = None, **options: Any,
+    client: Any,
+    *,
+    generator: Generator = READ,
+    final: Generator | None = None,
+    nemesis: Nemesis | None = None,
+    faults: Generator | None = None,
+    heal: Generator | None = None,
+    **options: Any,
 ) -> Test:
     """A test in memory; short unless told otherwise."""
     values: dict[str, Any] = {
-        "name": "memory", "seed": 1, "nodes": NODES, "system": MemorySystem(), "concurrency": 3, "rate": 200.0,
-        "time_limit_s": 0.2, "op_timeout_s": 0.5, "recovery_s": 1.0,
+        "name": "memory",
+        "seed": 1,
+        "nodes": NODES,
+        "system": MemorySystem(),
+        "concurrency": 3,
+        "rate": 200.0,
+        "time_limit_s": 0.2,
+        "op_timeout_s": 0.5,
+        "recovery_s": 1.0,
         "workload": Workload(
             name="w", client=client, generator=generator, final_generator=final, checkers=(), fs=("read",)
         ),
         "nemesis": NemesisPackage(
-            name="none" if nemesis is None else "kill", nemesis=nemesis, generator=faults, final_generator=heal,
+            name="none" if nemesis is None else "kill",
+            nemesis=nemesis,
+            generator=faults,
+            final_generator=heal,
             faults=frozenset() if nemesis is None else nemesis.faults,
         ),
     }

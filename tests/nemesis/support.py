@@ -137,7 +137,8 @@ def context(deployment: Nodes, system: Roles | None = None) -> NemesisContext:
     """What a nemesis is handed."""
     runtime: Any = Streams(1)  # nemeses draw nothing themselves: a clock or stream that they used would fail here
     return NemesisContext(
-        test=cast("Any", OnlyTest(system or Roles(), deployment.nodes)), deployment=cast("Any", deployment),
+        test=cast("Any", OnlyTest(system or Roles(), deployment.nodes)),
+        deployment=cast("Any", deployment),
         runtime=runtime,
     )
 

@@ -176,9 +176,7 @@ def test_only_the_stream_of_the_nemesis_is_drawn_from() -> None:
 
 @pytest.mark.parametrize("names", [["partition"], ["kill"], ["partition", "kill", "pause"]])
 @pytest.mark.parametrize("seed", range(20))
-def test_in_half_a_minute_several_faults_strike_each_for_at_least_half_an_interval(
-    names: list[str], seed: int
-) -> None:
+def test_in_half_a_minute_several_faults_strike_each_for_at_least_half_an_interval(names: list[str], seed: int) -> None:
     ops = schedule(build(names), seed)
     assert len(strikes(ops)) >= 3
     assert ops[0].time == 2 * SECOND
@@ -245,7 +243,10 @@ def test_names_of_one_kind_add_up_to_one_fault() -> None:
     assert package.name == "partition-ring,kill-one,partition-leader,kill-leader"
     found = strikes(schedule(package, seconds=300))
     assert {(strike["fault"], strike.get("shape") or strike.get("spec")) for strike in found} == {
-        ("partition", "majorities-ring"), ("partition", "isolate-leader"), ("kill", "one"), ("kill", "leader"),
+        ("partition", "majorities-ring"),
+        ("partition", "isolate-leader"),
+        ("kill", "one"),
+        ("kill", "leader"),
     }
 
 

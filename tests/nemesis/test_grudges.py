@@ -24,9 +24,7 @@ FIVE = st.permutations(NODES[:5])
 
 def sees(grudge: Grudge, node: NodeId, order: Sequence[NodeId]) -> frozenset[NodeId]:
     """The nodes linked with `node` both ways, itself included."""
-    return frozenset(
-        other for other in order if other == node or {(node, other), (other, node)}.isdisjoint(grudge.cut)
-    )
+    return frozenset(other for other in order if other == node or {(node, other), (other, node)}.isdisjoint(grudge.cut))
 
 
 def components(grudge: Grudge, order: Sequence[NodeId]) -> list[frozenset[NodeId]]:

@@ -49,8 +49,11 @@ def test_shapes_about_the_leader_look_up_who_leads_when_they_strike(shape: str) 
         done = start(nodes, shape, led_by(boss))
         assert done.value["evidence"]["leader"] == boss
         assert boss in {node for link in nodes.cut_links for node in link}
-        company = [other for other in FIVE if other != boss and (boss, other) not in nodes.cut_links
-                   and (other, boss) not in nodes.cut_links]
+        company = [
+            other
+            for other in FIVE
+            if other != boss and (boss, other) not in nodes.cut_links and (other, boss) not in nodes.cut_links
+        ]
         assert len(company) + 1 < grudges.majority(5), "the leader still reaches a majority both ways"
 
 

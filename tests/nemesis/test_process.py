@@ -25,8 +25,14 @@ def strike(nodes: Nodes, f: str, spec: str, system: Roles | None = None) -> Op:
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        ("one", ["n3"]), ("minority", ["n1", "n3"]), ("majority", ["n1", "n3", "n5"]), ("all", list(FIVE)),
-        ("minority-third", ["n3"]), ("leader", ["n4"]), ("follower", ["n3"]), ("primaries", ["n4"]),
+        ("one", ["n3"]),
+        ("minority", ["n1", "n3"]),
+        ("majority", ["n1", "n3", "n5"]),
+        ("all", list(FIVE)),
+        ("minority-third", ["n3"]),
+        ("leader", ["n4"]),
+        ("follower", ["n3"]),
+        ("primaries", ["n4"]),
     ],
 )
 def test_a_strike_hits_whom_the_spec_means_and_nobody_else(

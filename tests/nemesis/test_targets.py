@@ -23,8 +23,11 @@ def view(node: str, role: str, term: int, boss: str | None = None) -> NodeView:
 def test_specs_by_number_take_the_first_nodes_of_the_order(order: list[str]) -> None:
     count = len(order)
     sizes = {
-        "one": 1, "minority": max(1, count - majority(count)), "majority": majority(count),
-        "minority-third": max(1, (count - 1) // 3), "all": count,
+        "one": 1,
+        "minority": max(1, count - majority(count)),
+        "majority": majority(count),
+        "minority-third": max(1, (count - 1) // 3),
+        "all": count,
     }
     for spec, size in sizes.items():
         assert choose(spec, order, []) == order[:size], spec

@@ -22,8 +22,15 @@ START_WALL_NS = 1_760_000_000_000_000_000
 State: TypeAlias = Literal["pass", "violation", "inconclusive", "harness error", "unjudged", "no history"]
 
 
-def sample_run(root: Path, state: State = "pass", *, seconds: float = 30.0, rate: float = 200.0, seed: int = 7,
-               hostile: str | None = None) -> RunDir:
+def sample_run(
+    root: Path,
+    state: State = "pass",
+    *,
+    seconds: float = 30.0,
+    rate: float = 200.0,
+    seed: int = 7,
+    hostile: str | None = None,
+) -> RunDir:
     """Make a run folder.
 
     Args:
@@ -36,9 +43,19 @@ def sample_run(root: Path, state: State = "pass", *, seconds: float = 30.0, rate
     """
     document: dict[str, Any] = {
         "nodes": list(NODES),
-        "options": {"workload": "set", "nemesis": "partition,kill,pause", "system": "metadata", "backend": "local",
-                    "bug": "M17" if state == "violation" else "", "nodes": "5", "concurrency": "10", "rate": rate,
-                    "time_limit": seconds, "seed": seed, **({"note": hostile} if hostile else {})},
+        "options": {
+            "workload": "set",
+            "nemesis": "partition,kill,pause",
+            "system": "metadata",
+            "backend": "local",
+            "bug": "M17" if state == "violation" else "",
+            "nodes": "5",
+            "concurrency": "10",
+            "rate": rate,
+            "time_limit": seconds,
+            "seed": seed,
+            **({"note": hostile} if hostile else {}),
+        },
     }
     run = Store(root).create("metadata-set", seed, document, START_WALL_NS)
     if state != "no history":
@@ -57,13 +74,22 @@ def sample_run(root: Path, state: State = "pass", *, seconds: float = 30.0, rate
 
 def _judge(run: RunDir, table: pa.Table, state: State, hostile: str | None) -> None:
     verdicts = [
-        SetChecker().check(table, {}), Stats().check(table, {}),
-        Coverage().check(table, {"fs": ["add", "read"], "min_ok": 10**6 if state == "inconclusive" else 1,
-                                 "faults": True}),
+        SetChecker().check(table, {}),
+        Stats().check(table, {}),
+        Coverage().check(
+            table, {"fs": ["add", "read"], "min_ok": 10**6 if state == "inconclusive" else 1, "faults": True}
+        ),
     ]
     if hostile:
-        verdicts.append(Verdict(checker=hostile, valid="false", sentence=hostile, anomalies=(hostile,),
-                                evidence={"ops": list(range(20, 60)), "words": hostile}))
+        verdicts.append(
+            Verdict(
+                checker=hostile,
+                valid="false",
+                sentence=hostile,
+                anomalies=(hostile,),
+                evidence={"ops": list(range(20, 60)), "words": hostile},
+            )
+        )
     error = "node n3 did not come up: address already in use" if state == "harness error" else None
     run.write_verdicts(verdicts, outcome(verdicts, error).value, harness_error=error)
 
@@ -109,8 +135,9 @@ def _ops(state: State, seconds: float, rate: float, seed: int, hostile: str | No
         event(end + 0.1 * slot + 0.05, process, "ok", "read", kept, node=node, term=6)
     if hostile:
         event(end + 1, 5 + 10 * crashes[5], "invoke", hostile, {"text": hostile}, key=hostile, node=hostile)
-        event(end + 1.1, 5 + 10 * crashes[5], "info", hostile, {"text": hostile}, key=hostile, node=hostile,
-              error=hostile)
+        event(
+            end + 1.1, 5 + 10 * crashes[5], "info", hostile, {"text": hostile}, key=hostile, node=hostile, error=hostile
+        )
     events.sort(key=lambda item: item[0])
     return [Op(index=i, time=round(at * 1e9), **fields) for i, (at, fields) in enumerate(events)]
 
@@ -120,16 +147,38 @@ def _nemesis(event: Any, hostile: str | None) -> None:
     cut += [[b, a] for a, b in cut]
     calm: dict[str, Any] = {"cut": [], "down": [], "paused": []}
     steps: list[tuple[float, str, dict[str, Any], dict[str, Any]]] = [
-        (6.0, "start-partition", {"fault": "partition", "action": "start", "shape": "isolate-leader"},
-         {**calm, "cut": cut, "target": hostile or "n4 | n1 n2 n3 n5", "evidence": {"links_blocked": 8}}),
-        (10.0, "stop-partition", {"fault": "partition", "action": "stop"},
-         {**calm, "target": "all links", "evidence": {"dropped": 412, "links_open": 20}}),
-        (16.0, "kill", {"fault": "kill", "action": "start", "spec": "one"},
-         {**calm, "down": ["n2"], "target": "n2", "evidence": {"n2": {"before": {"state": "running", "life": 1},
-                                                                      "after": {"state": "stopped", "life": 1}}}}),
+        (
+            6.0,
+            "start-partition",
+            {"fault": "partition", "action": "start", "shape": "isolate-leader"},
+            {**calm, "cut": cut, "target": hostile or "n4 | n1 n2 n3 n5", "evidence": {"links_blocked": 8}},
+        ),
+        (
+            10.0,
+            "stop-partition",
+            {"fault": "partition", "action": "stop"},
+            {**calm, "target": "all links", "evidence": {"dropped": 412, "links_open": 20}},
+        ),
+        (
+            16.0,
+            "kill",
+            {"fault": "kill", "action": "start", "spec": "one"},
+            {
+                **calm,
+                "down": ["n2"],
+                "target": "n2",
+                "evidence": {
+                    "n2": {"before": {"state": "running", "life": 1}, "after": {"state": "stopped", "life": 1}}
+                },
+            },
+        ),
         (20.0, "start", {"fault": "kill", "action": "stop"}, {**calm, "target": "n2", "evidence": {"life": 2}}),
-        (23.0, "pause", {"fault": "pause", "action": "start", "spec": "one"},
-         {**calm, "paused": ["n5"], "target": "n5", "evidence": {"state": "T"}}),
+        (
+            23.0,
+            "pause",
+            {"fault": "pause", "action": "start", "spec": "one"},
+            {**calm, "paused": ["n5"], "target": "n5", "evidence": {"state": "T"}},
+        ),
         (26.0, "resume", {"fault": "pause", "action": "stop"}, {**calm, "target": "n5", "evidence": {"state": "S"}}),
     ]
     for at, f, asked, done in steps:
@@ -139,9 +188,25 @@ def _nemesis(event: Any, hostile: str | None) -> None:
 
 def _telemetry(seconds: float) -> pa.Table:
     """n4 leads in term 4 and keeps thinking so for a while after it was cut off; n1 leads in 5, n3 from 20 s in 6."""
-    told = [(0.0, "n4", "leader", 4), *((0.0, node, "follower", 4) for node in ("n1", "n2", "n3", "n5")),
-            (7.1, "n1", "leader", 5), (8.0, "n4", "follower", 4), (20.4, "n3", "leader", 6),
-            (20.5, "n1", "follower", 6)]
-    rows = [{"time": round(at * 1e9), "node": node, "group": "metadata", "life": 1, "event": "role", "term": term,
-             "role": role} for at, node, role, term in told if at < seconds]
+    told = [
+        (0.0, "n4", "leader", 4),
+        *((0.0, node, "follower", 4) for node in ("n1", "n2", "n3", "n5")),
+        (7.1, "n1", "leader", 5),
+        (8.0, "n4", "follower", 4),
+        (20.4, "n3", "leader", 6),
+        (20.5, "n1", "follower", 6),
+    ]
+    rows = [
+        {
+            "time": round(at * 1e9),
+            "node": node,
+            "group": "metadata",
+            "life": 1,
+            "event": "role",
+            "term": term,
+            "role": role,
+        }
+        for at, node, role, term in told
+        if at < seconds
+    ]
     return pa.Table.from_pylist(rows, schema=TELEMETRY_SCHEMA)

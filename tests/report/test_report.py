@@ -62,13 +62,16 @@ def report(root: Path, state: State = "pass", **options: Any) -> Page:
     return Page(write_report(sample_run(root, state, **options).path))
 
 
-@pytest.mark.parametrize(("state", "kind", "title", "sentence"), [
-    ("pass", "pass", "Pass", "Linearizable: 5 reads hold every one of"),
-    ("violation", "violation", "Violation", "Lost: element"),
-    ("inconclusive", "inconclusive", "Inconclusive", "ok ops of 'add', at least 1000000 are needed"),
-    ("harness error", "harness-error", "Harness error", "node n3 did not come up: address already in use"),
-    ("unjudged", "unfinished", "Not judged", "splitbrain analyze"),
-])
+@pytest.mark.parametrize(
+    ("state", "kind", "title", "sentence"),
+    [
+        ("pass", "pass", "Pass", "Linearizable: 5 reads hold every one of"),
+        ("violation", "violation", "Violation", "Lost: element"),
+        ("inconclusive", "inconclusive", "Inconclusive", "ok ops of 'add', at least 1000000 are needed"),
+        ("harness error", "harness-error", "Harness error", "node n3 did not come up: address already in use"),
+        ("unjudged", "unfinished", "Not judged", "splitbrain analyze"),
+    ],
+)
 def test_the_banner_tells_the_outcome_in_a_colour_of_its_own(
     tmp_path: Path, state: State, kind: str, title: str, sentence: str
 ) -> None:
@@ -76,7 +79,7 @@ def test_the_banner_tells_the_outcome_in_a_colour_of_its_own(
     (banner,) = page.all("header")
     assert banner["class"] == f"banner {kind}"
     assert page.by_tag["h1"] == [title]
-    head = page.text[:page.text.index("Seed 7")]
+    head = page.text[: page.text.index("Seed 7")]
     assert sentence in head
     colours = dict(re.findall(r"--(pass|violation|inconclusive|harness-error|unfinished): (#\w+)", page.source))
     assert len({*colours.values()}) == 5
@@ -86,7 +89,7 @@ def test_the_witness_table_holds_the_ops_that_the_evidence_names(tmp_path: Path)
     run = sample_run(tmp_path, "violation")
     page = Page(write_report(run.path))
     view = load(run.path)
-    (verdict,) = [v for v in view.judgement.verdicts if v["valid"] == "false"] if view.judgement else []
+    (verdict,) = [v for v in view.judgement.verdicts if v["valid"] is False] if view.judgement else []
     element, (acknowledged, read) = verdict["evidence"]["element"], verdict["evidence"]["ops"]
     times = {row["index"]: row["time"] for row in view.history.select(["index", "time"]).to_pylist()}
     rows = {row["id"] for row in page.all("tr") if row.get("id")}
@@ -100,8 +103,17 @@ def test_the_witness_table_holds_the_ops_that_the_evidence_names(tmp_path: Path)
 
 def test_faults_are_listed_with_target_evidence_and_what_was_in_force(tmp_path: Path) -> None:
     page = report(tmp_path)
-    for words in ("start-partition", "isolate-leader", "n4 | n1 n2 n3 n5", "8 links cut", '{"links_blocked": 8}',
-                  "down: n2", "paused: n5", "stop-partition", '{"dropped": 412, "links_open": 20}'):
+    for words in (
+        "start-partition",
+        "isolate-leader",
+        "n4 | n1 n2 n3 n5",
+        "8 links cut",
+        '{"links_blocked": 8}',
+        "down: n2",
+        "paused: n5",
+        "stop-partition",
+        '{"dropped": 412, "links_open": 20}',
+    ):
         assert words in page.text, words
 
 
@@ -128,10 +140,19 @@ def test_every_table_has_a_caption_and_every_picture_a_description(tmp_path: Pat
     assert all(section["aria-labelledby"] in ids for section in page.all("section"))
 
 
-@pytest.mark.parametrize("hostile", [
-    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "]]></style></svg><script>x</script>",
-    "{{ 7 * 7 }}{% raw %}", "a\x00b\x1b[31m\u202egnp", "x" * 300_000, "\ud7ff\uffff\U0001f4a3 &amp; '",
-], ids=["script", "attribute", "svg", "template", "control", "huge", "unicode"])
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "<script>alert(1)</script>",
+        '"><img src=x onerror=alert(1)>',
+        "]]></style></svg><script>x</script>",
+        "{{ 7 * 7 }}{% raw %}",
+        "a\x00b\x1b[31m\u202egnp",
+        "x" * 300_000,
+        "\ud7ff\uffff\U0001f4a3 &amp; '",
+    ],
+    ids=["script", "attribute", "svg", "template", "control", "huge", "unicode"],
+)
 def test_hostile_values_show_as_text_and_break_nothing(tmp_path: Path, hostile: str) -> None:
     run = sample_run(tmp_path, "violation", seconds=8, rate=50, hostile=hostile)
     page = Page(write_report(run.path))
@@ -228,24 +249,36 @@ def test_leadership_ends_where_the_leader_was_killed_or_told_otherwise(tmp_path:
         {"time": 5_000_000_000, "node": "n3", "life": 1, "event": "role", "term": 6, "role": "follower"},
     ]
     run.write_telemetry(pa.Table.from_pylist(rows, schema=run.telemetry().schema))
-    assert [tuple(stretch) for stretch in leaderships(load(run.path))] == \
-        [("n2", 1.0, 16.06, 3), ("n3", 3.0, 4.0, 4), ("n3", 4.0, 5.0, 6)]
+    assert [tuple(stretch) for stretch in leaderships(load(run.path))] == [
+        ("n2", 1.0, 16.06, 3),
+        ("n3", 3.0, 4.0, 4),
+        ("n3", 4.0, 5.0, 6),
+    ]
 
 
 def test_states_of_nodes_follow_from_what_the_nemesis_did(tmp_path: Path) -> None:
     states = node_states(load(sample_run(tmp_path).path))
     assert [tuple(state) for state in states] == [
-        ("n4", 6.06, 10.06, "cut off"), ("n2", 16.06, 20.06, "down"), ("n5", 23.06, 26.06, "paused")]
+        ("n4", 6.06, 10.06, "cut off"),
+        ("n2", 16.06, 20.06, "down"),
+        ("n5", 23.06, 26.06, "paused"),
+    ]
 
 
-@pytest.mark.parametrize(("evidence", "indexes"), [
-    ({"ops": [3, 5, 3]}, [3, 5]),
-    ({"witness": [{"index": 9}, {"index": 7}], "ops": [1]}, [9, 7]),
-    ({"prefix": 100, "op": {"index": 8, "value": {"index": "no"}}, "pending": [{"index": 2}]}, [8, 2]),
-    ({"ops": [], "states": [1, 4]}, []),
-    (None, []),
-    ({"failing_op": {"invoked_index": 9}, "witness": {"ops": [{"invoked_index": 4}, {"invoked_index": 9}]}}, [4, 9]),
-    ({"failing_op": {"invoked_index": 9}, "witness": None, "window": [{"invoked_index": 2}]}, [2, 9]),
-])
+@pytest.mark.parametrize(
+    ("evidence", "indexes"),
+    [
+        ({"ops": [3, 5, 3]}, [3, 5]),
+        ({"witness": [{"index": 9}, {"index": 7}], "ops": [1]}, [9, 7]),
+        ({"prefix": 100, "op": {"index": 8, "value": {"index": "no"}}, "pending": [{"index": 2}]}, [8, 2]),
+        ({"ops": [], "states": [1, 4]}, []),
+        (None, []),
+        (
+            {"failing_op": {"invoked_index": 9}, "witness": {"ops": [{"invoked_index": 4}, {"invoked_index": 9}]}},
+            [4, 9],
+        ),
+        ({"failing_op": {"invoked_index": 9}, "witness": None, "window": [{"invoked_index": 2}]}, [2, 9]),
+    ],
+)
 def test_the_ops_that_evidence_names_are_found_in_every_shape(evidence: Any, indexes: list[int]) -> None:
     assert op_indexes(evidence) == indexes

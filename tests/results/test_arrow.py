@@ -30,11 +30,13 @@ def test_a_history_comes_back_from_a_file_as_it_was(tmp_path_factory: pytest.Tem
 
 
 def test_values_are_canonical_json_and_no_value_is_null() -> None:
-    table = arrow.to_table([
-        Op(index=0, time=0, process=0, type="invoke", f="f", value={"b": 1, "a": [None, "é"]}),
-        Op(index=1, time=0, process=0, type="ok", f="f", value=None),
-        Op(index=2, time=0, process=0, type="ok", f="f", value=0),
-    ])
+    table = arrow.to_table(
+        [
+            Op(index=0, time=0, process=0, type="invoke", f="f", value={"b": 1, "a": [None, "é"]}),
+            Op(index=1, time=0, process=0, type="ok", f="f", value=None),
+            Op(index=2, time=0, process=0, type="ok", f="f", value=0),
+        ]
+    )
     assert table.column("value").to_pylist() == ['{"a":[null,"é"],"b":1}', None, "0"]
     assert canonical_json({"b": 1, "a": [None, "é"]}) == '{"a":[null,"é"],"b":1}'
 
@@ -49,12 +51,32 @@ def test_two_ops_never_share_a_value_that_can_change() -> None:
 def test_the_columns_are_those_of_the_format() -> None:
     mop = "list<item: struct<f: string, key: string, value: int64, values: list<item: int64>>>"
     assert {field.name: str(field.type) for field in list[Any](arrow.HISTORY_SCHEMA)} == {
-        "index": "int64", "time": "int64", "process": "int32", "type": "string", "f": "string", "key": "string",
-        "value": "string", "mops": mop, "node": "string", "term": "int64", "error": "string",
+        "index": "int64",
+        "time": "int64",
+        "process": "int32",
+        "type": "string",
+        "f": "string",
+        "key": "string",
+        "value": "string",
+        "mops": mop,
+        "node": "string",
+        "term": "int64",
+        "error": "string",
     }
     assert arrow.TELEMETRY_SCHEMA.names == [
-        "time", "node", "group", "life", "event", "term", "role", "leader", "commit_index", "applied_index", "voters",
-        "chain_hash", "state_hash",
+        "time",
+        "node",
+        "group",
+        "life",
+        "event",
+        "term",
+        "role",
+        "leader",
+        "commit_index",
+        "applied_index",
+        "voters",
+        "chain_hash",
+        "state_hash",
     ]
 
 
@@ -68,11 +90,25 @@ def test_the_hash_does_not_depend_on_how_columns_are_cut_or_encoded(ops: list[Op
     assert {arrow.history_hash(each) for each in (cut, encoded, wide)} == {arrow.history_hash(table)}
 
 
-@pytest.mark.parametrize("change", [
-    {"time": 1}, {"process": 1}, {"type": "ok"}, {"f": "g"}, {"key": ""}, {"key": "k"}, {"value": 0}, {"value": ""},
-    {"mops": ()}, {"mops": (Mop("r", "k"),)}, {"mops": (Mop("r", "k", values=()),)}, {"node": "n1"}, {"term": 0},
-    {"error": ""},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"time": 1},
+        {"process": 1},
+        {"type": "ok"},
+        {"f": "g"},
+        {"key": ""},
+        {"key": "k"},
+        {"value": 0},
+        {"value": ""},
+        {"mops": ()},
+        {"mops": (Mop("r", "k"),)},
+        {"mops": (Mop("r", "k", values=()),)},
+        {"node": "n1"},
+        {"term": 0},
+        {"error": ""},
+    ],
+)
 def test_the_hash_depends_on_every_field(change: dict[str, Any]) -> None:
     op = Op(index=0, time=0, process=0, type="invoke", f="f")
     changed = msgspec.structs.replace(op, **change)
@@ -81,26 +117,41 @@ def test_the_hash_depends_on_every_field(change: dict[str, Any]) -> None:
 
 def test_the_hash_tells_where_one_string_ends_and_the_next_begins() -> None:
     def two(first: str, second: str) -> str:
-        return arrow.history_hash(arrow.to_table([
-            Op(index=i, time=0, process=0, type="ok", f=f) for i, f in enumerate([first, second])]))
+        return arrow.history_hash(
+            arrow.to_table([Op(index=i, time=0, process=0, type="ok", f=f) for i, f in enumerate([first, second])])
+        )
 
     assert two("ab", "c") != two("a", "bc")
 
 
 def test_the_hash_of_a_history_stays_the_same_across_versions() -> None:
-    table = arrow.to_table([
-        Op(index=0, time=5, process=0, type="invoke", f="txn", mops=(Mop("r", "x"), Mop("append", "y", 1))),
-        Op(index=1, time=9, process=0, type="ok", f="txn", value={"a": 1}, term=3, node="n1",
-           mops=(Mop("r", "x", values=(1, 2)), Mop("append", "y", 1))),
-    ])
+    table = arrow.to_table(
+        [
+            Op(index=0, time=5, process=0, type="invoke", f="txn", mops=(Mop("r", "x"), Mop("append", "y", 1))),
+            Op(
+                index=1,
+                time=9,
+                process=0,
+                type="ok",
+                f="txn",
+                value={"a": 1},
+                term=3,
+                node="n1",
+                mops=(Mop("r", "x", values=(1, 2)), Mop("append", "y", 1)),
+            ),
+        ]
+    )
     assert arrow.history_hash(table) == "8a0b0f66f522b429c7f42f3710488bbb710d4ce8978d275fe6d007066575a377"
 
 
-@pytest.mark.parametrize(("op", "problem"), [
-    (Op(index=7, time=0, process=0, type="ok", f="read", value=object()), "op 7: .*cannot carry"),
-    (Op(index=7, time=0, process=2**40, type="ok", f="read"), "op 7: .*cannot carry"),
-    (Op(index=7, time=0, process=0, type="ok", f="read", term=2**70), "op 7: .*cannot carry"),
-])
+@pytest.mark.parametrize(
+    ("op", "problem"),
+    [
+        (Op(index=7, time=0, process=0, type="ok", f="read", value=object()), "op 7: .*cannot carry"),
+        (Op(index=7, time=0, process=2**40, type="ok", f="read"), "op 7: .*cannot carry"),
+        (Op(index=7, time=0, process=0, type="ok", f="read", term=2**70), "op 7: .*cannot carry"),
+    ],
+)
 def test_an_op_that_cannot_be_stored_is_named(op: Op, problem: str) -> None:
     with pytest.raises(HistoryFormatError, match=problem):
         arrow.to_table([*writes(2), op])

@@ -94,8 +94,16 @@ def test_the_git_revision_is_that_of_our_own_checkout_and_says_whether_files_dif
 ) -> None:
     def git(*arguments: str) -> str:
         environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
-        return subprocess.run(["git", "-C", str(tmp_path), "-c", "user.name=t", "-c", "user.email=t@example.org",
-                               *arguments], check=True, capture_output=True, env=environment).stdout.decode().strip()
+        return (
+            subprocess.run(
+                ["git", "-C", str(tmp_path), "-c", "user.name=t", "-c", "user.email=t@example.org", *arguments],
+                check=True,
+                capture_output=True,
+                env=environment,
+            )
+            .stdout.decode()
+            .strip()
+        )
 
     package = tmp_path / "results" / "__init__.py"
     package.parent.mkdir()
@@ -169,7 +177,8 @@ def test_a_killed_controller_leaves_a_run_that_is_recovered_up_to_its_last_flush
     module.write_text(Path(__file__).with_name("support.py").read_text())
     root = Path(store.__file__).parent.parent
     with subprocess.Popen(
-        [sys.executable, "-c", _CONTROLLER, str(tmp_path / "store")], stdout=subprocess.PIPE,
+        [sys.executable, "-c", _CONTROLLER, str(tmp_path / "store")],
+        stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": f"{tmp_path}:{root}"},
     ) as controller:
         assert controller.stdout is not None
@@ -255,8 +264,14 @@ def test_verdicts_come_back_as_they_were(tmp_path: Path) -> None:
     stored = run.read_verdicts()
     assert stored is not None
     assert (stored.format, stored.outcome, stored.engine, stored.harness_error) == (
-        1, "violation", "spark", "none of ours")
-    assert msgspec.convert(stored.verdicts, list[Verdict]) == verdicts
+        1,
+        "violation",
+        "spark",
+        "none of ours",
+    )
+    assert [verdict["valid"] for verdict in stored.verdicts] == [False, True]
+    as_words = [{**found, "valid": str(found["valid"]).lower()} for found in stored.verdicts]
+    assert msgspec.convert(as_words, list[Verdict]) == verdicts
     assert json.loads((run.path / "verdict.json").read_text())["verdicts"][0]["sentence"] == "Lost: ü"
 
 
@@ -268,8 +283,12 @@ def test_a_newer_store_is_refused_and_not_touched(tmp_path: Path) -> None:
         path.write_text(json.dumps({"format": 2, "verdicts": "of another shape"}))
     before = _files(tmp_path)
     calls: list[Callable[[], object]] = [
-        run.read_test, run.history, run.finish_history, run.read_verdicts,
-        lambda: run.write_test({}), lambda: run.write_verdicts([], "pass"),
+        run.read_test,
+        run.history,
+        run.finish_history,
+        run.read_verdicts,
+        lambda: run.write_test({}),
+        lambda: run.write_verdicts([], "pass"),
     ]
     for call in calls:
         with pytest.raises(StoreVersionError, match=r"is in format 2, this splitbrain reads up to 1: upgrade"):
@@ -297,8 +316,15 @@ def test_a_run_is_found_by_what_a_person_would_say(tmp_path: Path) -> None:
     third = kept.create("b", 2, DOCUMENT, WALL_NS + 10**9)
     assert [run.path for run in kept.runs()] == [first.path, second.path, third.path]
     for reference, meant in {
-        str(first.path): first, f"{first.path}/": first, "latest": third, first.name: first, f"run={first.name}": first,
-        f"a/{second.name}": second, f"test=a/run={second.name}": second, "b/": third, "b": third,
+        str(first.path): first,
+        f"{first.path}/": first,
+        "latest": third,
+        first.name: first,
+        f"run={first.name}": first,
+        f"a/{second.name}": second,
+        f"test=a/run={second.name}": second,
+        "b/": third,
+        "b": third,
         "20260921T141320": first,
     }.items():
         assert kept.find(reference).path == meant.path, reference

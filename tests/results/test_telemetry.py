@@ -16,22 +16,50 @@ def _line(offset_ns: int, event: str, **fields: Any) -> bytes:
 
 def test_lines_of_all_nodes_become_one_table_in_the_order_of_time(tmp_path: Path) -> None:
     one, two = tmp_path / "n1.jsonl", tmp_path / "n2.jsonl"
-    one.write_bytes(b"\n".join([
-        _line(-5, "start"),
-        _line(20, "role", group="g", term=2, role="leader", leader="n1", commit=7, applied=6, voters=["n1", "n2"],
-              chain="c0", state="s0"),
-        b"",
-    ]))
+    one.write_bytes(
+        b"\n".join(
+            [
+                _line(-5, "start"),
+                _line(
+                    20,
+                    "role",
+                    group="g",
+                    term=2,
+                    role="leader",
+                    leader="n1",
+                    commit=7,
+                    applied=6,
+                    voters=["n1", "n2"],
+                    chain="c0",
+                    state="s0",
+                ),
+                b"",
+            ]
+        )
+    )
     two.write_bytes(_line(10, "start") + b"\n")
     collected = telemetry.collect({"n1": one, "n2": two, "n3": tmp_path / "never started"}, START_NS)
     assert collected.unreadable == {}
     assert collected.table.schema.equals(TELEMETRY_SCHEMA)
     rows = collected.table.to_pylist()
     assert [(row["time"], row["node"], row["life"], row["event"]) for row in rows] == [
-        (-5, "n1", 1, "start"), (10, "n2", 1, "start"), (20, "n1", 1, "role")]
+        (-5, "n1", 1, "start"),
+        (10, "n2", 1, "start"),
+        (20, "n1", 1, "role"),
+    ]
     assert rows[2] == {
-        "time": 20, "node": "n1", "group": "g", "life": 1, "event": "role", "term": 2, "role": "leader",
-        "leader": "n1", "commit_index": 7, "applied_index": 6, "voters": ["n1", "n2"], "chain_hash": "c0",
+        "time": 20,
+        "node": "n1",
+        "group": "g",
+        "life": 1,
+        "event": "role",
+        "term": 2,
+        "role": "leader",
+        "leader": "n1",
+        "commit_index": 7,
+        "applied_index": 6,
+        "voters": ["n1", "n2"],
+        "chain_hash": "c0",
         "state_hash": "s0",
     }
 

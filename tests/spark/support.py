@@ -15,8 +15,11 @@ from results.store import RunDir, Store
 
 WALL_NS = 1_790_000_000_000_000_000
 
-REGISTER = (CheckerSpec("linearizable", {"model": "cas-register"}), CheckerSpec("stats"),
-            CheckerSpec("coverage", {"fs": ["read", "write"]}))
+REGISTER = (
+    CheckerSpec("linearizable", {"model": "cas-register"}),
+    CheckerSpec("stats"),
+    CheckerSpec("coverage", {"fs": ["read", "write"]}),
+)
 SET = (CheckerSpec("set"), CheckerSpec("stats"))
 
 
@@ -165,10 +168,14 @@ class KeyHash(Hash):
 
 def keyed(*keys: str | None) -> list[Op]:
     """One write of each key."""
-    return numbered(op for key in keys for op in (
-        Op(process=0, type="invoke", f="write", key=key, value=1),
-        Op(process=0, type="ok", f="write", key=key, value=1),
-    ))
+    return numbered(
+        op
+        for key in keys
+        for op in (
+            Op(process=0, type="invoke", f="write", key=key, value=1),
+            Op(process=0, type="ok", f="write", key=key, value=1),
+        )
+    )
 
 
 def lay_misbehaving(folder: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,10 @@ def test_each_checker_gives_one_verdict_in_the_order_asked_for() -> None:
     table = arrow.to_table(register_history(1, keys=5, ops_per_key=20, stale=[3]))
     verdicts = engine.judge(table, REGISTER)
     assert [(verdict.checker, verdict.valid) for verdict in verdicts] == [
-        ("linearizable", "false"), ("stats", "true"), ("coverage", "true")]
+        ("linearizable", "false"),
+        ("stats", "true"),
+        ("coverage", "true"),
+    ]
     assert verdicts[0].evidence["failing_keys"] == ["3"]
     assert engine.judged_outcome(verdicts)[0] is Outcome.VIOLATION
 
@@ -33,7 +37,8 @@ def test_partitions_by_key_hold_the_clients_ops_of_one_key_each_smallest_first()
         parts = [arrow.from_table(part) for part in engine.by_key(history)]
         assert [len(part) for part in parts] == sorted(len(part) for part in parts)
         assert {part[0].key: part for part in parts} == {
-            key: [op for op in ops if op.key == key and op.process >= 0] for key in ("a", "b", "c", None)}
+            key: [op for op in ops if op.key == key and op.process >= 0] for key in ("a", "b", "c", None)
+        }
     assert list(engine.by_key(table.slice(0, 0))) == []
 
 
@@ -41,8 +46,10 @@ def test_a_checker_that_breaks_hides_neither_itself_nor_what_others_found(misbeh
     table = arrow.to_table(numbered([*keyed("good", "bad1", "bad2"), *set_history(3, lost=[1])]))
     fragile, sets = engine.judge(table, [FRAGILE, CheckerSpec("set")])
     assert fragile.valid == "unknown"
-    assert fragile.sentence == ("Unknown: checker 'misbehaving:Fragile' broke while judging 2 ops of key 'bad1': "
-                                "ZeroDivisionError: cannot divide bad1 by zero (and 1 more such)")
+    assert fragile.sentence == (
+        "Unknown: checker 'misbehaving:Fragile' broke while judging 2 ops of key 'bad1': "
+        "ZeroDivisionError: cannot divide bad1 by zero (and 1 more such)"
+    )
     assert "ZeroDivisionError" in fragile.evidence["crashes"][0]["traceback"]
     assert sets.valid == "false"
     assert engine.judged_outcome([fragile]) == (Outcome.HARNESS_ERROR, fragile.sentence.removeprefix("Unknown: "))
@@ -93,8 +100,11 @@ def test_wrong_requests_are_refused_before_anything_is_judged(misbehaving: None)
 def test_specs_come_from_a_test_document_or_are_missed() -> None:
     document = {"checkers": [{"name": "linearizable", "options": {"model": "register"}}, {"name": "stats"}]}
     assert engine.specs_of(document, "run") == (
-        CheckerSpec("linearizable", {"model": "register"}), CheckerSpec("stats"))
-    for wrong in ({}, {"checkers": "stats"}, {"checkers": [{"options": {}}]}):
+        CheckerSpec("linearizable", {"model": "register"}),
+        CheckerSpec("stats"),
+    )
+    wrongs: list[dict[str, Any]] = [{}, {"checkers": "stats"}, {"checkers": [{"options": {}}]}]
+    for wrong in wrongs:
         with pytest.raises(HistoryFormatError, match=r"run: test\.json does not say"):
             engine.specs_of(wrong, "run")
 

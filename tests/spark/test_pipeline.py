@@ -3,6 +3,7 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -40,8 +41,13 @@ def test_spark_says_of_every_run_what_this_process_says(spark: Spark, tmp_path: 
         stored(store, "register", 2, register_history(2, 20, 30, stale=[4, 11]), REGISTER),
         stored(store, "set", 2, set_history(400, lost=[17]), SET),
         crashed(store, "set", 3, set_history(400), SET),
-        stored(store, "keys", 4, keyed("b", None, "wrong", "a", "", "bad", "ü\n/"), [
-            fragile, CheckerSpec("stats"), fragile]),
+        stored(
+            store,
+            "keys",
+            4,
+            keyed("b", None, "wrong", "a", "", "bad", "ü\n/"),
+            [fragile, CheckerSpec("stats"), fragile],
+        ),
         stored(store, "few", 5, keyed("a"), [fragile]),
         stored(store, "nothing", 6, [], [CheckerSpec("stats"), fragile]),
         stored(store, "unjudged", 7, keyed("a"), []),
@@ -70,11 +76,15 @@ def test_folders_may_have_any_name_and_runs_may_come_from_several_stores(spark: 
 
 
 def test_an_op_is_the_same_here_and_on_the_workers(spark: Spark, tmp_path: Path, misbehaving: None) -> None:
-    mops = [None, (), (Mop("r", "x"),), (Mop("r", "x", values=()), Mop("r", "y", values=(1, 2)), Mop("w", "z", 3)), None]
+    three = (Mop("r", "x", values=()), Mop("r", "y", values=(1, 2)), Mop("w", "z", 3))
+    mops = [None, (), (Mop("r", "x"),), three, None]
     values = [None, "", "ü\n", [1, [None]], {"a": 1.5}]
     ops = numbered(
         Op(process=process, type="info", f="txn", key=key, value=value, mops=each, node="n1", term=2**62, error="é")
-        for process, key in ((0, None), (1, "k"), (-1, "k")) for each in mops for value in values)
+        for process, key in ((0, None), (1, "k"), (-1, "k"))
+        for each in mops
+        for value in values
+    )
     specs = [CheckerSpec("misbehaving:Hash"), CheckerSpec("misbehaving:KeyHash")]
     run = stored(Store(tmp_path), "t", 1, ops, specs)
     assert timeless(judge_runs(spark.session, [run.path])[run.path]) == _inline(run)
@@ -125,7 +135,12 @@ def test_runs_that_cannot_be_judged_are_told_from_those_that_can(spark: Spark, t
     able, refused = sort_out(paths)
     assert [each.run.path for each in able] == [good.path]
     expected: list[type[SplitbrainError]] = [
-        UsageError, HistoryFormatError, StoreVersionError, HistoryFormatError, RunNotFoundError]
+        UsageError,
+        HistoryFormatError,
+        StoreVersionError,
+        HistoryFormatError,
+        RunNotFoundError,
+    ]
     assert [type(refused[path]) for path in paths[1:]] == expected
     assert judge_runs(spark.session, able)[good.path][0].valid == "true"
     with pytest.raises(StoreVersionError):
@@ -151,7 +166,7 @@ def test_few_groups_are_not_spread_over_hundreds_of_tasks(spark: Spark, tmp_path
     spark.session.sparkContext.setJobGroup("counted", "counted")
     judge_runs(spark.session, [run.path])
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup("counted")]
-    stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
-    tasks = [stage.numTasks for stage in stages if stage is not None]
+    stages: list[Any] = [job.stageIds for job in jobs if job is not None]
+    tasks = [found.numTasks for ids in stages for found in map(tracker.getStageInfo, ids) if found is not None]
     assert tasks
     assert max(tasks) <= 8

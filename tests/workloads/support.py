@@ -128,8 +128,14 @@ def do(client: Client, store: Store, f: str, value: Any = None, *, key: str | No
 
 
 def drive(
-    generator: Generator, *, nodes: Sequence[str] = FIVE, concurrency: int = 10, seed: int = 1, ops_max: int = 1000,
-    took_ns: Callable[[Op], int] = lambda op: 3_000_000, ends: Callable[[Op], OpType] = lambda op: "ok",
+    generator: Generator,
+    *,
+    nodes: Sequence[str] = FIVE,
+    concurrency: int = 10,
+    seed: int = 1,
+    ops_max: int = 1000,
+    took_ns: Callable[[Op], int] = lambda op: 3_000_000,
+    ends: Callable[[Op], OpType] = lambda op: "ok",
     apart_ns: int = 1_000_000,
 ) -> list[Op]:
     """The history that a client generator makes when nothing but time passes: one op each `apart_ns` at most.

@@ -16,9 +16,13 @@ from workloads.register import RegisterClient
 
 PROTOTYPES: list[Client] = [RegisterClient(), SetClient(), DeclareClient()]
 EVERY_OP = [
-    (RegisterClient(), "read", None), (RegisterClient(), "write", 3), (RegisterClient(), "cas", [1, 2]),
-    (SetClient(), "add", 7), (SetClient(), "read", None),
-    (DeclareClient(), "create", 1), (DeclareClient(), "read", None),
+    (RegisterClient(), "read", None),
+    (RegisterClient(), "write", 3),
+    (RegisterClient(), "cas", [1, 2]),
+    (SetClient(), "add", 7),
+    (SetClient(), "read", None),
+    (DeclareClient(), "create", 1),
+    (DeclareClient(), "read", None),
 ]
 
 

@@ -48,8 +48,10 @@ class LocalBackend:
     def __init__(self, links: Links | None = None) -> None:
         wanted = links or os.environ.get(LINKS_VARIABLE) or None
         if wanted is not None and wanted not in get_args(Links):
-            raise UsageError(f"links of the local backend are cut by {' or '.join(get_args(Links))}, not {wanted!r} "
-                             f"(see {LINKS_VARIABLE}).")
+            raise UsageError(
+                f"links of the local backend are cut by {' or '.join(get_args(Links))}, not {wanted!r} "
+                f"(see {LINKS_VARIABLE})."
+            )
         self._wanted = wanted
 
     @property
@@ -81,7 +83,7 @@ class LocalBackend:
         """Kill processes that a dead controller left behind; a line for each."""
         return ownership.sweep() if _is_linux() else []
 
-    async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> LocalDeployment:  # noqa: ARG002 - real time
+    async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> LocalDeployment:
         """Lay out the test's nodes, not yet started.
 
         Everything dies with the calling thread: call it from one that outlives the test.
@@ -96,8 +98,10 @@ class LocalBackend:
         links = self.links
         problem = namespaces_problem() if links == "namespaces" else None
         if problem is not None:
-            raise BackendError(f"the local backend cannot use namespaces: {problem}. Leave the choice to it, or set "
-                               f"{LINKS_VARIABLE}=proxy.")
+            raise BackendError(
+                f"the local backend cannot use namespaces: {problem}. Leave the choice to it, or set "
+                f"{LINKS_VARIABLE}=proxy."
+            )
         deployment = LocalDeployment(test, run_dir, links, Agent.start(links))
         try:
             await deployment.lay_out()

@@ -20,6 +20,7 @@ from results.errors import BackendError, NodeStartError, UnknownNodeError, Usage
 CONNECTS_WITHIN_S = 2.0
 ALIVE_EVERY_S = 10.0
 LOG_LINES_SHOWN = 8
+LOG_CHARACTERS_SHOWN = 300
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MOST_NODES = 250
@@ -91,8 +92,9 @@ class LocalDeployment:
         except BackendError as error:
             raise NodeStartError(str(error)) from None
         if "failed" in answer:
-            raise NodeStartError(f"{node} ended at once ({answer['failed']}); its log, {log}, ends with: "
-                                 f"{_log_end(log, logged)}")
+            raise NodeStartError(
+                f"{node} ended at once ({answer['failed']}); its log, {log}, ends with: {_log_end(log, logged)}"
+            )
         return _status(answer)
 
     async def kill(self, node: NodeId) -> NodeStatus:
@@ -108,8 +110,15 @@ class LocalDeployment:
         return await self._ask_about(node, "resume")
 
     async def status(self, node: NodeId) -> NodeStatus:
-        """What the kernel says of the node's process: pid (in the agent's PID namespace), state letter, exit."""
-        return await self._ask_about(node, "status")
+        """What the kernel says of the node's process: pid (in the agent's PID namespace), state letter, exit.
+
+        Of one that ended although nobody stopped it, also the last line of its log.
+        """
+        status = await self._ask_about(node, "status")
+        if not status.evidence.get("by_itself"):
+            return status
+        last = _log_end(self._dirs[node] / "log", 0, lines=1)
+        return msgspec.structs.replace(status, evidence={**status.evidence, "log": last[-LOG_CHARACTERS_SHOWN:]})
 
     # --- links --------------------------------------------------------------------------------------------------------
 
@@ -226,10 +235,10 @@ def _lay_files(data_dir: Path, command: NodeCommand) -> None:
         path.write_bytes(content)
 
 
-def _log_end(log: Path, start: int) -> str:
+def _log_end(log: Path, start: int, lines: int = LOG_LINES_SHOWN) -> str:
     """The last lines that were logged from a position on, as one line."""
     try:
         text = log.read_bytes()[start:].decode(errors="replace")
     except OSError:
         text = ""
-    return " | ".join(line.strip() for line in text.splitlines()[-LOG_LINES_SHOWN:] if line.strip()) or "(nothing)"
+    return " | ".join(line.strip() for line in text.splitlines()[-lines:] if line.strip()) or "(nothing)"

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from checkers import kernels
+from checkers import linearizable
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_kernels() -> None:
     """Compilation belongs to set-up, not to a test's time."""
-    kernels.warm_up()
+    linearizable.warm_up()

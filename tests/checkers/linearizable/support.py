@@ -135,30 +135,34 @@ def finals(
     ops = [pair for pair in candidates(history) if pair.invoke.index <= until]
     end = [_end(pair) for pair in ops]
     must = [end[i] <= until and obliged(pair) for i, pair in enumerate(ops)]
-    seen: set[tuple[Any, frozenset[int]]] = set()
+    calls = [
+        (
+            pair.invoke.f,
+            frozen(pair.invoke.value),
+            UNKNOWN if pair.completion is None or end[i] == FAR else frozen(pair.completion.value),
+        )
+        for i, pair in enumerate(ops)
+    ]
+    all_of = range(len(ops))
+    obligation = sum(1 << i for i in all_of if must[i])
+    later = [sum(1 << j for j in all_of if end[i] < ops[j].invoke.index) for i in all_of]
+    earlier = [sum(1 << j for j in all_of if must[j] and end[j] < ops[i].invoke.index) for i in all_of]
+    seen: set[tuple[Any, int]] = set()
 
-    def extend(state: Any, done: frozenset[int]) -> Iterator[Any]:
+    def extend(state: Any, done: int) -> Iterator[Any]:
         if (state, done) in seen:
             return
         seen.add((state, done))
-        if all(i in done for i in range(len(ops)) if must[i]):
+        if obligation & ~done == 0:
             yield state
-        for i, pair in enumerate(ops):
-            if i in done or _overtakes(i, done):
+        for i in all_of:
+            if done >> i & 1 or done & later[i] or earlier[i] & ~done:
                 continue
-            completion = pair.completion
-            result = frozen(completion.value) if completion is not None and end[i] != FAR else UNKNOWN
-            following = model.step(state, pair.invoke.f, frozen(pair.invoke.value), result)
+            following = model.step(state, *calls[i])
             if following is not IMPOSSIBLE:
-                yield from extend(following, done | {i})
+                yield from extend(following, done | 1 << i)
 
-    def _overtakes(i: int, done: frozenset[int]) -> bool:
-        """Whether op i would come after one that was invoked after its return, or before one that must precede it."""
-        late = any(end[i] < ops[j].invoke.index for j in done)
-        early = any(must[j] and j not in done and end[j] < ops[i].invoke.index for j in range(len(ops)))
-        return late or early
-
-    yield from extend(model.init(), frozenset())
+    yield from extend(model.init(), 0)
 
 
 def linearizable(

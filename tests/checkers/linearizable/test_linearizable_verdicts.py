@@ -19,18 +19,37 @@ SECOND = 1_000_000_000
 
 
 def call(process: int, at_s: float, f: str, value: Any = None, *, key: str | None = "3") -> Op:
-    return Op(process=process, type="invoke", f=f, value=value, key=key, node=f"n{process + 1}",
-              time=int(at_s * SECOND))
+    return Op(
+        process=process, type="invoke", f=f, value=value, key=key, node=f"n{process + 1}", time=int(at_s * SECOND)
+    )
 
 
 def done(invocation: Op, at_s: float, value: Any) -> Op:
-    return Op(process=invocation.process, type="ok", f=invocation.f, value=value, key=invocation.key,
-              node=invocation.node, time=int(at_s * SECOND))
+    return Op(
+        process=invocation.process,
+        type="ok",
+        f=invocation.f,
+        value=value,
+        key=invocation.key,
+        node=invocation.node,
+        time=int(at_s * SECOND),
+    )
 
 
 def history(*ops: Op) -> list[Op]:
-    return [Op(process=op.process, type=op.type, f=op.f, value=op.value, key=op.key, node=op.node, time=op.time,
-               index=index) for index, op in enumerate(ops)]
+    return [
+        Op(
+            process=op.process,
+            type=op.type,
+            f=op.f,
+            value=op.value,
+            key=op.key,
+            node=op.node,
+            time=op.time,
+            index=index,
+        )
+        for index, op in enumerate(ops)
+    ]
 
 
 W3, W4, R = call(2, 11.5, "write", 3), call(0, 12.0, "write", 4), call(3, 12.3, "read")
@@ -42,8 +61,9 @@ def test_a_stale_read_is_told_with_key_node_times_and_the_write_that_it_missed()
     assert verdict.valid == "false"
     assert verdict.anomalies == ("nonlinearizable",)
     assert verdict.sentence == (
-        'Not linearizable: key "3". n4 answered read -> 3 at 12.410 s (process 3, op 5), but write 4 had been '
-        "acknowledged by n1 at 12.020 s (op 3) before that read began, and nothing set it to 3 afterwards."
+        'Not linearizable: key "3". n4 answered read -> 3 at 12.4100 s (begun at 12.3000 s, process 3, op 5), but '
+        "write 4 had been acknowledged by n1 at 12.0200 s (op 3) before that read began, and nothing set it to 3 "
+        "afterwards."
     )
 
 
@@ -77,7 +97,7 @@ def test_a_reversal_of_two_reads_is_told_with_the_first_of_them() -> None:
     write = call(0, 1.0, "write", 3)
     verdict = check_ops(history(write, first, done(first, 1.3, 3), second, done(second, 1.5, None)), "register")
     assert verdict.valid == "false"
-    assert 'read -> 3 had been answered by n2 at 1.300 s (op 2) before that read began' in verdict.sentence
+    assert "read -> 3 had been answered by n2 at 1.3000 s (op 2) before that read began" in verdict.sentence
     assert "nothing set it to null afterwards" in verdict.sentence
 
 
@@ -96,7 +116,7 @@ def test_two_successful_creates_are_a_violation() -> None:
     first, second = call(0, 1.0, "create", 11), call(1, 2.0, "create", 12)
     verdict = check_ops(history(first, done(first, 1.5, 11), second, done(second, 2.5, 12)), "create-once")
     assert verdict.valid == "false"
-    assert "create 11 had been acknowledged by n1 at 1.500 s" in verdict.sentence
+    assert "create 11 had been acknowledged by n1 at 1.5000 s" in verdict.sentence
 
 
 def test_models_with_other_states_are_told_in_general_words() -> None:
@@ -109,8 +129,10 @@ def test_models_with_other_states_are_told_in_general_words() -> None:
 def test_a_search_that_runs_out_of_memory_or_time_is_unknown_and_says_how_far_it_got() -> None:
     writes = [Op(process=i, type="invoke", f="write", value=i, key="k") for i in range(40)]
     ops = history(*writes, *(write.complete("ok", write.value) for write in writes))
-    for options, words in (({"memory_limit_mb": 1}, "1 MB of configurations ran out"),
-                           ({"memory_limit_mb": 2048, "time_limit_s": 0.05}, "0.05 s of CPU time ran out")):
+    for options, words in (
+        ({"memory_limit_mb": 1}, "1 MB of configurations ran out"),
+        ({"memory_limit_mb": 2048, "time_limit_s": 0.05}, "0.05 s of CPU time ran out"),
+    ):
         verdict = check_ops(ops, "register", **options)
         assert verdict.valid == "unknown"
         assert verdict.sentence.startswith(f'Undecided: key "k": {words}')
@@ -132,8 +154,19 @@ def test_one_bad_key_makes_the_run_a_violation_however_many_are_undecided() -> N
 
 def test_a_merged_verdict_names_the_key_that_failed_first() -> None:
     checker, options = Linearizable(), {"model": "register"}
-    later = [Op(process=op.process, type=op.type, f=op.f, value=op.value, key="7", node=op.node, time=op.time,
-                index=op.index + 100) for op in STALE]
+    later = [
+        Op(
+            process=op.process,
+            type=op.type,
+            f=op.f,
+            value=op.value,
+            key="7",
+            node=op.node,
+            time=op.time,
+            index=op.index + 100,
+        )
+        for op in STALE
+    ]
     parts = [checker.check(to_table(later), options), checker.check(to_table(STALE), options)]
     merged = checker.merge(parts, options)
     assert merged.sentence.startswith('Not linearizable: key "3"')
@@ -150,11 +183,14 @@ def test_all_good_keys_make_a_pass_and_none_at_all_do_too() -> None:
     assert good.figures["ops"] > 0
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    ({}, "model"),
-    ({"model": "register", "tme_limit_s": 3}, "tme_limit_s"),
-    ({"model": "register", "time_limit_s": 0}, "must be positive"),
-])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "model"),
+        ({"model": "register", "tme_limit_s": 3}, "tme_limit_s"),
+        ({"model": "register", "time_limit_s": 0}, "must be positive"),
+    ],
+)
 def test_a_wrong_option_is_named(options: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         Linearizable().check(to_table(STALE), options)
@@ -229,11 +265,14 @@ def test_a_model_of_ones_own_is_given_by_object_or_by_name() -> None:
     assert Linearizable().check(to_table(ops), {"model": name}).valid == "false"
 
 
-@pytest.mark.parametrize(("model", "words"), [
-    (Unhashable(), "not hashable"),
-    (Broken(), "failed on flip"),
-    (Liar(), "says that flip observes, yet it changes the state"),
-])
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (Unhashable(), "not hashable"),
+        (Broken(), "failed on flip"),
+        (Liar(), "says that flip observes, yet it changes the state"),
+    ],
+)
 def test_what_is_wrong_with_a_model_of_ones_own_is_said(model: Toggle, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         check_ops(history(FLIP, done(FLIP, 1.5, None)), model)

@@ -99,8 +99,16 @@ class Simulation:
     """Members, network, disks, clients; time in milliseconds."""
 
     def __init__(
-        self, seed: int, nodes: int = 5, *, bugs: Bugs = NO_BUGS, config: Config | None = None, drop: float = 0.0,
-        duplicate: float = 0.0, delay_ms: int = 20, write_ms: int = 20,
+        self,
+        seed: int,
+        nodes: int = 5,
+        *,
+        bugs: Bugs = NO_BUGS,
+        config: Config | None = None,
+        drop: float = 0.0,
+        duplicate: float = 0.0,
+        delay_ms: int = 20,
+        write_ms: int = 20,
     ) -> None:
         self.rng = random.Random(seed)
         self.bugs = bugs
@@ -304,8 +312,10 @@ class Simulation:
             member.applied.append(entry)
             if entry.index <= len(self.committed):
                 known = self.committed[entry.index - 1]
-                check(known == entry, f"state machine safety: entry {entry.index} is {known}, and {entry} on "
-                                      f"{member.name}")
+                check(
+                    known == entry,
+                    f"state machine safety: entry {entry.index} is {known}, and {entry} on {member.name}",
+                )
             else:
                 self.committed.append(entry)
             ref = effect.refs.get(entry.index)

@@ -22,8 +22,12 @@ def entries(*terms: int, first: int = 1) -> tuple[Entry, ...]:
 
 
 def member(
-    *log_terms: int, term: int | None = None, voted_for: str | None = None, voters: Sequence[str] = FIVE,
-    config: Config | None = None, bugs: Bugs = NO_BUGS,
+    *log_terms: int,
+    term: int | None = None,
+    voted_for: str | None = None,
+    voters: Sequence[str] = FIVE,
+    config: Config | None = None,
+    bugs: Bugs = NO_BUGS,
 ) -> Raft:
     """n1, started, with a durable log of these terms."""
     if term is None:
@@ -77,7 +81,12 @@ def written(raft: Raft, effects: Sequence[Effect]) -> list[Effect]:
 
 
 def append(
-    raft: Raft, *new: Entry, term: int, prev: tuple[int, int] = (0, 0), commit: int = 0, read_round: int = 0,
+    raft: Raft,
+    *new: Entry,
+    term: int,
+    prev: tuple[int, int] = (0, 0),
+    commit: int = 0,
+    read_round: int = 0,
     sender: str = "n2",
 ) -> list[Effect]:
     """An Append from `sender`; `prev` is (index, term)."""

@@ -213,8 +213,15 @@ def test_a_majority_of_voters_elects(voters: int, needed: int) -> None:
 
 @pytest.mark.parametrize(
     "message",
-    [Vote(99, 99, 99), VoteReply(99, True), Append(99, 0, 0, 0, 0), AppendReply(99, 0, 0, 0), PreVote(99, 1, 99, 99),
-     AppendRefusal(99, 0, 1, 0), PreVoteReply(99, 1, True)],
+    [
+        Vote(99, 99, 99),
+        VoteReply(99, True),
+        Append(99, 0, 0, 0, 0),
+        AppendReply(99, 0, 0, 0),
+        PreVote(99, 1, 99, 99),
+        AppendRefusal(99, 0, 1, 0),
+        PreVoteReply(99, 1, True),
+    ],
 )
 def test_ra8_a_node_that_is_no_member_is_ignored(message: Vote) -> None:
     raft = ready_leader(1)

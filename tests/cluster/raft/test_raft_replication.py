@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.raft import Config, Entry, InvariantError, Log, decode, encode
+from cluster.raft import Config, Entry, InvariantError, Log, Raft, Recovered, decode, encode
 from cluster.raft.effects import AppendLog, Apply, CommitAdvanced, Effect, Rejected, StartElectionTimer, TruncateLog
-from cluster.raft.events import HeartbeatTick, Propose, Received, Written
+from cluster.raft.events import HeartbeatTick, Propose, Received, Start, Written
 from cluster.raft.messages import (
     Append,
     AppendRefusal,
@@ -94,20 +94,37 @@ def test_a_follower_applies_what_is_committed_in_order_and_once() -> None:
 
 def test_ra15_a_missing_entry_is_refused_with_the_end_of_the_log() -> None:
     raft = member(1, 1)
-    assert messages(append(raft, *entries(1, first=9), term=1, prev=(8, 1))) == [AppendRefusal(1, 0, 8, 2)]
+    assert messages(append(raft, *entries(1, first=9), term=1, prev=(8, 1))) == [AppendRefusal(1, 0, 8, 2, 1)]
     assert raft.log.last_index == 2
 
 
-def test_ra15_a_mismatch_is_refused_with_the_end_of_the_term_before() -> None:
+def test_ra15_a_mismatch_is_refused_with_the_last_entry_on_which_the_logs_can_agree() -> None:
     raft = member(1, 1, 2, 2, 2)
-    assert messages(append(raft, term=4, prev=(5, 3))) == [AppendRefusal(4, 0, 5, 2)]
+    assert messages(append(raft, term=4, prev=(5, 3))) == [AppendRefusal(4, 0, 5, 4, 2)]
+    assert messages(append(raft, term=4, prev=(5, 1))) == [AppendRefusal(4, 0, 5, 2, 1)]
 
 
-def test_ra15_backing_up_never_goes_below_what_is_committed() -> None:
-    raft = member()
-    append(raft, *entries(1, 1, 1, 1, 1), term=1)
-    append(raft, term=1, prev=(5, 1), commit=3)
-    assert messages(append(raft, term=4, prev=(5, 3), sender="n3")) == [AppendRefusal(4, 0, 5, 3)]
+@pytest.mark.parametrize("theirs", [[1] * 1004, [1] * 998 + [2] * 30, [1] * 900, []])
+def test_ra15_a_member_that_comes_back_is_soon_sent_what_it_lacks_and_nothing_else(theirs: list[int]) -> None:
+    """What it has in common with the new leader is not sent again, whatever the end of its log looks like."""
+    raft = leader(*[1] * 1000, *[3] * 20, voters=("n1", "n2", "n3"))
+    for i in range(9):
+        raft.handle(Propose(i, b""))
+    back = Raft("n2", ("n1", "n2", "n3"), Recovered(max(theirs, default=0), None, entries(*theirs)))
+    back.handle(Start())
+    agree = sum(ours == term for ours, term in zip([1] * 1000, theirs, strict=False))
+    under_way = only(Append, messages(raft.handle(HeartbeatTick()), to="n2"))
+    refusals, sent = 0, set[int]()
+    while under_way:
+        sent |= {entry.index for message in under_way for entry in message.entries}
+        effects = [effect for message in under_way for effect in back.handle(Received("n1", message))]
+        replies = messages([*effects, *written(back, effects)])
+        refusals += len(only(AppendRefusal, replies))
+        out = [effect for reply in replies for effect in raft.handle(Received("n2", reply))]
+        under_way = only(Append, messages(out, to="n2"))
+    assert back.log.last_index == raft.log.last_index == 1030
+    assert min(sent) == agree + 1
+    assert refusals <= 2
 
 
 def test_a_conflicting_tail_is_replaced() -> None:
@@ -277,11 +294,11 @@ def test_a_refusal_moves_the_probe_back_once_however_many_of_its_kind_arrive() -
     raft = ready_leader(1, 1, voters=("n1", "n2", "n3"))
     for i in range(5):
         raft.handle(Propose(i, b""))
-    sent = only(Append, messages(raft.handle(Received("n2", AppendRefusal(2, 0, 6, 4))), to="n2"))
+    sent = only(Append, messages(raft.handle(Received("n2", AppendRefusal(2, 0, 6, 4, 2))), to="n2"))
     assert [(message.prev_index, len(message.entries)) for message in sent] == [(4, 4)]
     for prev in (5, 6, 7):
-        assert messages(raft.handle(Received("n2", AppendRefusal(2, 0, prev, 4))), to="n2") == []
-    sent = only(Append, messages(raft.handle(Received("n2", AppendRefusal(2, 0, 4, 3))), to="n2"))
+        assert messages(raft.handle(Received("n2", AppendRefusal(2, 0, prev, 4, 2))), to="n2") == []
+    sent = only(Append, messages(raft.handle(Received("n2", AppendRefusal(2, 0, 4, 3, 2))), to="n2"))
     assert [(message.prev_index, len(message.entries)) for message in sent] == [(3, 5)]
 
 
@@ -349,9 +366,14 @@ def test_the_log_refuses_gaps_falling_terms_and_positions_it_does_not_have() -> 
 @pytest.mark.parametrize(
     "message",
     [
-        PreVote(1, 2, 3, 4), PreVoteReply(1, 2, True), Vote(1, 2, 3), VoteReply(1, False), Append(1, 2, 3, 4, 5),
-        Append(1, 2, 3, 4, 5, (Entry(5, 1, "noop"), Entry(6, 1, "command", b"\x00\xff"))), AppendReply(1, 2, 3, 4),
-        AppendRefusal(1, 2, 3, 4),
+        PreVote(1, 2, 3, 4),
+        PreVoteReply(1, 2, True),
+        Vote(1, 2, 3),
+        VoteReply(1, False),
+        Append(1, 2, 3, 4, 5),
+        Append(1, 2, 3, 4, 5, (Entry(5, 1, "noop"), Entry(6, 1, "command", b"\x00\xff"))),
+        AppendReply(1, 2, 3, 4),
+        AppendRefusal(1, 2, 3, 4, 5),
     ],
 )
 def test_a_message_survives_the_wire(message: Message) -> None:
@@ -360,8 +382,14 @@ def test_a_message_survives_the_wire(message: Message) -> None:
 
 @pytest.mark.parametrize(
     "figures",
-    [{"heartbeat_ms": 0}, {"heartbeat_ms": 600}, {"election_min_ms": 1300}, {"max_batch": 0}, {"max_pipeline": 0},
-     {"max_pending": 0}],
+    [
+        {"heartbeat_ms": 0},
+        {"heartbeat_ms": 600},
+        {"election_min_ms": 1300},
+        {"max_batch": 0},
+        {"max_pipeline": 0},
+        {"max_pending": 0},
+    ],
 )
 def test_figures_with_which_no_leader_could_stay_are_refused(figures: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"heartbeat_ms|max_batch"):

@@ -193,9 +193,7 @@ class Bridge:
 
     async def dropped(self) -> dict[Link, int]:
         """Packets that each cut link swallowed since it was cut, this agent's own probes left out."""
-        return {
-            link: max(0, packets - self._lost_probes.get(link, 0)) for link, packets in self._all_dropped().items()
-        }
+        return {link: max(0, packets - self._lost_probes.get(link, 0)) for link, packets in self._all_dropped().items()}
 
     async def passes(self, links: Sequence[Link]) -> dict[Link, bool]:
         """Send a datagram over every link, all at once, and see which arrive."""

@@ -112,7 +112,10 @@ class Processes:
         node = self._nodes[name]
         found = None if node.pid is None else syscalls.process_state(node.pid)
         if found is None or found[0] in "ZX":
-            return {"state": "stopped", "life": node.life, "evidence": {"exit": node.exit} if node.exit else {}}
+            ended: dict[str, Any] = {"exit": node.exit} if node.exit else {}
+            if node.exit and not node.signalled:
+                ended["by_itself"] = True
+            return {"state": "stopped", "life": node.life, "evidence": ended}
         paused = found[0] in "Tt"
         evidence: dict[str, Any] = {"pid": node.pid, "stat": found[0]}
         return {"state": "paused" if paused else "running", "life": node.life, "evidence": evidence}

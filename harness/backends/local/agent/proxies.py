@@ -180,7 +180,7 @@ class _Side(asyncio.Protocol):
         self.relay.received_end(self)
         return True  # the other direction may go on
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+    def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
         self.relay.lost(self)
 

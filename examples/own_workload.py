@@ -1,0 +1,127 @@
+"""A workload of one's own, run as a library: appends to a log that must never lose or reorder what it acknowledged.
+
+Every client appends to the same key by reading it and comparing-and-setting it to what it read plus its own mark; a
+model in plain Python says what a correct log does. Run it: python examples/own_workload.py [--bug M09]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+from checkers.engine import judge
+from checkers.models import IMPOSSIBLE, UNKNOWN, Special
+from checkers.verdict import CheckerSpec, Outcome, outcome
+from harness import Deployment, Test, Workload, real_runtime, run
+from harness.backends.local import LocalBackend
+from harness.generators import Context, each, invoke, mix, once
+from harness.systems.metadata import Metadata
+from nemesis import catalogue as nemeses
+from results.history import Op
+from results.report import write_report
+from results.store import Store
+
+KEY = "log"
+
+
+class AppendLog:
+    """A tuple of marks: append puts one at the end, read returns all."""
+
+    name = "append-log"
+    fs = frozenset({"append", "read"})
+
+    def init(self) -> Hashable:
+        """Empty."""
+        return ()
+
+    def step(self, state: Any, f: str, value: Any, result: Any) -> Hashable | Special:
+        """The state afterwards; IMPOSSIBLE if a read cannot have seen `result` in this one."""
+        if f == "append":
+            return (*state, value)
+        return state if result is UNKNOWN or result == state else IMPOSSIBLE
+
+    def observes(self, f: str, value: Any, result: Any) -> bool:
+        """A read changes nothing, in any state."""
+        return f == "read"
+
+
+class LogClient:
+    """One client of the log, on one node."""
+
+    def __init__(self, session: Any = None) -> None:
+        self._session = session
+
+    async def open(self, test: Test, deployment: Deployment, node: str) -> LogClient:
+        """A fresh client, connected."""
+        return LogClient(await test.system.connect(deployment, node))
+
+    async def setup(self, test: Test) -> None:
+        """Begin with an empty log."""
+        await self._session.write(KEY, [])
+
+    async def invoke(self, test: Test, op: Op) -> Op:
+        """Append or read. An append that lost its race certainly did not happen."""
+        current = await self._session.read(KEY)
+        if op.f == "read":
+            return op.complete("ok", current.value, term=current.term)
+        swapped = await self._session.compare_and_set(KEY, current.value, [*current.value, op.value])
+        if swapped.value:
+            return op.complete("ok", op.value, term=swapped.term)
+        return op.complete("fail", op.value, term=swapped.term, error="lost a race")
+
+    async def close(self) -> None:
+        """Drop the connection."""
+        await self._session.close()
+
+
+def workload() -> Workload:
+    """Appends and reads from every client, one last read of everything."""
+
+    def append(ctx: Context) -> Op:
+        return invoke("append", ctx.rng.below(1_000_000_000))
+
+    return Workload(
+        name="append-log",
+        client=LogClient(),
+        generator=mix(append, each(lambda _: invoke("read"))),
+        final_generator=once(invoke("read")),
+        checkers=(
+            CheckerSpec("linearizable", {"model": "examples.own_workload:AppendLog"}),
+            CheckerSpec("stats"),
+        ),
+        fs=("append", "read"),
+    )
+
+
+def main(bugs: tuple[str, ...], store: Path, time_limit_s: float = 20.0) -> Outcome:
+    """Run the test, judge it, print what came out."""
+    test = Test(
+        name="append-log",
+        seed=1,
+        nodes=("n1", "n2", "n3", "n4", "n5"),
+        system=Metadata(),
+        workload=workload(),
+        nemesis=nemeses.build(["partition"], time_limit_s=time_limit_s),
+        bugs=bugs,
+        rate=50.0,
+        time_limit_s=time_limit_s,
+    )
+    folder = Store(store).create(test.name, test.seed, {"checkers": test.workload.checkers}, time.time_ns())
+    summary = asyncio.run(run(test, backend=LocalBackend(), folder=lambda: folder, runtime=real_runtime(test.seed)))
+    verdicts = judge(folder.finish_history(), test.workload.checkers)
+    found = outcome(verdicts, str(summary.failure) if summary.failure is not None else None)
+    folder.write_verdicts(verdicts, found.value)
+    folder.release()
+    print(found.value, *(verdict.sentence for verdict in verdicts if verdict.sentence), sep="\n")
+    print(write_report(folder.path))
+    return found
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    chosen = tuple(sys.argv[sys.argv.index("--bug") + 1].split(",")) if "--bug" in sys.argv else ()
+    sys.exit(main(chosen, Path("store")).exit_code)

@@ -1,0 +1,115 @@
+"""Nodes that stop although nobody stopped them: noticed, written into the history, and started again when it is healed.
+
+A node that died by itself says something about the system under test, and a run that goes on without it tests less than
+it claims. Who stops nodes on purpose does so through `Watched`, so that their absence is not taken for a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from harness.journal import Journal
+from harness.protocols import Clock, Deployment, Link, MessageConnection, NodeId, NodeStatus
+from results.errors import NodeStartError
+
+if TYPE_CHECKING:
+    import socket  # noqa: TID251 - for the type of a dialled connection; nothing here opens one
+
+LOOK_NS = 500_000_000
+"""Pause between two looks at all nodes."""
+
+
+class Watched:
+    """A deployment that knows which nodes should run: `harness.protocols.Deployment`, and a witness of crashes.
+
+    A crash is noted once for each life of a node, as an op of the harness: `f` "crash", with the node, how its process
+    ended, and the last line of its log where the backend tells them.
+    """
+
+    def __init__(self, deployment: Deployment, journal: Journal) -> None:
+        self.nodes: Sequence[NodeId] = deployment.nodes
+        self._deployment = deployment
+        self._journal = journal
+        self._stopped: dict[NodeId, bool] = {}
+        self._noted: dict[NodeId, int] = {}
+
+    async def look(self) -> None:
+        """Note every node that should run and does not."""
+        for node in self.nodes:
+            await self._look_at(node)
+
+    async def restart(self) -> None:
+        """Start every node that is stopped, for whatever reason; one that does not start is left to be reported."""
+        for node in self.nodes:
+            if (await self.status(node)).state == "stopped":
+                try:
+                    await self.start(node)
+                except NodeStartError:
+                    continue
+
+    async def _look_at(self, node: NodeId) -> None:
+        if self._stopped.get(node):
+            return
+        status = await self._deployment.status(node)
+        # Somebody may have stopped it while the question was under way.
+        if status.state != "stopped" or self._stopped.get(node) or self._noted.get(node) == status.life:
+            return
+        self._noted[node] = status.life
+        told = {name: status.evidence[name] for name in ("exit", "log") if name in status.evidence}
+        self._journal.note("crash", {"node": node, **told})
+
+    async def start(self, node: NodeId) -> NodeStatus:
+        """Start a node, which should run from now on."""
+        await self._look_at(node)
+        status = await self._deployment.start(node)
+        self._stopped[node] = False
+        return status
+
+    async def kill(self, node: NodeId) -> NodeStatus:
+        """Kill a node, which should not run from now on."""
+        await self._look_at(node)
+        self._stopped[node] = True
+        return await self._deployment.kill(node)
+
+    async def pause(self, node: NodeId) -> NodeStatus:
+        """As the deployment does it."""
+        return await self._deployment.pause(node)
+
+    async def resume(self, node: NodeId) -> NodeStatus:
+        """As the deployment does it."""
+        return await self._deployment.resume(node)
+
+    async def status(self, node: NodeId) -> NodeStatus:
+        """As the deployment tells it."""
+        return await self._deployment.status(node)
+
+    async def cut(self, links: frozenset[Link]) -> None:
+        """As the deployment does it."""
+        await self._deployment.cut(links)
+
+    async def passes(self, links: Sequence[Link]) -> Mapping[Link, bool]:
+        """As the deployment measures it."""
+        return await self._deployment.passes(links)
+
+    async def dropped(self) -> Mapping[Link, int]:
+        """As the deployment counts it."""
+        return await self._deployment.dropped()
+
+    async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
+        """As the deployment does it."""
+        return await self._deployment.dial(node)
+
+    async def close(self) -> None:
+        """As the deployment does it."""
+        await self._deployment.close()
+
+
+async def watch_nodes(clock: Clock, deployment: Watched, broken: Callable[[Exception], None]) -> None:
+    """Until cancelled: look for crashed nodes. `broken` is told when the backend can no longer say how they are."""
+    try:
+        while True:
+            await clock.sleep_ns(LOOK_NS)
+            await deployment.look()
+    except Exception as error:
+        broken(error)

