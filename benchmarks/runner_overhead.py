@@ -135,7 +135,7 @@ def measure(processes: int, ops: int, seed: int) -> float:
         nodes=NODES,
         system=NoSystem(),
         concurrency=processes,
-        rate=1e9,
+        rate=1e6,
         time_limit_s=600,
         op_timeout_s=2.0,
         workload=Workload(
@@ -154,9 +154,9 @@ def measure(processes: int, ops: int, seed: int) -> float:
         summary = asyncio.run(
             run_test(
                 test,
-                NoDeployment(),
+                NoDeployment(),  # pyright: ignore[reportArgumentType] - all that is used
                 real_runtime(seed),
-                history,  # pyright: ignore[reportArgumentType] - all that is used
+                history,
             )
         )
         seconds = time.process_time() - began

@@ -1,7 +1,7 @@
 """Numba, typed: the decorators of hot kernels, and where their compiled code is kept.
 
-A kernel is compiled once per machine and cached on disk. Set-up does that (`splitbrain prepare`), so that no compilation
-falls into a demo, a test's time limit or the seconds of a verdict.
+A kernel is compiled once per machine and cached on disk. Set-up does that (`splitbrain prepare`): no compilation falls
+into a demo, a test's time limit or the seconds of a verdict.
 """
 
 from __future__ import annotations

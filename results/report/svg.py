@@ -32,7 +32,7 @@ def number(value: float) -> str:
     return text.removesuffix(".0")
 
 
-def picture(height: float, label: str, children: Iterable[Markup], *, id: str) -> Markup:  # noqa: A002 - HTML's name
+def picture(height: float, label: str, children: Iterable[Markup], *, id: str) -> Markup:
     """A whole picture with its description for those who cannot see it."""
     return tag(
         "svg",
