@@ -93,3 +93,12 @@ def kill(process: subprocess.Popen[str]) -> None:
 def lines(text: str) -> Sequence[str]:
     """Lines that are not empty."""
     return [line for line in text.splitlines() if line.strip()]
+
+
+def judged(done: subprocess.CompletedProcess[str], outcome: str, exit_code: int) -> Any:
+    """The answer of a run that came out as it should; what was said about it if it did not."""
+    found = answer(done)
+    said = [verdict["sentence"] for verdict in found["verdicts"] if verdict["valid"] is not True]
+    said += [reason for verdict in found["verdicts"] for reason in verdict["inconclusive"]]
+    assert (found["outcome"], done.returncode) == (outcome, exit_code), [found["harness_error"], *said]
+    return found
