@@ -62,6 +62,8 @@ def command(ctx: click.Context, store: str, time_limit: float, seed: int | None)
     for test, chosen in tests:
         with Progress(test.name) as progress:
             run, summary = record(test, chosen, Path(store), progress)
+        if summary.interrupted:
+            raise click.Abort
         errors[run.path] = str(summary.failure) if summary.failure is not None else None
         runs.append(run)
 

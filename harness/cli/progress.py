@@ -80,12 +80,15 @@ class Progress:
         self.console.print(self._line(), highlight=False, soft_wrap=True)
 
     def _line(self) -> str:
+        elapsed = f"{self.title}  {time.monotonic() - self._started:5.1f} s  {self.phase:8}"
+        if not self.counts:
+            return elapsed
         counts = self.counts
         fault = ", ".join(self.faults.values()) or "none"
         leader = self.leaders.leader() if self.leaders is not None else "?"
         return (
-            f"{self.title}  {time.monotonic() - self._started:5.1f} s  {self.phase:8}  {counts['invoke']} ops "
-            f"({counts['ok']} ok, {counts['fail']} fail, {counts['info']} info)  fault: {fault}  leader: {leader}"
+            f"{elapsed}  {counts['invoke']} ops ({counts['ok']} ok, {counts['fail']} fail, {counts['info']} info)  "
+            f"fault: {fault}  leader: {leader}"
         )
 
     def _observe_fault(self, op: Op) -> None:
