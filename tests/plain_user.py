@@ -6,6 +6,7 @@ command's own they are bound to a folder that everybody may enter.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import os
@@ -64,11 +65,19 @@ def folder() -> Generator[Path]:
 
 @functools.cache
 def _open_folder() -> str:
-    """Where things are bound, in the command's own mount namespace only."""
-    folder = Path(tempfile.gettempdir()) / f"splitbrain-plain-user-{os.getpid()}"
-    folder.mkdir(exist_ok=True)
+    """Where things are bound, in the command's own mount namespace only; here it stays empty."""
+    folder = Path(tempfile.mkdtemp(prefix="splitbrain-plain-user-"))
     folder.chmod(0o755)
+    atexit.register(_remove_empty, folder)
     return str(folder)
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove the places where things were bound; never what may be bound there."""
+    with contextlib.suppress(OSError):
+        for place in folder.iterdir():
+            place.rmdir()
+        folder.rmdir()
 
 
 @functools.cache
