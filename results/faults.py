@@ -43,6 +43,11 @@ class FaultOp(msgspec.Struct, frozen=True):
             return None
         return (self.completion.error if self.completion else "it was never completed") or "it was not verified"
 
+    def listed(self, name: str) -> list[Any]:
+        """A part of the state after it (`cut`, `down`, `paused`); empty where a nemesis tells no list."""
+        found = self.value.get(name)
+        return cast("list[Any]", found) if isinstance(found, list) else []
+
     @property
     def struck(self) -> bool:
         """Whether it hit anybody: a strike that finds no node to hit ("nobody: ...") puts no fault in force."""

@@ -178,8 +178,9 @@ class RunDir:
         elif self._lock is None and self.is_running():
             raise UsageError(f"run {self.name} is still under way ({self._controller()}): wait for it, or stop it.")
         if self.history_path.exists():
-            self.wal_path.unlink(missing_ok=True)
-            return self.history()
+            table = self.history()
+            self.wal_path.unlink(missing_ok=True)  # only now: a history that cannot be read needs its source
+            return table
         self.read_test()
         table = self._from_wal()
         notes = {key: value for key, value in (table.schema.metadata or {}).items() if key == arrow.RECOVERED_KEY}

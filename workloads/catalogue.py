@@ -16,7 +16,9 @@ from workloads.register import register
 class Builder(Protocol):
     """Makes a workload for so many clients of these nodes."""
 
-    def __call__(self, *, nodes: Sequence[NodeId], concurrency: int) -> Workload:
+    def __call__(
+        self, *, nodes: Sequence[NodeId], concurrency: int, rate: float = 100.0, time_limit_s: float = 30.0
+    ) -> Workload:
         """The workload."""
         ...
 
@@ -29,17 +31,21 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
 """Name: (builder, a line on it)."""
 
 
-def build(name: str, *, nodes: Sequence[NodeId], concurrency: int) -> Workload:
+def build(
+    name: str, *, nodes: Sequence[NodeId], concurrency: int, rate: float = 100.0, time_limit_s: float = 30.0
+) -> Workload:
     """The workload of that name.
 
     Args:
         name: a key of `WORKLOADS`.
         nodes: names of the nodes.
         concurrency: number of clients.
+        rate: their ops per second.
+        time_limit_s: length of the faults phase.
 
     Raises:
         UnknownNameError: there is none of that name.
     """
     if name not in WORKLOADS:
         raise UnknownNameError("workload", name, WORKLOADS)
-    return WORKLOADS[name][0](nodes=nodes, concurrency=concurrency)
+    return WORKLOADS[name][0](nodes=nodes, concurrency=concurrency, rate=rate, time_limit_s=time_limit_s)

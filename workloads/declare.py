@@ -19,14 +19,11 @@ from harness.protocols import NodeId
 from harness.test import Test, Workload
 from results.errors import ProtocolError
 from results.history import Op
-from workloads.groups import readers_apart, threads_per_key
+from workloads.groups import final_reads, keys_used, readers_apart, threads_per_key
 from workloads.sessions import SessionClient
 
 OPS_PER_THREAD: Final = 3
 """Ops on one key, for each thread that works on it: a creation or a first look, and reads after the race."""
-
-FINAL_KEYS: Final = 20
-"""The first keys are read once more after all faults: a winner must have survived every one of them."""
 
 
 class DeclareClient(SessionClient):
@@ -61,8 +58,8 @@ class Creations(msgspec.Struct, frozen=True):
         return self
 
 
-def declare(*, nodes: Sequence[NodeId], concurrency: int) -> Workload:
-    """The workload for so many clients of these nodes."""
+def declare(*, nodes: Sequence[NodeId], concurrency: int, rate: float = 100.0, time_limit_s: float = 30.0) -> Workload:
+    """The workload for so many clients of these nodes, at `rate` ops per second for `time_limit_s`."""
     threads = threads_per_key(concurrency, len(nodes))
 
     def of_key(_: str) -> Generator:
@@ -74,9 +71,10 @@ def declare(*, nodes: Sequence[NodeId], concurrency: int) -> Workload:
         name="declare",
         client=DeclareClient(),
         generator=concurrent_keys(threads, itertools.count(), of_key),
-        final_generator=sequence(*(invoke("read", key=str(key)) for key in range(FINAL_KEYS))),
+        final_generator=final_reads(keys_used(rate, time_limit_s, OPS_PER_THREAD * threads)),
         checkers=(
             CheckerSpec("linearizable", {"model": "create-once"}),
+            CheckerSpec("declare"),
             CheckerSpec("stats"),
             CheckerSpec("coverage", {"fs": ["create", "read"]}),
         ),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from harness.generators import Generator, Source, mix, reserve
+from harness.generators import Generator, Source, invoke, mix, reserve, sequence
 
 THREADS_MIN: Final = 5
 """Fewer clients of one key seldom get in each other's way."""
@@ -19,6 +20,28 @@ def threads_per_key(concurrency: int, nodes: int) -> int:
     while concurrency % groups:
         groups -= 1
     return concurrency // groups
+
+
+FINAL_READS: Final = 300
+"""A few seconds' worth; of more keys an evenly spaced share is read."""
+
+
+def final_reads(keys: int) -> Generator:
+    """Reads of the keys 0 to `keys` - 1 after all faults: what was acknowledged must have survived.
+
+    The keys are from the whole run, the last ones included, which lived through the last faults.
+    """
+    return sequence(*(invoke("read", key=key) for key in _spread(keys)))
+
+
+def _spread(keys: int) -> Sequence[str]:
+    count = min(keys, FINAL_READS)
+    return [str(keys - 1 - place * keys // count) for place in range(count)]
+
+
+def keys_used(rate: float, time_limit_s: float, ops_per_key: int) -> int:
+    """How many keys clients get to at most, when each takes `ops_per_key` ops."""
+    return max(1, -(-int(rate * time_limit_s) // ops_per_key))
 
 
 def readers_apart(threads: int, nodes: int, reads: Source, writes: Source) -> Generator:

@@ -54,7 +54,13 @@ class Adds(msgspec.Struct, frozen=True):
         return self
 
 
-def grow_set(*, nodes: Sequence[NodeId], concurrency: int) -> Workload:  # noqa: ARG001 - as every builder
+def grow_set(
+    *,
+    nodes: Sequence[NodeId],  # noqa: ARG001 - as every builder
+    concurrency: int,  # noqa: ARG001
+    rate: float = 100.0,  # noqa: ARG001
+    time_limit_s: float = 30.0,  # noqa: ARG001
+) -> Workload:
     """The workload. It is the same for any number of nodes and clients."""
     reads = each(lambda _: invoke("read"))
     return Workload(

@@ -11,18 +11,16 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from checkers.verdict import CheckerSpec
-from harness.generators import Context, Generator, concurrent_keys, each, invoke, limit, mix, sequence
+from harness.generators import Context, Generator, concurrent_keys, each, invoke, limit, mix
 from harness.protocols import NodeId
 from harness.test import Test, Workload
 from results.errors import ProtocolError
 from results.history import Op
-from workloads.groups import readers_apart, threads_per_key
+from workloads.groups import final_reads, keys_used, readers_apart, threads_per_key
 from workloads.sessions import SessionClient
 
 VALUES: Final = 5
 OPS_PER_KEY: Final = 200
-FINAL_KEYS: Final = 20
-"""The first keys are read once more after all faults: what was acknowledged must have survived every one of them."""
 
 
 class RegisterClient(SessionClient):
@@ -54,12 +52,21 @@ def _cas(ctx: Context) -> Op:
     return invoke("cas", [ctx.rng.below(VALUES), ctx.rng.below(VALUES)])
 
 
-def register(*, nodes: Sequence[NodeId], concurrency: int, ops_per_key: int = OPS_PER_KEY) -> Workload:
+def register(
+    *,
+    nodes: Sequence[NodeId],
+    concurrency: int,
+    rate: float = 100.0,
+    time_limit_s: float = 30.0,
+    ops_per_key: int = OPS_PER_KEY,
+) -> Workload:
     """The workload for so many clients of these nodes.
 
     Args:
         nodes: names of the nodes.
         concurrency: number of clients.
+        rate: their ops per second, for the number of keys that are read at the end.
+        time_limit_s: length of the faults phase, likewise.
         ops_per_key: ops on one key before the next one's turn.
     """
     threads = threads_per_key(concurrency, len(nodes))
@@ -72,7 +79,7 @@ def register(*, nodes: Sequence[NodeId], concurrency: int, ops_per_key: int = OP
         name="register",
         client=RegisterClient(),
         generator=concurrent_keys(threads, itertools.count(), of_key),
-        final_generator=sequence(*(invoke("read", key=str(key)) for key in range(FINAL_KEYS))),
+        final_generator=final_reads(keys_used(rate, time_limit_s, ops_per_key)),
         checkers=(
             CheckerSpec("linearizable", {"model": "cas-register"}),
             CheckerSpec("stats"),

@@ -182,6 +182,7 @@ def _check(history: pa.Table, key: str | None, model: Model, options: Options) -
             sentence=_undecided(key, ops, result, options, explained),
             evidence={"key": key, "ran_out": result.answer, "explained_ops": explained, "ops": len(ops.invoked)},
         )
+    stepper.confirm_observers(sorted({int(t) for t in ops.transition[ops.crashed]}))
     violation = evidence.Violation(key, ops, problem, stepper, result)
     shrunk = None
     if options.witness_time_s > 0:

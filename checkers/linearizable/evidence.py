@@ -12,7 +12,7 @@ import numpy as np
 from checkers.linearizable.encoding import OPEN, Ops, Problem, show
 from checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH
 from checkers.linearizable.search import Result
-from checkers.linearizable.transitions import Stepper, assignments
+from checkers.linearizable.transitions import Stepper, assignments, steps_by_assignment
 from checkers.linearizable.witness import Witness
 from checkers.models import Assignment, AssignmentModel, Special
 
@@ -122,12 +122,12 @@ def sentence(violation: Violation, witness: Witness | None) -> str:
     """What is wrong, for a person: key, node and times, and the shortest reason that is true."""
     ops, failing = violation.ops, violation.failing
     row = int(ops.completed[failing])
-    where = "Not linearizable" + (f": key {show(violation.key)}. " if violation.key is not None else ". ")
+    where = "Not linearizable" + (f": key {_brief(show(violation.key))}. " if violation.key is not None else ". ")
     began = _at(ops, int(ops.invoked[failing])).replace(" at ", "begun at ")
     place = f"({began and began + ', '}process {_cell(ops, 'process', row)}, op {_cell(ops, 'index', row)})"
     who = f"{_who(ops, failing)} answered {_what(ops, failing)}{_at(ops, row)} {place}"
     model = violation.stepper.model
-    reason = _assignment_reason(violation, model) if isinstance(model, AssignmentModel) else None
+    reason = _assignment_reason(violation, model) if steps_by_assignment(model) else None
     if reason is None:
         return f"{where}{who}, but {_general_reason(violation)}.{_contradiction(ops, witness)}"
     return f"{where}{who}, but {reason}."
@@ -170,7 +170,7 @@ def _assignment_reason(violation: Violation, model: AssignmentModel) -> str | No
         _which(ops, [a.becomes is not Special.ANY and a.becomes == required for a in each]) & (ops.invoked < row)
     )
     setters = setters[setters != failing]
-    if len(setters) == 0 and required != model.initial:
+    if len(setters) == 0 and required != violation.stepper.states.known[0]:
         return f"nothing had set it to {_brief(show(required))} by then"
     if ops.crashed[setters].any() or (ops.completed[setters] == OPEN).any():
         return None

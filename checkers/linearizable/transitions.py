@@ -7,7 +7,8 @@ asked lazily, for the cells that the search comes by, within a budget.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +82,7 @@ class Stepper:
         self.observer: npt.NDArray[np.bool_] = np.zeros(len(transitions), np.bool_)
         self._budget = cells
         self._filled = 0
-        if isinstance(model, AssignmentModel):
+        if steps_by_assignment(model):
             self.steps = self._assignments(model)
         else:
             self.steps = self._closed() or self._lazy()
@@ -108,16 +109,33 @@ class Stepper:
             if self.steps.cell_key[at] == key:
                 continue
             following = self._step(state, transition)
-            if self.observer[transition] and following not in (state, IMPOSSIBLE):
-                raise UsageError(
-                    f"model {self.model.name!r} says that {self.transitions[transition]} observes, yet it "
-                    f"changes the state {self.states.known[state]!r}: correct the model's `observes`."
-                )
+            self._refuse_change(state, transition, following)
             self.steps.cell_key[at] = key
             self.steps.cell_next[at] = following
             self._filled += 1
             if 2 * self._filled > mask:
                 self._grow()
+
+    def confirm_observers(self, transitions: Iterable[int]) -> None:
+        """Ask the model whether ops that it says observe really change no state that the search met.
+
+        The search never steps a crashed observer, for it says nothing: that the model was right about it is seen here.
+
+        Raises:
+            UsageError: the model failed, or contradicts itself.
+        """
+        if self.steps.mode == LAZY:
+            claimed = [transition for transition in transitions if self.observer[transition]]
+            for state in range(len(self.states.known) if claimed else 0):
+                for transition in claimed:
+                    self._refuse_change(state, transition, self._step(state, transition))
+
+    def _refuse_change(self, state: int, transition: int, following: int) -> None:
+        if self.observer[transition] and following not in (state, IMPOSSIBLE):
+            raise UsageError(
+                f"model {self.model.name!r} says that {self.transitions[transition]} observes, yet it "
+                f"changes the state {self.states.known[state]!r}: correct the model's `observes`."
+            )
 
     def _step(self, state: int, transition: int) -> int:
         what = self.transitions[transition]
@@ -182,6 +200,11 @@ class Stepper:
                 at = (at + 1) & mask
             key[at], following[at] = old.cell_key[cell], old.cell_next[cell]
         self.steps = old._replace(cell_key=key, cell_next=following)
+
+
+def steps_by_assignment(model: Model) -> TypeGuard[AssignmentModel]:
+    """Whether a model's steps are its assignments: not if a subclass has a `step` of its own."""
+    return isinstance(model, AssignmentModel) and type(model).step is AssignmentModel.step
 
 
 def assignments(model: AssignmentModel, transitions: list[Transition]) -> list[Assignment]:

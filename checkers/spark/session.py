@@ -87,10 +87,7 @@ def session(master: str = "local[*]", *, options: Mapping[str, str] | None = Non
         UsageError: the master is not one.
         EngineError: there is no Java, Spark does not start, or this process runs a session already.
     """
-    if not _MASTER.fullmatch(master):
-        raise UsageError(
-            f"--master {master!r} is no Spark master: use local[*], local[4], spark://HOST:PORT, yarn or k8s://..."
-        )
+    check_master(master)
     java = find_java()
     archive = archive_path(java)
     archived = archive.exists()
@@ -142,6 +139,18 @@ def _exercise(spark: SparkSession, folder: Path) -> None:
     doubled = table.unionByName(table.where("id > 5")).repartition(2, "run")
     doubled.groupBy("run").applyInArrow(same, doubled.schema).collect()
     shutil.rmtree(path)
+
+
+def check_master(master: str) -> None:
+    """Refuse what is no Spark master, before anything is started for it.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not _MASTER.fullmatch(master):
+        raise UsageError(
+            f"--master {master!r} is no Spark master: use local[*], local[4], spark://HOST:PORT, yarn or k8s://..."
+        )
 
 
 # --- start and stop -------------------------------------------------------------------------------------------------
@@ -271,16 +280,22 @@ def _own_interrupt_handler() -> Generator[None]:
 
 @contextlib.contextmanager
 def _without_py4js_log() -> Generator[None]:
-    """On Ctrl-C py4j logs the traceback of the KeyboardInterrupt before it raises it: the raising is enough."""
+    """On Ctrl-C py4j logs the traceback of the KeyboardInterrupt before it raises it: the raising is enough.
+
+    It logs by its own loggers, and in places by the root logger.
+    """
 
     def not_py4js(record: logging.LogRecord) -> bool:
         return "py4j" not in Path(record.pathname).parts
 
-    root = logging.getLogger()
+    root, own = logging.getLogger(), logging.getLogger("py4j")
+    level = own.level
     root.addFilter(not_py4js)
+    own.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
+        own.setLevel(level)
         root.removeFilter(not_py4js)
 
 

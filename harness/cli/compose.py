@@ -14,7 +14,7 @@ import msgspec
 from checkers.verdict import CheckerSpec
 from harness.backends import catalogue as backends
 from harness.systems import catalogue as systems
-from harness.test import CONCURRENCY_MAX, TIME_MAX_S, Test, Workload, check_number
+from harness.test import CONCURRENCY_MAX, RATE_MAX, TIME_MAX_S, Test, Workload, check_number
 from nemesis import catalogue as nemeses
 from results.errors import UnknownNameError, UsageError
 from workloads import catalogue as workloads
@@ -94,6 +94,7 @@ def compose(options: RunOptions) -> Test:
         UsageError: an option is wrong; nothing has been started or written.
     """
     nodes = node_names(options.nodes)
+    check_number("rate", options.rate, RATE_MAX)
     check_number("time limit", options.time_limit, TIME_MAX_S)
     backends.build(options.backend)
     system = systems.build(options.system)
@@ -103,9 +104,13 @@ def compose(options: RunOptions) -> Test:
             raise UnknownNameError(f"bug of system {options.system!r}", bug, system.bugs)
     concurrency = client_count(options.concurrency, len(nodes))
     nemesis_names = names(options.nemesis)
-    workload = workloads.build(options.workload, nodes=nodes, concurrency=concurrency)
+    if not nemesis_names:
+        raise UsageError("--nemesis names no nemesis: give one of splitbrain list nemeses, or none for no faults.")
+    workload = workloads.build(
+        options.workload, nodes=nodes, concurrency=concurrency, rate=options.rate, time_limit_s=options.time_limit
+    )
     return Test(
-        name="-".join([options.system, options.workload, "+".join(nemesis_names) or "none", *bugs]),
+        name="-".join([options.system, options.workload, "+".join(nemesis_names), *bugs]),
         seed=options.seed,
         nodes=nodes,
         system=system,

@@ -7,6 +7,7 @@ keeps `splitbrain --help` fast.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -64,6 +65,9 @@ def splitbrain(debug: bool) -> None:
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     arguments = list(sys.argv[1:] if args is None else args)
+    # A model or checker of the user's own is a module in the folder where the command is given.
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
     try:
         code = splitbrain.main(arguments, prog_name="splitbrain", standalone_mode=False)
     except click.ClickException as error:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 import time
+import traceback
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -47,6 +48,10 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
     """
     from harness.cli.compose import RunOptions, compose
 
+    if engine == "spark":
+        from checkers.spark.session import check_master
+
+        check_master(master)
     chosen = RunOptions.of(**given)
     test = compose(chosen)
     conclusion = run_and_judge(test, chosen, Path(store), engine or "inline", master)
@@ -105,6 +110,7 @@ async def _record(
 ) -> tuple[RunDir, RunSummary]:
     from harness.backends import catalogue as backends
     from harness.cli.leaders import LeaderWatch
+    from harness.cli.runlog import RunLog
     from harness.lifecycle import run
     from harness.protocols import Runtime
     from harness.realtime import RealClock
@@ -115,10 +121,12 @@ async def _record(
 
     clock = RealClock()
     folders: list[RunDir] = []
+    logs: list[RunLog] = []
     stop = Stop()
 
     def folder() -> RunDir:
         folders.append(Store(store).create(test.name, test.seed, _document(test, chosen), time.time_ns()))
+        logs.append(RunLog(folders[-1].log_path))
         return folders[-1]
 
     def began(started_ns: int) -> None:
@@ -129,6 +137,7 @@ async def _record(
 
     def observe(op: Op) -> None:
         progress.observe(op)
+        logs[-1].observe(op)
         if at_heal is not None and op.process == HARNESS and op.f == "phase" and op.value["phase"] == "heal":
             at_heal()
 
@@ -150,6 +159,9 @@ async def _record(
             loop.remove_signal_handler(number)
         for found in folders:
             found.release()
+    if summary.failure is not None:
+        logs[-1].write("".join(traceback.format_exception(summary.failure)))
+    logs[-1].close()
     return folders[-1], summary
 
 

@@ -255,8 +255,8 @@ def _faults(view: RunView) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for op in view.around.fault_ops[:_FAULTS_MAX]:
         value = op.value
-        state = [f"{len(value['cut'])} links cut"] if value.get("cut") else []
-        state += [f"{name}: {' '.join(map(str, value[name]))}" for name in ("down", "paused") if value.get(name)]
+        state = [f"{len(op.listed('cut'))} links cut"] if op.listed("cut") else []
+        state += [f"{name}: {' '.join(map(str, op.listed(name)))}" for name in ("down", "paused") if op.listed(name)]
         evidence = value.get("evidence")
         rows.append(
             {

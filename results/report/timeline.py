@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 from markupsafe import Markup
@@ -135,10 +135,10 @@ def node_states(view: RunView) -> list[Stretch]:
     for op in view.around.fault_ops:
         if op.completion is None:
             continue
-        time_s, value = op.completion.time / 1e9, op.value
-        now = {("down", str(node)) for node in value.get("down", ())}
-        now |= {("paused", str(node)) for node in value.get("paused", ())}
-        now |= {("cut off", node) for node in _cut_off(nodes, value.get("cut", ()))}
+        time_s = op.completion.time / 1e9
+        now = {("down", str(node)) for node in op.listed("down")}
+        now |= {("paused", str(node)) for node in op.listed("paused")}
+        now |= {("cut off", node) for node in _cut_off(nodes, op.listed("cut"))}
         over = [state for state in since if state not in now]
         found += [Stretch(node, since.pop((what, node)), time_s, what) for what, node in over]
         for state in sorted(now):
@@ -147,9 +147,9 @@ def node_states(view: RunView) -> list[Stretch]:
     return found + [Stretch(node, begin, end_s, what) for (what, node), begin in since.items()]
 
 
-def _cut_off(nodes: Sequence[str], cut: Any) -> list[str]:
+def _cut_off(nodes: Sequence[str], cut: Sequence[Any]) -> list[str]:
     """Nodes that reach no majority over links that are open both ways."""
-    closed = {frozenset(map(str, link)) for link in cut}
+    closed = {frozenset(map(str, cast("list[Any]", link))) for link in cut if isinstance(link, list)}
     return [node for node in nodes if 2 * sum(frozenset((node, peer)) not in closed for peer in nodes) <= len(nodes)]
 
 

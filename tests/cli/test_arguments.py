@@ -40,6 +40,8 @@ OPTIONS = {
         (["run", "--workload", "registre"], "Did you mean 'register'?"),
         (["run", "--nemesis", "partition,earthquake"], "there is no nemesis 'earthquake'"),
         (["run", "--bug", "M99"], "there is no bug of system 'metadata' 'M99'"),
+        (["run", "--nemesis", ","], "--nemesis names no nemesis"),
+        (["run", "--engine", "spark", "--master", "moon"], "'moon' is no Spark master"),
         (["run", "--system", "oracle"], "there is no system 'oracle'"),
         (["run", "--backend", "moon"], "there is no backend 'moon'"),
         (["run", "--nodes", "0"], "a test needs 1 to 100 nodes"),
@@ -226,3 +228,16 @@ def test_node_names_and_client_counts() -> None:
     for wrong in ("n", "2m", "-1", ""):
         with pytest.raises(UsageError):
             client_count(wrong, 5)
+
+
+def test_a_model_of_ones_own_is_found_in_the_folder_where_the_command_is_given(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from checkers.models import Register\nclass Mine(Register):\n    name = 'mine'\n"
+    )
+    (tmp_path / "history.jsonl").write_text(
+        '{"process":0,"type":"invoke","f":"write","value":1}\n{"process":0,"type":"ok","f":"write","value":1}\n'
+        '{"process":0,"type":"invoke","f":"read"}\n{"process":0,"type":"ok","f":"read","value":2}\n'
+    )
+    done = splitbrain("check", "--json", "--model", "mine:Mine", "history.jsonl", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert json.loads(done.stdout)[0]["valid"] is False

@@ -30,6 +30,7 @@ def test_a_healthy_cluster_passes_and_leaves_everything_a_person_needs(tmp_path:
     assert run.telemetry().num_rows > 0
     for node in ("n1", "n2", "n3"):
         assert (run.path / "nodes" / node / "log").stat().st_size > 0
+    assert "start-partition ok" in run.log_path.read_text()
     ops = run.history().to_pylist()
     done_to_it = [json.loads(op["value"]) for op in ops if op["process"] == NEMESIS and op["type"] == "ok"]
     faults = [each for each in done_to_it if each["action"] == "start"]

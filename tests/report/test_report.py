@@ -11,6 +11,7 @@ import pytest
 
 from results.arrow import from_table
 from results.errors import HistoryFormatError, RunNotFoundError, StoreVersionError
+from results.history import NEMESIS, Op, OpType
 from results.report import write_report
 from results.report.page import op_indexes
 from results.report.run_view import load
@@ -168,6 +169,18 @@ def test_hostile_values_show_as_text_and_break_nothing(tmp_path: Path, hostile: 
         assert "(300,000 characters)" in page.text
     for plot in (run.path / "plots").glob("*.svg"):
         ET.parse(plot)
+
+
+def test_a_nemesis_that_tells_its_state_in_another_shape_breaks_nothing(tmp_path: Path) -> None:
+    run = Store(tmp_path).create("t", 1, {"nodes": ["n1"]}, 10**18)
+    writer = run.history_writer()
+    told = {"fault": "kill", "action": "start", "target": "n1", "down": 1, "cut": None, "paused": "n1"}
+    ends: tuple[OpType, ...] = ("invoke", "ok")
+    for index, how in enumerate(ends):
+        writer.record(Op(index=index, time=index, process=NEMESIS, type=how, f="kill", value=told))
+    run.finish_history()
+    run.release()
+    assert "nothing in force" in write_report(run.path).read_text()
 
 
 def test_plots_are_also_files_that_stand_by_themselves(tmp_path: Path) -> None:

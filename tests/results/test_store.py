@@ -223,6 +223,16 @@ def test_a_crash_between_the_history_and_the_removal_of_its_source_is_cleaned_up
     assert not run.wal_path.exists()
 
 
+def test_a_history_that_cannot_be_read_does_not_cost_its_source(tmp_path: Path) -> None:
+    run = _store(tmp_path).create("t", 1, DOCUMENT, WALL_NS)
+    _recorded(run)
+    run.wal_path.write_bytes(b"still there")
+    run.history_path.write_bytes(run.history_path.read_bytes()[:100])
+    with pytest.raises(HistoryFormatError, match="not a whole Parquet file"):
+        RunDir(run.path).finish_history()
+    assert run.wal_path.read_bytes() == b"still there"
+
+
 def test_a_run_that_recorded_nothing_says_so(tmp_path: Path) -> None:
     run = _store(tmp_path).create("t", 1, DOCUMENT, WALL_NS)
     run.release()

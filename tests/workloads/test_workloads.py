@@ -82,6 +82,17 @@ def test_final_ops_come_to_an_end_and_only_read(name: str) -> None:
     assert {op.f for op in ops} == {"read"}
 
 
+@pytest.mark.parametrize("name", ["register", "declare"])
+def test_final_reads_are_of_keys_from_the_whole_run(name: str) -> None:
+    found = build(name, nodes=FIVE, concurrency=10, rate=200.0, time_limit_s=60.0)
+    assert found.final_generator is not None
+    used = {int(op.key or "") for op in invocations(drive(found.generator, ops_max=12_000))}
+    read = sorted(int(op.key or "") for op in invocations(drive(found.final_generator, apart_ns=1_000_000)))
+    assert len(set(read)) == len(read) <= 300
+    assert max(used) - 2 <= read[-1]
+    assert all(later - earlier <= max(used) // 100 + 1 for earlier, later in zip([0, *read], read, strict=False))
+
+
 def test_the_final_read_of_the_set_is_repeated_on_every_node_until_it_was_answered() -> None:
     final = workload("set").final_generator
     assert final is not None

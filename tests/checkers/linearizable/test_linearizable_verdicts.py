@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from checkers.linearizable import Linearizable, check_ops
-from checkers.models import IMPOSSIBLE, UNKNOWN
+from checkers.models import IMPOSSIBLE, UNKNOWN, Counter, Register
 from results.arrow import to_table
 from results.errors import HistoryFormatError, UnknownNameError, UsageError
 from results.history import Op
@@ -85,6 +85,13 @@ def test_a_value_that_nobody_wrote_is_told_as_such() -> None:
     verdict = check_ops(history(W3, read, done(read, 2.0, 7)), "register")
     assert verdict.sentence.endswith("but nothing had set it to 7 by then.")
     assert [op["op"] for op in verdict.evidence["pending"]] == ["write 3"]
+
+
+def test_a_long_key_does_not_drown_the_sentence() -> None:
+    read = call(0, 1, "read", key="k" * 10_000)
+    verdict = check_ops(history(read, done(read, 1.5, 7)), "register")
+    assert len(verdict.sentence) < 300
+    assert verdict.evidence["key"] == "k" * 10_000
 
 
 def test_a_crashed_write_of_the_value_explains_the_read() -> None:
@@ -276,6 +283,44 @@ def test_a_model_of_ones_own_is_given_by_object_or_by_name() -> None:
 def test_what_is_wrong_with_a_model_of_ones_own_is_said(model: Toggle, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         check_ops(history(FLIP, done(FLIP, 1.5, None)), model)
+
+
+class LyingCounter(Counter):
+    """An add that is said to observe."""
+
+    def observes(self, f: str, value: Any, result: Any) -> bool:
+        return True
+
+
+def test_a_crashed_op_that_is_wrongly_said_to_observe_does_not_convict_the_system() -> None:
+    add, read = call(0, 1, "add", 1), call(1, 2, "read")
+    with pytest.raises(UsageError, match="says that add 1 observes, yet it changes the state"):
+        check_ops(history(add, read, done(read, 2.5, 1)), LyingCounter())
+
+
+class FirstWins(Register):
+    """A register that keeps its first value: a step of its own, beside the assignments that it inherits."""
+
+    def step(self, state: Hashable, f: str, value: Any, result: Any) -> Any:
+        return state if f == "write" and state is not None else super().step(state, f, value, result)
+
+
+class FromZero(Register):
+    """A register with another beginning."""
+
+    def init(self) -> Hashable:
+        return 0
+
+
+def test_a_model_that_is_derived_from_one_of_ours_is_judged_by_its_own_step_and_beginning() -> None:
+    w1, w2, r = call(0, 1, "write", 1), call(0, 2, "write", 2), call(1, 3, "read")
+    both = (w1, done(w1, 1.5, 1), w2, done(w2, 2.5, 2), r)
+    assert check_ops(history(*both, done(r, 3.5, 1)), FirstWins()).valid == "true"
+    assert check_ops(history(*both, done(r, 3.5, 2)), FirstWins()).valid == "false"
+    assert check_ops(history(r, done(r, 3.5, 0)), FromZero()).valid == "true"
+    stale = check_ops(history(*both, done(r, 3.5, 0)), FromZero())
+    assert stale.valid == "false"
+    assert "write 2 had been acknowledged" in stale.sentence
 
 
 @pytest.mark.parametrize("name", ["no.such.module:Model", "checkers.models:Nothing", "checkers.models:frozen"])

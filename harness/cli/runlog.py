@@ -1,0 +1,34 @@
+"""`splitbrain.log`: what the controller did in a run, a line each, for whoever reads along with the nodes' logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO, Any, cast
+
+from results.history import NEMESIS, Op, canonical_json
+
+
+class RunLog:
+    """Writes down phases, faults, stalls and crashes as they are recorded, and how the run ended."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: IO[str] = path.open("a", encoding="utf-8")
+
+    def observe(self, op: Op) -> None:
+        """Take note of an op, unless it is a client's or has only begun."""
+        if op.process >= 0 or op.type == "invoke":
+            return
+        told: Any = op.value
+        is_fault = op.process == NEMESIS and isinstance(told, dict)
+        said = str(cast("dict[str, Any]", told).get("target", "")) if is_fault else canonical_json(told)
+        error = f"  {op.error}" if op.error else ""
+        self.write(f"{op.time / 1e9:10.4f} s  {op.f} {op.type}  {said}{error}")
+
+    def write(self, line: str) -> None:
+        """Add a line, at once on disk for whoever follows the file."""
+        self._file.write(line + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """No more lines."""
+        self._file.close()
