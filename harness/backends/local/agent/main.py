@@ -20,6 +20,8 @@ from .proxies import Proxies
 
 MESSAGE_BYTES = 1 << 20
 STOP_GRACE_S = 1.0
+TRIALS = 10
+"""On a busy machine a packet can come later than one measurement waits for it."""
 
 Handler = Callable[..., Awaitable[Any]]
 
@@ -68,8 +70,13 @@ def _probe() -> NoReturn:
         bridge = Bridge(["a", "b"])
         bridge.lay_out()
         await bridge.cut([("a", "b")])
-        if await bridge.passes([("a", "b"), ("b", "a")]) != {("a", "b"): False, ("b", "a"): True}:
-            raise AgentError("a cut on the bridge did not cut what it should here")
+        for _ in range(TRIALS):
+            seen = await bridge.passes([("a", "b"), ("b", "a")])
+            if seen[("a", "b")]:
+                raise AgentError("a cut on the bridge did not cut what it should here")
+            if seen[("b", "a")]:
+                return
+        raise AgentError("a cut on the bridge cut more than it should here")
 
     try:
         _enter()
