@@ -118,7 +118,9 @@ class AssignmentModel:
 
     def assignment(self, f: str, value: Any, result: Any) -> Assignment:
         """The guard and the effect of an op."""
-        raise NotImplementedError
+        raise UsageError(
+            f"model {type(self).__name__!r} derives from AssignmentModel and has no method `assignment`: write one."
+        )
 
     def init(self) -> State:
         """The initial value."""
