@@ -7,10 +7,20 @@ it claims. Who stops nodes on purpose does so through `Watched`, so that their a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.journal import Journal
-from harness.protocols import Clock, Deployment, Link, MessageConnection, NodeId, NodeStatus
+from harness.protocols import (
+    Clock,
+    ClockFault,
+    Deployment,
+    DiskFault,
+    Link,
+    LinkFault,
+    MessageConnection,
+    NodeId,
+    NodeStatus,
+)
 from results.errors import NodeStartError
 
 if TYPE_CHECKING:
@@ -95,6 +105,28 @@ class Watched:
     async def dropped(self) -> Mapping[Link, int]:
         """As the deployment counts it."""
         return await self._deployment.dropped()
+
+    async def power_off(self, node: NodeId) -> NodeStatus:
+        """Cut a node's power; it should not run from now on."""
+        await self._look_at(node)
+        self._stopped[node] = True
+        return await self._deployment.power_off(node)
+
+    async def disturb(self, faults: Mapping[Link, LinkFault]) -> None:
+        """As the deployment does it."""
+        await self._deployment.disturb(faults)
+
+    async def disturbed(self) -> Mapping[Link, Mapping[str, int]]:
+        """As the deployment counts it."""
+        return await self._deployment.disturbed()
+
+    async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
+        """As the deployment does it."""
+        return await self._deployment.spoil(node, fault)
+
+    async def skew(self, node: NodeId, fault: ClockFault | None) -> Mapping[str, Any]:
+        """As the deployment does it."""
+        return await self._deployment.skew(node, fault)
 
     async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
         """As the deployment does it."""

@@ -173,8 +173,60 @@ class System(Protocol):
 
 # --- backends -----------------------------------------------------------------------------------------------------
 
-FaultKind: TypeAlias = Literal["cut", "kill", "pause"]
+FaultKind: TypeAlias = Literal["cut", "kill", "pause", "power", "packet", "disk", "clock"]
 """What a backend can be asked to do to links and nodes; nemeses name the kinds that they need."""
+
+
+class LinkFault(msgspec.Struct, frozen=True):
+    """What a directed link does to the messages that it carries, beyond its nature.
+
+    Attributes:
+        delay_ms: how much longer each message takes.
+        jitter_ms: up to so much more, evenly spread, without disturbing the order.
+        loss: the share of messages that vanish.
+        duplicate: the share of messages that arrive twice, the second time a little later.
+        reorder: the share of messages that later ones may overtake.
+        resets: how often a second, on average, connections over the link break (a flaky link).
+        held: nothing arrives until the fault is gone, then everything does (a clogged link).
+    """
+
+    delay_ms: float = 0.0
+    jitter_ms: float = 0.0
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    resets: float = 0.0
+    held: bool = False
+
+
+class DiskFault(msgspec.Struct, frozen=True):
+    """What a node's disk does wrong.
+
+    Attributes:
+        full: writes that need more room fail (ENOSPC).
+        sync_fails: the next sync fails (EIO), and what it should have made durable is gone from the cache as well: a
+            sync after it succeeds and proves nothing (the kernel's behaviour behind PostgreSQL's "fsyncgate" of 2018).
+        slow_ms: how much longer each sync takes.
+        rot: flip a bit in so many of the sectors that were durable when the fault began; they read well again once it
+            is gone.
+    """
+
+    full: bool = False
+    sync_fails: bool = False
+    slow_ms: float = 0.0
+    rot: int = 0
+
+
+class ClockFault(msgspec.Struct, frozen=True):
+    """What is wrong with a node's clock.
+
+    Attributes:
+        offset_ms: the wall clock jumps by so much when the fault begins, and back when it ends.
+        drift_ppm: both the wall clock and timers run so much too fast (or, below 0, too slow), in millionths.
+    """
+
+    offset_ms: float = 0.0
+    drift_ppm: float = 0.0
 
 
 class Support(msgspec.Struct, frozen=True):
@@ -259,6 +311,29 @@ class Deployment(Protocol):
 
     async def dropped(self) -> Mapping[Link, int]:
         """Packets (or bytes, where the backend counts those) that each cut link swallowed since it was cut."""
+        ...
+
+    async def power_off(self, node: NodeId) -> NodeStatus:
+        """End the node's process as a loss of power does: what it wrote and did not sync may be lost, or torn.
+
+        The status's evidence tells how many bytes were lost and how many sectors torn.
+        """
+        ...
+
+    async def disturb(self, faults: Mapping[Link, LinkFault]) -> None:
+        """Give exactly these directed links these faults, and all others none: the whole set at once."""
+        ...
+
+    async def disturbed(self) -> Mapping[Link, Mapping[str, int]]:
+        """For each link with a fault what it did since it has it: counts of "lost", "duplicated", "reordered", ..."""
+        ...
+
+    async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
+        """Give the node's disk this fault, or none; evidence: what the fault before it did, what this one found."""
+        ...
+
+    async def skew(self, node: NodeId, fault: ClockFault | None) -> Mapping[str, Any]:
+        """Give the node's clock this fault, or none; evidence: offset and rate as measured, before and after."""
         ...
 
     async def dial(self, node: NodeId) -> socket.socket | MessageConnection:

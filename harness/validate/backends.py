@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from harness.protocols import (
     Backend,
+    ClockFault,
     Deployment,
+    DiskFault,
     FaultKind,
     Link,
+    LinkFault,
     MessageConnection,
     NodeId,
     NodeStatus,
@@ -98,6 +101,23 @@ class _ValidDeployment(Wrapper):
 
     async def dropped(self) -> Mapping[Link, int]:
         return await self._inner.dropped()
+
+    async def power_off(self, node: NodeId) -> NodeStatus:
+        return self._state("power_off", node, await self._inner.power_off(self._known(node)), "stopped")
+
+    async def disturb(self, faults: Mapping[Link, LinkFault]) -> None:
+        for link in sorted(faults):
+            self._known_link(link)
+        await self._inner.disturb(faults)
+
+    async def disturbed(self) -> Mapping[Link, Mapping[str, int]]:
+        return await self._inner.disturbed()
+
+    async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
+        return await self._inner.spoil(self._known(node), fault)
+
+    async def skew(self, node: NodeId, fault: ClockFault | None) -> Mapping[str, Any]:
+        return await self._inner.skew(self._known(node), fault)
 
     async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
         connection = await self._inner.dial(self._known(node))

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.backends.limits import OnlyCutsKillsAndPauses
 from harness.generators import Generator, each, invoke
 from harness.protocols import (
     Answer,
@@ -124,7 +125,7 @@ class MemorySystem:
         return None
 
 
-class MemoryDeployment:
+class MemoryDeployment(OnlyCutsKillsAndPauses):
     """Nodes that are a state each."""
 
     def __init__(self, nodes: Sequence[NodeId] = NODES) -> None:

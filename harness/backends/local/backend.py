@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
+from harness.backends.limits import SIMULATED_ONLY, SIMULATED_ONLY_WHY
 from harness.backends.local import ownership
 from harness.backends.local.channel import Agent, probe_namespaces
 from harness.backends.local.deployment import LocalDeployment, check_nodes
-from harness.protocols import Runtime, Support
+from harness.protocols import FaultKind, Runtime, Support
 from harness.test import Test
 from results.errors import BackendError, UsageError
 
@@ -62,8 +63,9 @@ class LocalBackend:
     def support(self) -> Mapping[str, Support]:
         """Whether cuts, kills and pauses work here, and how."""
         if not _is_linux():
-            return dict.fromkeys(("cut", "kill", "pause"), Support(False, _needs_linux()))
+            return dict.fromkeys(get_args(FaultKind), Support(False, _needs_linux()))
         return {
+            **dict.fromkeys(SIMULATED_ONLY, Support(False, SIMULATED_ONLY_WHY)),
             "cut": self._support_of_cuts(),
             "kill": Support(True, "SIGKILL, until the process is reaped"),
             "pause": Support(True, "SIGSTOP, until the kernel shows state T"),

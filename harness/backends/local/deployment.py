@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from harness.backends.local.channel import Agent
+from harness.backends.limits import OnlyCutsKillsAndPauses
 from harness.protocols import Address, DefiniteError, Link, NodeCommand, NodeId, NodePlace, NodeStatus
 from harness.test import Test
 from results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
@@ -26,7 +27,7 @@ _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MOST_NODES = 250
 
 
-class LocalDeployment:
+class LocalDeployment(OnlyCutsKillsAndPauses):
     """Nodes as processes, links as a fabric of the agent's. Made by `LocalBackend.deploy`.
 
     Attributes:
