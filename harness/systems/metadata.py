@@ -23,6 +23,8 @@ from cluster.client import (
     NodeNotFoundError,
     connect,
 )
+from cluster.embedded import Runtime, start
+from harness.embedding import NodeWorld
 from harness.protocols import (
     Answer,
     DefiniteError,
@@ -34,6 +36,9 @@ from harness.protocols import (
     NodeView,
 )
 from harness.test import Test
+
+_RUN_NODE: Final = ("-P", "-m", "cluster")
+"""What the interpreter is told before the node's own arguments."""
 
 VIEW_TIMEOUT_S: Final = 0.5
 REQUEST_TIMEOUT_MS: Final = 1500
@@ -120,13 +125,31 @@ class Metadata:
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         """How to start the node that lives at `place`."""
-        argv = [sys.executable, "-P", "-m", "cluster", "--node", place.node, "--listen", _address(place.listen)]
+        argv = [sys.executable, *_RUN_NODE, "--node", place.node, "--listen", _address(place.listen)]
         for peer in sorted(place.peers):
             argv += ["--peer", f"{peer}={_address(place.peers[peer])}"]
         argv += ["--data", place.data_dir]
         if test.bugs:
             argv += ["--bugs", ",".join(test.bugs)]
         return NodeCommand(tuple(argv), env={"PYTHONPATH": _import_path()})
+
+    async def embed(self, command: NodeCommand, world: NodeWorld) -> None:
+        """Start the node of `command` inside this process, on `world`; returns when it serves.
+
+        Raises:
+            ClusterError: it cannot start.
+            OSError: the world's disk or network failed.
+        """
+        runtime = Runtime(
+            clock=world.clock,
+            rng=world.rng,
+            network=world.network,
+            disk=world.disk,
+            spawn=world.spawn,
+            telemetry=world.telemetry,
+            log=world.log,
+        )
+        await start(command.argv[1 + len(_RUN_NODE) :], runtime)
 
     async def connect(self, deployment: Deployment, node: NodeId) -> MetadataSession:
         """A session with one node.

@@ -195,12 +195,12 @@ class World:
         for name in names or self.names:
             peers = {peer: _address(peer) for peer in self.names if peer != name}
             config = NodeConfig(name, _address(name), peers, self.config, self.bugs)
-            node = Node(config, self._runtime(name))
+            node = Node(config, self.runtime(name))
             await node.start()
             self.nodes[name] = node
 
     async def kill(self, name: str) -> None:
-        del self.nodes[name]
+        self.nodes.pop(name, None)
         self._accept.pop(name)
         tasks, self._tasks[name] = self._tasks[name], []
         for connection in self._connections.pop(name):
@@ -211,7 +211,7 @@ class World:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
-        for name in list(self.nodes):
+        for name in list(self._accept):
             await self.kill(name)
 
     def isolate(self, *names: str) -> None:
@@ -240,7 +240,9 @@ class World:
 
         return await eventually(agreed)
 
-    def _runtime(self, name: str) -> Runtime:
+    def runtime(self, name: str) -> Runtime:
+        """The world of one process of a node; `start` uses it, and whoever starts nodes otherwise."""
+
         def log(line: str) -> None:
             self.logs[name].append(line)
 

@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 import cluster
-from cluster.__main__ import main, parse
+from cluster.__main__ import main
+from cluster.arguments import parse
 from cluster.client import Client, OutcomeUnknownError, UnavailableError, connect
 from cluster.errors import ArgumentError
 from tests.cluster.support import eventually
@@ -288,7 +289,7 @@ class TestCommandLine:
                 "300",
             ]
         )
-        assert (config.node, config.listen, data) == ("n1", ("0.0.0.0", 1), Path("d"))
+        assert (config.node, config.listen, data) == ("n1", ("0.0.0.0", 1), "d")
         assert config.peers == {"n3": ("h", 2), "n2": ("::1", 3)}
         assert config.voters == ("n1", "n2", "n3")
         assert config.bugs.ids == ("M09", "M23")

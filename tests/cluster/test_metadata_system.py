@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from cluster.__main__ import parse
+from cluster.arguments import parse
 from harness.protocols import Answer, DefiniteError, Deployment, IndefiniteError, NodePlace
 from harness.systems.metadata import Metadata, MetadataSession
 from harness.test import Test
@@ -195,7 +195,7 @@ def test_the_command_starts_the_node_that_lives_there() -> None:
     command = Metadata().command(cast(Test, SimpleNamespace(bugs=("M23", "M17"))), place)
     assert command.argv[:4] == (sys.executable, "-P", "-m", "cluster")
     config, data = parse(list(command.argv[4:]))
-    assert (config.node, config.listen, data) == ("n2", ("::1", 7000), Path("data"))
+    assert (config.node, config.listen, data) == ("n2", ("::1", 7000), "data")
     assert config.peers == {"n1": ("10.0.0.1", 1), "n3": ("10.0.0.3", 1)}
     assert config.bugs.ids == ("M17", "M23")
     found = [Path(folder) / "cluster" / "__main__.py" for folder in command.env["PYTHONPATH"].split(os.pathsep)]

@@ -1,0 +1,65 @@
+"""A node inside somebody else's process, on a runtime that is handed in: for simulations.
+
+What a node is and does here is what it is and does as a process of its own (`python -m cluster`); only the runtime
+differs. Nothing that this module imports or runs looks at a clock, at entropy, at a file or at a socket of its own.
+
+    node = await start(["--node", "n1", "--listen", "n1:1", "--peer", "n2=n2:1", "--data", "-"], runtime)
+    ...
+    node.stopped()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cluster.arguments import parse
+from cluster.node import Node
+from cluster.runtime import Address, Clock, Connection, Disk, File, Network, Rng, Runtime, Timer
+
+__all__ = [
+    "Address",
+    "Clock",
+    "Connection",
+    "Disk",
+    "EmbeddedNode",
+    "File",
+    "Network",
+    "Rng",
+    "Runtime",
+    "Timer",
+    "start",
+]
+
+
+class EmbeddedNode:
+    """A node that serves. Made by `start`.
+
+    It lives in the tasks that it spawned through its runtime: whoever ends those has killed it.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def stopped(self) -> None:
+        """Note that the node stops in good order. Its tasks are to be cancelled right after this."""
+        self._node.stopped()
+
+
+async def start(argv: Sequence[str], runtime: Runtime) -> EmbeddedNode:
+    """Start a node; returns when it listens.
+
+    Args:
+        argv: what would follow `python -m cluster`. `--data` is needed as it is there, and of no effect: the files are
+            those of the runtime's disk.
+        runtime: the node's world. An exception out of a task that the node spawned means that the node has failed.
+
+    Raises:
+        ArgumentError: `argv` is wrong; the message names the argument.
+        StorageError: what the disk holds cannot be used.
+        OSError: the disk failed, or the address cannot be served.
+    """
+    config, _ = parse(argv)
+    node = Node(config, runtime)
+    await node.start()
+    runtime.log(f"serves {config.listen[0]}:{config.listen[1]}")
+    return EmbeddedNode(node)

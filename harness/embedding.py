@@ -1,0 +1,67 @@
+"""Systems whose nodes can run inside this process, each on a world that it is handed: what a simulation needs of them.
+
+What the parts of a world must do is stated by the metadata cluster, the first that needed them: see `cluster.runtime`.
+A node that reaches past its world, for a clock or a socket of its own, cannot be simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, runtime_checkable
+
+from cluster.embedded import Clock, Disk, Network, Rng
+from harness.protocols import NodeCommand
+
+
+class NodeWorld(Protocol):
+    """Everything that one process of one node may touch. Each start of a node gets a new one; only the disk is kept."""
+
+    @property
+    def clock(self) -> Clock:
+        """Time as the node sees it."""
+        ...
+
+    @property
+    def rng(self) -> Rng:
+        """The node's own stream of randomness."""
+        ...
+
+    @property
+    def network(self) -> Network:
+        """Connections, under the addresses that its command names."""
+        ...
+
+    @property
+    def disk(self) -> Disk:
+        """The node's directory."""
+        ...
+
+    @property
+    def spawn(self) -> Callable[[Awaitable[None], str], None]:
+        """Run something as a background task of that name; an exception that it raises stops the node."""
+        ...
+
+    @property
+    def telemetry(self) -> Callable[[bytes], None]:
+        """Append one line (JSON, without the newline) to the node's telemetry."""
+        ...
+
+    @property
+    def log(self) -> Callable[[str], None]:
+        """Append one line to the node's log."""
+        ...
+
+
+@runtime_checkable
+class Embeddable(Protocol):
+    """A system whose nodes can be started inside this process; it is a `harness.protocols.System` besides."""
+
+    async def embed(self, command: NodeCommand, world: NodeWorld) -> None:
+        """Start the node that `command` (the system's own, see `System.command`) would start, on `world`.
+
+        Returns when the node serves; it lives on in the tasks that it spawned, and dies with them.
+
+        Raises:
+            Exception: the node cannot start; whatever it is, its message is for the person who runs the test.
+        """
+        ...
