@@ -1,7 +1,8 @@
 """Nodes that stop although nobody stopped them: noticed, written into the history, and started again when it is healed.
 
 A node that died by itself says something about the system under test, and a run that goes on without it tests less than
-it claims. Who stops nodes on purpose does so through `Watched`, so that their absence is not taken for a crash.
+it claims. Who stops nodes on purpose does so through `Watched`, so that their absence is not taken for a crash. A node
+whose disk is at fault may well stop by itself: that is what it should do when it can no longer keep its promises.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.journal import Journal
+from harness.marks import reached
 from harness.protocols import (
     Clock,
     ClockFault,
@@ -29,12 +31,16 @@ if TYPE_CHECKING:
 LOOK_NS = 500_000_000
 """Pause between two looks at all nodes."""
 
+AFTERMATH_NS = 1_000_000_000
+"""For so long after a disk is well again a node may stop over what it met before."""
+
 
 class Watched:
     """A deployment that knows which nodes should run: `harness.protocols.Deployment`, and a witness of crashes.
 
     A crash is noted once for each life of a node, as an op of the harness: `f` "crash", with the node, how its process
-    ended, and the last line of its log where the backend tells them.
+    ended, and the last line of its log where the backend tells them. It is `f` "halt" where the node's disk was at
+    fault.
     """
 
     def __init__(self, deployment: Deployment, journal: Journal) -> None:
@@ -43,6 +49,7 @@ class Watched:
         self._journal = journal
         self._stopped: dict[NodeId, bool] = {}
         self._noted: dict[NodeId, int] = {}
+        self._spoiled_until_ns: dict[NodeId, int | None] = {}
 
     async def look(self) -> None:
         """Note every node that should run and does not."""
@@ -67,7 +74,13 @@ class Watched:
             return
         self._noted[node] = status.life
         told = {name: status.evidence[name] for name in ("exit", "log") if name in status.evidence}
-        self._journal.note("crash", {"node": node, **told})
+        halted = self._may_halt(node)
+        reached("node stopped by its disk" if halted else "node stopped by itself")
+        self._journal.note("halt" if halted else "crash", {"node": node, **told})
+
+    def _may_halt(self, node: NodeId) -> bool:
+        until_ns = self._spoiled_until_ns.get(node, 0)
+        return until_ns is None or self._journal.time_ns() < until_ns
 
     async def start(self, node: NodeId) -> NodeStatus:
         """Start a node, which should run from now on."""
@@ -121,8 +134,13 @@ class Watched:
         return await self._deployment.disturbed()
 
     async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
-        """As the deployment does it."""
-        return await self._deployment.spoil(node, fault)
+        """As the deployment does it; while the disk has a fault, and shortly after, the node may stop by itself."""
+        if fault is not None:
+            self._spoiled_until_ns[node] = None
+        done = await self._deployment.spoil(node, fault)
+        if fault is None and node in self._spoiled_until_ns:
+            self._spoiled_until_ns[node] = self._journal.time_ns() + AFTERMATH_NS
+        return done
 
     async def skew(self, node: NodeId, fault: ClockFault | None) -> Mapping[str, Any]:
         """As the deployment does it."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from harness import validate
 from harness.deadlines import finished, within
 from harness.journal import Journal
+from harness.marks import reached
 from harness.protocols import Client, Clock, DefiniteError, Deployment, IndefiniteError, NodeId
 from harness.test import Test
 from results.errors import ProtocolError
@@ -68,7 +69,7 @@ class Processes:
         self._prototype = validate.client(test.workload.client)
         self._timeout_ns = round(test.op_timeout_s * 1e9)
         self._in_sight: list[asyncio.Task[None]] = []
-        self.threads = [Thread(i, test.nodes[i % len(test.nodes)]) for i in range(test.concurrency)]
+        self.threads = [Thread(i, test.node_of(i)) for i in range(test.concurrency)]
 
     async def set_up(self) -> None:
         """Let one client prepare what the workload needs.
@@ -102,6 +103,7 @@ class Processes:
             if op is None or now_ns < thread.deadline_ns:
                 continue
             limit = f"within {self._test.op_timeout_s:g} s"
+            reached("op timed out" if thread.sent else "op failed before it was sent")
             if thread.sent:
                 done = op.complete("info", error=f"timeout: no answer {limit}")
             else:
@@ -167,12 +169,18 @@ class Processes:
         idle would refuse every op from then on.
         """
         if not opened:
+            reached("op failed before it was sent")
             await self._clock.sleep_ns(REOPEN_PAUSE_NS)
             return op.complete("fail", error=f"no connection to {thread.node}: {describe(error)}")
-        return op.complete("fail" if isinstance(error, DefiniteError) else "info", error=describe(error))
+        if isinstance(error, DefiniteError):
+            reached("op refused")
+            return op.complete("fail", error=describe(error))
+        return op.complete("info", error=describe(error))
 
     def _end(self, thread: Thread, op: Op, done: Op) -> None:
         thread.op = None
+        if done.type == "info":
+            reached("process crashed")
         try:
             completion = self._journal.complete(
                 op, done.type, done.value, mops=done.mops, term=done.term, error=done.error

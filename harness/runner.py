@@ -19,6 +19,7 @@ import msgspec
 from harness.crashes import Watched, watch_nodes
 from harness.generators import Generator, beside, clients, nemesis, rate, time_limit
 from harness.journal import Journal, Recorder
+from harness.marks import reached
 from harness.processes import describe
 from harness.protocols import Deployment, Runtime
 from harness.recovery import until_usable
@@ -202,9 +203,12 @@ class _Run:
         usable = await until_usable(self._test, self._deployment, self._clock, self._test.recovery_s, go_on=go_on)
         self.recovered_s = usable.seconds
         if usable.seconds is None:
+            reached("no recovery")
             missing = [node for node in self._test.nodes if node in usable.problems]
             self._journal.note("recovered", {"seconds": None, "missing": missing, "problems": usable.problems})
         else:
+            if usable.seconds > self._test.system.election_timeout_s:
+                reached("recovery took an election")
             self._journal.note("recovered", {"seconds": round(usable.seconds, 3)})
 
     async def _final(self) -> None:
@@ -212,6 +216,7 @@ class _Run:
         if generator is None or self.stop.requests > 1:
             return
         self._phase("final")
+        reached("final phase")
         began_ns = self._journal.time_ns()
 
         def end_ns() -> int:

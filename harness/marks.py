@@ -1,0 +1,89 @@
+"""Coverage marks: which states of the harness and of its faults a run has reached.
+
+A test that passed says little if the leader was never cut off. `reached` stands where a state is known to have come
+about; a run counts what is reached while it lasts, and its report shows the zeros as well (TigerBeetle's `coverage`
+marks; FoundationDB's `TEST` macro; Antithesis's "sometimes" assertions). The system under test has marks of its own.
+
+Outside of `counted` a mark costs one comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+MARKS: Final[Mapping[str, str]] = {
+    # what clients met
+    "op timed out": "an op was sent and not answered in time",
+    "op failed before it was sent": "there was no connection to the op's node",
+    "op refused": "a node said that an op certainly did not happen",
+    "process crashed": "nobody knows how an op ended: its process was replaced",
+    # what became of nodes
+    "node stopped by itself": "a node ended although nobody had ended it, and its disk was well",
+    "node stopped by its disk": "a node ended by itself while its disk was at fault",
+    "all nodes down": "no node's process was alive",
+    "majority down": "so many nodes were down at once that no majority was left",
+    "node restarted": "a stopped node was started again and ran",
+    "two leaders at once": "two nodes took themselves for the leader when a fault struck",
+    "no leader known": "a fault was to strike the leader, and nobody was known to lead",
+    # links
+    "leader isolated": "every link of a node that said it led was cut, both ways",
+    "leader in a minority": "a node that said it led kept company, but no majority",
+    "one-way cut": "a link was cut in one direction only",
+    "nobody reached a majority": "no node had two-way links to a majority",
+    "everybody reached a majority": "links were cut, and still every node had two-way links to a majority",
+    "cut swallowed traffic": "something was sent over a cut link",
+    "swizzled": "links were cut one node after the other, and healed in another order",
+    "messages lost": "a link lost messages",
+    "messages duplicated": "a link delivered messages twice",
+    "messages reordered": "a link let messages overtake others",
+    "messages delayed": "a link delivered messages late",
+    "messages held": "a clogged link held messages back",
+    "connection reset": "a flaky link broke connections",
+    # processes, power, clocks, disks
+    "leader paused": "a node that said it led was stopped from running",
+    "leader killed": "a node that said it led was killed",
+    "leader lost power": "a node that said it led lost its power",
+    "power loss lost writes": "bytes that were not synced were gone after a loss of power",
+    "power loss tore a sector": "a sector was half written when the power was lost",
+    "power loss lost names": "files that were not synced into their directory were gone after a loss of power",
+    "clock jumped ahead": "a node's wall clock was put forward",
+    "clock jumped back": "a node's wall clock was put back",
+    "clock ran fast": "a node's clock ran faster than the others",
+    "clock ran slow": "a node's clock ran slower than the others",
+    "disk refused writes": "a full disk refused to take more",
+    "sync failed": "a sync failed, and dropped what it should have made durable",
+    "disk was slow": "syncs of a node took longer",
+    "node did not start on rotten data": "a node found damage on its disk and refused to start",
+    "node started on rotten data": "a node started although sectors of its disk had rotted",
+    # the run
+    "faults overlapped": "a fault struck while another was in force",
+    "nobody to strike": "a fault found no node that it could strike",
+    "fault not verified": "a fault was not seen to take effect, or not seen to be gone",
+    "recovery took an election": "the healed system took longer than an election timeout until it was usable",
+    "no recovery": "the healed system did not become usable in time",
+    "final phase": "clients asked what is left after everything was healed",
+}
+"""Every mark, with a line on when it is reached."""
+
+_counts: dict[str, int] | None = None
+
+
+def reached(mark: str) -> None:
+    """Count a mark; outside of `counted` nothing happens."""
+    if _counts is not None:
+        assert mark in MARKS, f"there is no mark {mark!r}: add it to harness.marks.MARKS"
+        _counts[mark] += 1
+
+
+@contextmanager
+def counted() -> Generator[Mapping[str, int]]:
+    """Count while the context lasts; yields the counts of all marks, zeros included. Cannot be nested."""
+    global _counts
+    assert _counts is None, "marks are being counted already"
+    _counts = dict.fromkeys(MARKS, 0)
+    try:
+        yield _counts
+    finally:
+        _counts = None
