@@ -42,6 +42,7 @@ class Scheduler:
             nodes=test.nodes,
             rng=runtime.streams["workload"],
             nemesis_rng=runtime.streams["nemesis"],
+            placement=test.placement,
         )
         self._nodes = [self._context.node_of(thread) for thread in range(test.concurrency + 1)]
         self._journal = journal

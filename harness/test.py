@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,8 @@ class Test:
         nemesis: what breaks.
         bugs: switches of the system that are on.
         concurrency: client processes; process p talks to node p modulo the number of nodes.
+        placement: for each client thread the node that it talks to instead; None for the rule above. A test from which
+            nodes or clients were taken leaves the others where they were.
         rate: ops per second of all clients together.
         time_limit_s: length of the faults phase.
         op_timeout_s: after that a client's op is recorded as `info`.
@@ -90,6 +92,7 @@ class Test:
     nemesis: NemesisPackage
     bugs: tuple[str, ...] = ()
     concurrency: int = 10
+    placement: tuple[NodeId, ...] | None = None
     rate: float = 100.0
     time_limit_s: float = 30.0
     op_timeout_s: float = 2.0
@@ -113,6 +116,27 @@ class Test:
             check_number("recovery", self.recovery_s, TIME_MAX_S)
         if not -SEED_END <= self.seed < SEED_END:
             raise UsageError("the seed must be a whole number of 64 bits.")
+        if self.placement is not None:
+            check_placement(self.placement, self.nodes, self.concurrency)
+
+    def node_of(self, thread: int) -> NodeId:
+        """The node that a client thread talks to."""
+        return self.nodes[thread % len(self.nodes)] if self.placement is None else self.placement[thread]
+
+
+def check_placement(placement: Sequence[NodeId], nodes: Sequence[NodeId], concurrency: int) -> None:
+    """Refuse a placement that does not name one of the nodes for each client thread.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if len(placement) != concurrency:
+        raise UsageError(
+            f"the placement names {len(placement)} nodes for {concurrency} client threads: name one for each."
+        )
+    for thread, node in enumerate(placement):
+        if node not in nodes:
+            raise UsageError(f"the placement puts client thread {thread} on {node!r}; nodes are {', '.join(nodes)}.")
 
 
 def check_number(name: str, value: float, most: float) -> None:

@@ -52,8 +52,7 @@ class Generator(Protocol):
 class Context(msgspec.Struct, gc=False):
     """What a generator sees. Threads are bits of a mask, so that looking at a part of them costs nothing.
 
-    Thread i < concurrency carries a client process and contacts `nodes[i % len(nodes)]`; thread `concurrency` carries
-    the nemesis.
+    Thread i < concurrency carries a client process and contacts `node_of(i)`; thread `concurrency` carries the nemesis.
 
     Attributes:
         time_ns: nanoseconds since the test began.
@@ -64,6 +63,7 @@ class Context(msgspec.Struct, gc=False):
         nodes: names of the nodes.
         rng: the stream from which this generator draws.
         nemesis_rng: the stream from which generators of nemesis ops draw.
+        placement: the node of each client thread; None if thread i contacts node i modulo their number.
     """
 
     time_ns: int
@@ -74,6 +74,7 @@ class Context(msgspec.Struct, gc=False):
     nodes: Sequence[str]
     rng: Rng
     nemesis_rng: Rng
+    placement: Sequence[str] | None = None
 
     @classmethod
     def initial(cls, concurrency: int, nodes: Sequence[str], rng: Rng, nemesis_rng: Rng) -> Context:
@@ -111,6 +112,7 @@ class Context(msgspec.Struct, gc=False):
             self.nodes,
             rng or self.rng,
             self.nemesis_rng,
+            self.placement,
         )
 
     def pick(self, among: int) -> int:
@@ -137,7 +139,9 @@ class Context(msgspec.Struct, gc=False):
 
     def node_of(self, thread: int) -> str | None:
         """The node that a client thread contacts; None for the nemesis."""
-        return None if thread == self.concurrency else self.nodes[thread % len(self.nodes)]
+        if thread == self.concurrency:
+            return None
+        return self.nodes[thread % len(self.nodes)] if self.placement is None else self.placement[thread]
 
 
 def bits(mask: int) -> list[int]:
