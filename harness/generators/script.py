@@ -20,8 +20,8 @@ class ScriptedOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """An invocation of a client.
 
     Attributes:
-        at_ns: when, in nanoseconds since the test began; later if its thread is busy then, or an earlier op of the
-            thread was late.
+        at_ns: when, in nanoseconds since the test (or, of a final op, the final phase) began; later if its thread is
+            busy then, or an earlier op of the thread was late.
         thread: on which client thread.
         f, key, value, mops: as in `results.history.Op`.
     """
@@ -43,17 +43,23 @@ class ScriptedFault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class _Script(msgspec.Struct, frozen=True):
-    """`queues[t]` are the ops of thread t, in order, each with its place in the script; `done[t]` of them are out."""
+    """`queues[t]` are the ops of thread t, in order, each with its place in the script; `done[t]` of them are out.
+
+    Times count from `zero_ns` of the test; None stands for the moment in which the script is first asked.
+    """
 
     queues: tuple[tuple[tuple[int, ScriptedOp], ...], ...]
     done: tuple[int, ...]
     end_ns: int | None
+    zero_ns: int | None
 
     def op(self, ctx: Context) -> Result:
         if len(self.queues) > ctx.concurrency:
             raise UsageError(
                 f"the script has ops for {len(self.queues)} client threads, but the test has only {ctx.concurrency}."
             )
+        if self.zero_ns is None:
+            return msgspec.structs.replace(self, zero_ns=ctx.time_ns).op(ctx)
         found: tuple[int, int, int] | None = None
         left = False
         for thread, (queue, done) in enumerate(zip(self.queues, self.done, strict=True)):
@@ -68,8 +74,8 @@ class _Script(msgspec.Struct, frozen=True):
             return None if over else (Pending(self.end_ns), self)
         if found is None:
             return PENDING, self
-        at_ns, _, thread = found
-        return (Pending(at_ns), self) if ctx.time_ns < at_ns else self._emit(ctx, thread)
+        due_ns, thread = self.zero_ns + found[0], found[2]
+        return (Pending(due_ns), self) if ctx.time_ns < due_ns else self._emit(ctx, thread)
 
     def update(self, ctx: Context, event: Op) -> Generator:
         return self
@@ -78,11 +84,10 @@ class _Script(msgspec.Struct, frozen=True):
         done = self.done[thread]
         _, op = self.queues[thread][done]
         invocation = Op(process=ctx.processes[thread], type="invoke", f=op.f, key=op.key, value=op.value, mops=op.mops)
-        following = _Script(self.queues, (*self.done[:thread], done + 1, *self.done[thread + 1 :]), self.end_ns)
-        return invocation, following
+        return invocation, msgspec.structs.replace(self, done=(*self.done[:thread], done + 1, *self.done[thread + 1 :]))
 
 
-def script(ops: Iterable[ScriptedOp], end_ns: int | None = None) -> Generator:
+def script(ops: Iterable[ScriptedOp], end_ns: int | None = None, *, from_now: bool = False) -> Generator:
     """Client ops at their times on their threads.
 
     A thread that is busy holds back its own ops only, and they stay in order. Ops of the same time begin in the order
@@ -91,6 +96,7 @@ def script(ops: Iterable[ScriptedOp], end_ns: int | None = None) -> Generator:
     Args:
         ops: what to do.
         end_ns: the generator does not end before that time of the test; None: it ends with its last op.
+        from_now: times count from the moment in which the generator is first asked, not from the test's beginning.
 
     Raises:
         UsageError: (when first asked) an op is for a thread that the test does not have.
@@ -99,7 +105,8 @@ def script(ops: Iterable[ScriptedOp], end_ns: int | None = None) -> Generator:
     for place, op in enumerate(sorted(ops, key=lambda op: op.at_ns)):
         queues.setdefault(op.thread, []).append((place, op))
     count = max(queues, default=-1) + 1
-    return _Script(tuple(tuple(queues.get(thread, ())) for thread in range(count)), (0,) * count, end_ns)
+    listed = tuple(tuple(queues.get(thread, ())) for thread in range(count))
+    return _Script(listed, (0,) * count, end_ns, None if from_now else 0)
 
 
 class _FaultScript(msgspec.Struct, frozen=True):
