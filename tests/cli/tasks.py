@@ -1,0 +1,65 @@
+"""Work for worker processes, which import it by name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+
+def square(number: int) -> int:
+    """A task that is done."""
+    return number * number
+
+
+def fragile(number: int) -> int:
+    """Dies of SIGKILL, ends itself, raises, or never ends, as the number says."""
+    if number == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if number == 1:
+        os._exit(7)
+    if number == 2:
+        raise ValueError("two is wrong")
+    if number == 3:
+        time.sleep(600)
+    return number
+
+
+def who(_: int) -> int:
+    """The worker's process id."""
+    return os.getpid()
+
+
+def note_pid_and_sleep(folder: str) -> None:
+    """Tell that a task is under way, and never end."""
+    (Path(folder) / f"{os.getpid()}").touch()
+    time.sleep(600)
+
+
+def interrupts(_: int) -> str:
+    """What a worker does with SIGINT: it is sent one."""
+    os.kill(os.getpid(), signal.SIGINT)
+    return "alive"
+
+
+def prepare() -> None:
+    """Leave something that tasks can see."""
+    sys.modules["prepared_by_test"] = sys.modules[__name__]
+
+
+def is_prepared(_: int) -> bool:
+    """Whether `prepare` ran in this process."""
+    return "prepared_by_test" in sys.modules
+
+
+def parent_of_sleepers(folder: str) -> None:
+    """A process with two workers that never end."""
+    from harness.cli.workers import Workers
+
+    with Workers(note_pid_and_sleep, 2, limit_s=600) as workers:
+        workers.give(folder)
+        workers.give(folder)
+        while True:
+            workers.wait(1)
