@@ -1,0 +1,115 @@
+"""Giving seeds to workers until something is found or the budget is spent."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from checkers.verdict import Outcome
+from harness.cli.compose import RunOptions
+from harness.cli.hunting.tally import Tally
+from harness.cli.hunting.trial import Trial, broken
+from harness.cli.workers import Report, Workers
+
+HARNESS_ERRORS_MAX: Final = 10
+"""After so many runs that the harness failed, the next ones would tell nothing new."""
+
+TRIAL_LIMIT_S: Final = 300.0
+"""How long one run may take, in seconds of real time: a hundred times as long as usual."""
+
+_TICK_S: Final = 0.2
+"""How often progress is shown, and Ctrl-C seen."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """When a search ends; those runs that are under way when the budget is spent come to their end.
+
+    Attributes:
+        budget_s: in seconds of real time.
+        runs: number of runs, None for any.
+        keep_going: whether a violation does not end it.
+    """
+
+    budget_s: float
+    runs: int | None = None
+    keep_going: bool = False
+
+
+class Interrupts:
+    """Whether somebody wants an end."""
+
+    def __init__(self) -> None:
+        self.seen = False
+
+    @contextmanager
+    def heard(self) -> Generator[None]:
+        """Take note of SIGINT and SIGTERM while the context lasts; a second one ends it with KeyboardInterrupt."""
+
+        def note(_: int, __: object) -> None:
+            if self.seen:
+                raise KeyboardInterrupt
+            self.seen = True
+
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def search(
+    workers: Workers[RunOptions, Trial],
+    candidates: Iterator[RunOptions],
+    limits: Limits,
+    *,
+    interrupts: Interrupts,
+    show: Callable[[Tally], None] | None = None,
+) -> Tally:
+    """Try candidates until a violation is found, a limit is met, or somebody interrupts. All workers are free before.
+
+    When it ends early, what is under way is not waited for: stop the workers.
+
+    Args:
+        workers: who tries them, with `trial.carry_out`.
+        candidates: what to try, in order.
+        limits: when to end.
+        interrupts: looked at all the time.
+        show: called a few times a second with what was tried until now.
+    """
+    tally = Tally()
+    ends_s = time.monotonic() + limits.budget_s
+    given = 0
+    while not _over(tally, limits, interrupts):
+        while workers.free and time.monotonic() < ends_s and (limits.runs is None or given < limits.runs):
+            candidate = next(candidates, None)
+            if candidate is None:
+                break
+            workers.give(candidate)
+            given += 1
+        if not workers.tasks:
+            break
+        for report in workers.wait(_TICK_S):
+            tally.add(_trial(report))
+        if show is not None:
+            show(tally)
+    return tally
+
+
+def _over(tally: Tally, limits: Limits, interrupts: Interrupts) -> bool:
+    if interrupts.seen or tally.outcomes[Outcome.HARNESS_ERROR] >= HARNESS_ERRORS_MAX:
+        return True
+    return tally.outcomes[Outcome.VIOLATION] > 0 and not limits.keep_going
+
+
+def _trial(report: Report[RunOptions, Trial]) -> Trial:
+    """What came of a candidate; a worker that died is an error of the harness, and says nothing of the system."""
+    if report.answer is not None:
+        return report.answer
+    problem = f"seed {report.task.seed}: {report.problem}"
+    return broken(report.task, problem, repeatable=False)

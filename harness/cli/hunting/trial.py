@@ -1,0 +1,106 @@
+"""One test of a hunt: composed, simulated and judged, without a trace on the disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import pyarrow as pa
+
+from checkers import engine, linearizable
+from checkers.verdict import Outcome, Verdict
+from harness.cli.compose import RunOptions, compose
+from harness.cli.words import sentences
+from harness.simulation.run import simulate
+from results.errors import SplitbrainError
+
+SENTENCES_MAX = 5
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """How one test went.
+
+    Attributes:
+        options: what `splitbrain run` needs to repeat it.
+        outcome: as of a run.
+        kind: what was found, such that the same fault found again has the same one: the checkers that answered "false"
+            with the anomalies that they name, or the error of the harness; "" if nothing was.
+        sentences: what is worth saying of it.
+        harness_error: what went wrong in the harness, None if nothing did.
+        simulated_s: how much virtual time passed, in seconds.
+        cpu_s: how much CPU time that took, judging included, in seconds.
+        ops: how many ops were recorded, of every kind.
+        marks: how often each coverage mark was reached, zeros included.
+        fingerprint: of the streams of randomness at the end.
+        history_hash: of the history's content.
+        repeatable: whether it can be run again safely: it came to its end.
+    """
+
+    options: RunOptions
+    outcome: Outcome
+    kind: str = ""
+    sentences: tuple[str, ...] = ()
+    harness_error: str | None = None
+    simulated_s: float = 0.0
+    cpu_s: float = 0.0
+    ops: int = 0
+    marks: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
+    fingerprint: str = ""
+    history_hash: str = ""
+    repeatable: bool = True
+
+
+def warm_up() -> None:
+    """Load the kernels, and keep the libraries to this process's one core: every core has a process of its own."""
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    linearizable.warm_up()
+
+
+def carry_out(options: RunOptions) -> Trial:
+    """Simulate and judge a test. Whatever goes wrong is in the trial."""
+    began_s = time.process_time()
+    try:
+        test = compose(options)
+        simulated = simulate(test, world=options.world)
+        failure = None if simulated.failure is None else str(simulated.failure)
+        verdicts = engine.judge(simulated.history, test.workload.checkers, simulated.telemetry)
+    except SplitbrainError as error:
+        return broken(options, str(error), cpu_s=time.process_time() - began_s)
+    outcome, error = engine.judged_outcome(verdicts, failure)
+    return Trial(
+        options=options,
+        outcome=outcome,
+        kind=kind_of(outcome, verdicts, error),
+        sentences=tuple(sentences(verdicts)[:SENTENCES_MAX]),
+        harness_error=error,
+        simulated_s=simulated.simulated_s,
+        cpu_s=time.process_time() - began_s,
+        ops=simulated.history.num_rows,
+        marks=dict(simulated.marks),
+        fingerprint=simulated.fingerprint,
+        history_hash=simulated.history_hash,
+    )
+
+
+def broken(options: RunOptions, error: str, *, cpu_s: float = 0.0, repeatable: bool = True) -> Trial:
+    """The trial of a test that the harness could not run, or not to its end."""
+    return Trial(
+        options=options,
+        outcome=Outcome.HARNESS_ERROR,
+        kind=kind_of(Outcome.HARNESS_ERROR, (), error),
+        harness_error=error,
+        cpu_s=cpu_s,
+        repeatable=repeatable,
+    )
+
+
+def kind_of(outcome: Outcome, verdicts: Sequence[Verdict], harness_error: str | None) -> str:
+    """What was found, in words that do not depend on the seed."""
+    if outcome is Outcome.VIOLATION:
+        guilty = [verdict for verdict in verdicts if verdict.valid == "false"]
+        return "; ".join(f"{verdict.checker}: {', '.join(verdict.anomalies)}" for verdict in guilty)
+    if outcome is Outcome.HARNESS_ERROR:
+        return "".join("#" if letter.isdigit() else letter for letter in (harness_error or "")[:80])
+    return ""

@@ -1,0 +1,208 @@
+"""A seed's whole test, drawn from the seed within what was asked for.
+
+Swarm testing (Groce, Zhang, Eide, Chen and Regehr, ISSTA 2012): many tests that each leave out different features find
+more than one test that has them all, because features hide each other. A cluster whose nodes are all down needs no
+partition to stand still. So each seed draws a few kinds of fault, not all, and everything else besides: the number of
+nodes and clients, the load, how long it lasts, how often something breaks (TigerBeetle's simulator draws so too).
+
+What was asked for is fixed and takes no draw away: with `--rate 50` a seed draws the same nodes and faults as without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from harness.cli.compose import RunOptions, compose, names
+from harness.rng import Rng, Streams
+from nemesis.catalogue import NEMESES, descriptions
+from results.errors import UnknownNameError, UsageError
+from workloads.catalogue import WORKLOADS
+
+NODES: Final = (3, 4, 5, 6, 7)
+"""Even numbers too: with them a majority is not what it is with the odd number below."""
+
+CONCURRENCY: Final = ("1n", "2n", "2n", "3n")
+RATES_HZ: Final = (20.0, 50.0, 100.0, 200.0)
+TIME_LIMITS_S: Final = (5.0, 8.0, 12.0, 20.0, 30.0, 60.0)
+INTERVALS_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Shorter than an election as well as longer than one."""
+
+OP_TIMEOUTS_S: Final = (1.0, 2.0, 2.0, 5.0)
+RECOVERY_S: Final = 20.0
+
+KINDS_MAX: Final = 4
+"""Kinds of fault in one test: of more, none has the time to strike often."""
+
+NAMES_CHARS_MAX: Final = 80
+"""The names of a test's nemeses are part of its folder's name."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a hunt draws from. None: drawn; a value: fixed, and with the meaning that it has for `splitbrain run`.
+
+    Attributes:
+        workloads: one of them.
+        nemeses: some of them; nothing breaks if there is none but "none".
+        nodes: one of these numbers.
+        world: as for `splitbrain run`; "swarm" is drawn itself.
+        bug: switched on in every test.
+    """
+
+    workloads: tuple[str, ...]
+    nemeses: tuple[str, ...]
+    system: str = "metadata"
+    bug: str = ""
+    nodes: tuple[int, ...] = NODES
+    world: str = "swarm"
+    concurrency: str | None = None
+    rate: float | None = None
+    time_limit: float | None = None
+    interval: float | None = None
+    op_timeout: float | None = None
+
+
+def asked_for(
+    *, workload: str | None, nemesis: str | None, nodes: str | None, system: str, bug: str, world: str, **fixed: object
+) -> Asked:
+    """What the options of a command ask for; None stands for everything there is.
+
+    Raises:
+        UsageError: there is no such thing, or nothing can be drawn from what is asked for.
+    """
+    asked = msgspec.convert(
+        {
+            "workloads": tuple(WORKLOADS) if workload is None else names(workload),
+            "nemeses": tuple(NEMESES) if nemesis is None else names(nemesis),
+            "nodes": NODES if nodes is None else _counts(nodes),
+            "system": system,
+            "bug": bug,
+            "world": world,
+            **fixed,
+        },
+        Asked,
+    )
+    check(asked)
+    return asked
+
+
+def check(asked: Asked) -> None:
+    """Refuse a request from which nothing can be drawn.
+
+    Raises:
+        UsageError: it names what does not exist or cannot be.
+    """
+    if not asked.workloads:
+        raise UsageError("--workload names no workload: give some of splitbrain list workloads, or leave it out.")
+    for workload in asked.workloads:
+        if workload not in WORKLOADS:
+            raise UnknownNameError("workload", workload, WORKLOADS)
+    if not asked.nemeses:
+        raise UsageError("--nemesis names no nemesis: give some of splitbrain list nemeses, or leave it out.")
+    for nemesis in asked.nemeses:
+        if nemesis != "none" and nemesis not in NEMESES:
+            raise UnknownNameError("nemesis", nemesis, descriptions())
+    if not _node_counts(asked):
+        raise UsageError(
+            f"--nodes {','.join(map(str, asked.nodes))}: no nemesis of {','.join(asked.nemeses)} can strike so few "
+            f"nodes: raise --nodes."
+        )
+    compose(draw(0, asked))
+
+
+def draw(seed: int, asked: Asked) -> RunOptions:
+    """The test of a seed: a function of both, which `splitbrain run` repeats."""
+    rng = Streams(seed)["swarm"]
+    workload = rng.choice(asked.workloads)
+    nodes = rng.choice(_node_counts(asked))
+    kinds, nemesis = _faults(rng, asked.nemeses, nodes)
+    concurrency = rng.choice(CONCURRENCY)
+    rate = rng.choice(RATES_HZ)
+    time_limit = _given(asked.time_limit, rng.choice(TIME_LIMITS_S))
+    interval = _interval(rng, time_limit, kinds)
+    op_timeout = rng.choice(OP_TIMEOUTS_S)
+    return RunOptions(
+        workload=workload,
+        nemesis=nemesis,
+        system=asked.system,
+        backend="sim",
+        bug=asked.bug,
+        nodes=str(nodes),
+        concurrency=concurrency if asked.concurrency is None else asked.concurrency,
+        rate=_given(asked.rate, rate),
+        time_limit=time_limit,
+        interval=_given(asked.interval, interval),
+        op_timeout=_given(asked.op_timeout, op_timeout),
+        recovery=RECOVERY_S,
+        seed=seed,
+        world=asked.world,
+    )
+
+
+def _given(given: float | None, drawn: float) -> float:
+    return drawn if given is None else given
+
+
+def _interval(rng: Rng, time_limit_s: float, kinds: int) -> float:
+    """A mean time between nemesis ops that lets every kind of fault begin and end within the time limit."""
+    longest = time_limit_s / (2 * max(kinds, 1))
+    return rng.choice([interval for interval in INTERVALS_S if interval <= longest] or INTERVALS_S[:1])
+
+
+# --- faults ---------------------------------------------------------------------------------------------------------
+
+
+def _faults(rng: Rng, asked: Sequence[str], nodes: int) -> tuple[int, str]:
+    """A few of the nemeses that were asked for and can strike so many nodes: of how many kinds, and which.
+
+    Kinds are drawn first: a kind that has ten names is drawn no more often than one that has two.
+    """
+    by_kind: dict[str, list[str]] = {}
+    for name in dict.fromkeys(asked):
+        if name != "none" and _fewest_nodes(name) <= nodes:
+            by_kind.setdefault(NEMESES[name].kind, []).append(name)
+    if not by_kind:
+        return 0, "none"
+    kinds = rng.sample(list(by_kind), rng.between(1, min(KINDS_MAX, len(by_kind))))
+    drawn: list[list[str]] = []
+    for kind in kinds:
+        every_way = kind in by_kind[kind] and rng.random() < 0.5
+        some = rng.sample(by_kind[kind], rng.between(1, min(2, len(by_kind[kind]))))
+        drawn.append([kind] if every_way else some)
+    return len(kinds), ",".join(_short(drawn))
+
+
+def _short(drawn: Sequence[Sequence[str]]) -> list[str]:
+    """One name of each kind and then the others, as far as there is room."""
+    first, others = [some[0] for some in drawn], [name for some in drawn for name in some[1:]]
+    chosen: list[str] = []
+    for name in [*first, *others]:
+        if len("+".join([*chosen, name])) <= NAMES_CHARS_MAX or not chosen:
+            chosen.append(name)
+    return chosen
+
+
+def _fewest_nodes(name: str) -> int:
+    return min(strike.nodes for group in NEMESES[name].rounds for strike in group)
+
+
+def _node_counts(asked: Asked) -> list[int]:
+    """The numbers of nodes with which some nemesis of those asked for can strike."""
+    if all(name == "none" for name in asked.nemeses):
+        return list(asked.nodes)
+    fewest = min(_fewest_nodes(name) for name in asked.nemeses if name != "none")
+    return [count for count in asked.nodes if count >= fewest]
+
+
+def _counts(listed: str) -> tuple[int, ...]:
+    """Numbers of nodes from a comma-separated list.
+
+    Raises:
+        UsageError: something in it is no number of 1 to 100, or there is nothing in it.
+    """
+    counts = names(listed)
+    if not counts or not all(count.isascii() and count.isdigit() and 1 <= int(count) <= 100 for count in counts):
+        raise UsageError(f"--nodes {listed}: a hunt draws one of the numbers given, 1 to 100 each, such as 3,5,7.")
+    return tuple(int(count) for count in counts)

@@ -1,0 +1,171 @@
+"""Drawing tests from seeds: a function of seed and request, within what was asked for, reaching all of it."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.cli import run
+from harness.cli.compose import RunOptions, command_line, compose, names
+from harness.cli.swarm import (
+    INTERVALS_S,
+    KINDS_MAX,
+    NODES,
+    OP_TIMEOUTS_S,
+    RATES_HZ,
+    TIME_LIMITS_S,
+    Asked,
+    asked_for,
+    draw,
+)
+from nemesis.catalogue import NEMESES, kinds
+from results.errors import UnknownNameError, UsageError
+from workloads.catalogue import WORKLOADS
+
+EVERYTHING = Asked(workloads=tuple(WORKLOADS), nemeses=tuple(NEMESES))
+SEEDS = st.integers(min_value=0, max_value=2**31)
+ASKED = st.builds(
+    Asked,
+    workloads=st.lists(st.sampled_from(list(WORKLOADS)), min_size=1, unique=True).map(tuple),
+    nemeses=st.lists(st.sampled_from(list(NEMESES)), min_size=1, unique=True).map(tuple),
+    nodes=st.lists(st.integers(min_value=3, max_value=9), min_size=1).map(tuple),
+    concurrency=st.none() | st.sampled_from(["4", "1n", "2n"]),
+    rate=st.none() | st.sampled_from([10.0, 62.5]),
+    time_limit=st.none() | st.sampled_from([1.5, 10.0]),
+    interval=st.none() | st.sampled_from([0.25, 3.0]),
+    op_timeout=st.none() | st.sampled_from([0.5, 2.5]),
+)
+
+
+@given(SEEDS, ASKED)
+def test_a_draw_stays_within_what_was_asked_for(seed: int, asked: Asked) -> None:
+    drawn = draw(seed, asked)
+    assert drawn.seed == seed
+    assert drawn.backend == "sim"
+    assert drawn.workload in asked.workloads
+    assert int(drawn.nodes) in asked.nodes
+    chosen = names(drawn.nemesis)
+    assert chosen
+    assert set(chosen) <= set(asked.nemeses)
+    assert 1 <= len(kinds(chosen)) <= KINDS_MAX
+    for name in ("concurrency", "rate", "time_limit", "interval", "op_timeout"):
+        if getattr(asked, name) is not None:
+            assert getattr(drawn, name) == getattr(asked, name)
+
+
+@given(SEEDS, ASKED)
+def test_a_draw_is_a_function_of_seed_and_request(seed: int, asked: Asked) -> None:
+    assert draw(seed, asked) == draw(seed, asked)
+
+
+@given(SEEDS)
+def test_what_is_fixed_does_not_change_the_rest_of_the_draw(seed: int) -> None:
+    free = draw(seed, EVERYTHING)
+    fixed = draw(seed, Asked(workloads=EVERYTHING.workloads, nemeses=EVERYTHING.nemeses, rate=33.0, op_timeout=1.5))
+    assert (fixed.nodes, fixed.nemesis, fixed.time_limit) == (free.nodes, free.nemesis, free.time_limit)
+    assert fixed.interval == free.interval
+
+
+@settings(deadline=None)
+@given(SEEDS, ASKED)
+def test_every_draw_composes_and_the_command_line_gives_it_back(seed: int, asked: Asked) -> None:
+    drawn = draw(seed, asked)
+    test = compose(drawn)
+    assert len(test.name) <= 120  # the longest that the store takes
+    words = shlex.split(command_line(drawn))
+    assert words[:2] == ["splitbrain", "run"]
+    assert _parsed(words[2:]) == drawn
+
+
+def test_500_seeds_reach_everything_that_can_be_drawn() -> None:
+    drawn = [draw(seed, EVERYTHING) for seed in range(500)]
+    assert {each.workload for each in drawn} == set(WORKLOADS)
+    assert {each.nodes for each in drawn} == {str(count) for count in NODES}
+    assert {each.rate for each in drawn} == set(RATES_HZ)
+    assert {each.time_limit for each in drawn} == set(TIME_LIMITS_S)
+    assert {each.interval for each in drawn} == set(INTERVALS_S)
+    assert {each.op_timeout for each in drawn} == set(OP_TIMEOUTS_S)
+    assert {name for each in drawn for name in names(each.nemesis)} == set(NEMESES)
+
+
+def test_kinds_with_many_names_do_not_push_out_kinds_with_few() -> None:
+    drawn = Counter(kind for seed in range(500) for kind in kinds(names(draw(seed, EVERYTHING).nemesis)))
+    assert set(drawn) == set(kinds(tuple(NEMESES)))
+    assert max(drawn.values()) < 1.5 * min(drawn.values())
+
+
+def test_kinds_are_left_out_often() -> None:
+    asked = Asked(workloads=("register",), nemeses=("partition", "kill", "pause"))
+    alone = Counter(draw(seed, asked).nemesis for seed in range(200))
+    assert {"partition", "kill", "pause"} <= set(alone)
+    assert any(len(names(both)) == 3 for both in alone)
+
+
+def test_a_nemesis_that_needs_more_nodes_is_not_drawn_for_few() -> None:
+    asked = Asked(workloads=("register",), nemeses=("partition-ring", "kill-one"), nodes=(1, 2, 3))
+    drawn = [draw(seed, asked) for seed in range(200)]
+    assert all("ring" not in each.nemesis for each in drawn if each.nodes != "3")
+    assert any("ring" in each.nemesis for each in drawn if each.nodes == "3")
+    assert {each.nodes for each in drawn} == {"1", "2", "3"}
+
+
+def test_none_alone_breaks_nothing_and_beside_others_means_nothing() -> None:
+    assert draw(3, Asked(workloads=("set",), nemeses=("none",))).nemesis == "none"
+    assert all(draw(seed, Asked(workloads=("set",), nemeses=("none", "kill"))).nemesis == "kill" for seed in range(20))
+
+
+def test_what_is_left_out_of_a_request_means_everything() -> None:
+    asked = asked_for(**_request())
+    assert asked.workloads == tuple(WORKLOADS)
+    assert asked.nemeses == tuple(NEMESES)
+    assert asked.nodes == NODES
+    assert asked.rate is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "told"),
+    [
+        ({"workload": "regster"}, UnknownNameError, "register"),
+        ({"workload": ","}, UsageError, "--workload"),
+        ({"nemesis": "partitoin"}, UnknownNameError, "partition"),
+        ({"nemesis": ","}, UsageError, "--nemesis"),
+        ({"nodes": "3,x"}, UsageError, "--nodes"),
+        ({"nodes": "0"}, UsageError, "--nodes"),
+        ({"nodes": ","}, UsageError, "--nodes"),
+        ({"nodes": "1,2", "nemesis": "partition-ring"}, UsageError, "raise --nodes"),
+        ({"bug": "M999"}, UnknownNameError, "M999"),
+        ({"system": "etdc"}, UnknownNameError, "etdc"),
+        ({"world": "moon"}, UnknownNameError, "moon"),
+        ({"rate": -1.0}, UsageError, "rate"),
+        ({"time_limit": 0.0}, UsageError, "time limit"),
+        ({"interval": 0.0}, UsageError, "--interval"),
+        ({"concurrency": "many"}, UsageError, "--concurrency"),
+    ],
+)
+def test_a_request_from_which_nothing_can_be_drawn_is_refused(wrong: dict[str, Any], error: Any, told: str) -> None:
+    with pytest.raises(error, match=told):
+        asked_for(**{**_request(), **wrong})
+
+
+def _request() -> dict[str, Any]:
+    return {
+        "workload": None,
+        "nemesis": None,
+        "nodes": None,
+        "system": "metadata",
+        "bug": "",
+        "world": "swarm",
+    }
+
+
+def _parsed(arguments: list[str]) -> RunOptions:
+    """The options that `splitbrain run` makes of its arguments."""
+    given: dict[str, Any] = run.command.make_context("run", arguments).params
+    return RunOptions.of(
+        **{name: value for name, value in given.items() if name not in ("engine", "master", "store", "as_json")}
+    )
