@@ -7,21 +7,26 @@ of each group in turn. Names of the same kind add up: `partition-ring,partition-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from harness.protocols import Nemesis, NodeId
+from harness.protocols import FaultKind, Nemesis, NodeId, Support
 from harness.test import NemesisPackage
+from nemesis import clock, disk, packet, swizzle
+from nemesis.clock import Clocks
 from nemesis.compose import INTERVAL_S, package
+from nemesis.disk import Disks
+from nemesis.ledger import Ledger
+from nemesis.packet import Packet
 from nemesis.partition import SHAPES, Partition
-from nemesis.process import kill, pause
-from nemesis.schedule import Fault, Strike
+from nemesis.process import kill, pause, power
+from nemesis.schedule import Fault, Figures, Strike
 from results.errors import UnknownNameError
 
 
 class Kind(NamedTuple):
     """A kind of fault: who injects it, with which ops."""
 
-    nemesis: Callable[[], Nemesis]
+    nemesis: Callable[[Ledger], Nemesis]
     start_f: str
     stop_f: str
 
@@ -36,10 +41,18 @@ class Entry(NamedTuple):
 
 KINDS: Final[Mapping[str, Kind]] = {
     "partition": Kind(Partition, "start-partition", "stop-partition"),
+    "packet": Kind(Packet, "start-packet", "stop-packet"),
+    "clock": Kind(Clocks, "start-clock", "stop-clock"),
+    "disk": Kind(Disks, "start-disk", "stop-disk"),
     "pause": Kind(pause, "pause", "resume"),
     "kill": Kind(kill, "kill", "start"),
+    "power": Kind(power, "power-off", "power-on"),
 }
-"""In the order in which a run is healed: links first, so that nodes which start find their peers."""
+"""In the order in which a run is healed: links before nodes, so that those which start find their peers, and disks as
+well, so that they find their data."""
+
+DEFAULT_SIM: Final = ("partition", "swizzle", "packet", "clog", "clock", "disk", "pause", "kill", "power")
+"""Everything that a simulation can do, each kind in the mix of its ways."""
 
 
 def _shapes(*names: str) -> tuple[Strike, ...]:
@@ -48,6 +61,34 @@ def _shapes(*names: str) -> tuple[Strike, ...]:
 
 def _specs(*names: str) -> tuple[Strike, ...]:
     return tuple(Strike({"spec": name}) for name in names)
+
+
+def _somewhere(figures: Figures) -> tuple[Strike, ...]:
+    """What links can do, on each selection of them."""
+    requests = [
+        *({"scope": scope} for scope in (packet.ALL_LINKS, packet.ONE_LINK)),
+        *({"scope": scope, "spec": spec} for scope in packet.SIDES for spec in ("one", "leader")),
+    ]
+    return tuple(Strike(request, nodes=2, figures=figures) for request in requests)
+
+
+def _clogs(*scopes: str) -> tuple[Strike, ...]:
+    return tuple(
+        Strike({"scope": scope, "spec": spec, "disturb": {"held": True}}, nodes=2)
+        for scope in scopes
+        for spec in ("one", "leader", "minority")
+    )
+
+
+def _clocks(figures: Figures) -> tuple[Strike, ...]:
+    return tuple(Strike({"spec": spec}, figures=figures) for spec in ("one", "leader", "minority", "all"))
+
+
+def _disks(request: Mapping[str, Any], figures: Figures | None = None) -> tuple[Strike, ...]:
+    return tuple(
+        Strike({"spec": spec, **request}, nodes=disk.NODES_MIN, figures=figures)
+        for spec in ("one", "leader", "minority")
+    )
 
 
 _ONE_WAY = ("one-way-mute", "one-way-deaf", "one-way-mute-leader", "one-way-deaf-leader", "one-way-halves")
@@ -70,6 +111,60 @@ _MIXES: Final[Mapping[str, Entry]] = {
         "pause",
         (_specs("leader"), _specs("one", "minority", "minority", "majority")),
         "stops processes from running (SIGSTOP): in turn the leader, and one or some nodes",
+    ),
+    "power": Entry(
+        "power",
+        (_specs("leader"), _specs("one", "minority", "minority", "majority", "all")),
+        "cuts the power, unsynced writes are lost or torn: in turn of the leader, and of one, some or all nodes",
+    ),
+    "packet": Entry(
+        "packet",
+        (
+            _somewhere(packet.loss),
+            _somewhere(packet.duplicate),
+            _somewhere(packet.reorder),
+            (*_somewhere(packet.delay), *_somewhere(packet.flaky)),
+        ),
+        "links in turn lose, double, reorder, and delay messages or break connections",
+    ),
+    "clog": Entry(
+        "packet", (_clogs("in"), _clogs("out")), "holds back what nodes are told, and what they say, in turn"
+    ),
+    "clock": Entry(
+        "clock", (_clocks(clock.jump), _clocks(clock.drift)), "clocks in turn jump, and run too fast or too slow"
+    ),
+    "disk": Entry(
+        "disk",
+        (_disks(disk.FULL), _disks(disk.SYNC_FAILS), _disks({}, disk.slow), _disks({}, disk.rot)),
+        "disks of a minority in turn are full, fail to sync, are slow, and rot",
+    ),
+    "swizzle": Entry(
+        "partition",
+        ((Strike({"shape": swizzle.SHAPE}, nodes=2, figures=swizzle.draw),),),
+        "cuts off some nodes one after the other, and lets them back in another order",
+    ),
+    "packet-loss": Entry("packet", (_somewhere(packet.loss),), "links lose 5 to 40 % of the messages"),
+    "packet-duplicate": Entry(
+        "packet", (_somewhere(packet.duplicate),), "links deliver 5 to 40 % of the messages twice"
+    ),
+    "packet-reorder": Entry(
+        "packet", (_somewhere(packet.reorder),), "on links 5 to 50 % of the messages are overtaken"
+    ),
+    "packet-delay": Entry("packet", (_somewhere(packet.delay),), "links take 20 to 500 ms longer, with as much jitter"),
+    "packet-flaky": Entry("packet", (_somewhere(packet.flaky),), "links break connections 0.5 to 3 times a second"),
+    "clog-in": Entry("packet", (_clogs("in"),), "holds back what nodes are told, until it is healed"),
+    "clog-out": Entry("packet", (_clogs("out"),), "holds back what nodes say, until it is healed"),
+    "clock-jump": Entry("clock", (_clocks(clock.jump),), "wall clocks jump by 10 ms to an hour, either way"),
+    "clock-drift": Entry("clock", (_clocks(clock.drift),), "clocks run 0.1 to 10 % too fast or too slow"),
+    "disk-full": Entry("disk", (_disks(disk.FULL),), "writes of a minority of the nodes find no room"),
+    "disk-sync": Entry(
+        "disk", (_disks(disk.SYNC_FAILS),), "a sync of a minority of the nodes fails and drops what it synced"
+    ),
+    "disk-slow": Entry(
+        "disk", (_disks({}, disk.slow),), "syncs of a minority of the nodes take 20 ms to a second longer"
+    ),
+    "disk-rot": Entry(
+        "disk", (_disks({}, disk.rot),), "sectors of a minority of the nodes rot, which are restarted on them"
     ),
     "partition-halves": Entry("partition", (_shapes("halves"),), "a minority from a majority, at random"),
     "partition-one": Entry("partition", (_shapes("isolate-one"),), "one node from all others"),
@@ -99,7 +194,7 @@ _WHOM: Final[Mapping[str, str]] = {
 
 def _entries() -> dict[str, Entry]:
     entries = dict(_MIXES)
-    for kind, does in (("kill", "kills"), ("pause", "pauses")):
+    for kind, does in (("kill", "kills"), ("pause", "pauses"), ("power", "cuts the power of")):
         for spec, whom in _WHOM.items():
             entries[f"{kind}-{spec}"] = Entry(kind, (_specs(spec),), f"{does} {whom}")
     return entries
@@ -114,8 +209,14 @@ def descriptions() -> dict[str, str]:
     return {"none": "no faults", **{name: entry.line for name, entry in NEMESES.items()}}
 
 
+def names_for(support: Mapping[FaultKind, Support]) -> tuple[str, ...]:
+    """Every name except `none` that works on a backend with this support, in the order of `NEMESES`."""
+    needs = {name: sorted(kind.nemesis(Ledger()).faults) for name, kind in KINDS.items()}
+    return tuple(name for name, entry in NEMESES.items() if all(support[fault].works for fault in needs[entry.kind]))
+
+
 def kinds(names: Sequence[str]) -> tuple[str, ...]:
-    """The kinds of fault that names stand for ("partition", "kill", "pause"), sorted.
+    """The kinds of fault that names stand for (keys of `KINDS`), sorted.
 
     Raises:
         UnknownNameError: a name is not known.
@@ -156,8 +257,9 @@ def build(
             raise UnknownNameError("nemesis", name, descriptions())
         entry = NEMESES[name]
         rounds[entry.kind] = rounds.get(entry.kind, ()) + entry.rounds
+    ledger = Ledger()
     faults = [
-        Fault(name, kind.nemesis(), kind.start_f, kind.stop_f, rounds[name])
+        Fault(name, kind.nemesis(ledger), kind.start_f, kind.stop_f, rounds[name])
         for name, kind in KINDS.items()
         if name in rounds
     ]

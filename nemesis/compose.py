@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from harness.generators import sequence
+from harness.marks import reached
 from harness.protocols import FaultKind, Nemesis, NemesisContext
 from harness.test import NemesisPackage
+from nemesis.effects import request
 from nemesis.schedule import Fault, Schedule
 from results.errors import BackendError, NemesisError, UsageError
 from results.history import Op
@@ -26,6 +29,7 @@ class Composed:
     def __init__(self, nemeses: Sequence[Nemesis]) -> None:
         self._nemeses = tuple(nemeses)
         self._by_f: dict[str, Nemesis] = {}
+        self._begun: dict[str, None] = {}
         for nemesis in self._nemeses:
             for f in sorted(nemesis.fs):
                 if f in self._by_f:
@@ -36,7 +40,17 @@ class Composed:
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         """Have the op carried out by the nemesis that handles it."""
+        self._mark(request(op))
         return await self._by_f[op.f].invoke(context, op)
+
+    def _mark(self, wanted: Mapping[str, Any]) -> None:
+        fault = str(wanted.get("fault"))
+        if wanted.get("action") == "start":
+            if self._begun and fault not in self._begun:
+                reached("faults overlapped")
+            self._begun[fault] = None
+        else:
+            self._begun.pop(fault, None)
 
     async def heal(self, context: NemesisContext) -> None:
         """Heal everything, in order; what cannot be healed does not keep the rest from it.
@@ -45,6 +59,7 @@ class Composed:
             NemesisError: something could not be healed, all of it named.
         """
         problems: list[str] = []
+        self._begun.clear()
         for nemesis in self._nemeses:
             try:
                 await nemesis.heal(context)

@@ -6,6 +6,9 @@ The completion of every nemesis op carries the same dict, whatever the fault:
      "target": "n4 | n1 n2 n3 n5",                    what was hit, for a person
      "cut": [["n4", "n1"], ...],                      every directed link that is cut after this op
      "down": ["n2"], "paused": [],                    every node that is stopped or paused after this op
+     "links": [["n1", "n2"], ...],                    every directed link that has a fault after this op
+     "disks": ["n3"], "clocks": ["n1"],               nodes whose disk or clock has one; all three only if
+                                                      there are any
      "evidence": {...}}                               what was measured: links that pass, process states, drop counters
 
 It is `ok` if the fault was seen to take effect (or to be gone), else `info` with an error that says what was seen.
@@ -17,8 +20,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from harness.marks import reached
 from harness.protocols import Deployment, NemesisContext, NodeId, NodeStatus
+from nemesis.grudges import majority
+from nemesis.ledger import Ledger
 from results.errors import BackendError, NemesisError
+from results.faults import NOBODY
 from results.history import Op
 
 
@@ -35,23 +42,38 @@ def request(op: Op) -> Mapping[str, Any]:
     return cast("dict[str, Any]", op.value) if isinstance(op.value, dict) else {}
 
 
+def told(status: NodeStatus) -> dict[str, Any]:
+    """A node's status as evidence."""
+    return {"state": status.state, "life": status.life, "process": dict(status.evidence)}
+
+
 async def statuses(deployment: Deployment) -> dict[NodeId, NodeStatus]:
     """The status of every node, in the order of the test's nodes."""
     return {node: await deployment.status(node) for node in deployment.nodes}
 
 
-async def in_force(deployment: Deployment) -> dict[str, Any]:
-    """Which links are cut and which nodes are stopped or paused now, as the backend and the operating system tell."""
+async def in_force(deployment: Deployment, ledger: Ledger) -> dict[str, Any]:
+    """What is wrong now: links and processes as the backend and the operating system tell, the rest as it was done."""
     seen = await statuses(deployment)
+    beyond = {
+        "links": [list(link) for link in sorted(await deployment.disturbed())],
+        "disks": [node for node in deployment.nodes if node in ledger.spoiled],
+        "clocks": [node for node in deployment.nodes if node in ledger.skewed],
+    }
     return {
         "cut": [list(link) for link in sorted(await deployment.dropped())],
         "down": [node for node, status in seen.items() if status.state == "stopped"],
         "paused": [node for node, status in seen.items() if status.state == "paused"],
+        **{name: listed for name, listed in beyond.items() if listed},
     }
 
 
-async def carry_out(context: NemesisContext, op: Op, act: Callable[[Effect], Awaitable[None]]) -> Op:
+async def carry_out(
+    context: NemesisContext, op: Op, act: Callable[[Effect], Awaitable[None]], ledger: Ledger | None = None
+) -> Op:
     """Complete a nemesis op: `ok` with the effect of `act`, or `info` with what went wrong and what is in force.
+
+    `ledger` is that of the nemesis, if it has one.
 
     Raises:
         BackendError: the backend cannot even say what is in force.
@@ -64,7 +86,17 @@ async def carry_out(context: NemesisContext, op: Op, act: Callable[[Effect], Awa
     value = {
         **request(op),
         "target": effect.target,
-        **await in_force(context.deployment),
+        **await in_force(context.deployment, ledger or Ledger()),
         "evidence": effect.evidence,
     }
+    _mark(value, len(context.deployment.nodes))
     return op.complete("ok" if error is None else "info", value, error=error)
+
+
+def _mark(value: Mapping[str, Any], nodes: int) -> None:
+    if len(value["down"]) == nodes:
+        reached("all nodes down")
+    elif len(value["down"]) > nodes - majority(nodes):
+        reached("majority down")
+    if value.get("action") == "start" and str(value["target"]).startswith(NOBODY):
+        reached("nobody to strike")

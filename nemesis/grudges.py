@@ -30,6 +30,11 @@ def all_links(nodes: Sequence[NodeId]) -> tuple[Link, ...]:
     return tuple(sorted((source, destination) for source in nodes for destination in nodes if source != destination))
 
 
+def company(cut: frozenset[Link], nodes: Sequence[NodeId]) -> dict[NodeId, int]:
+    """For each node with how many it has direct links both ways, itself included."""
+    return {node: sum(node == other or not {(node, other), (other, node)} & cut for other in nodes) for node in nodes}
+
+
 def sides(*components: Sequence[NodeId]) -> Grudge:
     """Whoever is in different components cannot reach each other; empty components are left out."""
     parts = [part for part in components if part]

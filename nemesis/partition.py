@@ -1,7 +1,8 @@
 """Network partitions: cut, measured, recorded, healed, measured again.
 
 An op names a shape and an order of the nodes, drawn when it was scheduled. Who leads is looked up when the fault
-strikes. So a schedule is a function of the seed, and a stored op says all that it takes to strike again.
+strikes. So a schedule is a function of the seed, and a stored op says all that it takes to strike again. A swizzle is a
+partition that comes and goes in steps.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from harness.marks import reached
 from harness.protocols import Deployment, FaultKind, Link, NemesisContext, NodeId
-from nemesis import grudges
+from nemesis import grudges, swizzle
 from nemesis.effects import Effect, carry_out, request
 from nemesis.grudges import Grudge
-from nemesis.targets import leader, views
+from nemesis.ledger import Ledger
+from nemesis.swizzle import Swizzle
+from nemesis.targets import leader, leads, views
 from results.errors import NemesisError, UnknownNameError
 from results.history import Op
 
@@ -63,8 +67,10 @@ _MEASUREMENTS_MAX = 3
 """A probe may be lost on a busy machine: a link is wrong only if that many measurements in a row say so."""
 
 
-async def verify(deployment: Deployment, cut: frozenset[Link]) -> dict[str, Any]:
-    """Measure every directed link: those in `cut` must not pass, all others must.
+async def verify(
+    deployment: Deployment, cut: frozenset[Link], clogged: frozenset[Link] = frozenset()
+) -> dict[str, Any]:
+    """Measure every directed link: those in `cut` must not pass, all others must, except `clogged` ones.
 
     Returns:
         The evidence: how many links were seen blocked and open, after how many measurements.
@@ -72,7 +78,7 @@ async def verify(deployment: Deployment, cut: frozenset[Link]) -> dict[str, Any]
     Raises:
         NemesisError: a link does not do what it should, also when measured again.
     """
-    links = grudges.all_links(deployment.nodes)
+    links = tuple(link for link in grudges.all_links(deployment.nodes) if link in cut or link not in clogged)
     wrong, measurements = links, 0
     while wrong and measurements < _MEASUREMENTS_MAX:
         passes = await deployment.passes(wrong)
@@ -85,29 +91,43 @@ async def verify(deployment: Deployment, cut: frozenset[Link]) -> dict[str, Any]
 
 
 class Partition:
-    """Cuts links by shape (`start-partition`) and heals them all (`stop-partition`)."""
+    """Cuts links by shape (`start-partition`) and heals them all (`stop-partition`).
+
+    Args:
+        ledger: shared with other nemeses of the test, if there are any.
+    """
 
     fs = frozenset({"start-partition", "stop-partition"})
     faults: frozenset[FaultKind] = frozenset({"cut"})
+
+    def __init__(self, ledger: Ledger | None = None) -> None:
+        self._ledger = ledger or Ledger()
+        self._swizzled: Swizzle | None = None
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         """Replace the whole topology, measure it, and say what it is now."""
 
         async def start(effect: Effect) -> None:
-            grudge = await self._resolve(context, request(op), effect)
-            effect.target = grudge.target
-            await context.deployment.cut(grudge.cut)
-            effect.evidence.update(await verify(context.deployment, grudge.cut))
+            wanted = request(op)
+            self._swizzled = None
+            if wanted.get("shape") == swizzle.SHAPE:
+                await self._swizzle(context, swizzle.read(wanted, context.deployment.nodes), effect)
+            else:
+                await self._cut(context, wanted, effect)
 
         async def stop(effect: Effect) -> None:
-            swallowed = await context.deployment.dropped()
+            swizzled, self._swizzled = self._swizzled, None
             effect.target = "all links"
+            swallowed = await context.deployment.dropped()
+            if swizzled is not None:
+                swallowed = {**swallowed, **await self._unswizzle(context, swizzled, effect)}
             effect.evidence["dropped"] = sum(swallowed.values())
             effect.evidence["dropped_by_link"] = [[*link, swallowed[link]] for link in sorted(swallowed)]
-            await context.deployment.cut(frozenset())
-            effect.evidence.update(await verify(context.deployment, frozenset()))
+            await self._set(context.deployment, frozenset(), effect.evidence)
+            if effect.evidence["dropped"]:
+                reached("cut swallowed traffic")
 
-        return await carry_out(context, op, start if op.f == "start-partition" else stop)
+        return await carry_out(context, op, start if op.f == "start-partition" else stop, self._ledger)
 
     async def heal(self, context: NemesisContext) -> None:
         """Let every link pass, and see that it does.
@@ -115,19 +135,87 @@ class Partition:
         Raises:
             NemesisError: a link stays blocked.
         """
-        await context.deployment.cut(frozenset())
-        await verify(context.deployment, frozenset())
+        self._swizzled = None
+        await self._set(context.deployment, frozenset(), {})
 
-    async def _resolve(self, context: NemesisContext, wanted: Mapping[str, Any], effect: Effect) -> Grudge:
-        """The topology that a request means now."""
+    async def _cut(self, context: NemesisContext, wanted: Mapping[str, Any], effect: Effect) -> None:
+        """Cut what a request means now, at one stroke."""
+        nodes = context.deployment.nodes
         name = str(wanted.get("shape"))
         if name not in SHAPES:
-            raise UnknownNameError("partition shape", name, SHAPES)
+            raise UnknownNameError("partition shape", name, [*SHAPES, swizzle.SHAPE])
         shape = SHAPES[name]
-        order: Sequence[NodeId] = wanted.get("order") or list(context.deployment.nodes)
+        order: Sequence[NodeId] = wanted.get("order") or list(nodes)
         if len(order) < shape.nodes:
             raise NemesisError(f"a partition of shape {name} needs {shape.nodes} nodes, and there are {len(order)}.")
-        boss: NodeId | None = None
+        seen = await views(context) if shape.by_role else ()
+        boss = leader(seen)
         if shape.by_role:
-            boss = effect.evidence["leader"] = leader(await views(context))
-        return shape.draw(order, order[0] if boss is None else boss)
+            effect.evidence["leader"] = boss
+        grudge = shape.draw(order, order[0] if boss is None else boss)
+        effect.target = grudge.target
+        await self._set(context.deployment, grudge.cut, effect.evidence)
+        _mark(grudge.cut, nodes, boss if leads(boss, seen) else None)
+
+    async def _swizzle(self, context: NemesisContext, wanted: Swizzle, effect: Effect) -> None:
+        """Cut the nodes off one after the other."""
+        nodes = context.deployment.nodes
+        effect.target = f"swizzle {' '.join(wanted.nodes)}"
+        self._swizzled = wanted
+        steps = _Steps(context, effect)
+        for gone, node, pause_ms in swizzle.steps(wanted.nodes, wanted.pauses_ms):
+            cut = swizzle.cut_off(gone, nodes)
+            await self._set(context.deployment, cut, effect.evidence)
+            await steps.end(node, cut, pause_ms)
+        _mark(swizzle.cut_off(wanted.nodes, nodes), nodes, None)
+        reached("swizzled")
+
+    async def _unswizzle(self, context: NemesisContext, wanted: Swizzle, effect: Effect) -> dict[Link, int]:
+        """Let the nodes back one after the other; what each link swallowed until it was healed."""
+        nodes = context.deployment.nodes
+        swallowed: dict[Link, int] = {}
+        steps = _Steps(context, effect)
+        for back, node, pause_ms in swizzle.steps(wanted.heal_nodes, wanted.heal_pauses_ms):
+            cut = swizzle.cut_off([other for other in wanted.nodes if other not in back], nodes)
+            counted = await context.deployment.dropped()
+            swallowed.update({link: counted[link] for link in sorted(counted) if link not in cut})
+            await self._set(context.deployment, cut, effect.evidence)
+            await steps.end(node, cut, pause_ms)
+        return swallowed
+
+    async def _set(self, deployment: Deployment, cut: frozenset[Link], evidence: dict[str, Any]) -> None:
+        """Cut exactly these links, and measure that they are."""
+        await deployment.cut(cut)
+        evidence.update(await verify(deployment, cut, self._ledger.clogged))
+
+
+class _Steps:
+    """Writes down the steps of a swizzle, and waits between them."""
+
+    def __init__(self, context: NemesisContext, effect: Effect) -> None:
+        self._clock = context.runtime.clock
+        self._began_ns = self._clock.now_ns()
+        self._told: list[dict[str, Any]] = effect.evidence.setdefault("steps", [])
+
+    async def end(self, node: NodeId, cut: frozenset[Link], pause_ms: int | None) -> None:
+        """A step was measured: `node` is cut off, or back, and these links are cut. Wait, if there is a next."""
+        at_ms = round((self._clock.now_ns() - self._began_ns) / 1e6, 3)
+        self._told.append({"at_ms": at_ms, "node": node, "links_cut": len(cut)})
+        if pause_ms is not None:
+            await self._clock.sleep_ns(pause_ms * 1_000_000)
+
+
+def _mark(cut: frozenset[Link], nodes: Sequence[NodeId], boss: NodeId | None) -> None:
+    """Say which topologies were reached; `boss` is a node that said of itself that it led."""
+    company = grudges.company(cut, nodes)
+    enough = grudges.majority(len(nodes))
+    if any((destination, source) not in cut for source, destination in sorted(cut)):
+        reached("one-way cut")
+    if all(count < enough for count in company.values()):
+        reached("nobody reached a majority")
+    if cut and all(count >= enough for count in company.values()):
+        reached("everybody reached a majority")
+    if boss is not None and swizzle.cut_off([boss], nodes) <= cut:
+        reached("leader isolated")
+    elif boss is not None and company[boss] < enough:
+        reached("leader in a minority")

@@ -1,4 +1,4 @@
-"""Faults of node processes: kill -9 with a later restart, and pauses (SIGSTOP, SIGCONT).
+"""Faults of node processes: kill -9 and loss of power with a later restart, and pauses (SIGSTOP, SIGCONT).
 
 Each is verified against the operating system's own word on the process, before it counts.
 """
@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from harness.marks import reached
 from harness.protocols import Deployment, FaultKind, NemesisContext, NodeId, NodeStatus
-from nemesis.effects import Effect, carry_out, request, statuses
-from nemesis.targets import choose, needs_views, views
+from nemesis.effects import Effect, carry_out, request, statuses, told
+from nemesis.ledger import Ledger
+from nemesis.targets import choose, leads, needs_views, views
 from results.errors import BackendError, NemesisError
 from results.history import Op
 
@@ -32,6 +34,8 @@ class NodeFault:
         spares: processes in these states are not struck (they suffer from this or from worse already).
         strike: how to strike one node.
         relieve: how to relieve one node.
+        leader_mark: the coverage mark for a strike that hits a node which says that it leads.
+        ledger: shared with other nemeses of the test, if there are any.
     """
 
     def __init__(
@@ -44,6 +48,8 @@ class NodeFault:
         spares: tuple[str, ...],
         strike: _Means,
         relieve: _Means,
+        leader_mark: str,
+        ledger: Ledger | None = None,
     ) -> None:
         self.fs = frozenset({strike_f, relieve_f})
         self.faults: frozenset[FaultKind] = frozenset({fault})
@@ -53,6 +59,8 @@ class NodeFault:
         self._spares = spares
         self._strike = strike
         self._relieve = relieve
+        self._leader_mark = leader_mark
+        self._ledger = ledger or Ledger()
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         """Strike the nodes that the op's spec means now, or relieve all that suffer; look at them, and say so."""
@@ -60,14 +68,16 @@ class NodeFault:
         async def strike(effect: Effect) -> None:
             chosen = await self._choose(context, request(op))
             effect.target = " ".join(chosen) or "nobody: no node was running"
+            for node in chosen:
+                self._ledger.hold(node, self._fault)
             await self._apply(context.deployment, self._strike, chosen, self._state, effect)
 
         async def relieve(effect: Effect) -> None:
-            suffering = await self._suffering(context.deployment)
+            suffering = await self._suffering(context.deployment, effect)
             effect.target = " ".join(suffering) or "nobody: no node had to be relieved"
             await self._apply(context.deployment, self._relieve, suffering, "running", effect)
 
-        return await carry_out(context, op, strike if op.f == self._strike_f else relieve)
+        return await carry_out(context, op, strike if op.f == self._strike_f else relieve, self._ledger)
 
     async def heal(self, context: NemesisContext) -> None:
         """Relieve every node that suffers.
@@ -75,8 +85,9 @@ class NodeFault:
         Raises:
             NemesisError: a node does not run afterwards.
         """
-        suffering = await self._suffering(context.deployment)
-        await self._apply(context.deployment, self._relieve, suffering, "running", Effect())
+        effect = Effect()
+        suffering = await self._suffering(context.deployment, effect)
+        await self._apply(context.deployment, self._relieve, suffering, "running", effect)
 
     async def _choose(self, context: NemesisContext, wanted: Mapping[str, Any]) -> list[NodeId]:
         """The nodes to strike: those that can be struck come first in the order, so that the fault bites."""
@@ -85,11 +96,22 @@ class NodeFault:
         able = [node for node in order if seen[node].state not in self._spares]
         unable = [node for node in order if seen[node].state in self._spares]
         spec = str(wanted.get("spec", "one"))
-        chosen = choose(spec, able + unable, await views(context) if needs_views(spec) else ())
-        return [node for node in chosen if node in able] or able[:1]
+        seen_roles = await views(context) if needs_views(spec) else ()
+        chosen = [node for node in choose(spec, able + unable, seen_roles) if node in able] or able[:1]
+        if any(leads(node, seen_roles) for node in chosen):
+            reached(self._leader_mark)
+        return chosen
 
-    async def _suffering(self, deployment: Deployment) -> list[NodeId]:
-        return [node for node, status in (await statuses(deployment)).items() if status.state == self._state]
+    async def _suffering(self, deployment: Deployment, effect: Effect) -> list[NodeId]:
+        """Nodes to relieve: those in the state that the fault leaves, except those that another fault keeps down."""
+        self._ledger.release(self._fault)
+        suffering = [node for node, status in (await statuses(deployment)).items() if status.state == self._state]
+        if self._state != "stopped":
+            return suffering
+        left = {node: others for node in suffering if (others := self._ledger.held_by_others(node, self._fault))}
+        if left:
+            effect.evidence["left to"] = left
+        return [node for node in suffering if node not in left]
 
     async def _apply(
         self, deployment: Deployment, means: _Means, nodes: Sequence[NodeId], state: str, effect: Effect
@@ -100,22 +122,43 @@ class NodeFault:
         """
         problems: list[str] = []
         before = await statuses(deployment)
+        answers: dict[NodeId, NodeStatus] = {}
         for node in nodes:
             try:
-                await means(deployment, node)
+                answers[node] = await means(deployment, node)
             except BackendError as problem:
                 problems.append(f"{node}: {problem}")
         after = await statuses(deployment)
         for node in nodes:
-            effect.evidence[node] = {"before": _told(before[node]), "after": _told(after[node])}
+            effect.evidence[node] = {"before": told(before[node]), "after": told(after[node])}
+            effect.evidence[node].update(_lost(answers.get(node)))
+            _mark_restart(before[node], after[node])
             if after[node].state != state:
                 problems.append(f"{node} is {after[node].state} instead of {state}")
         if problems:
             raise NemesisError(f"{self._fault}: {'; '.join(problems)}.")
 
 
-def _told(status: NodeStatus) -> dict[str, Any]:
-    return {"state": status.state, "life": status.life, "process": dict(status.evidence)}
+def _lost(answer: NodeStatus | None) -> dict[str, Any]:
+    """What a loss of power cost, where the backend told it when it happened."""
+    lost = {} if answer is None else {name: answer.evidence[name] for name in _LOSSES if name in answer.evidence}
+    for name, mark in _LOSSES.items():
+        if lost.get(name):
+            reached(mark)
+    return {"lost": lost} if lost else {}
+
+
+_LOSSES = {
+    "bytes_lost": "power loss lost writes",
+    "sectors_torn": "power loss tore a sector",
+    "names_lost": "power loss lost names",
+}
+"""Coverage marks by what a backend tells of a loss of power (`harness.simulation.disk`)."""
+
+
+def _mark_restart(before: NodeStatus, after: NodeStatus) -> None:
+    if before.state == "stopped" and after.state == "running":
+        reached("node restarted")
 
 
 async def _kill(deployment: Deployment, node: NodeId) -> NodeStatus:
@@ -126,6 +169,10 @@ async def _start(deployment: Deployment, node: NodeId) -> NodeStatus:
     return await deployment.start(node)
 
 
+async def _power_off(deployment: Deployment, node: NodeId) -> NodeStatus:
+    return await deployment.power_off(node)
+
+
 async def _pause(deployment: Deployment, node: NodeId) -> NodeStatus:
     return await deployment.pause(node)
 
@@ -134,7 +181,7 @@ async def _resume(deployment: Deployment, node: NodeId) -> NodeStatus:
     return await deployment.resume(node)
 
 
-def kill() -> NodeFault:
+def kill(ledger: Ledger | None = None) -> NodeFault:
     """Processes end without warning (`kill`, SIGKILL) and are started again on the data that they left (`start`)."""
     return NodeFault(
         "kill",
@@ -144,10 +191,27 @@ def kill() -> NodeFault:
         spares=("stopped",),
         strike=_kill,
         relieve=_start,
+        leader_mark="leader killed",
+        ledger=ledger,
     )
 
 
-def pause() -> NodeFault:
+def power(ledger: Ledger | None = None) -> NodeFault:
+    """Machines lose their power (`power-off`) and with it whatever was not synced; later they start (`power-on`)."""
+    return NodeFault(
+        "power",
+        strike_f="power-off",
+        relieve_f="power-on",
+        state="stopped",
+        spares=("stopped",),
+        strike=_power_off,
+        relieve=_start,
+        leader_mark="leader lost power",
+        ledger=ledger,
+    )
+
+
+def pause(ledger: Ledger | None = None) -> NodeFault:
     """Processes stop running while their connections stay open (`pause`), and go on later (`resume`)."""
     return NodeFault(
         "pause",
@@ -157,4 +221,6 @@ def pause() -> NodeFault:
         spares=("paused", "stopped"),
         strike=_pause,
         relieve=_resume,
+        leader_mark="leader paused",
+        ledger=ledger,
     )

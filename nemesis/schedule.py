@@ -7,8 +7,8 @@ run a die leaves out what matters once in a few runs, a hand never does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -34,11 +34,27 @@ LASTING: Final = 0.75
 T = TypeVar("T")
 
 
+Figures: TypeAlias = Callable[[Sequence[str], Rng], Mapping[str, Any]]
+"""Draws what else a request carries, for a test with these nodes."""
+
+
 class Strike(msgspec.Struct, frozen=True):
-    """One way in which a fault can strike: the request that its op carries, and how many nodes it needs."""
+    """One way in which a fault can strike.
+
+    Attributes:
+        request: what its op carries.
+        nodes: how many nodes it needs.
+        figures: draws the rest of the request (how many messages are lost, by how much a clock jumps), so that a stored
+            op strikes again in the same way; None if there is no rest.
+    """
 
     request: Mapping[str, Any]
     nodes: int = 1
+    figures: Figures | None = None
+
+    def draw(self, nodes: Sequence[str], rng: Rng) -> Mapping[str, Any]:
+        """The whole request."""
+        return self.request if self.figures is None else {**self.request, **self.figures(nodes, rng)}
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -77,7 +93,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     def draw(self, nodes: Sequence[str], rng: Rng) -> tuple[Mapping[str, Any], ...]:
         """The requests of one round, in random order."""
-        drawn = [rng.choice(group).request for group in self.possible(nodes)]
+        drawn = [rng.choice(group).draw(nodes, rng) for group in self.possible(nodes)]
         rng.shuffle(drawn)
         return tuple(drawn)
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from harness.marks import reached
 from harness.protocols import NemesisContext, NodeId, NodeView
 from nemesis.grudges import majority
 from results.errors import UnknownNameError
@@ -18,7 +19,12 @@ async def views(context: NemesisContext) -> list[NodeView]:
     """What the nodes that answer say of themselves, in the order of the test's nodes. Takes half a second at most."""
     system, deployment = context.test.system, context.deployment
     answers = await asyncio.gather(*(system.view(deployment, node) for node in deployment.nodes))
-    return [view for view in answers if view is not None]
+    seen = [view for view in answers if view is not None]
+    if len(primaries(seen)) > 1:
+        reached("two leaders at once")
+    if leader(seen) is None:
+        reached("no leader known")
+    return seen
 
 
 def leader(seen: Sequence[NodeView]) -> NodeId | None:
@@ -33,6 +39,11 @@ def leader(seen: Sequence[NodeView]) -> NodeId | None:
 def primaries(seen: Sequence[NodeView]) -> list[NodeId]:
     """Every node that takes itself for the leader, also one that was superseded and does not know."""
     return [view.node for view in seen if view.role == "leader"]
+
+
+def leads(node: NodeId | None, seen: Sequence[NodeView]) -> bool:
+    """Whether the node says of itself that it leads."""
+    return node in primaries(seen)
 
 
 Choice = Callable[[Sequence[NodeId], Sequence[NodeView]], Sequence[NodeId]]

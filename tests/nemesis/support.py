@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from harness.protocols import Link, NemesisContext, NodeId, NodeStatus, NodeView
-from harness.rng import Streams
+import msgspec
+
+from harness.protocols import (
+    ClockFault,
+    DiskFault,
+    Link,
+    LinkFault,
+    NemesisContext,
+    NodeId,
+    NodeStatus,
+    NodeView,
+    Runtime,
+)
 from nemesis.grudges import all_links
-from results.errors import BackendError
+from results.errors import BackendError, NodeStartError
 from results.history import NEMESIS, Op
 
 FIVE = ("n1", "n2", "n3", "n4", "n5")
@@ -37,6 +48,10 @@ class Nodes:
         lost_probes: for each link, how many measurements are lost although it passes.
         immortal: nodes that survive kill and pause.
         broken: nodes that cannot be started.
+        fragile: nodes that do not start while sectors of their disks are rotten.
+        blank: nodes whose disks hold nothing that could rot.
+        deafened: links that take no fault.
+        stubborn: nodes whose clocks nobody can set.
     """
 
     nodes: Sequence[NodeId] = FIVE
@@ -45,12 +60,21 @@ class Nodes:
     lost_probes: dict[Link, int] = field(default_factory=dict[Link, int])
     immortal: set[NodeId] = field(default_factory=set[NodeId])
     broken: set[NodeId] = field(default_factory=set[NodeId])
+    fragile: set[NodeId] = field(default_factory=set[NodeId])
+    blank: set[NodeId] = field(default_factory=set[NodeId])
+    deafened: set[Link] = field(default_factory=set[Link])
+    stubborn: set[NodeId] = field(default_factory=set[NodeId])
 
     def __post_init__(self) -> None:
         self.cut_links: dict[Link, int] = {}
         self.states: dict[NodeId, str] = dict.fromkeys(self.nodes, "running")
         self.lives: dict[NodeId, int] = dict.fromkeys(self.nodes, 1)
         self.calls: list[str] = []
+        self.faults: dict[Link, LinkFault] = {}
+        self.did: dict[Link, dict[str, int]] = {}
+        self.disks: dict[NodeId, DiskFault] = {}
+        self.disk_did: dict[NodeId, dict[str, int]] = {}
+        self.clocks: dict[NodeId, ClockFault] = {}
 
     async def status(self, node: NodeId) -> NodeStatus:
         letter = {"running": "S", "paused": "T", "stopped": ""}[self.states[node]]
@@ -65,6 +89,8 @@ class Nodes:
     async def start(self, node: NodeId) -> NodeStatus:
         if node in self.broken:
             raise BackendError(f"{node} ended at once: no such file")
+        if node in self.fragile and node in self.disks and self.disks[node].rot:
+            raise NodeStartError(f"{node} does not start: log, byte 77: a record that was durable is damaged")
         if self.states[node] == "stopped":
             self.lives[node] += 1
             return await self._become(node, "running")
@@ -90,10 +116,41 @@ class Nodes:
         if self.lost_probes.get(link, 0):
             self.lost_probes[link] -= 1
             return False
-        return link not in self.dead and (link not in self.cut_links or link in self.leaky)
+        clogged = link in self.faults and self.faults[link].held
+        return not clogged and link not in self.dead and (link not in self.cut_links or link in self.leaky)
 
     async def dropped(self) -> dict[Link, int]:
         return dict(self.cut_links)
+
+    async def power_off(self, node: NodeId) -> NodeStatus:
+        status = await self._become(node, "stopped")
+        return msgspec.structs.replace(status, evidence={**status.evidence, "bytes_lost": 512, "sectors_torn": 1})
+
+    async def disturb(self, faults: Mapping[Link, LinkFault]) -> None:
+        self.calls.append(f"disturb {len(faults)}")
+        self.faults = {link: fault for link, fault in faults.items() if link not in self.deafened}
+        self.did = {link: {} for link in self.faults}
+
+    async def disturbed(self) -> dict[Link, dict[str, int]]:
+        return {link: dict(counts) for link, counts in self.did.items()}
+
+    async def spoil(self, node: NodeId, fault: DiskFault | None) -> dict[str, Any]:
+        self.calls.append(f"spoil {node}" if fault else f"unspoil {node}")
+        told: dict[str, Any] = dict(self.disk_did.pop(node, {}))
+        self.disks.pop(node, None)
+        if fault is not None:
+            self.disks[node] = fault
+            if fault.rot:
+                told["rotten"] = [] if node in self.blank else [["log", sector] for sector in range(fault.rot)]
+        return told
+
+    async def skew(self, node: NodeId, fault: ClockFault | None) -> dict[str, Any]:
+        self.calls.append(f"skew {node}" if fault else f"unskew {node}")
+        before = self.clocks.pop(node, ClockFault())
+        after = before if node in self.stubborn else fault or ClockFault()
+        if after != ClockFault():
+            self.clocks[node] = after
+        return {"before": msgspec.structs.asdict(before), "after": msgspec.structs.asdict(after)}
 
     async def dial(self, node: NodeId) -> Any:
         raise NotImplementedError("no test of a nemesis talks to a node")
@@ -135,12 +192,25 @@ class OnlyTest:
 
 def context(deployment: Nodes, system: Roles | None = None) -> NemesisContext:
     """What a nemesis is handed."""
-    runtime: Any = Streams(1)  # nemeses draw nothing themselves: a clock or stream that they used would fail here
+    streams: Any = None  # nemeses draw nothing themselves: a stream that they used would fail here
     return NemesisContext(
         test=cast("Any", OnlyTest(system or Roles(), deployment.nodes)),
         deployment=cast("Any", deployment),
-        runtime=runtime,
+        runtime=Runtime(clock=Leaps(), streams=streams),
     )
+
+
+class Leaps:
+    """A clock on which every sleep is over at once."""
+
+    def __init__(self) -> None:
+        self._now_ns = 0
+
+    def now_ns(self) -> int:
+        return self._now_ns
+
+    async def sleep_ns(self, duration_ns: int) -> None:
+        self._now_ns += duration_ns
 
 
 def nemesis_op(f: str, **request: Any) -> Op:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
 from harness.generators import Context, Generator
+from harness.protocols import FaultKind, Support
 from harness.rng import Streams
 from harness.test import NemesisPackage
-from nemesis.catalogue import NEMESES, build, descriptions
+from nemesis.catalogue import DEFAULT_SIM, KINDS, NEMESES, build, descriptions, kinds, names_for
 from nemesis.compose import Composed
 from nemesis.partition import SHAPES, Partition
 from nemesis.process import kill
@@ -22,7 +23,7 @@ from results.errors import NemesisError, UnknownNameError, UsageError
 from results.history import NEMESIS, Op, canonical_json
 from tests.nemesis.support import FIVE, Nodes, context, led_by, run
 
-START_OF = {"stop-partition": "start-partition", "resume": "pause", "start": "kill"}
+START_OF = {kind.stop_f: kind.start_f for kind in KINDS.values()}
 SECOND = 1_000_000_000
 
 
@@ -92,8 +93,30 @@ def strikes(ops: Sequence[Op]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", descriptions())
 def test_every_name_builds_a_package_that_says_what_it_needs_of_a_backend(name: str) -> None:
     package = build([name])
-    kind = name.split("-")[0]
-    assert package.faults == {"none": frozenset(), "partition": {"cut"}, "kill": {"kill"}, "pause": {"pause"}}[kind]
+    family = name.split("-")[0]
+    needed = {
+        "none": set[str](),
+        "partition": {"cut"},
+        "swizzle": {"cut"},
+        "clog": {"packet"},
+        "disk": {"disk", "kill"},
+    }
+    assert package.faults == needed.get(family, {family})
+
+
+def test_the_names_for_a_backend_are_those_of_which_it_can_do_everything() -> None:
+    every_kind: tuple[FaultKind, ...] = get_args(FaultKind)
+    everything = dict.fromkeys(every_kind, Support(True, "yes"))
+    assert names_for(everything) == tuple(NEMESES)
+    cuts = dict.fromkeys(every_kind, Support(False, "no"))
+    cuts["cut"] = Support(True, "yes")
+    assert set(names_for(cuts)) == {name for name in NEMESES if name.startswith(("partition", "swizzle"))}
+    everything["kill"] = Support(False, "no")
+    assert not {"kill-one", "disk", "disk-rot"} & set(names_for(everything))
+
+
+def test_the_default_of_a_simulation_is_every_kind() -> None:
+    assert set(kinds(DEFAULT_SIM)) == set(KINDS)
 
 
 @pytest.mark.parametrize("name", NEMESES)
@@ -108,10 +131,10 @@ def test_every_op_of_every_name_can_be_carried_out_and_is_undone_in_the_end(name
         canonical_json(op.value)
         done = run(package.nemesis.invoke(context(nodes, led_by("n2")), op))
         assert done.type == "ok", done.error
-        struck = done.value["cut"] or done.value["down"] or done.value["paused"]
-        assert bool(struck) is (op.value["action"] == "start")
+        struck = [done.value.get(listed) for listed in ("cut", "down", "paused", "links", "disks", "clocks")]
+        assert any(struck) is (op.value["action"] == "start")
     assert set(nodes.states.values()) == {"running"}
-    assert nodes.cut_links == {}
+    assert (nodes.cut_links, nodes.faults, nodes.disks, nodes.clocks) == ({}, {}, {}, {})
 
 
 @pytest.mark.parametrize("names", [["none"], []])
@@ -145,12 +168,12 @@ def test_a_test_with_too_few_nodes_for_a_fault_is_told_so() -> None:
 # --- the schedule -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("names", [["partition"], ["partition", "kill"], ["partition", "kill", "pause"]])
+@pytest.mark.parametrize("names", [["partition"], ["partition", "kill"], ["partition", "kill", "pause"], DEFAULT_SIM])
 def test_the_seed_decides_the_schedule(names: list[str]) -> None:
     assert schedule(build(names), seed=5) == schedule(build(names), seed=5) != schedule(build(names), seed=6)
 
 
-@pytest.mark.parametrize("names", [["partition"], ["partition", "kill", "pause"]])
+@pytest.mark.parametrize("names", [["partition"], ["partition", "kill", "pause"], DEFAULT_SIM])
 def test_the_order_of_ops_does_not_depend_on_how_long_they_take(names: list[str]) -> None:
     fast = [(op.f, op.value) for op in schedule(build(names), took_s=0.01)]
     slow = [(op.f, op.value) for op in schedule(build(names), took_s=1.5)]

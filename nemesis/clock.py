@@ -1,0 +1,141 @@
+"""Clocks that jump, or run too fast or too slow.
+
+An op names whom it means (`spec`), and for every node what becomes of its clock if it is meant (`skew`: the fields of a
+`harness.protocols.ClockFault`), drawn when the op is scheduled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from harness.marks import reached
+from harness.protocols import ClockFault, FaultKind, NemesisContext, NodeId
+from harness.rng import Rng
+from nemesis.draws import magnitude, signed
+from nemesis.effects import Effect, carry_out, request
+from nemesis.ledger import Ledger
+from nemesis.targets import choose, needs_views, views
+from results.errors import BackendError, NemesisError
+from results.history import Op
+
+OFFSET_MS = (10, 3_600_000)
+"""By how much clocks jump, either way."""
+
+DRIFT_PPM = (1_000, 100_000)
+"""By how much clocks run too fast or too slow."""
+
+TOLERANCE = 1.0
+"""How far a measured clock may be from what was asked for: milliseconds, and millionths."""
+
+
+def jump(nodes: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
+    """A jump for each node, of 10 ms to an hour, ahead or back."""
+    return {"skew": {node: {"offset_ms": signed(rng, magnitude(rng, *OFFSET_MS))} for node in nodes}}
+
+
+def drift(nodes: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
+    """A drift for each node, of 0.1 to 10 %, fast or slow."""
+    return {"skew": {node: {"drift_ppm": signed(rng, magnitude(rng, *DRIFT_PPM))} for node in nodes}}
+
+
+class Clocks:
+    """Gives clocks a fault (`start-clock`) and sets them right (`stop-clock`).
+
+    Args:
+        ledger: shared with other nemeses of the test, if there are any.
+    """
+
+    fs = frozenset({"start-clock", "stop-clock"})
+    faults: frozenset[FaultKind] = frozenset({"clock"})
+
+    def __init__(self, ledger: Ledger | None = None) -> None:
+        self._ledger = ledger or Ledger()
+
+    async def invoke(self, context: NemesisContext, op: Op) -> Op:
+        """Skew the clocks of the nodes that the op's spec means now, or set all right; measured before and after."""
+
+        async def start(effect: Effect) -> None:
+            await self._set_right(context, Effect())
+            faults = await self._faults(context, request(op))
+            effect.target = " ".join(faults)
+            await self._skew(context, faults, effect)
+
+        async def stop(effect: Effect) -> None:
+            effect.target = " ".join(self._ledger.skewed) or "nobody: no clock had to be set right"
+            await self._set_right(context, effect)
+
+        return await carry_out(context, op, start if op.f == "start-clock" else stop, self._ledger)
+
+    async def heal(self, context: NemesisContext) -> None:
+        """Set every clock right.
+
+        Raises:
+            NemesisError: a clock stays wrong.
+        """
+        await self._set_right(context, Effect())
+
+    async def _faults(self, context: NemesisContext, wanted: Mapping[str, Any]) -> dict[NodeId, ClockFault]:
+        """What a request means now, in the order in which it strikes."""
+        try:
+            skews = msgspec.convert(wanted.get("skew"), dict[str, ClockFault])
+        except msgspec.ValidationError as error:
+            raise NemesisError(f"a fault of clocks says for each node what becomes of its clock: {error}.") from None
+        order: Sequence[NodeId] = wanted.get("order") or list(context.deployment.nodes)
+        spec = str(wanted.get("spec", "one"))
+        chosen = choose(spec, order, await views(context) if needs_views(spec) else ())
+        missing = [node for node in chosen if node not in skews]
+        if missing:
+            raise NemesisError(f"a fault of clocks does not say what becomes of {', '.join(missing)}.")
+        return {node: skews[node] for node in chosen}
+
+    async def _skew(self, context: NemesisContext, faults: Mapping[NodeId, ClockFault], effect: Effect) -> None:
+        problems: list[str] = []
+        for node, fault in faults.items():
+            self._ledger.skewed[node] = fault
+            problems += await self._turn(context, node, fault, fault, effect)
+            _mark(fault)
+        if problems:
+            raise NemesisError(f"clock: {'; '.join(problems)}.")
+
+    async def _set_right(self, context: NemesisContext, effect: Effect) -> None:
+        problems: list[str] = []
+        for node, fault in list(self._ledger.skewed.items()):
+            back = ClockFault(offset_ms=-fault.offset_ms, drift_ppm=-fault.drift_ppm)
+            problems += await self._turn(context, node, None, back, effect)
+            del self._ledger.skewed[node]
+        if problems:
+            raise NemesisError(f"clock: {'; '.join(problems)}.")
+
+    async def _turn(
+        self, context: NemesisContext, node: NodeId, fault: ClockFault | None, change: ClockFault, effect: Effect
+    ) -> list[str]:
+        """Give one clock a fault, or none; problems unless it is measured to have changed by so much."""
+        try:
+            seen = await context.deployment.skew(node, fault)
+        except BackendError as problem:
+            return [f"{node}: {problem}"]
+        effect.evidence[node] = dict(seen)
+        problems: list[str] = []
+        for name, expected in (("offset_ms", change.offset_ms), ("drift_ppm", change.drift_ppm)):
+            before, after = (_measured(seen, when, name) for when in ("before", "after"))
+            if before is None or after is None:
+                problems.append(f"nothing was measured of {name} on {node}")
+            elif abs(after - before - expected) > TOLERANCE:
+                problems.append(f"{name} of {node} changed by {after - before:g} instead of {expected:g}")
+        return problems
+
+
+def _measured(seen: Mapping[str, Any], when: str, name: str) -> float | None:
+    found = seen.get(when)
+    value = cast("Mapping[str, Any]", found).get(name) if isinstance(found, Mapping) else None
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _mark(fault: ClockFault) -> None:
+    if fault.offset_ms:
+        reached("clock jumped ahead" if fault.offset_ms > 0 else "clock jumped back")
+    if fault.drift_ppm:
+        reached("clock ran fast" if fault.drift_ppm > 0 else "clock ran slow")

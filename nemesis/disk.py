@@ -1,0 +1,208 @@
+"""Disks that are full, slow, fail to sync, or rot; on a minority of the nodes, so that the cluster stays recoverable.
+
+An op names whom it means (`spec`) and what becomes of the disks (`spoil`, the fields of `harness.protocols.DiskFault`).
+A node whose disk fails should stop by itself rather than go on with promises that it cannot keep; those that did are
+started again when the fault is healed.
+
+Rot does not show before somebody reads: the node is killed, its disk rots, and it is started again on it. It should
+refuse; then it stays down until the fault is healed. Whatever it does, so much is never lost that a majority would not
+have it: over a whole run only the same minority of nodes ever rots, and nodes that are down count as lost meanwhile.
+(TigerBeetle's simulator bounds its storage faults by such an atlas; the hazard is that of Alagappan et al.,
+"Protocol-Aware Recovery for Consensus-Based Storage", FAST 2018.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.marks import reached
+from harness.protocols import Deployment, DiskFault, FaultKind, NemesisContext, NodeId, NodeStatus
+from harness.rng import Rng
+from nemesis.draws import magnitude
+from nemesis.effects import Effect, carry_out, request, statuses, told
+from nemesis.grudges import majority
+from nemesis.ledger import Ledger
+from nemesis.targets import choose, needs_views, views
+from results.errors import BackendError, NemesisError, NodeStartError
+from results.history import Op
+
+NODES_MIN: Final = 3
+"""With fewer nodes every node is needed for a majority: no disk may fail."""
+
+_FAULT: Final = "disk"
+
+_MARKS: Final[Mapping[str, str]] = {
+    "refused_writes": "disk refused writes",
+    "failed_syncs": "sync failed",
+    "slowed_syncs": "disk was slow",
+}
+"""Coverage marks by what backends count."""
+
+
+FULL: Final[Mapping[str, Any]] = {"spoil": {"full": True}}
+"""Writes that need more room fail."""
+
+SYNC_FAILS: Final[Mapping[str, Any]] = {"spoil": {"sync_fails": True}}
+"""The next sync fails and drops what it should have made durable."""
+
+
+def slow(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
+    """Syncs take 20 to 1,000 ms longer."""
+    return {"spoil": {"slow_ms": magnitude(rng, 20, 1000)}}
+
+
+def rot(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
+    """One to four sectors rot."""
+    return {"spoil": {"rot": rng.between(1, 4)}}
+
+
+class Disks:
+    """Gives disks a fault (`start-disk`), makes them well and starts nodes that stopped over it (`stop-disk`).
+
+    Args:
+        ledger: shared with other nemeses of the test, if there are any.
+    """
+
+    fs = frozenset({"start-disk", "stop-disk"})
+    faults: frozenset[FaultKind] = frozenset({"disk", "kill"})
+
+    def __init__(self, ledger: Ledger | None = None) -> None:
+        self._ledger = ledger or Ledger()
+
+    async def invoke(self, context: NemesisContext, op: Op) -> Op:
+        """Spoil the disks of the nodes that the op's spec means now, or make all well; say what the faults did."""
+
+        async def start(effect: Effect) -> None:
+            fault = _fault_of(request(op))
+            chosen = await self._choose(context, request(op), fault)
+            effect.target = " ".join(chosen) or "nobody: no node can be spared"
+            await self._spoil(context.deployment, chosen, fault, effect)
+
+        async def stop(effect: Effect) -> None:
+            effect.target = " ".join(self._ledger.spoiled) or "nobody: every disk is well"
+            await self._make_well(context.deployment, effect)
+
+        return await carry_out(context, op, start if op.f == "start-disk" else stop, self._ledger)
+
+    async def heal(self, context: NemesisContext) -> None:
+        """Make every disk well, and start the nodes that stopped over it.
+
+        Raises:
+            NemesisError: a disk cannot be made well, or a node does not run afterwards.
+        """
+        try:
+            await self._make_well(context.deployment, Effect())
+        finally:
+            self._ledger.rotted.clear()
+
+    async def _choose(self, context: NemesisContext, wanted: Mapping[str, Any], fault: DiskFault) -> list[NodeId]:
+        """The nodes that the spec means, as far as they can be spared; any one that can where none of them can."""
+        order: Sequence[NodeId] = wanted.get("order") or list(context.deployment.nodes)
+        seen = await statuses(context.deployment)
+        lost = [node for node, status in seen.items() if status.state == "stopped" or node in self._ledger.spoiled]
+        lost += self._ledger.rotted if fault.rot else ()
+        spec = str(wanted.get("spec", "one"))
+        meant = choose(spec, order, await views(context) if needs_views(spec) else ())
+        return spare(meant, seen, lost) or spare(order, seen, lost)[:1]
+
+    async def _spoil(self, deployment: Deployment, nodes: Sequence[NodeId], fault: DiskFault, effect: Effect) -> None:
+        problems: list[str] = []
+        for node in nodes:
+            evidence = effect.evidence[node] = {"before": told(await deployment.status(node))}
+            self._ledger.spoiled[node] = fault
+            self._ledger.hold(node, _FAULT)
+            try:
+                if fault.rot:
+                    await self._let_rot(deployment, node, fault, evidence)
+                else:
+                    evidence["found"] = dict(await deployment.spoil(node, fault))
+            except BackendError as problem:
+                problems.append(f"{node}: {problem}")
+            evidence["after"] = told(await deployment.status(node))
+        if problems:
+            raise NemesisError(f"disk: {'; '.join(problems)}.")
+
+    async def _let_rot(self, deployment: Deployment, node: NodeId, fault: DiskFault, evidence: dict[str, Any]) -> None:
+        self._ledger.rotted[node] = None
+        await deployment.kill(node)
+        found = evidence["found"] = dict(await deployment.spoil(node, fault))
+        evidence["bit"] = bool(found.get("rotten"))
+        try:
+            await deployment.start(node)
+        except NodeStartError as refusal:
+            if not evidence["bit"]:
+                raise
+            evidence["refused"] = str(refusal)
+            reached("node did not start on rotten data")
+        else:
+            if evidence["bit"]:
+                reached("node started on rotten data")
+
+    async def _make_well(self, deployment: Deployment, effect: Effect) -> None:
+        """Take every fault away, then start every node that stopped over it, unless another fault keeps it down."""
+        problems: list[str] = []
+        struck = list(self._ledger.spoiled)
+        for node in struck:
+            evidence = effect.evidence[node] = {"before": told(await deployment.status(node))}
+            try:
+                evidence.update(_did(await deployment.spoil(node, None)))
+                del self._ledger.spoiled[node]
+            except BackendError as problem:
+                problems.append(f"{node}: {problem}")
+        self._ledger.release(_FAULT)
+        for node in struck:
+            try:
+                problems += await self._start(deployment, node, effect.evidence[node])
+            except BackendError as problem:
+                problems.append(f"{node}: {problem}")
+        if problems:
+            raise NemesisError(f"disk: {'; '.join(problems)}.")
+
+    async def _start(self, deployment: Deployment, node: NodeId, evidence: dict[str, Any]) -> list[str]:
+        status = await deployment.status(node)
+        others = self._ledger.held_by_others(node, _FAULT)
+        if status.state == "stopped" and others:
+            evidence["left to"] = others
+        elif status.state == "stopped":
+            await deployment.start(node)
+            status = await deployment.status(node)
+            if status.state == "running":
+                reached("node restarted")
+        evidence["after"] = told(status)
+        return [f"{node} is stopped instead of running"] if status.state == "stopped" and not others else []
+
+
+def spare(wished: Sequence[NodeId], seen: Mapping[NodeId, NodeStatus], lost: Sequence[NodeId]) -> list[NodeId]:
+    """The first of the `wished` nodes that are alive and can be lost, beside those that are `lost`, to a minority.
+
+    `seen` holds the status of every node of the test.
+    """
+    room = len(seen) - majority(len(seen))
+    without = dict.fromkeys(lost)
+    chosen: list[NodeId] = []
+    for node in wished:
+        if seen[node].state != "stopped" and len({**without, node: None}) <= room:
+            without[node] = None
+            chosen.append(node)
+    return chosen
+
+
+def _fault_of(wanted: Mapping[str, Any]) -> DiskFault:
+    try:
+        fault = msgspec.convert(wanted.get("spoil"), DiskFault)
+    except msgspec.ValidationError as error:
+        raise NemesisError(f"a fault of disks says what becomes of them: {error}.") from None
+    if fault == DiskFault():
+        raise NemesisError("a fault of disks does nothing at all: give it full, sync_fails, slow_ms or rot.")
+    return fault
+
+
+def _did(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """What a fault did while it lasted, and whether it did anything."""
+    for what, mark in _MARKS.items():
+        if counts.get(what):
+            reached(mark)
+    return {"did": dict(counts), "bit": any(counts.values())}

@@ -1,0 +1,39 @@
+"""What the nemeses of one test know of each other: who keeps which node down, and what else is in force.
+
+A node can be down for several reasons: it was killed, and its disk is full as well. Whoever relieves it of one leaves
+it to the other, so that no fault ends before the op that ends it.
+"""
+
+from __future__ import annotations
+
+from harness.protocols import ClockFault, DiskFault, Link, NodeId
+
+
+class Ledger:
+    """Shared by all nemeses of a package; empty when a run begins, and again when everything is healed.
+
+    Attributes:
+        clogged: links that hold everything back.
+        spoiled: nodes whose disks have a fault, with that fault.
+        rotted: nodes whose disks had rotten sectors at any time of this run.
+        skewed: nodes whose clocks have a fault, with that fault.
+    """
+
+    def __init__(self) -> None:
+        self.clogged: frozenset[Link] = frozenset()
+        self.spoiled: dict[NodeId, DiskFault] = {}
+        self.rotted: dict[NodeId, None] = {}
+        self.skewed: dict[NodeId, ClockFault] = {}
+        self._holds: dict[str, dict[NodeId, None]] = {}
+
+    def hold(self, node: NodeId, fault: str) -> None:
+        """From now on the fault keeps the node down, or may do so."""
+        self._holds.setdefault(fault, {})[node] = None
+
+    def release(self, fault: str) -> None:
+        """The fault keeps nobody down any more."""
+        self._holds.pop(fault, None)
+
+    def held_by_others(self, node: NodeId, fault: str) -> list[str]:
+        """Faults other than this one that keep the node down."""
+        return [name for name, nodes in self._holds.items() if name != fault and node in nodes]

@@ -1,0 +1,174 @@
+"""Links that lose, double, reorder, delay or hold back messages, or break connections.
+
+An op names what the links do (`disturb`, the fields of `harness.protocols.LinkFault`), on which links (`scope`: "all",
+"link", or a key of `SIDES`), and of which nodes where that matters (`spec`, a key of `nemesis.targets.SPECS`). The
+figures are drawn when the op is scheduled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.marks import reached
+from harness.protocols import Deployment, FaultKind, Link, LinkFault, NemesisContext, NodeId
+from harness.rng import Rng
+from nemesis.draws import magnitude, share
+from nemesis.effects import Effect, carry_out, request
+from nemesis.grudges import all_links
+from nemesis.ledger import Ledger
+from nemesis.targets import choose, needs_views, views
+from results.errors import NemesisError, UnknownNameError
+from results.history import Op
+
+ALL_LINKS: Final = "all"
+"""The scope of every link."""
+
+ONE_LINK: Final = "link"
+"""The scope of one directed link: from the first node of the order to the second."""
+
+Side = Callable[[Link, Sequence[NodeId]], bool]
+
+SIDES: Final[Mapping[str, Side]] = {
+    "node": lambda link, chosen: link[0] in chosen or link[1] in chosen,
+    "out": lambda link, chosen: link[0] in chosen,
+    "in": lambda link, chosen: link[1] in chosen,
+}
+"""Scopes of links that belong to nodes: whether a link has the fault if these nodes are chosen."""
+
+
+_WORDS: Final[Mapping[str, str]] = {"node": "all links of", "out": "links out of", "in": "links into"}
+
+
+def loss(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
+    """5 to 40 % of all messages vanish."""
+    return {"disturb": {"loss": share(rng, 0.05, 0.4)}}
+
+
+def duplicate(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
+    """5 to 40 % of all messages arrive twice."""
+    return {"disturb": {"duplicate": share(rng, 0.05, 0.4)}}
+
+
+def reorder(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
+    """5 to 50 % of all messages are overtaken."""
+    return {"disturb": {"reorder": share(rng, 0.05, 0.5)}}
+
+
+def delay(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
+    """Messages take 20 to 500 ms longer, and up to as long again."""
+    delay_ms = magnitude(rng, 20, 500)
+    return {"disturb": {"delay_ms": delay_ms, "jitter_ms": rng.between(0, delay_ms)}}
+
+
+def flaky(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
+    """Connections break 0.5 to 3 times a second."""
+    return {"disturb": {"resets": share(rng, 0.5, 3.0)}}
+
+
+_MARKS: Final[Mapping[str, str]] = {
+    "lost": "messages lost",
+    "duplicated": "messages duplicated",
+    "reordered": "messages reordered",
+    "delayed": "messages delayed",
+    "held": "messages held",
+    "reset": "connection reset",
+}
+"""Coverage marks by what backends count."""
+
+
+class Packet:
+    """Gives links a fault (`start-packet`) and takes it from them (`stop-packet`).
+
+    Args:
+        ledger: shared with other nemeses of the test, if there are any.
+    """
+
+    fs = frozenset({"start-packet", "stop-packet"})
+    faults: frozenset[FaultKind] = frozenset({"packet"})
+
+    def __init__(self, ledger: Ledger | None = None) -> None:
+        self._ledger = ledger or Ledger()
+
+    async def invoke(self, context: NemesisContext, op: Op) -> Op:
+        """Replace the faults of all links, see that they are what was asked for, and say what the former ones did."""
+
+        async def start(effect: Effect) -> None:
+            fault = _fault_of(request(op))
+            links = await self._links(context, request(op), effect)
+            await self._set(context.deployment, dict.fromkeys(links, fault))
+            effect.evidence["links_disturbed"] = len(links)
+
+        async def stop(effect: Effect) -> None:
+            counts = await context.deployment.disturbed()
+            effect.target = "all links"
+            effect.evidence.update(_told(counts))
+            await self._set(context.deployment, {})
+
+        return await carry_out(context, op, start if op.f == "start-packet" else stop, self._ledger)
+
+    async def heal(self, context: NemesisContext) -> None:
+        """Take every fault from every link.
+
+        Raises:
+            NemesisError: a link keeps its fault.
+        """
+        await self._set(context.deployment, {})
+
+    async def _set(self, deployment: Deployment, faults: Mapping[Link, LinkFault]) -> None:
+        """Give exactly these links these faults, and see that exactly these have one and that clogged ones are shut."""
+        await deployment.disturb(faults)
+        self._ledger.clogged = frozenset(link for link, fault in faults.items() if fault.held)
+        listed = await deployment.disturbed()
+        wrong = [(link, "has a fault") for link in sorted(listed) if link not in faults]
+        wrong += [(link, "has no fault") for link in sorted(faults) if link not in listed]
+        clogged = sorted(self._ledger.clogged)
+        passes: Mapping[Link, bool] = await deployment.passes(clogged) if clogged else {}
+        wrong += [(link, "passes") for link in clogged if passes[link]]
+        if wrong:
+            seen = ", ".join(f"{source} -> {destination} {what}" for (source, destination), what in wrong)
+            raise NemesisError(f"the links are not as they were set: {seen}.")
+
+    async def _links(self, context: NemesisContext, wanted: Mapping[str, Any], effect: Effect) -> list[Link]:
+        """The links that a request means now, sorted."""
+        order: Sequence[NodeId] = wanted.get("order") or list(context.deployment.nodes)
+        if len(order) < 2:
+            raise NemesisError("a fault of links needs 2 nodes, and there is one.")
+        scope = str(wanted.get("scope", ALL_LINKS))
+        if scope == ALL_LINKS:
+            effect.target = "all links"
+            return list(all_links(order))
+        if scope == ONE_LINK:
+            effect.target = f"{order[0]} -> {order[1]}"
+            return [(order[0], order[1])]
+        if scope not in SIDES:
+            raise UnknownNameError("scope of links", scope, [ALL_LINKS, ONE_LINK, *SIDES])
+        spec = str(wanted.get("spec", "one"))
+        chosen = choose(spec, order, await views(context) if needs_views(spec) else ())
+        effect.target = f"{_WORDS[scope]} {' '.join(chosen)}"
+        return [link for link in all_links(order) if SIDES[scope](link, chosen)]
+
+
+def _fault_of(wanted: Mapping[str, Any]) -> LinkFault:
+    try:
+        fault = msgspec.convert(wanted.get("disturb"), LinkFault)
+    except msgspec.ValidationError as error:
+        raise NemesisError(f"a fault of links says what they do: {error}.") from None
+    if fault == LinkFault():
+        raise NemesisError("a fault of links does nothing at all: give it a loss, a delay, ...")
+    return fault
+
+
+def _told(counts: Mapping[Link, Mapping[str, int]]) -> dict[str, Any]:
+    """What the faults did: in all, and link by link; whether they did anything."""
+    totals: dict[str, int] = {}
+    for link in sorted(counts):
+        for what in sorted(counts[link]):
+            totals[what] = totals.get(what, 0) + counts[link][what]
+    for what, mark in _MARKS.items():
+        if totals.get(what):
+            reached(mark)
+    by_link = [[*link, dict(counts[link])] for link in sorted(counts) if counts[link]]
+    return {"did": totals, "did_by_link": by_link, "bit": any(totals.values())}

@@ -1,0 +1,86 @@
+"""Swizzling: cut nodes off one after the other, and let them back one after the other in another order.
+
+FoundationDB calls it swizzle-clogging and found that it catches what partitions at one stroke do not: every
+intermediate topology lasts for a moment, and the last node to go need not be the last to come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.protocols import Link, NodeId
+from harness.rng import Rng
+from nemesis.grudges import all_links
+from results.errors import NemesisError
+
+SHAPE: Final = "swizzle"
+"""The shape that ops of a swizzle carry."""
+
+LASTS_MS: Final = 2_000
+"""How long all steps of one direction take at most."""
+
+PAUSE_MIN_MS: Final = 50
+"""The shortest pause between two steps."""
+
+
+class Swizzle(msgspec.Struct, frozen=True):
+    """The steps of a swizzle, as the request of its op carries them.
+
+    Attributes:
+        nodes: who is cut off from all others, in this order.
+        pauses_ms: the pauses between those steps.
+        heal_nodes: the same nodes, in the order in which they come back.
+        heal_pauses_ms: the pauses between those steps.
+    """
+
+    nodes: tuple[NodeId, ...]
+    pauses_ms: tuple[int, ...]
+    heal_nodes: tuple[NodeId, ...]
+    heal_pauses_ms: tuple[int, ...]
+
+
+def draw(nodes: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
+    """A random subset of at least two nodes, and both orders and all pauses."""
+    struck = rng.sample(nodes, rng.between(2, len(nodes)))
+    back = rng.sample(struck, len(struck))
+    return {
+        "nodes": struck,
+        "pauses_ms": _pauses(len(struck), rng),
+        "heal_nodes": back,
+        "heal_pauses_ms": _pauses(len(struck), rng),
+    }
+
+
+def read(request: Mapping[str, Any], known: Sequence[NodeId]) -> Swizzle:
+    """The steps that a request carries.
+
+    Raises:
+        NemesisError: it does not say who is cut off, or names nodes that are not in the test.
+    """
+    try:
+        swizzle = msgspec.convert({name: request.get(name) for name in Swizzle.__struct_fields__}, Swizzle)
+    except msgspec.ValidationError as error:
+        raise NemesisError(f"a swizzle says which nodes it cuts off, when, and how they come back: {error}.") from None
+    strangers = [node for node in (*swizzle.nodes, *swizzle.heal_nodes) if node not in known]
+    if strangers or not swizzle.nodes:
+        raise NemesisError(f"a swizzle of {', '.join(strangers) or 'no nodes'}: the nodes are {', '.join(known)}.")
+    return swizzle
+
+
+def cut_off(gone: Sequence[NodeId], nodes: Sequence[NodeId]) -> frozenset[Link]:
+    """The links that are cut while these nodes are gone: all of theirs, both ways."""
+    return frozenset(link for link in all_links(nodes) if link[0] in gone or link[1] in gone)
+
+
+def steps(nodes: Sequence[NodeId], pauses_ms: Sequence[int]) -> list[tuple[Sequence[NodeId], NodeId, int | None]]:
+    """Step by step: the nodes that had their turn, the one that has it now, and the pause after it (None: the last)."""
+    pauses = [*pauses_ms, *[PAUSE_MIN_MS] * len(nodes)][: len(nodes) - 1]
+    return [(nodes[: i + 1], node, pause) for i, (node, pause) in enumerate(zip(nodes, [*pauses, None], strict=True))]
+
+
+def _pauses(steps: int, rng: Rng) -> list[int]:
+    longest = max(PAUSE_MIN_MS, LASTS_MS // max(1, steps - 1))
+    return [rng.between(PAUSE_MIN_MS, longest) for _ in range(steps - 1)]
