@@ -14,6 +14,8 @@
         │   └── NodeStartError
         ├── NemesisError
         ├── SystemUnderTestError
+        ├── SimulationError
+        │   └── SimulationDeadlockError
         └── EngineError
 
 A message is for the person who reads it: what is wrong, where, and what to do about it, in one line.
@@ -103,6 +105,17 @@ class NemesisError(HarnessError):
 
 class SystemUnderTestError(HarnessError):
     """A system could not be set up."""
+
+
+class SimulationError(HarnessError):
+    """A simulated run did what only a real one can: real time, threads, files, sockets; or it ran away.
+
+    The message names the call and the file and line that made it, and what to use instead.
+    """
+
+
+class SimulationDeadlockError(SimulationError):
+    """Nothing in a simulation can ever happen again, and it has not ended. The message says who waits, and where."""
 
 
 class EngineError(HarnessError):

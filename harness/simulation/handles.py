@@ -1,0 +1,115 @@
+"""What the simulated loop has to do: events of our own, and callbacks of asyncio's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from harness.simulation.places import name_of
+
+
+class Queue(Protocol):
+    """Where timers wait."""
+
+    def forget_one(self) -> None:
+        """One of the timers that wait was cancelled."""
+        ...
+
+
+class SimTimer:
+    """An event of the simulation.
+
+    Attributes:
+        when_ns: the virtual time at which it is due.
+        callback: what is to be done then; None once it has begun or was cancelled, so that nothing is kept alive.
+    """
+
+    __slots__ = ("_queue", "callback", "when_ns")
+
+    def __init__(self, queue: Queue, when_ns: int, callback: Callable[[], object]) -> None:
+        self._queue = queue
+        self.when_ns = when_ns
+        self.callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        """Forget it; no harm if it has run."""
+        if self.callback is not None:
+            self.callback = None
+            self._queue.forget_one()
+
+
+class Ready(asyncio.Handle):
+    """A callback of asyncio's that is to run in this instant. Leaner than asyncio's own, which supports debugging."""
+
+    __slots__ = ("args", "callback", "context")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = context
+
+    def cancel(self) -> None:
+        """Forget it; no harm if it has run."""
+        self.callback = _nothing
+        self.args = ()
+
+    def cancelled(self) -> bool:
+        """Whether it was forgotten."""
+        return self.callback is _nothing
+
+    def get_context(self) -> contextvars.Context:
+        """The context in which it runs."""
+        return self.context
+
+    def __repr__(self) -> str:
+        return f"<Ready {name_of(self.callback)}>"
+
+
+class Later(asyncio.TimerHandle):
+    """A callback of asyncio's that is due later. It is the callback of its timer."""
+
+    __slots__ = ("args", "callback", "context", "timer")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.timer: SimTimer | None = None
+
+    def __call__(self) -> None:
+        """Run it."""
+        self.context.run(self.callback, *self.args)
+
+    def cancel(self) -> None:
+        """Forget it; no harm if it has run."""
+        self.callback = _nothing
+        self.args = ()
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def cancelled(self) -> bool:
+        """Whether it was forgotten."""
+        return self.callback is _nothing
+
+    def when(self) -> float:
+        """The virtual time at which it is due, in seconds."""
+        return 0.0 if self.timer is None else self.timer.when_ns / 1e9
+
+    def get_context(self) -> contextvars.Context:
+        """The context in which it runs."""
+        return self.context
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __repr__(self) -> str:
+        return f"<Later {name_of(self.callback)}>"
+
+
+def _nothing(*_: object) -> None:
+    pass
