@@ -53,8 +53,8 @@ def check_support(test: Test, backend: Backend) -> None:
     for kind in sorted(test.nemesis.faults):
         if not support[kind].works:
             raise FaultNotSupportedError(
-                f"the {backend.name} backend cannot {kind} here: {support[kind].how.rstrip('.')}. Leave what needs "
-                f"{kind!r} out of --nemesis {test.nemesis.name}. (splitbrain doctor lists what works here)"
+                f"the {backend.name} backend cannot inject {kind!r} here: {support[kind].how.rstrip('.')}. Leave what "
+                f"needs {kind!r} out of --nemesis {test.nemesis.name}. (splitbrain doctor lists what works here)"
             )
 
 

@@ -104,8 +104,8 @@ def test_a_fault_that_the_backend_cannot_inject_is_refused_before_anything_start
     program = (
         "from harness.backends.local import LocalBackend\n"
         "from harness.protocols import Support\n"
-        "LocalBackend.support = lambda self: {'kill': Support(True, ''), 'pause': Support(True, ''),\n"
-        "                                     'cut': Support(False, 'no nftables')}\n"
+        "real = LocalBackend.support\n"
+        "LocalBackend.support = lambda self: {**real(self), 'cut': Support(False, 'no nftables')}\n"
         "from harness.cli.main import main; main(['run', '--nemesis', 'partition', '--time-limit', '5'])\n"
     )
     done = subprocess.run(
@@ -118,7 +118,10 @@ def test_a_fault_that_the_backend_cannot_inject_is_refused_before_anything_start
         timeout=60,
     )
     assert done.returncode == 254
-    assert "the local backend cannot cut here: no nftables. Leave what needs 'cut' out of --nemesis" in done.stderr
+    assert (
+        "the local backend cannot inject 'cut' here: no nftables. Leave what needs 'cut' out of --nemesis"
+        in done.stderr
+    )
     assert list(tmp_path.iterdir()) == []
 
 

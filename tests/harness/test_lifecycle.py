@@ -54,7 +54,7 @@ def test_a_fault_that_the_backend_cannot_inject_is_refused_before_anything_is_wr
     test = make_test(FakeClient(), nemesis=FakeNemesis(), faults=once(invoke("kill")))
     with pytest.raises(FaultNotSupportedError) as caught:
         go(test, MemoryBackend(deployment, works=False), folder)
-    assert "memory backend cannot kill here: memory has no network. Leave what needs 'kill' out of" in str(caught.value)
+    assert "memory backend cannot inject 'kill' here: memory has no network. Leave what needs" in str(caught.value)
     assert (folder.made, deployment.closed) == (0, 0)
 
 

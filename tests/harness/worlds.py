@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from harness.backends.limits import OnlyCutsKillsAndPauses
 from harness.generators import Generator, each, invoke
@@ -180,7 +180,7 @@ class MemoryBackend:
         self.swept = 0
 
     def support(self) -> Mapping[str, Support]:
-        return dict.fromkeys(("cut", "kill", "pause"), Support(self.works, "memory has no network"))
+        return dict.fromkeys(get_args(FaultKind), Support(self.works, "memory has no network"))
 
     def sweep(self) -> list[str]:
         self.swept += 1
