@@ -64,3 +64,10 @@ class Streams:
             digest = hashlib.blake2b(f"{self.seed}/{name}".encode(), digest_size=16).digest()
             stream = self._streams[name] = Rng(int.from_bytes(digest, "big"))
         return stream
+
+    def fingerprint(self) -> str:
+        """A hash of the state of every stream that was used; it costs each one draw, so take it at the end."""
+        digest = hashlib.blake2b(digest_size=8)
+        for name in sorted(self._streams):
+            digest.update(f"{name} {self._streams[name].random()!r}\n".encode())
+        return digest.hexdigest()

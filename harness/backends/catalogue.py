@@ -14,8 +14,15 @@ def _local() -> Backend:
     return LocalBackend()
 
 
+def _sim() -> Backend:
+    from harness.backends.sim import SimBackend
+
+    return SimBackend()
+
+
 BACKENDS: Mapping[str, tuple[Callable[[], Backend], str]] = {
     "local": (_local, "operating system processes on this machine, links cut between network namespaces or by proxies"),
+    "sim": (_sim, "objects in this process under virtual time: the same seed gives the same run, on every machine"),
 }
 
 

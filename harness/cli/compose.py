@@ -13,6 +13,7 @@ import msgspec
 
 from checkers.verdict import CheckerSpec
 from harness.backends import catalogue as backends
+from harness.simulation.worlds import WORLDS
 from harness.systems import catalogue as systems
 from harness.test import CONCURRENCY_MAX, RATE_MAX, TIME_MAX_S, Test, Workload, check_number
 from nemesis import catalogue as nemeses
@@ -36,6 +37,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     op_timeout: float
     recovery: float
     seed: int
+    world: str = "lan"
 
     @staticmethod
     def of(**options: Any) -> RunOptions:
@@ -97,6 +99,7 @@ def compose(options: RunOptions) -> Test:
     check_number("rate", options.rate, RATE_MAX)
     check_number("time limit", options.time_limit, TIME_MAX_S)
     backends.build(options.backend)
+    _check_world(options)
     system = systems.build(options.system)
     bugs = names(options.bug)
     for bug in bugs:
@@ -126,6 +129,14 @@ def compose(options: RunOptions) -> Test:
     )
 
 
+def _check_world(options: RunOptions) -> None:
+    """Refuse a world that is none, or that the backend does not have."""
+    if options.world not in WORLDS:
+        raise UnknownNameError("world", options.world, WORLDS)
+    if options.backend != "sim" and options.world != "lan":
+        raise UsageError(f"--world {options.world} is for simulated nodes: add --backend sim, or leave it out.")
+
+
 def _judged_for(faults: Sequence[str], workload: Workload) -> Workload:
     """The workload, with a coverage checker that knows which faults were asked for: each must strike."""
     checkers = tuple(
@@ -145,6 +156,7 @@ _DEFAULTS = {
     "interval": None,
     "op_timeout": 2.0,
     "recovery": 20.0,
+    "world": "lan",
 }
 
 

@@ -66,6 +66,13 @@ test = _apply(
             help="Where nodes live (splitbrain doctor tells what works here).",
         ),
         click.option(
+            "--world",
+            default="lan",
+            show_default=True,
+            metavar="NAME",
+            help="What a simulated network, disk and clock are like: lan, wan, or swarm (drawn from the seed).",
+        ),
+        click.option(
             "--bug", default="", metavar="ID[,ID...]", help="Switch bugs of the system on (splitbrain list bugs)."
         ),
         click.option(

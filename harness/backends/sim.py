@@ -1,0 +1,226 @@
+"""The simulated backend: nodes are objects of this process, under virtual time. It needs no system package and no root.
+
+A deployment lives inside a running `harness.simulation.loop.SimLoop`; `harness.simulation.run.simulate` makes both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from harness.embedding import Embeddable
+from harness.protocols import (
+    Address,
+    ClockFault,
+    DiskFault,
+    FaultKind,
+    Link,
+    LinkFault,
+    MessageConnection,
+    NodeId,
+    NodePlace,
+    NodeStatus,
+    Runtime,
+    Support,
+)
+from harness.simulation.host import Outputs, SimHost
+from harness.simulation.loop import SimLoop
+from harness.simulation.network import SimNetwork
+from harness.simulation.trace import Trace
+from harness.simulation.worlds import World, world
+from harness.test import Test
+from results.errors import HarnessError, NodeStartError, UnknownNodeError, UsageError
+
+PORT = 7000
+"""The port of every node, on a host of the node's own name."""
+
+_HOW: Mapping[FaultKind, str] = {
+    "cut": "the simulated network, per directed link",
+    "kill": "the node's tasks end, its disk's cache stays",
+    "pause": "timers and messages wait until the node is resumed",
+    "power": "what was not synced is lost, or torn at sector boundaries",
+    "packet": "messages are lost, doubled, overtaken, delayed, held; connections are reset",
+    "disk": "full, failing and slow syncs, rotten sectors",
+    "clock": "offset and drift of the node's clock",
+}
+
+
+class SimBackend:
+    """Nodes in this process, under virtual time.
+
+    Args:
+        world: what links, disks and clocks are like (`harness.simulation.worlds.WORLDS`).
+        outputs: where what nodes say goes; without it nothing can be deployed, only looked at.
+        trace: takes every event, to find where two runs part.
+    """
+
+    name = "sim"
+
+    def __init__(self, world: str = "lan", outputs: Outputs | None = None, trace: Trace | None = None) -> None:
+        self._world = world
+        self._outputs = outputs
+        self._trace = trace
+
+    def support(self) -> Mapping[str, Support]:
+        """Everything works, everywhere."""
+        return {kind: Support(True, _HOW[kind]) for kind in get_args(FaultKind)}
+
+    def sweep(self) -> list[str]:
+        """Nothing is ever left behind."""
+        return []
+
+    async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> SimDeployment:
+        """Lay out the test's nodes, not yet started. No file is touched.
+
+        Raises:
+            UsageError: the system's nodes cannot run inside this process.
+            HarnessError: no simulation is running.
+        """
+        check_embeddable(test)
+        loop = asyncio.get_running_loop()
+        if not isinstance(loop, SimLoop) or self._outputs is None:
+            raise HarnessError("the sim backend works inside a simulation only: use harness.simulation.run.simulate.")
+        nature = world(self._world, runtime.streams["world"])
+        return SimDeployment(test, loop, runtime, nature, self._outputs, self._trace)
+
+
+def check_embeddable(test: Test) -> None:
+    """Refuse a system whose nodes cannot run inside this process.
+
+    Raises:
+        UsageError: they cannot.
+    """
+    if not callable(getattr(test.system, "embed", None)):
+        raise UsageError(
+            f"system {test.system.name!r} cannot be simulated: its nodes run as processes only. Use another --backend, "
+            f"or give the system an embed() (see harness.embedding.Embeddable)."
+        )
+
+
+class SimDeployment:
+    """Simulated nodes, and the links between them. Made by `SimBackend.deploy`.
+
+    Attributes:
+        nodes: names of the nodes, in the test's order.
+    """
+
+    def __init__(
+        self, test: Test, loop: SimLoop, runtime: Runtime, nature: World, outputs: Outputs, trace: Trace | None
+    ) -> None:
+        self.nodes: Sequence[NodeId] = test.nodes
+        self._test = test
+        self._system = cast(Embeddable, test.system)
+        self._network = SimNetwork(loop, runtime.streams, test.nodes, nature, trace)
+        self._hosts = {
+            node: SimHost(loop, node, self._network, runtime.streams, nature, outputs, trace) for node in test.nodes
+        }
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    async def start(self, node: NodeId) -> NodeStatus:
+        """Start the node's process; a running one is left alone.
+
+        Raises:
+            NodeStartError: it ended at once.
+        """
+        host = self._host(node)
+        if host.process is not None and host.process.alive():
+            return host.status()
+        process, handed = host.boot()
+        command = self._test.system.command(self._test, self._place(node))
+        await process.run(self._system.embed(command, handed), "start")
+        if not process.alive():
+            told = host.status().evidence.get("exit", "it was killed")
+            raise NodeStartError(f"{node} does not start: {told}")
+        return host.status()
+
+    async def kill(self, node: NodeId) -> NodeStatus:
+        """End the node's process; a stopped one is left alone."""
+        self._host(node).kill()
+        return self._host(node).status()
+
+    async def power_off(self, node: NodeId) -> NodeStatus:
+        """End the node's process as a loss of power does; the evidence tells what was lost."""
+        host = self._host(node)
+        lost = host.power_off()
+        return NodeStatus("stopped", host.status().life, {**host.status().evidence, **lost})
+
+    async def pause(self, node: NodeId) -> NodeStatus:
+        """Let the node's process do nothing until it is resumed."""
+        host = self._host(node)
+        if host.process is not None:
+            host.process.pause()
+        return host.status()
+
+    async def resume(self, node: NodeId) -> NodeStatus:
+        """Let a paused process go on."""
+        host = self._host(node)
+        if host.process is not None:
+            host.process.resume()
+        return host.status()
+
+    async def status(self, node: NodeId) -> NodeStatus:
+        """The state of the node's process."""
+        return self._host(node).status()
+
+    # --- links --------------------------------------------------------------------------------------------------------
+
+    async def cut(self, links: frozenset[Link]) -> None:
+        """Make exactly these directed links swallow everything."""
+        self._network.cut(links)
+
+    async def passes(self, links: Sequence[Link]) -> Mapping[Link, bool]:
+        """Send a probe over each link."""
+        return await self._network.probe(links)
+
+    async def dropped(self) -> Mapping[Link, int]:
+        """Messages that each cut link swallowed."""
+        return self._network.swallowed()
+
+    async def disturb(self, faults: Mapping[Link, LinkFault]) -> None:
+        """Give exactly these links these faults."""
+        self._network.disturb(faults)
+
+    async def disturbed(self) -> Mapping[Link, Mapping[str, int]]:
+        """What the faults of links did."""
+        return self._network.disturbed()
+
+    # --- disks and clocks ---------------------------------------------------------------------------------------------
+
+    async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
+        """Give the node's disk this fault, or none."""
+        return self._host(node).spoil(fault)
+
+    async def skew(self, node: NodeId, fault: ClockFault | None) -> Mapping[str, Any]:
+        """Give the node's clock this fault, or none."""
+        return self._host(node).skew(fault)
+
+    # --- clients, and the end -----------------------------------------------------------------------------------------
+
+    async def dial(self, node: NodeId) -> MessageConnection:
+        """A connection to the node, across no link.
+
+        Raises:
+            DefiniteError: nobody listens there.
+        """
+        return await self._network.dial(_address(self._host(node).node))
+
+    async def close(self) -> None:
+        """End every process."""
+        for host in self._hosts.values():
+            host.kill()
+
+    def _host(self, node: NodeId) -> SimHost:
+        if node not in self._hosts:
+            raise UnknownNodeError(f"there is no node {node!r} in this test. Known: {', '.join(self.nodes)}.")
+        return self._hosts[node]
+
+    def _place(self, node: NodeId) -> NodePlace:
+        peers = {peer: _address(peer) for peer in self.nodes if peer != node}
+        return NodePlace(node, "data", _address(node), peers)
+
+
+def _address(node: NodeId) -> Address:
+    return (node, PORT)

@@ -1,0 +1,131 @@
+"""Recording a simulated run: the same folder in the store as that of a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+import traceback
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from harness.cli.run import document_of, telemetry_of
+from harness.cli.runlog import RunLog
+from harness.runner import RunSummary, Stop
+from harness.simulation.clock import EPOCH_NS
+from harness.simulation.run import Simulated, log_line, simulate, with_true_time
+from results.errors import HarnessError
+from results.history import HARNESS, Op
+from results.store import RunDir, Store
+
+if TYPE_CHECKING:
+    from harness.cli.compose import RunOptions
+    from harness.cli.progress import Progress
+    from harness.test import Test
+
+
+def record_simulated(
+    test: Test, chosen: RunOptions, store: Path, progress: Progress, at_heal: Callable[[], None] | None
+) -> tuple[RunDir, RunSummary]:
+    """Simulate a test and keep its history in the store; nothing is judged.
+
+    Raises:
+        SplitbrainError: it could not be run.
+    """
+    from harness.backends.sim import check_embeddable
+
+    check_embeddable(test)
+    run = Store(store).create(test.name, test.seed, document_of(test, chosen), time.time_ns())
+    log = RunLog(run.log_path)
+
+    def observe(op: Op) -> None:
+        progress.observe(op)
+        log.observe(op)
+        if at_heal is not None and op.process == HARNESS and op.f == "phase" and op.value["phase"] == "heal":
+            at_heal()
+
+    def began(started_ns: int) -> None:
+        sources = telemetry_of(test, run)
+        run.write_test({**run.read_test(), "began_wall_ns": EPOCH_NS + started_ns, "telemetry": sources})
+
+    stop = Stop()
+    try:
+        with _NodeFiles(test, run) as outputs, _interruptible(stop):
+            simulated = simulate(
+                test,
+                world=chosen.world,
+                recorder=run.history_writer(),
+                outputs=outputs,
+                observe=observe,
+                began=began,
+                stop=stop,
+            )
+        keep_figures(run, simulated)
+    finally:
+        run.release()
+    if simulated.failure is not None:
+        log.write("".join(traceback.format_exception(simulated.failure)))
+    log.close()
+    if simulated.summary is None:
+        raise simulated.failure or HarnessError("the simulation ended without a result.")
+    return run, simulated.summary
+
+
+def keep_figures(run: RunDir, simulated: Simulated) -> None:
+    """Store what a simulation tells beside its history: marks, and what another run of the seed must agree with."""
+    figures = {"simulated_s": round(simulated.simulated_s, 3), "fingerprint": simulated.fingerprint}
+    run.write_test({**run.read_test(), "simulation": figures})
+    run.write_marks(simulated.marks)
+
+
+class _NodeFiles:
+    """The files that real nodes would have left: their logs, and their telemetry."""
+
+    def __init__(self, test: Test, run: RunDir) -> None:
+        self._telemetry: dict[str, BinaryIO] = {}
+        self._logs: dict[str, BinaryIO] = {}
+        sources = telemetry_of(test, run)
+        for node in test.nodes:
+            folder = run.node_dir(node)
+            folder.mkdir(parents=True, exist_ok=True)
+            self._logs[node] = (folder / "log").open("wb")
+            if node in sources:
+                path = run.path / sources[node]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._telemetry[node] = path.open("wb")
+
+    def __enter__(self) -> _NodeFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in (*self._telemetry.values(), *self._logs.values()):
+            file.close()
+
+    def telemetry(self, node: str, time_ns: int, line: bytes) -> None:
+        """Append a line of telemetry."""
+        if node in self._telemetry:
+            self._telemetry[node].write(with_true_time(time_ns, line) + b"\n")
+
+    def log(self, node: str, time_ns: int, line: str) -> None:
+        """Append a line of a node's log."""
+        self._logs[node].write(log_line(time_ns, line).encode(errors="replace") + b"\n")
+
+
+@contextlib.contextmanager
+def _interruptible(stop: Stop) -> Generator[None]:
+    """SIGINT and SIGTERM end the run early, between two events."""
+
+    def handle(_: int, __: object) -> None:
+        try:
+            asyncio.get_running_loop().call_soon(stop.request)
+        except RuntimeError:
+            stop.request()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

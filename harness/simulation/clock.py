@@ -1,0 +1,70 @@
+"""The clock of a simulated node: it starts wrong, drifts and jumps; and the harness's own clock, which does not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from harness.simulation.loop import SimLoop
+
+EPOCH_NS: Final = 1_577_836_800_000_000_000
+"""The Unix time at which every simulation begins: 2020-01-01T00:00:00Z."""
+
+_MILLION: Final = 1_000_000
+
+
+class TrueClock:
+    """Virtual time itself: what the harness measures with (`harness.protocols.Clock`)."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the simulation began."""
+        return self._loop.now_ns
+
+    async def sleep_ns(self, duration_ns: int) -> None:
+        """Suspend the calling task."""
+        woken = asyncio.Future[None](loop=self._loop)
+        timer = self._loop.after(duration_ns, lambda: woken.done() or woken.set_result(None))
+        try:
+            await woken
+        finally:
+            timer.cancel()
+
+
+class Oscillator:
+    """How time passes on one host: at a rate of its own, and with a wall clock that is set wrong.
+
+    Attributes:
+        drift_ppm: how much too fast it runs, in millionths; below 0 too slow.
+        offset_ns: how much the wall clock is ahead, beside the drift.
+    """
+
+    def __init__(self, loop: SimLoop, drift_ppm: int = 0, offset_ns: int = 0) -> None:
+        self._loop = loop
+        self._since_ns = loop.now_ns
+        self._shown_ns = loop.now_ns
+        self.drift_ppm = drift_ppm
+        self.offset_ns = offset_ns
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds since an arbitrary start, as counted here."""
+        if self.drift_ppm == 0:
+            return self._shown_ns + self._loop.now_ns - self._since_ns
+        elapsed_ns = self._loop.now_ns - self._since_ns
+        return self._shown_ns + elapsed_ns + elapsed_ns * self.drift_ppm // _MILLION
+
+    def wall_ns(self) -> int:
+        """Nanoseconds since the Unix epoch, as shown here."""
+        return EPOCH_NS + self.monotonic_ns() + self.offset_ns
+
+    def lasts_ns(self, local_ns: int) -> int:
+        """How much true time passes until so much has passed here; no less, or a timer would go off before its time."""
+        return local_ns if self.drift_ppm == 0 else local_ns * _MILLION // (_MILLION + self.drift_ppm) + 2
+
+    def set(self, drift_ppm: int, offset_ns: int) -> None:
+        """From now on run at this rate, and show this offset; the monotonic clock goes on from where it is."""
+        self._shown_ns, self._since_ns = self.monotonic_ns(), self._loop.now_ns
+        self.drift_ppm, self.offset_ns = drift_ppm, offset_ns

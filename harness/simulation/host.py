@@ -1,0 +1,174 @@
+"""A simulated machine: a disk and a clock that outlive the processes which run on it, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from harness.protocols import ClockFault, DiskFault, NodeId, NodeStatus
+from harness.rng import Rng, Streams
+from harness.simulation.clock import EPOCH_NS, Oscillator
+from harness.simulation.disk import MountedDisk, SimDisk
+from harness.simulation.network import ProcessNetwork, SimNetwork
+from harness.simulation.process import ProcessClock, SimProcess
+from harness.simulation.worlds import World
+
+if TYPE_CHECKING:
+    from harness.simulation.loop import SimLoop
+    from harness.simulation.trace import Trace
+
+_MS = 1_000_000
+
+
+class Outputs(Protocol):
+    """Where what nodes say goes."""
+
+    def telemetry(self, node: NodeId, time_ns: int, line: bytes) -> None:
+        """Take a line of telemetry; `time_ns` is true time since the simulation began."""
+        ...
+
+    def log(self, node: NodeId, time_ns: int, line: str) -> None:
+        """Take a line of a node's log."""
+        ...
+
+
+class ProcessWorld(msgspec.Struct, frozen=True):
+    """Everything that a process is handed (`harness.embedding.NodeWorld`)."""
+
+    clock: ProcessClock
+    rng: Rng
+    network: ProcessNetwork
+    disk: MountedDisk
+    spawn: Callable[[Awaitable[None], str], None]
+    telemetry: Callable[[bytes], None]
+    log: Callable[[str], None]
+
+
+class SimHost:
+    """The machine of one node.
+
+    Attributes:
+        node: its name.
+        process: the process that runs on it, or ran last; None before the first.
+        oscillator: its clock.
+        disk: its disk.
+    """
+
+    def __init__(
+        self,
+        loop: SimLoop,
+        node: NodeId,
+        network: SimNetwork,
+        streams: Streams,
+        world: World,
+        outputs: Outputs,
+        trace: Trace | None,
+    ) -> None:
+        rng = streams[f"host/{node}"]
+        offset_ns = rng.between(-world.clock_offset_ms, world.clock_offset_ms) * _MS
+        drift_ppm = rng.between(-world.clock_drift_ppm, world.clock_drift_ppm)
+        self._loop = loop
+        self._network = network
+        self._streams = streams
+        self._outputs = outputs
+        self._trace = trace
+        self._nature = (drift_ppm, offset_ns)
+        self._last_line = ""
+        self.node = node
+        self.process: SimProcess | None = None
+        self.oscillator = Oscillator(loop, drift_ppm, offset_ns)
+        self.disk = SimDisk(streams[f"disk/{node}"], world.disk)
+
+    def boot(self) -> tuple[SimProcess, ProcessWorld]:
+        """A new process, and what it is handed; the one before must have ended."""
+        life = 1 if self.process is None else self.process.life + 1
+        process = self.process = SimProcess(self._loop, life, self._ended)
+        self._network.process_started(self.node)
+        self._note("process", f"start {life}")
+        clock = ProcessClock(self._loop, self.oscillator, process)
+
+        def telemetry(line: bytes) -> None:
+            if process.alive():
+                self._outputs.telemetry(self.node, self._loop.now_ns, line)
+
+        def log(line: str) -> None:
+            if process.alive():
+                self._say(line)
+
+        return process, ProcessWorld(
+            clock=clock,
+            rng=self._streams[f"node/{self.node}/{life}"],
+            network=self._network.of(self.node, process),
+            disk=self.disk.mount(clock.sleep, process.alive),
+            spawn=process.spawn,
+            telemetry=telemetry,
+            log=log,
+        )
+
+    def kill(self) -> None:
+        """End the process; what it wrote stays in the machine's cache."""
+        if self.process is not None and self.process.alive():
+            self.disk.process_died()
+            self.process.end()
+
+    def power_off(self) -> dict[str, int]:
+        """End the process, and lose what was not synced; what was lost."""
+        process = self.process
+        if process is None:
+            return {}
+        process.silent = True
+        if process.alive():
+            process.end()
+        else:
+            self._network.process_ended(self.node, process)
+        lost = self.disk.power_loss()
+        self._note("power", f"lost {sorted(lost.items())}")
+        return lost
+
+    def spoil(self, fault: DiskFault | None) -> dict[str, Any]:
+        """Give the disk a fault, or none; the evidence."""
+        return self.disk.give(fault)
+
+    def skew(self, fault: ClockFault | None) -> dict[str, Any]:
+        """Give the clock a fault, or none; what it showed before and after."""
+        before = self._clock_shown()
+        drift_ppm, offset_ns = self._nature
+        if fault is not None:
+            drift_ppm += round(fault.drift_ppm)
+            offset_ns += round(fault.offset_ms * _MS)
+        self.oscillator.set(drift_ppm, offset_ns)
+        return {"before": before, "after": self._clock_shown()}
+
+    def status(self) -> NodeStatus:
+        """The state of its process."""
+        process = self.process
+        if process is None:
+            return NodeStatus("stopped", 0)
+        if process.alive():
+            return NodeStatus("paused" if process.state == "paused" else "running", process.life)
+        evidence: dict[str, Any] = {}
+        if process.failure is not None:
+            evidence = {"exit": f"{type(process.failure).__name__}: {process.failure}", "log": self._last_line}
+        return NodeStatus("stopped", process.life, evidence)
+
+    def _clock_shown(self) -> dict[str, float]:
+        offset_ns = self.oscillator.wall_ns() - EPOCH_NS - self._loop.now_ns
+        return {"offset_ms": round(offset_ns / _MS, 3), "drift_ppm": self.oscillator.drift_ppm}
+
+    def _ended(self) -> None:
+        process = self.process
+        assert process is not None, "a process ended that never began"
+        if process.failure is not None:
+            self._say(f"stops: {type(process.failure).__name__}: {process.failure}")
+        self._note("process", f"end {process.life}")
+        self._network.process_ended(self.node, process)
+
+    def _say(self, line: str) -> None:
+        self._last_line = line
+        self._outputs.log(self.node, self._loop.now_ns, line)
+
+    def _note(self, kind: str, what: str) -> None:
+        if self._trace is not None:
+            self._trace.event(self._loop.now_ns, kind, f"{self.node} {what}")

@@ -1,0 +1,124 @@
+"""The directed links of a simulated network: their latency, whether they are cut, and what else is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from harness.protocols import Link, LinkFault
+from harness.rng import Rng
+from harness.simulation.worlds import Latency
+
+if TYPE_CHECKING:
+    from harness.simulation.loop import SimLoop
+
+_MS: Final = 1_000_000
+
+LATE_MAX_NS: Final = 100 * _MS
+"""How much later a duplicate, or a message that others overtake, arrives at most."""
+
+
+class Carried(Protocol):
+    """An end of a connection, as the link sees it that carries what this end sends."""
+
+    def link_healed(self) -> None:
+        """The link is no longer cut."""
+        ...
+
+    def break_both(self, reason: str) -> None:
+        """The connection is reset."""
+        ...
+
+
+class SimLink:
+    """What one node says to another: a link of its own nature, cut or not, with a fault or not.
+
+    Attributes:
+        cut: whether it swallows everything now.
+        fault: what else is wrong with it.
+        swallowed: messages that met the cut since it is there.
+        counts: what the fault did since it is there.
+    """
+
+    def __init__(self, loop: SimLoop, link: Link, latency: Latency, rng: Rng) -> None:
+        self._loop = loop
+        self._latency = latency
+        self._held: list[Callable[[], None]] = []
+        self._next_reset: Callable[[], None] = _nothing
+        self.link = link
+        self.rng = rng
+        self.cut = False
+        self.fault: LinkFault | None = None
+        self.swallowed = 0
+        self.counts: dict[str, int] = {}
+        self.carried: dict[Carried, None] = {}
+
+    def delay_ns(self) -> int:
+        """How long the next message takes, in order."""
+        delay_ns = self._latency.draw(self.rng)
+        fault = self.fault
+        if fault is not None and (fault.delay_ms or fault.jitter_ms):
+            self.count("delayed")
+            delay_ns += int((fault.delay_ms + fault.jitter_ms * self.rng.random()) * _MS)
+        return delay_ns
+
+    def passes(self) -> bool:
+        """Whether anything gets through now."""
+        return not self.cut and (self.fault is None or not self.fault.held)
+
+    def strikes(self, share: float) -> bool:
+        """Whether a fault strikes that concerns such a share of all messages."""
+        return share > 0 and self.rng.random() < share
+
+    def late_ns(self) -> int:
+        """How much later a straggler arrives."""
+        return 1 + int(self.rng.random() * LATE_MAX_NS)
+
+    def hold(self, arrival: Callable[[], None]) -> None:
+        """Keep what arrives until the link is no longer clogged."""
+        self.count("held")
+        self._held.append(arrival)
+
+    def count(self, what: str) -> None:
+        """Count what the fault did."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def set_cut(self, cut: bool) -> None:
+        """Cut it, or heal it; what waited for the heal goes on."""
+        if cut == self.cut:
+            return
+        self.cut = cut
+        if cut:
+            self.swallowed = 0
+        else:
+            for end in list(self.carried):
+                end.link_healed()
+
+    def set_fault(self, fault: LinkFault | None) -> None:
+        """Give it a fault, or none; what was held is let go."""
+        if fault == self.fault:
+            return
+        self.fault, self.counts = fault, {}
+        self._next_reset()
+        self._next_reset = _nothing
+        if fault is None or not fault.held:
+            held, self._held = self._held, []
+            for arrival in held:
+                arrival()
+        if fault is not None and fault.resets > 0:
+            self._schedule_reset(fault.resets)
+
+    def _schedule_reset(self, per_second: float) -> None:
+        delay_ns = int(2 * self.rng.random() / per_second * 1e9)
+        self._next_reset = self._loop.after(delay_ns, lambda: self._reset(per_second)).cancel
+
+    def _reset(self, per_second: float) -> None:
+        ends = list(self.carried)
+        for end in ends:
+            self.count("reset")
+            end.break_both("connection reset by the network")
+        self._schedule_reset(per_second)
+
+
+def _nothing() -> None:
+    """Nothing is scheduled that could be cancelled."""

@@ -1,0 +1,203 @@
+"""The network of a simulated cluster: every directed link between nodes, who listens, how connections come about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from harness.protocols import Address, DefiniteError, Link, LinkFault, NodeId
+from harness.rng import Streams
+from harness.simulation.connections import End, connection
+from harness.simulation.links import SimLink
+from harness.simulation.process import resolve
+from harness.simulation.worlds import World
+
+if TYPE_CHECKING:
+    from harness.simulation.loop import SimLoop
+    from harness.simulation.process import SimProcess
+    from harness.simulation.trace import Trace
+
+_MS: Final = 1_000_000
+
+CONNECT_NS: Final = 1_000 * _MS
+"""How long a node's attempt to connect lasts where nothing answers."""
+
+DIAL_NS: Final = 2_000 * _MS
+"""How long a client's attempt lasts."""
+
+CLIENT: Final = "client"
+"""The source of what clients send; their links are never cut."""
+
+
+class _Listener(NamedTuple):
+    process: SimProcess
+    accept: Callable[[End], Awaitable[None]]
+
+
+class SimNetwork:
+    """All links, and all connections over them."""
+
+    def __init__(
+        self, loop: SimLoop, streams: Streams, nodes: Sequence[NodeId], world: World, trace: Trace | None
+    ) -> None:
+        self._loop = loop
+        self._trace = trace
+        self._listeners: dict[Address, _Listener] = {}
+        self._off: dict[NodeId, bool] = {}
+        pairs = [(a, b) for a in nodes for b in nodes if a != b]
+        self.links = {pair: SimLink(loop, pair, world.link, streams["network/{}>{}".format(*pair)]) for pair in pairs}
+        to_clients = [pair for node in nodes for pair in ((CLIENT, node), (node, CLIENT))]
+        self._client_links = {
+            pair: SimLink(loop, pair, world.client, streams["network/{}>{}".format(*pair)]) for pair in to_clients
+        }
+
+    def of(self, node: NodeId, process: SimProcess) -> ProcessNetwork:
+        """The network as a process of a node is handed it."""
+        return ProcessNetwork(self, node, process)
+
+    # --- faults ---------------------------------------------------------------------------------------------------
+
+    def cut(self, cut: frozenset[Link]) -> None:
+        """Cut exactly these links."""
+        for pair, link in self.links.items():
+            link.set_cut(pair in cut)
+
+    def swallowed(self) -> dict[Link, int]:
+        """Messages that each cut link swallowed since it is cut."""
+        return {pair: link.swallowed for pair, link in self.links.items() if link.cut}
+
+    def disturb(self, faults: Mapping[Link, LinkFault]) -> None:
+        """Give exactly these links these faults."""
+        for pair, link in self.links.items():
+            link.set_fault(faults.get(pair))
+
+    def disturbed(self) -> dict[Link, dict[str, int]]:
+        """What the faults did."""
+        return {pair: dict(link.counts) for pair, link in self.links.items() if link.fault is not None}
+
+    async def probe(self, links: Sequence[Link]) -> dict[Link, bool]:
+        """Send something over each link, and see whether it arrives."""
+        passed: dict[Link, bool] = {}
+        over = asyncio.Future[None](loop=self._loop)
+
+        def arrived(pair: Link) -> None:
+            passed[pair] = self.links[pair].passes()
+            if len(passed) == len(links) and not over.done():
+                over.set_result(None)
+
+        for pair in links:
+            self._loop.after(self.links[pair].delay_ns(), lambda pair=pair: arrived(pair))
+        if links:
+            await over
+        return {pair: passed[pair] for pair in links}
+
+    def process_ended(self, node: NodeId, process: SimProcess) -> None:
+        """A process is gone: whoever it was connected to learns of it, unless its whole machine lost power."""
+        self._listeners = {at: found for at, found in self._listeners.items() if found.process is not process}
+        self._off[node] = process.silent
+        for links in (self.links, self._client_links):
+            for (source, _), link in links.items():
+                if source == node:
+                    for end in [end for end in link.carried if isinstance(end, End) and end.owner is process]:
+                        end.owner_died(silent=process.silent)
+
+    def process_started(self, node: NodeId) -> None:
+        """The machine has power."""
+        self._off[node] = False
+
+    # --- connections ----------------------------------------------------------------------------------------------
+
+    def listen(self, process: SimProcess, address: Address, accept: Callable[[End], Awaitable[None]]) -> None:
+        """Serve an address until the process ends."""
+        self._listeners[address] = _Listener(process, accept)
+
+    async def connect(self, node: NodeId, process: SimProcess, address: Address) -> End:
+        """A connection between two nodes, dialled by a process of `node`.
+
+        Raises:
+            ConnectionError: nobody listens there, or nothing came back within a second.
+        """
+        pair = (node, address[0])
+        if pair not in self.links:
+            raise ConnectionError(f"{address[0]}:{address[1]}: no route to host")
+        links = self.links[pair], self.links[address[0], node]
+        outcome = self._shake_hands(process, links, address, CONNECT_NS, process.post)
+        found = await outcome
+        if isinstance(found, str):
+            raise ConnectionError(f"{address[0]}:{address[1]}: {found}")
+        return found
+
+    async def dial(self, address: Address) -> End:
+        """A connection of a client.
+
+        Raises:
+            DefiniteError: nobody listens there, or nothing came back within two seconds.
+        """
+        node = address[0]
+        links = self._client_links[CLIENT, node], self._client_links[node, CLIENT]
+        found = await self._shake_hands(None, links, address, DIAL_NS, lambda callback: callback())
+        if isinstance(found, str):
+            raise DefiniteError(f"{node} cannot be reached: {found}")
+        return found
+
+    def _shake_hands(
+        self,
+        caller: SimProcess | None,
+        links: tuple[SimLink, SimLink],
+        address: Address,
+        limit_ns: int,
+        post: Callable[[Callable[[], None]], None],
+    ) -> asyncio.Future[End | str]:
+        """Ask for a connection and wait for the answer: the caller's end of it, or why there is none."""
+        loop, (out, back) = self._loop, links
+        outcome = asyncio.Future[End | str](loop=loop)
+
+        def settle(found: End | str) -> None:
+            timer.cancel()
+            post(lambda: resolve(outcome, found))
+
+        def asked() -> None:
+            if out.passes() and not self._off.get(address[0], False):
+                loop.after(back.delay_ns(), answered)
+
+        def answered() -> None:
+            if not back.passes() or timer_ran_out():
+                return
+            listener = self._listeners.get(address)
+            if listener is None or (caller is not None and not caller.alive()):
+                settle("connection refused")
+                return
+            here, there = connection(loop, (caller, listener.process), links, self._trace)
+            process, accept = listener
+            process.post(lambda: process.spawn(accept(there), "accept"))
+            settle(here)
+
+        def timer_ran_out() -> bool:
+            return loop.now_ns >= limit_at_ns
+
+        limit_at_ns = loop.now_ns + limit_ns
+        timer = loop.at(limit_at_ns, lambda: settle(f"no answer within {limit_ns / 1e9:g} s"))
+        loop.after(out.delay_ns(), asked)
+        return outcome
+
+
+class ProcessNetwork:
+    """The network as one process is handed it (`cluster.runtime.Network`)."""
+
+    def __init__(self, network: SimNetwork, node: NodeId, process: SimProcess) -> None:
+        self._network = network
+        self._node = node
+        self._process = process
+
+    async def connect(self, address: Address) -> End:
+        """Open a connection.
+
+        Raises:
+            ConnectionError: nobody listens there, or nothing came back within a second.
+        """
+        return await self._network.connect(self._node, self._process, address)
+
+    async def listen(self, address: Address, accept: Callable[[End], Awaitable[None]]) -> None:
+        """Serve `address` until the process ends; `accept` runs as a task of its own per connection."""
+        self._network.listen(self._process, address, accept)

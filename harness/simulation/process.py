@@ -1,0 +1,140 @@
+"""One life of a node's process: everything that it does goes through here, so that it can be stopped, held and killed.
+
+A process touches the world by timers, by messages, by the disk and by tasks. Each of these asks the process before it
+lets it go on: a paused one finds everything that came meanwhile when it is resumed, a dead one does nothing any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from harness.simulation.clock import Oscillator
+
+if TYPE_CHECKING:
+    from harness.simulation.loop import SimLoop, SimTimer
+
+
+T = TypeVar("T")
+
+
+class SimProcess:
+    """A process that runs until it is killed, or until one of its tasks fails.
+
+    Attributes:
+        state: "running", "paused" or "stopped".
+        life: which of the node's processes it is, from 1.
+        failure: what made it stop by itself.
+        silent: whether it went down with its machine, so that nobody is told.
+    """
+
+    def __init__(self, loop: SimLoop, life: int, ended: Callable[[], None]) -> None:
+        self._loop = loop
+        self._ended = ended
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._held: list[Callable[[], None]] = []
+        self.life = life
+        self.state: Literal["running", "paused", "stopped"] = "running"
+        self.failure: BaseException | None = None
+        self.silent = False
+
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self.state != "stopped"
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """Let the process do something: now, when it is resumed, or never."""
+        if self.state == "running":
+            callback()
+        elif self.state == "paused":
+            self._held.append(callback)
+
+    def spawn(self, awaitable: Awaitable[None], name: str) -> None:
+        """Run a task that belongs to the process; an exception that it raises ends the process."""
+        if self.state == "stopped":
+            if asyncio.iscoroutine(awaitable):
+                awaitable.close()
+            return
+        self._begin(awaitable, name)
+
+    async def run(self, awaitable: Awaitable[None], name: str) -> None:
+        """Run a task that belongs to the process, and wait until it has ended, or the process has."""
+        over = asyncio.Future[None](loop=self._loop)
+        self._begin(awaitable, name).add_done_callback(lambda _: over.done() or over.set_result(None))
+        await over
+
+    def pause(self) -> None:
+        """Let it do nothing until it is resumed."""
+        if self.state == "running":
+            self.state = "paused"
+
+    def resume(self) -> None:
+        """Let it do what it could not do meanwhile, in order, and go on."""
+        if self.state != "paused":
+            return
+        self.state = "running"
+        held, self._held = self._held, []
+        for callback in held:
+            self.post(callback)
+
+    def end(self, failure: BaseException | None = None) -> None:
+        """End it at once; its tasks are cancelled in the order in which they were spawned."""
+        if self.state == "stopped":
+            return
+        self.state = "stopped"
+        self.failure = failure
+        self._held = []
+        tasks, self._tasks = list(self._tasks), {}
+        for task in tasks:
+            task.cancel()
+        self._ended()
+
+    def _begin(self, awaitable: Awaitable[None], name: str) -> asyncio.Task[None]:
+        task = self._loop.create_task(_awaited(awaitable), name=name)
+        self._tasks[task] = None
+        task.add_done_callback(self._task_ended)
+        return task
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None and self.state != "stopped":
+            self.end(error)
+
+
+def resolve(future: asyncio.Future[T], result: T) -> None:
+    """Give a future its result, unless it has one or is cancelled."""
+    if not future.done():
+        future.set_result(result)
+
+
+async def _awaited(awaitable: Awaitable[None]) -> None:
+    await awaitable
+
+
+class ProcessClock:
+    """The clock that a process is handed (`cluster.runtime.Clock`): its host's, with timers that the process gates."""
+
+    def __init__(self, loop: SimLoop, oscillator: Oscillator, process: SimProcess) -> None:
+        self._loop = loop
+        self._oscillator = oscillator
+        self._process = process
+        self.monotonic_ns = oscillator.monotonic_ns
+        self.wall_ns = oscillator.wall_ns
+
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> SimTimer:
+        """Run `callback` after `delay_ns` of the host's time; later if the process is paused then."""
+        post = self._process.post
+        return self._loop.after(self._oscillator.lasts_ns(delay_ns), lambda: post(callback))
+
+    async def sleep(self, delay_ns: int) -> None:
+        """Suspend the calling task."""
+        woken = asyncio.Future[None](loop=self._loop)
+        timer = self.call_later(delay_ns, lambda: resolve(woken, None))
+        try:
+            await woken
+        finally:
+            timer.cancel()
