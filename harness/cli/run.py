@@ -45,6 +45,7 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
       splitbrain run --workload register --nemesis partition,kill,pause --rate 200 --time-limit 60
       splitbrain run --bug M23 --nemesis partition
       splitbrain run --workload set --nemesis kill --nodes 3 --seed 7
+      splitbrain run --backend sim --nemesis partition,power,packet --time-limit 300
     """
     from harness.cli.compose import RunOptions, compose
 
@@ -102,6 +103,10 @@ def record(
     Raises:
         SplitbrainError: it could not be run.
     """
+    if chosen.backend == "sim":
+        from harness.cli.simulated import record_simulated
+
+        return record_simulated(test, chosen, store, progress, at_heal)
     return asyncio.run(_record(test, chosen, store, progress, at_heal))
 
 
@@ -125,13 +130,13 @@ async def _record(
     stop = Stop()
 
     def folder() -> RunDir:
-        folders.append(Store(store).create(test.name, test.seed, _document(test, chosen), time.time_ns()))
+        folders.append(Store(store).create(test.name, test.seed, document_of(test, chosen), time.time_ns()))
         logs.append(RunLog(folders[-1].log_path))
         return folders[-1]
 
     def began(started_ns: int) -> None:
         found = folders[-1]
-        sources = _telemetry(test, found)
+        sources = telemetry_of(test, found)
         found.write_test({**found.read_test(), "began_wall_ns": clock.wall_ns(started_ns), "telemetry": sources})
         progress.leaders = LeaderWatch({node: found.path / relative for node, relative in sources.items()})
 
@@ -165,7 +170,7 @@ async def _record(
     return folders[-1], summary
 
 
-def _document(test: Test, chosen: RunOptions) -> dict[str, Any]:
+def document_of(test: Test, chosen: RunOptions) -> dict[str, Any]:
     """What `test.json` says of the test, beside what the store adds."""
     return {
         "options": msgspec.to_builtins(chosen),
@@ -176,7 +181,7 @@ def _document(test: Test, chosen: RunOptions) -> dict[str, Any]:
     }
 
 
-def _telemetry(test: Test, run: RunDir) -> dict[str, str]:
+def telemetry_of(test: Test, run: RunDir) -> dict[str, str]:
     """For each node that has any, where its raw telemetry is, relative to the run's folder."""
     found = {node: test.system.telemetry(test, run.path / "nodes" / node) for node in test.nodes}
     return {node: str(path.relative_to(run.path)) for node, path in found.items() if path is not None}
