@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
+import pytest
 from virtual import VirtualClock
 from worlds import FakeClient, FakeNemesis, MemoryDeployment, MemoryRecorder, make_test
 
 from harness import RunSummary, run_test
+from harness.crashes import AFTERMATH_NS, LOOK_NS, Watched
 from harness.generators import invoke, sequence, sleep
-from harness.protocols import NodeId, NodeStatus, Runtime
+from harness.journal import Journal
+from harness.marks import counted
+from harness.protocols import DiskFault, NodeId, NodeStatus, Runtime
 from harness.rng import Streams
 from harness.test import Test
 from results.errors import BackendError
@@ -94,3 +99,36 @@ def test_a_backend_that_can_no_longer_say_how_nodes_are_ends_the_run() -> None:
     summary, recorder = run(make_test(FakeClient(), time_limit_s=60), deployment, lose)
     assert isinstance(summary.failure, BackendError)
     assert recorder.ops[-1].time < 5_000_000_000
+
+
+class SpoiledDisks(MemoryDeployment):
+    """A deployment whose disks take faults; a node stops over its own a moment after it has it."""
+
+    async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
+        self.states[node] = NodeStatus("stopped", self.states[node].life, {"exit": "OSError: no space"})
+        return {}
+
+
+@pytest.mark.parametrize("heal_after_ns", [0, 2_000_000_000])
+def test_a_node_that_stops_while_its_disk_is_at_fault_halts_and_does_not_crash(heal_after_ns: int) -> None:
+    deployment, clock, recorder = SpoiledDisks(), VirtualClock(), MemoryRecorder()
+    watched = Watched(deployment, Journal(clock, recorder, None))
+
+    async def main() -> None:
+        ticking = asyncio.ensure_future(clock.advance())
+        await watched.spoil("n2", DiskFault(full=True))
+        await clock.sleep_ns(heal_after_ns)
+        await watched.spoil("n2", None)
+        await clock.sleep_ns(LOOK_NS)
+        await watched.look()
+        await watched.start("n2")
+        await clock.sleep_ns(AFTERMATH_NS)
+        deployment.states["n2"] = NodeStatus("stopped", 2, {"exit": "SIGSEGV"})
+        await watched.look()
+        ticking.cancel()
+
+    with counted() as counts:
+        asyncio.run(main())
+    assert recorder.notes("halt") == [{"node": "n2", "exit": "OSError: no space"}]
+    assert recorder.notes("crash") == [{"node": "n2", "exit": "SIGSEGV"}], "later it is its own doing"
+    assert (counts["node stopped by its disk"], counts["node stopped by itself"]) == (1, 1)

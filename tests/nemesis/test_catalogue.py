@@ -293,3 +293,65 @@ def test_heal_undoes_all_kinds_links_first_and_goes_on_when_one_fails() -> None:
     nodes.dead.clear()
     run(nemesis.heal(context(nodes)))
     assert set(nodes.states.values()) == {"running"}
+
+
+# --- requests -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", range(1, 10))
+def test_every_request_says_all_that_it_takes_to_strike_again(count: int) -> None:
+    """The same op strikes a fresh deployment in the same way, whatever became of the nemesis that it was made for."""
+    names = [f"n{i}" for i in range(1, count + 1)]
+    possible = [name for name in DEFAULT_SIM if all(strike.nodes <= count for strike in NEMESES[name].rounds[0])]
+    for op in schedule(build(possible), seed=count, seconds=400, nodes=names):
+        if op.value["action"] == "stop":
+            continue
+        found: list[Any] = []
+        for _ in range(2):
+            nemesis, nodes = build(possible).nemesis, Nodes(names)
+            assert nemesis is not None
+            done = run(nemesis.invoke(context(nodes, led_by(names[-1], names)), op))
+            found.append((done, nodes.states, nodes.cut_links, nodes.faults, nodes.disks, nodes.clocks))
+        assert found[0] == found[1]
+        assert found[0][0].type == "ok", found[0][0].error
+        assert not str(found[0][0].value["target"]).startswith("nobody")
+
+
+def test_figures_differ_from_strike_to_strike_and_from_seed_to_seed() -> None:
+    losses = [strike["disturb"]["loss"] for strike in strikes(schedule(build(["packet-loss"]), seconds=600))]
+    assert len(set(losses)) > len(losses) / 2
+    assert losses != [s["disturb"]["loss"] for s in strikes(schedule(build(["packet-loss"]), seed=2, seconds=600))]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_mix_comes_to_each_of_its_ways_before_any_has_its_third_turn(seed: int) -> None:
+    def ways(name: str, count: int) -> list[str]:
+        found = strikes(schedule(build([name]), seed, seconds=600))[:count]
+        return [next(iter(strike.get("disturb") or strike["spoil"])) for strike in found]
+
+    assert set(ways("disk", 4)) == {"full", "sync_fails", "slow_ms", "rot"}
+    assert {"loss", "duplicate", "reorder"} < set(ways("packet", 4))
+
+
+def test_heal_undoes_links_packets_clocks_and_disks_before_it_starts_nodes() -> None:
+    nodes = Nodes(fragile=set(FIVE))
+    nemesis = build(DEFAULT_SIM).nemesis
+    assert nemesis is not None
+    for f, request in (
+        ("start-disk", {"spec": "minority", "spoil": {"rot": 1}}),
+        ("kill", {"spec": "all"}),
+        ("start-clock", {"spec": "one", "skew": {"n1": {"offset_ms": 50}}}),
+        ("start-packet", {"scope": "all", "disturb": {"loss": 0.5}}),
+        ("start-partition", {"shape": "isolate-one"}),
+    ):
+        op = Op(process=NEMESIS, type="invoke", f=f, value={"action": "start", "order": list(FIVE), **request})
+        assert run(nemesis.invoke(context(nodes), op)).type == "ok"
+    nodes.calls.clear()
+    run(nemesis.heal(context(nodes)))
+    first = [next(i for i, call in enumerate(nodes.calls) if call.startswith(what)) for what in HEALING]
+    assert first == sorted(first)
+    assert set(nodes.states.values()) == {"running"}
+    assert (nodes.cut_links, nodes.faults, nodes.disks, nodes.clocks) == ({}, {}, {}, {})
+
+
+HEALING = ("cut 0", "disturb 0", "unskew n1", "unspoil n1", "running")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nemesis.process import NodeFault, kill, pause
+from nemesis.ledger import Ledger
+from nemesis.process import NodeFault, kill, pause, power
 from results.errors import NemesisError
 from results.history import Op
 from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, nemesis_op, run
@@ -132,3 +133,42 @@ def test_heal_complains_of_a_node_that_does_not_run_afterwards() -> None:
     with pytest.raises(NemesisError, match="n2 is stopped instead of running"):
         run(kill().heal(context(nodes)))
     assert [node for node, state in nodes.states.items() if state == "stopped"] == ["n2"]
+
+
+# --- power --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("spec", "expected"), [("minority", ["n1", "n3"]), ("leader", ["n4"]), ("all", list(FIVE))])
+def test_a_loss_of_power_tells_what_it_cost_and_is_relieved_by_a_start(spec: str, expected: list[str]) -> None:
+    nodes = Nodes()
+    done = invoke(power(), "power-off", nodes, led_by("n4"), fault="power", action="start", spec=spec, order=ORDER)
+    assert done.type == "ok", done.error
+    assert done.value["down"] == expected
+    assert done.value["evidence"][expected[0]]["lost"] == {"bytes_lost": 512, "sectors_torn": 1}
+    done = invoke(power(), "power-on", nodes, fault="power", action="stop")
+    assert (done.type, done.value["down"]) == ("ok", [])
+    assert "lost" not in done.value["evidence"][expected[0]]
+    assert nodes.lives[expected[0]] == 2
+
+
+def test_a_kill_tells_of_no_loss() -> None:
+    assert "lost" not in strike(Nodes(), "kill", "one").value["evidence"]["n3"]
+
+
+def test_a_node_that_lost_its_power_is_not_started_by_the_end_of_a_kill() -> None:
+    ledger, nodes = Ledger(), Nodes()
+    killer, outage = kill(ledger), power(ledger)
+    invoke(outage, "power-off", nodes, action="start", spec="one", order=ORDER)
+    invoke(killer, "kill", nodes, action="start", spec="minority", order=ORDER)
+    done = invoke(killer, "start", nodes, action="stop")
+    assert (done.type, done.value["down"]) == ("ok", ["n3"])
+    assert done.value["evidence"]["left to"] == {"n3": ["power"]}
+    assert invoke(outage, "power-on", nodes, action="stop").value["down"] == []
+
+
+def test_a_paused_node_is_resumed_whoever_may_keep_it_down_later() -> None:
+    ledger, nodes = Ledger(), Nodes()
+    ledger.hold("n3", "disk")
+    sleeper = pause(ledger)
+    invoke(sleeper, "pause", nodes, action="start", spec="one", order=ORDER)
+    assert invoke(sleeper, "resume", nodes, action="stop").value["paused"] == []

@@ -1,0 +1,111 @@
+"""A clock is wrong, or right again, only if that was measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.protocols import ClockFault
+from harness.rng import Rng
+from nemesis import clock
+from nemesis.clock import Clocks
+from results.errors import NemesisError
+from results.history import Op
+from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, nemesis_op, run
+
+ORDER = ["n3", "n1", "n5", "n2", "n4"]
+SKEW = {node: {"offset_ms": 1000.0 * i, "drift_ppm": -500.0} for i, node in enumerate(FIVE, start=1)}
+
+
+def start(nemesis: Clocks, nodes: Nodes, spec: str, system: Roles | None = None, skew: Any = SKEW) -> Op:
+    op = nemesis_op("start-clock", fault="clock", action="start", spec=spec, order=ORDER, skew=skew)
+    return run(nemesis.invoke(context(nodes, system), op))
+
+
+def stop(nemesis: Clocks, nodes: Nodes) -> Op:
+    return run(nemesis.invoke(context(nodes), nemesis_op("stop-clock", fault="clock", action="stop")))
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"), [("one", ["n3"]), ("leader", ["n4"]), ("minority", ["n1", "n3"]), ("all", list(FIVE))]
+)
+def test_each_node_that_is_meant_gets_the_fault_that_was_drawn_for_it(spec: str, expected: list[str]) -> None:
+    nemesis, nodes = Clocks(), Nodes()
+    done = start(nemesis, nodes, spec, led_by("n4"))
+    assert done.type == "ok", done.error
+    assert nodes.clocks == {node: ClockFault(SKEW[node]["offset_ms"], -500.0) for node in expected}
+    assert done.value["clocks"] == expected
+    assert done.value["evidence"][expected[0]]["after"]["drift_ppm"] == -500.0
+    done = stop(nemesis, nodes)
+    assert (done.type, nodes.clocks) == ("ok", {})
+    assert "clocks" not in done.value
+    assert set(done.value["evidence"]) == set(expected)
+
+
+def test_a_clock_that_cannot_be_set_makes_both_ops_info_and_is_named() -> None:
+    nemesis, nodes = Clocks(), Nodes(stubborn={"n1"})
+    done = start(nemesis, nodes, "minority")
+    assert done.type == "info"
+    assert "offset_ms of n1 changed by 0 instead of 1000" in str(done.error)
+    assert nodes.clocks.keys() == {"n3"}, "the next node is struck all the same"
+    nodes.stubborn = {"n3"}
+    done = stop(nemesis, nodes)
+    assert done.type == "info"
+    assert "offset_ms of n3 changed by 0 instead of -3000" in str(done.error)
+
+
+def test_a_backend_that_measures_nothing_makes_the_op_info() -> None:
+    class Blind(Nodes):
+        async def skew(self, node: str, fault: ClockFault | None) -> dict[str, Any]:
+            return {}
+
+    done = start(Clocks(), Blind(), "one")
+    assert done.type == "info"
+    assert "nothing was measured of offset_ms on n3" in str(done.error)
+
+
+def test_a_node_for_which_nothing_was_drawn_is_no_silent_success() -> None:
+    done = start(Clocks(), Nodes(), "one", skew={"n1": {"offset_ms": 5}})
+    assert done.type == "info"
+    assert "does not say what becomes of n3" in str(done.error)
+    assert "says for each node" in str(start(Clocks(), Nodes(), "one", skew=None).error)
+
+
+def test_a_new_fault_replaces_the_old_one_and_a_stop_without_a_start_does_nothing() -> None:
+    nemesis, nodes = Clocks(), Nodes()
+    assert stop(nemesis, nodes).value["target"].startswith("nobody")
+    assert nodes.calls == []
+    start(nemesis, nodes, "all")
+    done = start(nemesis, nodes, "one")
+    assert (done.type, list(nodes.clocks)) == ("ok", ["n3"])
+
+
+def test_heal_sets_every_clock_right_as_often_as_it_is_called_and_complains_if_it_cannot() -> None:
+    nemesis, nodes = Clocks(), Nodes()
+    start(nemesis, nodes, "all")
+    run(nemesis.heal(context(nodes)))
+    run(nemesis.heal(context(nodes)))
+    assert nodes.clocks == {}
+    start(nemesis, nodes, "one")
+    nodes.stubborn = {"n3"}
+    with pytest.raises(NemesisError, match="n3"):
+        run(nemesis.heal(context(nodes)))
+
+
+@pytest.mark.parametrize(
+    ("draw", "name", "low", "high"),
+    [(clock.jump, "offset_ms", 10, 3_600_000), (clock.drift, "drift_ppm", 1_000, 100_000)],
+)
+def test_figures_are_drawn_for_each_node_both_ways_and_over_every_power_of_ten(
+    draw: Any, name: str, low: int, high: int
+) -> None:
+    rng = Rng(1)
+    requests = [draw(FIVE, rng)["skew"] for _ in range(500)]
+    assert all(list(request) == list(FIVE) for request in requests)
+    figures = [fault[name] for request in requests for fault in request.values()]
+    sizes = [abs(figure) for figure in figures]
+    assert low <= min(sizes) < 2 * low
+    assert high * 0.9 < max(sizes) <= high
+    assert 0.4 < sum(figure > 0 for figure in figures) / len(figures) < 0.6
+    assert sum(size < 10 * low for size in sizes) > len(sizes) / 10, "small ones are as likely as large ones"
