@@ -7,13 +7,13 @@ were at work, and if the controller itself was awake to record it. Never a viola
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from checkers.verdict import Verdict
+from checkers.verdict import Partition, Verdict
 from results.calls import client_calls, seconds
 from results.counts import window_counts
 from results.errors import UsageError
@@ -48,7 +48,7 @@ class Coverage:
     """
 
     name = "coverage"
-    partition: Literal["run", "key"] = "run"
+    partition: Partition = "run"
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Look at one run."""

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from checkers.verdict import Valid, Verdict
+from checkers.verdict import Partition, Valid, Verdict
 from results.calls import Calls, cell, client_calls, place, seconds
 from results.errors import UsageError
 
@@ -52,7 +52,7 @@ class Declare:
     """
 
     name = "declare"
-    partition: Literal["run", "key"] = "key"
+    partition: Partition = "key"
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge the ops of one key."""

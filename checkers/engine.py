@@ -1,4 +1,4 @@
-"""Judging a history in this process; and the steps that the Spark pipeline shares with it.
+"""Judging a run in this process; and the steps that the Spark pipeline shares with it.
 
 A checker that breaks must not hide what another one found, nor pass for an answer. Its verdict becomes "unknown", says
 what happened, and carries the traceback in `evidence["crashes"]`; `crashed` turns that into the run's harness error.
@@ -19,21 +19,28 @@ import pyarrow.compute as pc
 
 from checkers.registry import checker
 from checkers.verdict import Checker, CheckerSpec, Outcome, Verdict, outcome
-from results.arrow import conform
+from results.arrow import conform, conform_telemetry
 from results.errors import HistoryFormatError, UsageError
 
 _CRASHES: Final = "crashes"
 
 
-def judge(history: pa.Table, specs: Sequence[CheckerSpec]) -> list[Verdict]:
+def judge(history: pa.Table, specs: Sequence[CheckerSpec], telemetry: pa.Table | None = None) -> list[Verdict]:
     """One verdict per checker, in the order of `specs`.
+
+    Args:
+        history: the ops of a run.
+        specs: who judges it.
+        telemetry: what the nodes told (`results.arrow.TELEMETRY_SCHEMA`). Where there is none, or not one row, a
+            checker of telemetry answers "unknown": whoever asks for it expects telemetry, and nothing was proven.
 
     Raises:
         UsageError: a checker is unknown, or an option of one is wrong.
-        HistoryFormatError: the table is not a history.
+        HistoryFormatError: a table is not what it should be.
     """
     checkers = [checker(spec.name) for spec in specs]
     history = conform(history)
+    telemetry = None if telemetry is None else conform_telemetry(telemetry)
     verdicts: list[Verdict] = []
     keys: list[pa.Table] | None = None
     for spec, each in zip(specs, checkers, strict=True):
@@ -41,6 +48,8 @@ def judge(history: pa.Table, specs: Sequence[CheckerSpec]) -> list[Verdict]:
             keys = list(by_key(history)) if keys is None else keys
             parts = [check_partition(each, spec, part) for part in keys]
             parts.sort(key=by_key_order)
+        elif each.partition == "telemetry":
+            parts = [check_telemetry(each, spec, telemetry)]
         else:
             parts = [check_partition(each, spec, history)]
         verdicts.append(merge(each, spec, parts))
@@ -108,14 +117,30 @@ def check_partition(each: Checker, spec: CheckerSpec, part: pa.Table) -> Verdict
         UsageError: an option is wrong.
     """
     key = part.column("key")[0].as_py() if each.partition == "key" else None
+    rows = f"{part.num_rows} {'rows of telemetry' if each.partition == 'telemetry' else 'ops'}"
     try:
         verdict = decode(encode(each.check(part, spec.options)))
     except UsageError:
         raise
     except Exception as error:
-        what = f"judging {part.num_rows} ops" if key is None else f"judging {part.num_rows} ops of key {key!r}"
+        what = f"judging {rows}" if key is None else f"judging {rows} of key {key!r}"
         return broken(spec.name, error, what, key=key)
     return msgspec.structs.replace(verdict, key=key) if verdict.key != key else verdict
+
+
+def check_telemetry(each: Checker, spec: CheckerSpec, telemetry: pa.Table | None) -> Verdict:
+    """A checker's verdict on a run's telemetry; "unknown" where there is none.
+
+    Raises:
+        UsageError: an option is wrong.
+    """
+    if telemetry is None or not telemetry.num_rows:
+        return Verdict(
+            checker=spec.name,
+            valid="unknown",
+            sentence=f"Unknown: the nodes of this run left no telemetry, so there is nothing for {spec.name} to judge.",
+        )
+    return check_partition(each, spec, telemetry)
 
 
 def merge(each: Checker, spec: CheckerSpec, parts: Sequence[Verdict]) -> Verdict:

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from results.errors import UnknownNameError, UsageError
 
@@ -24,6 +24,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "declare": ("checkers.declare:Declare", "exactly one creation wins, and everybody reads the winner"),
         "stats": ("checkers.stats:Stats", "counts, rates and latencies; figures only"),
         "coverage": ("checkers.coverage:Coverage", "did this test test anything"),
+        "election-safety": ("checkers.consensus:ElectionSafety", "at most one leader per group and term"),
+        "replica-agreement": ("checkers.consensus:ReplicaAgreement", "replicas agree on log and state at equal index"),
+        "commit-monotonic": ("checkers.consensus:CommitMonotonic", "commit, applied and term never go back in a life"),
+        "recovery": ("checkers.recovery:Recovery", "the healed system is usable again within its bound"),
     }
 )
 """Name: (where it is, what it proves)."""
@@ -48,9 +52,12 @@ def checker(name: str) -> Checker:
 
 
 def _load(location: str) -> Checker:
+    from checkers.verdict import Partition
+
     module, _, attribute = location.partition(":")
     found: Any = getattr(importlib.import_module(module), attribute)
     found = found() if isinstance(found, type) else found
-    if getattr(found, "partition", None) not in ("run", "key") or not callable(getattr(found, "check", None)):
-        raise UsageError(f"{location} is not a checker: it needs name, partition ('run' or 'key'), check and merge.")
+    if getattr(found, "partition", None) not in get_args(Partition) or not callable(getattr(found, "check", None)):
+        kinds = ", ".join(map(repr, get_args(Partition)))
+        raise UsageError(f"{location} is not a checker: it needs name, partition (one of {kinds}), check and merge.")
     return found

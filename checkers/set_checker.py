@@ -26,14 +26,14 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.verdict import Valid, Verdict
+from checkers.verdict import Partition, Valid, Verdict
 from results.calls import Calls, Ints, client_calls, ints, is_equal, place, seconds
 from results.errors import HistoryFormatError, UsageError
 
@@ -88,7 +88,7 @@ class SetChecker:
     """
 
     name = "set"
-    partition: Literal["run", "key"] = "run"
+    partition: Partition = "run"
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run; each key is a set of its own."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
-from checkers.verdict import Verdict
+from checkers.verdict import Partition, Verdict
 from results.calls import client_calls
 from results.counts import run_counts
 from results.faults import happenings
@@ -24,7 +24,7 @@ class Stats:
     """
 
     name = "stats"
-    partition: Literal["run", "key"] = "run"
+    partition: Partition = "run"
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Count one run."""

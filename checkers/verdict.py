@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -16,6 +16,9 @@ import pyarrow as pa
 from results import errors
 
 Valid = Literal["true", "false", "unknown"]
+
+Partition: TypeAlias = Literal["run", "key", "telemetry"]
+"""What a checker is given at once: a run's history, the client ops of one key of it, or the run's telemetry."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,17 +57,18 @@ class CheckerSpec(msgspec.Struct, frozen=True):
 
 
 class Checker(Protocol):
-    """A pure function from a partition of a history to verdicts.
+    """A pure function from a partition of what a run recorded to verdicts.
 
-    `partition` says what a partition is: the whole run, or the ops of one key. The table has the columns of
+    `partition` says what a partition is. "run" and "key": the whole history, or the ops of one key, with the columns of
     `results.arrow.HISTORY_SCHEMA`, sorted by index, nemesis and harness ops included in a partition by run, left out
-    of a partition by key.
+    of a partition by key. "telemetry": what the nodes of a run told, with the columns of
+    `results.arrow.TELEMETRY_SCHEMA`, at least one row; rows of one node are in the order in which it wrote them.
     """
 
     name: str
-    partition: Literal["run", "key"]
+    partition: Partition
 
-    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
+    def check(self, table: pa.Table, options: Mapping[str, Any], /) -> Verdict:
         """Judge one partition.
 
         Raises:

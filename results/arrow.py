@@ -147,13 +147,26 @@ def conform(table: pa.Table, source: str = "history") -> pa.Table:
     Raises:
         HistoryFormatError: a required column is missing, holds nulls, or is of a type that does not fit.
     """
-    if table.schema.equals(HISTORY_SCHEMA):
+    return _conform(table, HISTORY_SCHEMA, "a history", source)
+
+
+def conform_telemetry(table: pa.Table, source: str = "telemetry") -> pa.Table:
+    """`table` with exactly the columns and types of `TELEMETRY_SCHEMA`; metadata is kept.
+
+    Raises:
+        HistoryFormatError: a required column is missing, holds nulls, or is of a type that does not fit.
+    """
+    return _conform(table, TELEMETRY_SCHEMA, "telemetry", source)
+
+
+def _conform(table: pa.Table, schema: pa.Schema, kind: str, source: str) -> pa.Table:
+    if table.schema.equals(schema):
         return table
     columns: list[Any] = []
-    for field in _FIELDS:
+    for field in cast("Iterable[Any]", schema):
         if field.name not in table.schema.names:
             if not field.nullable:
-                raise HistoryFormatError(source, f"there is no column {field.name!r}: this is not a history")
+                raise HistoryFormatError(source, f"there is no column {field.name!r}: this is not {kind}")
             columns.append(pa.nulls(table.num_rows, field.type))
             continue
         column = table.column(field.name)
@@ -165,7 +178,7 @@ def conform(table: pa.Table, source: str = "history") -> pa.Table:
             raise HistoryFormatError(
                 source, f"column {field.name!r} is {column.type}, expected {field.type}: {_first_line(error)}"
             ) from error
-    return pa.Table.from_arrays(columns, schema=HISTORY_SCHEMA.with_metadata(table.schema.metadata))
+    return pa.Table.from_arrays(columns, schema=schema.with_metadata(table.schema.metadata))
 
 
 def _mop_row(mop: Mop) -> tuple[str, str, int | None, tuple[int, ...] | None]:

@@ -5,6 +5,8 @@
         controller.lock     locked by the controller as long as it lives
         history.wal         the history while the run is under way (`results.wal`)
         history.parquet     the history afterwards
+        plan.json           what a replay does again: ops, fault schedule, seeds; where the run has a plan
+        marks.json          how often the run reached each coverage mark, zeros included; where marks are counted
         telemetry.parquet, verdict.json, report.html, plots/, nodes/<node>/, splitbrain.log
 
 The names of the folders are Hive partitions. Every file is written aside and renamed: it is whole or absent. The
@@ -111,6 +113,16 @@ class RunDir:
         return self.path / "telemetry.parquet"
 
     @property
+    def plan_path(self) -> Path:
+        """Where the run's plan is."""
+        return self.path / "plan.json"
+
+    @property
+    def marks_path(self) -> Path:
+        """Where the counts of the coverage marks are."""
+        return self.path / "marks.json"
+
+    @property
     def log_path(self) -> Path:
         """Where the controller logs."""
         return self.path / "splitbrain.log"
@@ -215,6 +227,30 @@ class RunDir:
             note = f"{note} ({content.problem})"
         return table.replace_schema_metadata({arrow.RECOVERED_KEY: note.encode()})
 
+    # --- plan, marks --------------------------------------------------------------------------------------------
+
+    def write_plan(self, plan: bytes) -> None:
+        """Store the plan, byte for byte."""
+        replace_file(self.plan_path, lambda aside: aside.write_bytes(plan))
+
+    def write_marks(self, counts: Mapping[str, int]) -> None:
+        """Store how often each coverage mark was reached, by name; zeros are kept."""
+        text = msgspec.json.format(msgspec.json.encode(dict(counts), order="sorted"), indent=2)
+        replace_file(self.marks_path, lambda aside: aside.write_bytes(text + b"\n"))
+
+    def read_marks(self) -> dict[str, int] | None:
+        """How often each coverage mark was reached, by name, sorted; None if nothing counted them.
+
+        Raises:
+            HistoryFormatError: the file is damaged.
+        """
+        try:
+            return msgspec.json.decode(self.marks_path.read_bytes(), type=dict[str, int])
+        except FileNotFoundError:
+            return None
+        except msgspec.MsgspecError as error:
+            raise HistoryFormatError(str(self.marks_path), f"damaged: {error}") from error
+
     # --- telemetry, verdicts ------------------------------------------------------------------------------------
 
     def write_telemetry(self, table: pa.Table) -> None:
@@ -229,7 +265,7 @@ class RunDir:
         """
         if not self.telemetry_path.exists():
             return arrow.TELEMETRY_SCHEMA.empty_table()
-        return arrow.read_parquet(self.telemetry_path)
+        return arrow.conform_telemetry(arrow.read_parquet(self.telemetry_path), str(self.telemetry_path))
 
     def write_verdicts(
         self,
@@ -246,7 +282,7 @@ class RunDir:
         """
         path = self.path / "verdict.json"
         _read_json(path, dict[str, Any])
-        plain = [_plain(verdict) for verdict in verdicts]
+        plain = [plain_verdict(verdict) for verdict in verdicts]
         _write_json(path, Judgement(outcome=outcome, engine=engine, harness_error=harness_error, verdicts=plain))
 
     def read_verdicts(self) -> Judgement | None:
@@ -400,9 +436,10 @@ class Store:
         raise RunNotFoundError(f"{reference!r} could be any of {len(close)} runs: {names}{more}. Say more.")
 
 
-def _plain(verdict: msgspec.Struct) -> dict[str, Any]:
-    """A verdict as JSON, `valid` as true, false or "unknown"."""
-    document = cast("dict[str, Any]", msgspec.to_builtins(verdict, str_keys=True))
+def plain_verdict(verdict: msgspec.Struct) -> dict[str, Any]:
+    """A `checkers.verdict.Verdict` for JSON: `valid` is true, false or "unknown"; absent fields are spelled out."""
+    fields = {name: getattr(verdict, name) for name in verdict.__struct_fields__}
+    document = cast("dict[str, Any]", msgspec.to_builtins(fields, str_keys=True))
     return {**document, "valid": {"true": True, "false": False}.get(document["valid"], document["valid"])}
 
 

@@ -7,9 +7,9 @@ next life appends right behind it. Such lines are counted and left out, what fol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -19,25 +19,39 @@ from results.arrow import TELEMETRY_SCHEMA
 _LINE_START: Final = b'{"wall"'
 
 
+_Wall: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
+_Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
 class _Raw(msgspec.Struct, frozen=True):
-    wall: int
+    wall: _Wall
     event: str
     group: str | None = None
-    term: int | None = None
+    term: _Int64 | None = None
     role: str | None = None
     leader: str | None = None
-    commit: int | None = None
-    applied: int | None = None
+    commit: _Int64 | None = None
+    applied: _Int64 | None = None
     voters: tuple[str, ...] | None = None
     chain: str | int | None = None
     state: str | int | None = None
+
+
+class _Row(NamedTuple):
+    place_ns: int
+    """The time, or that of an earlier row of the node if its clock was set back in between: rows are sorted by it."""
+    time_ns: int
+    node: str
+    life: int
+    raw: _Raw
 
 
 class Collected(msgspec.Struct, frozen=True):
     """The telemetry of one run.
 
     Attributes:
-        table: rows of `TELEMETRY_SCHEMA`, by time, rows of one node in the order in which it wrote them.
+        table: rows of `TELEMETRY_SCHEMA`, by time; rows of one node are in the order in which it wrote them, even if
+            its clock was set back meanwhile.
         unreadable: for each node that has any, how many lines were torn or damaged.
     """
 
@@ -54,7 +68,7 @@ def collect(sources: Mapping[str, Path], start_wall_ns: int) -> Collected:
 
     `life` counts a node's "start" events: its first process is life 1.
     """
-    rows: list[tuple[int, str, int, _Raw]] = []
+    rows: list[_Row] = []
     unreadable: dict[str, int] = {}
     for node, path in sources.items():
         if not path.exists():
@@ -62,12 +76,22 @@ def collect(sources: Mapping[str, Path], start_wall_ns: int) -> Collected:
         events, bad = _parse(path.read_bytes().splitlines())
         if bad:
             unreadable[node] = bad
-        life = 0
-        for raw in events:
-            life += raw.event == "start"
-            rows.append((raw.wall - start_wall_ns, node, life, raw))
-    rows.sort(key=lambda row: row[0])
+        rows += _rows(node, ((raw.wall - start_wall_ns, raw) for raw in events))
     return Collected(_table(rows), unreadable)
+
+
+def table_of(lines: Mapping[str, Sequence[tuple[int, bytes]]]) -> pa.Table:
+    """The telemetry of nodes whose raw lines are in memory, each with its true time, whatever the node's clock said.
+
+    Args:
+        lines: for each node, in the order in which it wrote them: nanoseconds since the test began, and the raw line.
+
+    Lines that make no sense are left out, as in `collect`.
+    """
+    rows: list[_Row] = []
+    for node, written in lines.items():
+        rows += _rows(node, ((time_ns, raw) for time_ns, line in written for raw in _parse([line])[0]))
+    return _table(rows)
 
 
 def _parse(lines: Iterable[bytes]) -> tuple[list[_Raw], int]:
@@ -89,21 +113,31 @@ def _parse(lines: Iterable[bytes]) -> tuple[list[_Raw], int]:
     return events, bad
 
 
-def _table(rows: list[tuple[int, str, int, _Raw]]) -> pa.Table:
+def _rows(node: str, events: Iterable[tuple[int, _Raw]]) -> Iterable[_Row]:
+    """One node's rows, with the lives to which they belong."""
+    life, place_ns = 0, None
+    for time_ns, raw in events:
+        life += raw.event == "start"
+        place_ns = time_ns if place_ns is None else max(place_ns, time_ns)
+        yield _Row(place_ns, time_ns, node, life, raw)
+
+
+def _table(unordered: list[_Row]) -> pa.Table:
+    rows = sorted(unordered, key=lambda row: row.place_ns)
     columns: list[list[Any]] = [
-        [time for time, _, _, _ in rows],
-        [node for _, node, _, _ in rows],
-        [raw.group for _, _, _, raw in rows],
-        [life for _, _, life, _ in rows],
-        [raw.event for _, _, _, raw in rows],
-        [raw.term for _, _, _, raw in rows],
-        [raw.role for _, _, _, raw in rows],
-        [raw.leader for _, _, _, raw in rows],
-        [raw.commit for _, _, _, raw in rows],
-        [raw.applied for _, _, _, raw in rows],
-        [raw.voters for _, _, _, raw in rows],
-        [_text(raw.chain) for _, _, _, raw in rows],
-        [_text(raw.state) for _, _, _, raw in rows],
+        [row.time_ns for row in rows],
+        [row.node for row in rows],
+        [row.raw.group for row in rows],
+        [row.life for row in rows],
+        [row.raw.event for row in rows],
+        [row.raw.term for row in rows],
+        [row.raw.role for row in rows],
+        [row.raw.leader for row in rows],
+        [row.raw.commit for row in rows],
+        [row.raw.applied for row in rows],
+        [row.raw.voters for row in rows],
+        [_text(row.raw.chain) for row in rows],
+        [_text(row.raw.state) for row in rows],
     ]
     return pa.Table.from_pydict(dict(zip(TELEMETRY_SCHEMA.names, columns, strict=True)), schema=TELEMETRY_SCHEMA)
 

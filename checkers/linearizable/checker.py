@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -15,7 +15,7 @@ from checkers.linearizable.encoding import Ops, events, read_ops, show
 from checkers.linearizable.search import Limits, Result, Search
 from checkers.linearizable.transitions import Stepper
 from checkers.models import Model
-from checkers.verdict import Verdict
+from checkers.verdict import Partition, Verdict
 from results.arrow import to_table
 from results.errors import UsageError
 from results.history import Op
@@ -50,7 +50,7 @@ class Linearizable:
     """Linearizability (Herlihy and Wing 1990), key by key (it is local), against a sequential model."""
 
     name = "linearizable"
-    partition: Literal["run", "key"] = "key"
+    partition: Partition = "key"
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge the ops of one key, or of a history without keys.

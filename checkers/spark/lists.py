@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
-from results.arrow import HISTORY_SCHEMA
+from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -20,6 +20,9 @@ _NO_MOPS: Final = "no_mops"
 _MOPS: Any = cast(Any, HISTORY_SCHEMA).field("mops")
 _MOP_FIELDS: list[Any] = list(_MOPS.type.value_type)
 _VALUES: Any = _MOPS.type.value_type.field("values")
+
+_NO_VOTERS: Final = "no_voters"
+_VOTERS: Any = cast(Any, TELEMETRY_SCHEMA).field("voters")
 
 
 def without_null_lists(history: DataFrame) -> DataFrame:
@@ -48,6 +51,21 @@ def with_null_lists(table: pa.Table) -> pa.Table:
     mops = pa.StructArray.from_arrays(parts, fields=_MOP_FIELDS)
     restored = _with_nulls(lists, table.column(_NO_MOPS).combine_chunks(), _MOPS.type, items=mops)
     return table.set_column(table.schema.get_field_index("mops"), _MOPS, restored).drop_columns([_NO_MOPS])
+
+
+def without_null_voters(telemetry: DataFrame) -> DataFrame:
+    """Telemetry for the way to Python; `with_null_voters` brings the nulls back there."""
+    from pyspark.sql import functions as sf
+
+    voters = sf.coalesce(sf.col("voters"), sf.array().cast(telemetry.schema["voters"].dataType))
+    return telemetry.withColumn(_NO_VOTERS, sf.col("voters").isNull()).withColumn("voters", voters)
+
+
+def with_null_voters(table: pa.Table) -> pa.Table:
+    """The telemetry as it was before `without_null_voters`."""
+    lists: Any = table.column("voters").combine_chunks()
+    restored = _with_nulls(lists, table.column(_NO_VOTERS).combine_chunks(), _VOTERS.type)
+    return table.set_column(table.schema.get_field_index("voters"), _VOTERS, restored).drop_columns([_NO_VOTERS])
 
 
 def _with_nulls(lists: Any, is_null: Any, kind: Any, *, items: Any = None) -> Any:

@@ -10,7 +10,6 @@ import click
 import msgspec
 
 from harness.cli import options
-from harness.cli.words import plain_verdict
 from results.errors import HistoryFormatError, SplitbrainError, UsageError
 
 if TYPE_CHECKING:
@@ -74,6 +73,7 @@ def command(
     """
     from checkers.engine import judge
     from checkers.verdict import CheckerSpec, Outcome, outcome, worst
+    from results.store import plain_verdict
 
     settings = {"model": model, "time_limit_s": time_limit} if checker_name == "linearizable" else {}
     spec = CheckerSpec(checker_name, settings)
@@ -84,7 +84,7 @@ def command(
         if history.num_rows == 0:
             raise HistoryFormatError(file, "holds no operation: there is nothing to judge.")
     for file, history in histories:
-        [verdict] = judge(history, [spec])
+        [verdict] = judge(history, [spec], _telemetry(file))
         outcomes.append(outcome([verdict]))
         rows.append({"file": file, "ops": history.num_rows, **plain_verdict(verdict)})
         if not as_json:
@@ -115,6 +115,13 @@ def _read(file: str, format_name: str | None) -> pa.Table:
     if name == "parquet":
         return arrow.conform(arrow.read_parquet(path), file)
     return arrow.to_table(formats.read_history(path, name))
+
+
+def _telemetry(file: str) -> pa.Table | None:
+    """What the nodes told, where the file is the folder of a stored run."""
+    from results.store import RunDir
+
+    return RunDir(Path(file)).telemetry() if Path(file).is_dir() else None
 
 
 def _recognise(path: Path) -> str:

@@ -12,7 +12,7 @@ from checkers import engine
 from checkers.verdict import Outcome, Verdict
 from results import telemetry
 from results.report import write_report
-from results.store import RunDir
+from results.store import RunDir, plain_verdict
 
 if TYPE_CHECKING:
     from checkers.spark.session import Spark
@@ -43,7 +43,8 @@ def judge_inline(run: RunDir, harness_error: str | None = None) -> Conclusion:
         SplitbrainError: the run cannot be read.
     """
     history = run.finish_history()
-    verdicts = engine.judge(history, engine.specs_of(run.read_test(), str(run.path)))
+    collect_telemetry(run)
+    verdicts = engine.judge(history, engine.specs_of(run.read_test(), str(run.path)), run.telemetry())
     return _conclude(run, verdicts, "inline", harness_error)
 
 
@@ -59,6 +60,7 @@ def judge_with_spark(
 
     for run in runs:
         run.finish_history()
+        collect_telemetry(run)
     verdicts = judge_runs(spark.session, [run.path for run in runs])
     errors = harness_errors or {}
     return [_conclude(run, verdicts[run.path], "spark", errors.get(run.path)) for run in runs]
@@ -85,7 +87,6 @@ def collect_telemetry(run: RunDir) -> None:
 
 
 def _conclude(run: RunDir, verdicts: list[Verdict], engine_name: str, harness_error: str | None) -> Conclusion:
-    collect_telemetry(run)
     if harness_error is None:
         before = run.read_verdicts()
         harness_error = before.harness_error if before is not None else None
@@ -96,8 +97,6 @@ def _conclude(run: RunDir, verdicts: list[Verdict], engine_name: str, harness_er
 
 def conclusion_document(conclusion: Conclusion) -> dict[str, Any]:
     """A conclusion as JSON."""
-    from harness.cli.words import plain_verdict
-
     return {
         "outcome": conclusion.outcome.value,
         "run": str(conclusion.run.path),

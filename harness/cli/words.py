@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from checkers.verdict import Outcome, Verdict
 
 COLOURS = {
@@ -14,13 +12,6 @@ COLOURS = {
     Outcome.INCONCLUSIVE: "yellow",
     Outcome.HARNESS_ERROR: "magenta",
 }
-
-
-def plain_verdict(verdict: Verdict) -> dict[str, Any]:
-    """A verdict as JSON: `valid` is true, false or "unknown"; absent fields are spelled out."""
-    truth: dict[str, bool | str] = {"true": True, "false": False, "unknown": "unknown"}
-    document = {name: getattr(verdict, name) for name in verdict.__struct_fields__}
-    return {**msgspec.to_builtins(document, str_keys=True), "valid": truth[verdict.valid]}
 
 
 def sentences(verdicts: list[Verdict]) -> list[str]:

@@ -71,6 +71,7 @@ def render(view: RunView) -> Page:
         counts=run_counts(view.calls, view.around),
         ends=ENDS,
         harness_ops=_harness_ops(view),
+        marks=view.marks,
         reproduce=_command(view.document),
         provenance=_provenance(view.document),
         bounds=_bounds(view, witness),

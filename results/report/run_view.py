@@ -28,6 +28,7 @@ class RunView:
         telemetry: what the nodes told.
         calls: client ops, invocation beside completion.
         around: phases, faults and the harness's own ops.
+        marks: how often each coverage mark was reached, by name; None if they were not counted.
         notes: what is missing or damaged, in words.
     """
 
@@ -39,6 +40,7 @@ class RunView:
     telemetry: pa.Table
     calls: Calls
     around: Happenings
+    marks: dict[str, int] | None
     notes: list[str] = field(default_factory=list[str])
 
     @property
@@ -68,6 +70,11 @@ def load(run_dir: Path) -> RunView:
         telemetry = TELEMETRY_SCHEMA.empty_table()
         notes.append(f"The nodes' telemetry cannot be read: {problem}")
     try:
+        marks = run.read_marks()
+    except HistoryFormatError as problem:
+        marks = None
+        notes.append(f"The coverage marks cannot be read: {problem}")
+    try:
         calls, around = client_calls(history), happenings(history)
     except HistoryFormatError as problem:
         notes.append(f"The history cannot be shown: {problem}")
@@ -82,6 +89,7 @@ def load(run_dir: Path) -> RunView:
         telemetry=telemetry,
         calls=calls,
         around=around,
+        marks=marks,
         notes=notes,
     )
 

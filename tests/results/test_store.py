@@ -261,6 +261,30 @@ def test_the_store_is_one_table_for_readers_of_hive_partitions(tmp_path: Path) -
     assert set(table.column("test").to_pylist()) == {"a", "b"}
 
 
+# --- plan, marks ----------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_comes_back_byte_for_byte_and_marks_by_name_with_their_zeros(tmp_path: Path) -> None:
+    run = _recorded(_store(tmp_path).create("t", 1, DOCUMENT, WALL_NS))
+    assert run.read_marks() is None
+    plan = b'{"ops":[ ],\n"format" : 7}'
+    run.write_plan(plan)
+    run.write_marks({"leader isolated": 3, "format": 99, "a vote was refused": 0})
+    assert run.plan_path == run.path / "plan.json"
+    assert run.plan_path.read_bytes() == plan
+    marks = run.read_marks()
+    assert marks is not None
+    assert list(marks.items()) == [("a vote was refused", 0), ("format", 99), ("leader isolated", 3)]
+    assert (run.path / "marks.json").read_text().splitlines()[1] == '  "a vote was refused": 0,'
+
+
+def test_damaged_marks_are_named(tmp_path: Path) -> None:
+    run = _recorded(_store(tmp_path).create("t", 1, DOCUMENT, WALL_NS))
+    run.marks_path.write_text('{"leader isolated": "often"}')
+    with pytest.raises(HistoryFormatError, match=r"marks\.json: damaged"):
+        run.read_marks()
+
+
 # --- verdicts -------------------------------------------------------------------------------------------------------
 
 
@@ -282,7 +306,9 @@ def test_verdicts_come_back_as_they_were(tmp_path: Path) -> None:
     assert [verdict["valid"] for verdict in stored.verdicts] == [False, True]
     as_words = [{**found, "valid": str(found["valid"]).lower()} for found in stored.verdicts]
     assert msgspec.convert(as_words, list[Verdict]) == verdicts
-    assert json.loads((run.path / "verdict.json").read_text())["verdicts"][0]["sentence"] == "Lost: ü"
+    plain = json.loads((run.path / "verdict.json").read_text())["verdicts"][0]
+    assert plain["sentence"] == "Lost: ü"
+    assert (plain["key"], plain["inconclusive"], plain["figures"]) == (None, [], {}), "what is absent is spelled out"
 
 
 def test_a_newer_store_is_refused_and_not_touched(tmp_path: Path) -> None:

@@ -80,3 +80,41 @@ def test_lines_of_another_shape_are_counted_not_guessed_at(tmp_path: Path) -> No
     collected = telemetry.collect({"n1": path}, START_NS)
     assert collected.unreadable == {"n1": 4}
     assert collected.table.num_rows == 1
+
+
+def test_rows_of_a_node_stay_in_the_order_in_which_it_wrote_them_though_its_clock_was_set_back(tmp_path: Path) -> None:
+    one, two = tmp_path / "n1.jsonl", tmp_path / "n2.jsonl"
+    one.write_bytes(b"\n".join([_line(10, "start"), _line(40, "role"), _line(5, "commit"), _line(50, "stop")]))
+    two.write_bytes(b"\n".join([_line(20, "start"), _line(45, "role")]))
+    rows = telemetry.collect({"n1": one, "n2": two}, START_NS).table.to_pylist()
+    assert [(row["node"], row["time"]) for row in rows] == [
+        ("n1", 10),
+        ("n2", 20),
+        ("n1", 40),
+        ("n1", 5),
+        ("n2", 45),
+        ("n1", 50),
+    ]
+
+
+def test_numbers_that_no_column_can_hold_make_a_line_unreadable(tmp_path: Path) -> None:
+    path = tmp_path / "n1.jsonl"
+    path.write_bytes(b"\n".join([_line(1, "start"), _line(2, "commit", commit=2**70), _line(2**70, "commit")]))
+    collected = telemetry.collect({"n1": path}, START_NS)
+    assert (collected.table.num_rows, collected.unreadable) == (1, {"n1": 2})
+
+
+def test_lines_in_memory_have_their_true_times_whatever_the_nodes_clocks_said() -> None:
+    lines = {
+        "n2": [(30, _line(900, "start")), (50, _line(7, "role", term=1, role="leader"))],
+        "n1": [(10, _line(20, "start")), (40, b"no line"), (60, _line(5, "start", commit=3))],
+    }
+    table = telemetry.table_of(lines)
+    assert table.schema.equals(TELEMETRY_SCHEMA)
+    assert [(row["time"], row["node"], row["life"], row["event"]) for row in table.to_pylist()] == [
+        (10, "n1", 1, "start"),
+        (30, "n2", 1, "start"),
+        (50, "n2", 1, "role"),
+        (60, "n1", 2, "start"),
+    ]
+    assert telemetry.table_of({}).num_rows == 0

@@ -157,6 +157,17 @@ class Hash(Numeric):
         return Verdict(checker="hash", valid="true", figures={"hash": history_hash(history)})
 
 
+class Rows(Numeric):
+    """Tells the rows of telemetry that it was given, and their columns."""
+
+    partition = "telemetry"
+
+    def check(self, telemetry, options):
+        from results.arrow import TELEMETRY_SCHEMA
+        return Verdict(checker="rows", valid="true", evidence={
+            "rows": telemetry.to_pylist(), "conforms": telemetry.schema.equals(TELEMETRY_SCHEMA)})
+
+
 class KeyHash(Hash):
     partition = "key"
 

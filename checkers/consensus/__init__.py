@@ -1,0 +1,13 @@
+"""Properties of a consensus protocol, judged on what the nodes tell of themselves (`results.telemetry`).
+
+None of them compares times of different nodes: their clocks may be wrong. Times are shown only, for a person who looks
+into the logs.
+"""
+
+from __future__ import annotations
+
+from checkers.consensus.agreement import ReplicaAgreement
+from checkers.consensus.election import ElectionSafety
+from checkers.consensus.progress import CommitMonotonic
+
+__all__ = ["CommitMonotonic", "ElectionSafety", "ReplicaAgreement"]

@@ -1,0 +1,146 @@
+"""Replicas that applied as much must be equal: the same hashes at the same index, on all nodes and in all their lives.
+
+    divergence        two hash chains differ at one index: different entries were applied (Raft's state machine safety)
+    non-determinism   the chains agree and the states differ: the same entries led to different states
+
+A hash chain covers everything that was applied up to its index, so that two replicas that once diverged differ at every
+index from there on: the first index of disagreement that was seen is at or behind the entry that did it. (The idea is
+that of etcd's hash check and of TigerBeetle's state checker.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import combinations
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows
+from checkers.verdict import Partition, Valid, Verdict
+
+Place: TypeAlias = tuple[str | None, int]
+"""A group, and an index in its log."""
+
+Hashes: TypeAlias = tuple[str | None, str | None]
+"""A chain hash and a state hash."""
+
+Sightings: TypeAlias = dict[Hashes, dict[tuple[str, int], Row]]
+"""For each pair of hashes that was told at a place: the first row of each node and life that told it."""
+
+_HASH_SHOWN = 12
+
+
+class ReplicaAgreement:
+    """Judges every row that tells an applied index with a chain hash or a state hash. No options.
+
+    The figures: `indexes` that were told, `compared` (told by at least two nodes; index 0, where nothing is applied,
+    does not count), `highest_compared`, `nodes`, and `broken` indexes. Where nodes could have been compared and none
+    was, the verdict is unknown.
+    """
+
+    name = "replica-agreement"
+    partition: Partition = "telemetry"
+
+    def check(self, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge the telemetry of one run."""
+        refuse_options(self.name, options)
+        places: dict[Place, Sightings] = {}
+        nodes: dict[str, None] = {}
+        for row in rows(telemetry):
+            nodes[row.node] = None
+            hashes = (row.chain_hash, row.state_hash)
+            if row.applied_index is not None and hashes != (None, None):
+                place = places.setdefault((row.group, row.applied_index), {})
+                place.setdefault(hashes, {}).setdefault((row.node, row.life), row)
+        compared = [place for place, sightings in places.items() if place[1] > 0 and len(_nodes(sightings)) > 1]
+        broken = {place: found for place, sightings in places.items() if (found := list(_anomalies(sightings)))}
+        findings = _first_of_each(places, compared, broken)
+        valid: Valid = "false" if findings else "true" if compared or len(nodes) < 2 else "unknown"
+        return Verdict(
+            checker=self.name,
+            valid=valid,
+            algorithm="hashes by index",
+            sentence=findings[0]["sentence"] if findings else _praise(compared, len(nodes)),
+            anomalies=tuple(dict.fromkeys(finding["anomaly"] for finding in findings)),
+            evidence={"findings": findings[:LISTED]} if findings else {},
+            figures={
+                "indexes": len(places),
+                "compared": len(compared),
+                "highest_compared": max((index for _, index in compared), default=0),
+                "nodes": len(nodes),
+                "broken": len(broken),
+            },
+        )
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        """A run is one partition: there is one verdict."""
+        (verdict,) = verdicts
+        return verdict
+
+
+def _nodes(sightings: Sightings) -> list[str]:
+    return list(dict.fromkeys(node for told in sightings.values() for node, _ in told))
+
+
+def _anomalies(sightings: Sightings) -> Iterator[tuple[str, Hashes, Hashes]]:
+    """What is wrong at one place, with two pairs of hashes that show it."""
+    for one, other in combinations(sightings, 2):
+        chains_known = one[0] is not None and other[0] is not None
+        if chains_known and one[0] != other[0]:
+            yield "divergence", one, other
+        elif one[1] is not None and other[1] is not None and one[1] != other[1]:
+            yield ("non-determinism" if chains_known else "divergence"), one, other
+
+
+def _first_of_each(
+    places: Mapping[Place, Sightings],
+    compared: Iterable[Place],
+    broken: Mapping[Place, list[tuple[str, Hashes, Hashes]]],
+) -> list[dict[str, Any]]:
+    """The lowest index of each group at which each anomaly shows."""
+    found: dict[tuple[str | None, str], dict[str, Any]] = {}
+    agreed = [place for place in compared if place not in broken]
+    for place in sorted(broken, key=lambda place: place[1]):
+        group, index = place
+        for anomaly, one, other in broken[place]:
+            if (group, anomaly) in found:
+                continue
+            last_agreed = max((i for g, i in agreed if g == group and i < index), default=None)
+            tellers = [next(iter(places[place][hashes].values())) for hashes in (one, other)]
+            found[group, anomaly] = {
+                "anomaly": anomaly,
+                "sentence": _sentence(anomaly, tellers[0], tellers[1], last_agreed),
+                "group": group,
+                "applied_index": index,
+                "last_agreed_index": last_agreed,
+                "replicas": [row.shown() for told in places[place].values() for row in told.values()],
+            }
+    return list(found.values())
+
+
+def _sentence(anomaly: str, one: Row, other: Row, last_agreed: int | None) -> str:
+    by_chain = one.chain_hash is not None and other.chain_hash is not None and anomaly == "divergence"
+    what = "chain hash" if by_chain else "state hash"
+    hashes = [(row.chain_hash if by_chain else row.state_hash) or "" for row in (one, other)]
+    told = f"{one.node} tells {what} {hashes[0][:_HASH_SHOWN]} ({one.at})"
+    told += f", {other.node} {hashes[1][:_HASH_SHOWN]} ({other.at})"
+    where = f"at applied index {one.applied_index}{of_group(one.group)}"
+    before = (
+        "No lower index was told by two nodes alike."
+        if last_agreed is None
+        else f"Before that, two nodes last agreed at index {last_agreed}."
+    )
+    if anomaly == "divergence":
+        return f"Replicas diverged: {where} {told}. {before}"
+    return f"Non-determinism: {where} the same entries led to different states: {told}. {before}"
+
+
+def _praise(compared: list[Place], nodes: int) -> str:
+    if compared:
+        highest = max(index for _, index in compared)
+        figures = f"{len(compared)} indexes, the highest {highest}"
+        return f"Replicas agree at every index that two or more nodes told ({figures})."
+    if nodes < 2:
+        return "Nothing to compare: only one node told anything, and it agrees with itself."
+    return f"Unknown: no index was told by two of the {nodes} nodes, so nothing was compared."

@@ -1,0 +1,113 @@
+"""Election safety: at most one leader in a term (Raft, figure 3 and section 5.2; Ongaro and Ousterhout 2014).
+
+    two-leaders    two nodes led the same term
+    elected-twice  one node led the same term in two of its lives: it forgot that the term was over
+
+A node starts as a follower and leads only after an election of its own, which takes a new term: whoever leads the same
+term again after a restart was elected twice in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows
+from checkers.verdict import Partition, Valid, Verdict
+from results.calls import seconds
+
+Term: TypeAlias = tuple[str | None, int]
+Leaders: TypeAlias = dict[tuple[str, int], list[Row]]
+"""For each node and life that led a term: the rows that say so."""
+
+
+class ElectionSafety:
+    """Judges every row whose role is "leader". No options.
+
+    The figures: `terms` in which somebody led, `leaders` (distinct nodes), `highest_term`, and `broken` terms.
+    """
+
+    name = "election-safety"
+    partition: Partition = "telemetry"
+
+    def check(self, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge the telemetry of one run."""
+        refuse_options(self.name, options)
+        terms: dict[Term, Leaders] = {}
+        roles_told = False
+        for row in rows(telemetry):
+            if row.role is None or row.term is None:
+                continue
+            roles_told = True
+            if row.role == "leader":
+                terms.setdefault((row.group, row.term), {}).setdefault((row.node, row.life), []).append(row)
+        found = [_finding(term, leaders) for term, leaders in terms.items() if len(leaders) > 1]
+        nodes = dict.fromkeys(node for leaders in terms.values() for node, _ in leaders)
+        valid: Valid = "false" if found else "true" if roles_told else "unknown"
+        return Verdict(
+            checker=self.name,
+            valid=valid,
+            algorithm="leaders by term",
+            sentence=_sentence(found, len(terms), len(nodes), roles_told),
+            anomalies=tuple(dict.fromkeys(finding["anomaly"] for finding in found)),
+            evidence={"findings": found[:LISTED]} if found else {},
+            figures={
+                "terms": len(terms),
+                "leaders": len(nodes),
+                "highest_term": max((term for _, term in terms), default=0),
+                "broken": len(found),
+            },
+        )
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        """A run is one partition: there is one verdict."""
+        (verdict,) = verdicts
+        return verdict
+
+
+def _finding(term: Term, leaders: Leaders) -> dict[str, Any]:
+    nodes = list(dict.fromkeys(node for node, _ in leaders))
+    stretches = [f"{node} in life {life}, {_stretch(led)}" for (node, life), led in leaders.items()]
+    where = f"term {term[1]}{of_group(term[0])}"
+    if len(nodes) > 1:
+        sentence = f"{_count(len(nodes))} leaders: {where} was led by {' and by '.join(stretches)}."
+    else:
+        sentence = f"Elected twice: {where} was led by {nodes[0]} in more than one life: {'; '.join(stretches)}."
+    return {
+        "anomaly": "two-leaders" if len(nodes) > 1 else "elected-twice",
+        "sentence": sentence,
+        "group": term[0],
+        "term": term[1],
+        "leaders": [
+            {
+                "node": node,
+                "life": life,
+                "first_s": seconds(led[0].time),
+                "last_s": seconds(led[-1].time),
+                "rows": len(led),
+            }
+            for (node, life), led in leaders.items()
+        ],
+    }
+
+
+def _stretch(led: list[Row]) -> str:
+    first, last = led[0].time / 1e9, led[-1].time / 1e9
+    return f"seen at {first:.3f} s" if len(led) == 1 else f"seen from {first:.3f} s to {last:.3f} s"
+
+
+def _count(nodes: int) -> str:
+    return "Two" if nodes == 2 else str(nodes)
+
+
+def _sentence(found: list[dict[str, Any]], terms: int, nodes: int, roles_told: bool) -> str:
+    if found:
+        more = f" ({len(found)} terms had more than one leader.)" if len(found) > 1 else ""
+        return f"{found[0]['sentence']}{more}"
+    if not roles_told:
+        return "Unknown: no row of the telemetry tells a role and a term."
+    if not terms:
+        return "No node was ever seen to lead, so no term had two leaders."
+    return f"None of the {terms} terms in which somebody led had more than one leader; {nodes} nodes led."

@@ -1,0 +1,169 @@
+"""What a node has committed, applied and entered it does not take back.
+
+    commit-went-back        the commit index sank within a life of a node
+    applied-went-back       the applied index sank within a life, although the state was not rebuilt
+    applied-beyond-commit   more was applied than was committed
+    term-went-back          the term sank within a life
+    term-forgotten          a life began in a lower term than the node had made known in an earlier life
+
+A life is one process of a node. Commit and applied index start anew with it; the term does not, since it must be
+durable before anybody hears of it (Raft, figure 2: currentTerm is persistent and increases monotonically). Only rows
+with event "role" count as making a term known: a node may write any other row while it still waits for its disk.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from checkers.consensus.rows import Row, of_group, refuse_options, rows
+from checkers.verdict import Partition, Valid, Verdict
+
+_LISTED = 4
+"""How many findings of each kind go into the evidence."""
+
+_REBUILD = "rebuild"
+_WORDS = {
+    "commit-went-back": "Commit went back",
+    "applied-went-back": "Applied went back",
+    "applied-beyond-commit": "Applied beyond commit",
+    "term-went-back": "Term went back",
+    "term-forgotten": "Term forgotten",
+}
+
+
+class CommitMonotonic:
+    """Judges the rows of each node in the order in which it wrote them. No options.
+
+    The figures: `rows`, `lives` (of all nodes together), `max_commit`, `max_applied`, `max_term`, `rebuilds` (a node
+    threw its state away and applied everything anew), and `broken`: how often each anomaly was seen.
+    """
+
+    name = "commit-monotonic"
+    partition: Partition = "telemetry"
+
+    def check(self, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge the telemetry of one run."""
+        refuse_options(self.name, options)
+        told = list(rows(telemetry))
+        findings: list[tuple[str, Row, Row]] = []
+        nodes: dict[tuple[str | None, str], _Node] = {}
+        for row in told:
+            findings += nodes.setdefault((row.group, row.node), _Node()).step(row)
+        figures = _figures(told)
+        nothing = all(figures[name] is None for name in ("max_commit", "max_applied", "max_term"))
+        valid: Valid = "false" if findings else "unknown" if nothing else "true"
+        broken = dict(Counter(anomaly for anomaly, _, _ in findings))
+        return Verdict(
+            checker=self.name,
+            valid=valid,
+            algorithm="row by row",
+            sentence=_sentence(findings, broken, figures, nothing),
+            anomalies=tuple(broken),
+            evidence={"findings": [_shown(*finding) for finding in _first_of_each(findings)]} if findings else {},
+            figures={**figures, "broken": broken},
+        )
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        """A run is one partition: there is one verdict."""
+        (verdict,) = verdicts
+        return verdict
+
+
+class _Node:
+    """What one node told last, and the highest term that it made known."""
+
+    def __init__(self) -> None:
+        self._life: int | None = None
+        self._last: dict[str, Row] = {}
+        self._known: Row | None = None
+        self._known_before: Row | None = None
+        """The highest term made known: at all, and in lives before the present one."""
+
+    def step(self, row: Row) -> Iterator[tuple[str, Row, Row]]:
+        """Take the node's next row; each anomaly comes with the row before and the row that shows it."""
+        if row.life != self._life:
+            self._life, self._last, self._known_before = row.life, {}, self._known
+        if row.event == _REBUILD:
+            self._last.pop("applied_index", None)
+        yield from self._sank("commit-went-back", "commit_index", row)
+        yield from self._sank("applied-went-back", "applied_index", row)
+        if row.applied_index is not None and row.commit_index is not None and row.applied_index > row.commit_index:
+            yield "applied-beyond-commit", row, row
+        yield from self._sank("term-went-back", "term", row)
+        yield from self._forgot(row)
+
+    def _sank(self, anomaly: str, field: str, row: Row) -> Iterator[tuple[str, Row, Row]]:
+        value = getattr(row, field)
+        if value is None:
+            return
+        before = self._last.get(field)
+        if before is not None and value < getattr(before, field):
+            yield anomaly, before, row
+        self._last[field] = row
+
+    def _forgot(self, row: Row) -> Iterator[tuple[str, Row, Row]]:
+        if row.term is None:
+            return
+        before = self._known_before
+        if before is not None:
+            self._known_before = None  # the life's first row with a term tells; the rest follows from it
+            if row.term < (before.term or 0):
+                yield "term-forgotten", before, row
+        if row.event == "role" and (self._known is None or row.term > (self._known.term or 0)):
+            self._known = row
+
+
+def _figures(told: list[Row]) -> dict[str, Any]:
+    def highest(field: str) -> int | None:
+        return max((value for row in told if (value := getattr(row, field)) is not None), default=None)
+
+    return {
+        "rows": len(told),
+        "lives": len({(row.node, row.life) for row in told}),
+        "max_commit": highest("commit_index"),
+        "max_applied": highest("applied_index"),
+        "max_term": highest("term"),
+        "rebuilds": sum(row.event == _REBUILD for row in told),
+    }
+
+
+def _first_of_each(findings: list[tuple[str, Row, Row]]) -> Iterator[tuple[str, Row, Row]]:
+    seen = Counter[str]()
+    for finding in findings:
+        seen[finding[0]] += 1
+        if seen[finding[0]] <= _LISTED:
+            yield finding
+
+
+def _shown(anomaly: str, before: Row, after: Row) -> dict[str, Any]:
+    rows_shown = [before.shown(), after.shown()] if before is not after else [after.shown()]
+    return {"anomaly": anomaly, "sentence": _finding(anomaly, before, after), "rows": rows_shown}
+
+
+def _finding(anomaly: str, before: Row, after: Row) -> str:
+    who = f"{_WORDS[anomaly]}: {after.node}{of_group(after.group)}"
+    if anomaly == "applied-beyond-commit":
+        return f"{who} had applied index {after.applied_index} with commit index {after.commit_index} {after.at}."
+    field, words = {
+        "commit-went-back": ("commit_index", "commit index"),
+        "applied-went-back": ("applied_index", "applied index"),
+    }.get(anomaly, ("term", "term"))
+    return f"{who} told {words} {getattr(before, field)} {before.at}, then {getattr(after, field)} {after.at}."
+
+
+def _sentence(
+    findings: list[tuple[str, Row, Row]], broken: Mapping[str, int], figures: Mapping[str, Any], nothing: bool
+) -> str:
+    if findings:
+        more = f" ({len(findings)} times in all: {', '.join(broken)}.)" if len(findings) > 1 else ""
+        return f"{_finding(*findings[0])}{more}"
+    if nothing:
+        return "Unknown: no row of the telemetry tells a commit index, an applied index or a term."
+    return (
+        f"Commit, applied and term never went back in {figures['lives']} lives of the nodes; the highest commit index "
+        f"was {figures['max_commit'] or 0}, the highest term {figures['max_term'] or 0}."
+    )

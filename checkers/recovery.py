@@ -1,0 +1,126 @@
+"""Liveness: once everything is healed, the system is usable again within a bound.
+
+Usable means: every node runs, all follow one leader, a session on each answers a read. The harness asks for it once it
+has healed everything, and notes the answer; here it is held against a bound. "Eventually" cannot be refuted by a run
+that ends; a bound can (TigerBeetle's liveness mode does the same).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import msgspec
+import pyarrow as pa
+
+from checkers.verdict import Partition, Valid, Verdict
+from results.calls import seconds
+from results.errors import UsageError
+from results.faults import Happenings, happenings
+from results.history import Op
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Attributes: bound_s is how long the healed system may take, in seconds."""
+
+    bound_s: float = 20.0
+
+
+class Recovery:
+    """Judges the harness's note "recovered"; its options are the fields of `Options`.
+
+    no-recovery   the system was not usable within the bound
+
+    Unknown: the run ended before the note, or was interrupted before the bound was over, or the harness waited less
+    than the bound. The figures: `bound_s`, and `recovery_s` or, where it did not recover, `waited_s`.
+    """
+
+    name = "recovery"
+    partition: Partition = "run"
+
+    def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
+        """Judge one run."""
+        bound_s = _options(options).bound_s
+        around = happenings(history)
+        notes = around.of_harness("recovered")
+        if not notes:
+            return self._verdict("unknown", "Unknown: the run ended before it was seen whether the system recovers.")
+        note = notes[0]
+        recovery_s = _value(note).get("seconds")
+        if recovery_s is None:
+            return self._not_in_time(note, around, bound_s)
+        figures = {"bound_s": bound_s, "recovery_s": recovery_s}
+        if recovery_s <= bound_s:
+            sentence = f"{recovery_s:.3f} s after everything was healed every node was usable (bound: {bound_s:g} s)."
+            return self._verdict("true", sentence, figures)
+        sentence = (
+            f"No recovery within {bound_s:g} s: it took {recovery_s:.3f} s after everything was healed until every "
+            f"node was usable."
+        )
+        return self._verdict("false", sentence, figures, {"op": note.index, "seconds": recovery_s})
+
+    def _not_in_time(self, note: Op, around: Happenings, bound_s: float) -> Verdict:
+        waited_s = seconds(note.time - _healed_ns(around, note.time))
+        figures = {"bound_s": bound_s, "waited_s": waited_s}
+        problems = _problems(note)
+        who = "; ".join(f"{node} {problem}" if problem else node for node, problem in problems.items())
+        if any(op.index < note.index for op in around.of_harness("interrupted")):
+            sentence = "Unknown: the run was interrupted before the bound on its recovery was over."
+            return self._verdict("unknown", sentence, figures)
+        if waited_s < bound_s:
+            sentence = f"Unknown: the harness waited {waited_s:.3f} s only for recovery; the bound is {bound_s:g} s."
+            return self._verdict("unknown", sentence, figures)
+        sentence = f"No recovery within {bound_s:g} s after everything was healed: {who or 'some node is not usable'}."
+        evidence = {"op": note.index, "time_s": seconds(note.time), "problems": problems}
+        return self._verdict("false", sentence, figures, evidence)
+
+    def _verdict(
+        self,
+        valid: Valid,
+        sentence: str,
+        figures: dict[str, Any] | None = None,
+        evidence: dict[str, Any] | None = None,
+    ) -> Verdict:
+        return Verdict(
+            checker=self.name,
+            valid=valid,
+            algorithm="bound",
+            sentence=sentence,
+            anomalies=("no-recovery",) if valid == "false" else (),
+            figures=figures or {},
+            evidence=evidence or {},
+        )
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        """A run is one partition: there is one verdict."""
+        (verdict,) = verdicts
+        return verdict
+
+
+def _options(options: Mapping[str, Any]) -> Options:
+    try:
+        found = msgspec.convert(dict(options), Options)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"checker recovery: {error}; it takes {', '.join(Options.__struct_fields__)}.") from None
+    if not found.bound_s > 0:
+        raise UsageError(f"checker recovery: bound_s must be a positive number of seconds, not {found.bound_s:g}.")
+    return found
+
+
+def _healed_ns(around: Happenings, until_ns: int) -> int:
+    """When the harness began to wait, as far as a history tells: in the heal phase, after the last nemesis op."""
+    begun = [phase.begin_ns for phase in around.phases if phase.name == "heal"]
+    healed = [op.completion.time for op in around.fault_ops if op.completion and op.completion.time <= until_ns]
+    return max([*begun, *healed], default=0)
+
+
+def _value(note: Op) -> dict[str, Any]:
+    return cast("dict[str, Any]", note.value) if isinstance(note.value, dict) else {}
+
+
+def _problems(note: Op) -> dict[str, str]:
+    """For each node that was not usable, what was wrong with it."""
+    value = _value(note)
+    told: Any = value.get("problems") or {}
+    missing = [str(node) for node in value.get("missing") or ()]
+    return {node: str(told.get(node, "")) for node in dict.fromkeys([*missing, *map(str, told)])}

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from checkers.consensus import CommitMonotonic
+from checkers.verdict import Verdict
+from tests.checkers.telemetry import row, telemetries, told
+
+
+def judge(*rows: dict[str, Any]) -> Verdict:
+    return CommitMonotonic().check(told(*rows), {})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "anomaly", "sentence"),
+    [
+        (
+            {"commit_index": 9},
+            {"commit_index": 8},
+            "commit-went-back",
+            "Commit went back: n1 told commit index 9 at 1.000 s in life 1, then 8 at 2.000 s in life 1.",
+        ),
+        (
+            {"applied_index": 9},
+            {"applied_index": 8},
+            "applied-went-back",
+            "Applied went back: n1 told applied index 9 at 1.000 s in life 1, then 8 at 2.000 s in life 1.",
+        ),
+        (
+            {"term": 9},
+            {"term": 8},
+            "term-went-back",
+            "Term went back: n1 told term 9 at 1.000 s in life 1, then 8 at 2.000 s in life 1.",
+        ),
+        (
+            {"event": "role", "term": 9},
+            {"event": "start", "term": 8, "life": 2},
+            "term-forgotten",
+            "Term forgotten: n1 told term 9 at 1.000 s in life 1, then 8 at 2.000 s in life 2.",
+        ),
+        (
+            {},
+            {"commit_index": 8, "applied_index": 9},
+            "applied-beyond-commit",
+            "Applied beyond commit: n1 had applied index 9 with commit index 8 at 2.000 s in life 1.",
+        ),
+    ],
+)
+def test_what_is_taken_back_is_shown_with_the_rows_before_and_after(
+    first: dict[str, Any], second: dict[str, Any], anomaly: str, sentence: str
+) -> None:
+    verdict = judge(row(1, "n1", group=None, **first), row(2, "n1", group=None, **second))
+    assert (verdict.valid, verdict.anomalies, verdict.sentence) == ("false", (anomaly,), sentence)
+    [finding] = verdict.evidence["findings"]
+    assert [r["time_s"] for r in finding["rows"]][-1] == 2.0
+    assert verdict.figures["broken"] == {anomaly: 1}
+
+
+def test_a_new_life_commits_and_applies_anew_and_a_rebuild_applies_anew() -> None:
+    verdict = judge(
+        row(1, "n1", "commit", term=2, commit_index=9, applied_index=9),
+        row(1, "n2", "commit", term=1, commit_index=3, applied_index=3),
+        row(2, "n1", "start", life=2, term=2, commit_index=0, applied_index=0),
+        row(3, "n1", "commit", life=2, term=2, commit_index=9, applied_index=7),
+        row(4, "n1", "rebuild", life=2, term=3, commit_index=9, applied_index=0),
+        row(5, "n1", "commit", life=2, term=3, commit_index=9, applied_index=1),
+    )
+    assert verdict.valid == "true"
+    assert verdict.figures == {
+        "rows": 6,
+        "lives": 3,
+        "max_commit": 9,
+        "max_applied": 9,
+        "max_term": 3,
+        "rebuilds": 1,
+        "broken": {},
+    }
+
+
+def test_only_a_row_of_a_changed_role_makes_a_term_known() -> None:
+    while_it_was_written = row(2, "n1", "commit", term=9)
+    assert judge(row(1, "n1", "role", term=8), while_it_was_written, row(3, "n1", life=2, term=8)).valid == "true"
+    assert judge(row(1, "n1", "role", term=8), while_it_was_written, row(3, "n1", life=2, term=7)).valid == "false"
+
+
+def test_a_flood_of_one_anomaly_does_not_crowd_out_another() -> None:
+    flood = [row(time, "n1", commit_index=1, applied_index=time) for time in range(2, 100)]
+    verdict = judge(*flood, row(100, "n1", commit_index=0))
+    assert verdict.anomalies == ("applied-beyond-commit", "commit-went-back")
+    assert {f["anomaly"] for f in verdict.evidence["findings"]} == set(verdict.anomalies)
+    assert verdict.sentence.endswith("(99 times in all: applied-beyond-commit, commit-went-back.)")
+
+
+def test_rows_that_tell_no_index_and_no_term_prove_nothing() -> None:
+    verdict = judge(row(1, "n1", "start"), row(2, "n1", "stop"))
+    assert verdict.valid == "unknown"
+
+
+def _sank(rows: list[dict[str, Any]], field: str, *, rebuilt: bool = False) -> bool:
+    """Whether a later row of the same node, group and life tells less; a rebuild in between excuses it."""
+    for i, j in combinations(range(len(rows)), 2):
+        one, other = rows[i], rows[j]
+        if any(one[name] != other[name] for name in ("node", "group", "life")):
+            continue
+        if None in (one[field], other[field]) or other[field] >= one[field]:
+            continue
+        between = [r for r in rows[i + 1 : j + 1] if r["node"] == one["node"] and r["group"] == one["group"]]
+        if not rebuilt or all(r["event"] != "rebuild" for r in between):
+            return True
+    return False
+
+
+def _forgotten(rows: list[dict[str, Any]]) -> bool:
+    for i, j in combinations(range(len(rows)), 2):
+        one, other = rows[i], rows[j]
+        if one["event"] != "role" or None in (one["term"], other["term"]) or other["term"] >= one["term"]:
+            continue
+        if (one["node"], one["group"]) != (other["node"], other["group"]) or other["life"] <= one["life"]:
+            continue
+        same = [r for r in rows[:j] if all(r[name] == other[name] for name in ("node", "group", "life"))]
+        if all(r["term"] is None for r in same):
+            return True
+    return False
+
+
+@given(telemetries())
+def test_it_finds_what_comparing_every_two_rows_finds(rows: list[dict[str, Any]]) -> None:
+    beyond = [r for r in rows if None not in (r["applied_index"], r["commit_index"])]
+    expected = {
+        "commit-went-back": _sank(rows, "commit_index"),
+        "applied-went-back": _sank(rows, "applied_index", rebuilt=True),
+        "applied-beyond-commit": any(r["applied_index"] > r["commit_index"] for r in beyond),
+        "term-went-back": _sank(rows, "term"),
+        "term-forgotten": _forgotten(rows),
+    }
+    assert set(judge(*rows).anomalies) == {anomaly for anomaly, is_there in expected.items() if is_there}

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from checkers.consensus import ElectionSafety
+from checkers.verdict import Verdict
+from results.errors import UsageError
+from tests.checkers.telemetry import row, telemetries, told
+
+
+def judge(*rows: dict[str, Any]) -> Verdict:
+    return ElectionSafety().check(told(*rows), {})
+
+
+def leads(time_s: float, node: str, term: int, **fields: Any) -> dict[str, Any]:
+    return row(time_s, node, "role", role="leader", term=term, **fields)
+
+
+def test_two_nodes_that_led_one_term_are_named_with_when_and_in_which_life() -> None:
+    verdict = judge(
+        row(0, "n1", "start", role="follower", term=6),
+        leads(1.5, "n1", 7),
+        leads(2.5, "n1", 7),
+        row(2.6, "n1", "role", role="follower", term=7),
+        leads(3, "n4", 7, life=2),
+    )
+    assert (verdict.valid, verdict.anomalies) == ("false", ("two-leaders",))
+    assert verdict.sentence == (
+        "Two leaders: term 7 of group 'g' was led by n1 in life 1, seen from 1.500 s to 2.500 s and by n4 in life 2, "
+        "seen at 3.000 s."
+    )
+    [finding] = verdict.evidence["findings"]
+    assert (finding["group"], finding["term"]) == ("g", 7)
+    assert finding["leaders"] == [
+        {"node": "n1", "life": 1, "first_s": 1.5, "last_s": 2.5, "rows": 2},
+        {"node": "n4", "life": 2, "first_s": 3.0, "last_s": 3.0, "rows": 1},
+    ]
+
+
+def test_a_node_that_leads_the_same_term_again_after_a_restart_was_elected_twice() -> None:
+    verdict = judge(leads(1, "n1", 3), leads(2, "n1", 3, life=2), leads(3, "n1", 4, life=2))
+    assert (verdict.valid, verdict.anomalies) == ("false", ("elected-twice",))
+    assert "term 3 of group 'g' was led by n1 in more than one life" in verdict.sentence
+
+
+def test_one_leader_per_term_and_group_is_right_however_many_terms_and_groups() -> None:
+    verdict = judge(leads(1, "n1", 1), leads(2, "n2", 2), leads(3, "n1", 3), leads(3, "n3", 3, group="other"))
+    assert (verdict.valid, verdict.evidence) == ("true", {})
+    assert verdict.figures == {"terms": 4, "leaders": 3, "highest_term": 3, "broken": 0}
+
+
+def test_a_pass_in_which_nobody_led_says_so_and_rows_without_roles_prove_nothing() -> None:
+    nobody = judge(row(1, "n1", "role", role="follower", term=1))
+    assert (nobody.valid, nobody.figures["terms"]) == ("true", 0)
+    assert nobody.sentence == "No node was ever seen to lead, so no term had two leaders."
+    assert judge(row(1, "n1", commit_index=3)).valid == "unknown"
+
+
+def test_there_are_no_options() -> None:
+    with pytest.raises(UsageError, match="takes no options, not 'bound'"):
+        ElectionSafety().check(told(leads(1, "n1", 1)), {"bound": 1})
+
+
+@given(telemetries())
+def test_it_finds_what_comparing_every_two_rows_finds(rows: list[dict[str, Any]]) -> None:
+    leading = [r for r in rows if r["role"] == "leader" and r["term"] is not None]
+    by_term: dict[Any, set[bool]] = {}
+    for one, other in combinations(leading, 2):
+        same_term = one["group"] == other["group"] and one["term"] == other["term"]
+        if same_term and (one["node"], one["life"]) != (other["node"], other["life"]):
+            by_term.setdefault((one["group"], one["term"]), set()).add(one["node"] != other["node"])
+    expected = {"two-leaders" if True in kinds else "elected-twice" for kinds in by_term.values()}
+    verdict = judge(*rows)
+    assert set(verdict.anomalies) == expected
+    assert verdict.figures["broken"] == len(by_term)
+    assert (verdict.valid == "false") == bool(expected)

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from checkers.recovery import Recovery
+from checkers.verdict import Verdict
+from results.errors import UsageError
+from results.history import HARNESS, NEMESIS
+from tests.checkers.support import Script
+
+STUCK = {"seconds": None, "missing": ["n2", "n5"], "problems": {"n2": "knows no leader", "n5": "is stopped"}}
+
+
+def run(recovered: dict[str, Any] | None, *, at_s: float = 30, interrupted_s: float | None = None) -> Script:
+    """A run that began to heal at 5 s and had healed its faults at 9 s."""
+    script = Script()
+    script.event(HARNESS, "info", "phase", {"phase": "faults"}, time_s=0)
+    script.event(HARNESS, "info", "phase", {"phase": "heal"}, time_s=5)
+    stop = {"fault": "partition", "action": "stop"}
+    script.event(NEMESIS, "invoke", "stop-partition", stop, time_s=8)
+    script.event(NEMESIS, "ok", "stop-partition", stop, time_s=9)
+    if interrupted_s is not None and interrupted_s < at_s:
+        script.event(HARNESS, "info", "interrupted", {"requests": 1}, time_s=interrupted_s)
+    if recovered is not None:
+        script.event(HARNESS, "info", "recovered", recovered, time_s=at_s)
+    if interrupted_s is not None and interrupted_s >= at_s:
+        script.event(HARNESS, "info", "interrupted", {"requests": 1}, time_s=interrupted_s)
+    return script
+
+
+def judge(script: Script, **options: Any) -> Verdict:
+    return Recovery().check(script.table(), options)
+
+
+def test_a_system_that_did_not_recover_is_a_violation_that_names_nodes_and_problems() -> None:
+    verdict = judge(run(STUCK))
+    assert (verdict.valid, verdict.anomalies) == ("false", ("no-recovery",))
+    assert verdict.sentence == (
+        "No recovery within 20 s after everything was healed: n2 knows no leader; n5 is stopped."
+    )
+    assert verdict.evidence == {"op": 4, "time_s": 30.0, "problems": STUCK["problems"]}
+    assert verdict.figures == {"bound_s": 20.0, "waited_s": 21.0}
+
+
+@pytest.mark.parametrize(("took_s", "valid"), [(0.3, "true"), (20.0, "true"), (20.001, "false")])
+def test_recovery_counts_if_it_came_within_the_bound(took_s: float, valid: str) -> None:
+    verdict = judge(run({"seconds": took_s}))
+    assert (verdict.valid, verdict.figures["recovery_s"]) == (valid, took_s)
+    assert verdict.anomalies == (() if valid == "true" else ("no-recovery",))
+
+
+def test_the_bound_is_an_option() -> None:
+    assert judge(run({"seconds": 3.0}), bound_s=2).valid == "false"
+    assert judge(run({"seconds": 30.0}), bound_s=40).valid == "true"
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        (run(None), "the run ended before it was seen"),
+        (run(STUCK, interrupted_s=10), "the run was interrupted before the bound"),
+        (run(STUCK, at_s=20), "the harness waited 11.000 s only for recovery; the bound is 20 s"),
+        (Script(), "the run ended before it was seen"),
+    ],
+)
+def test_a_run_that_did_not_wait_for_the_bound_is_not_judged(script: Script, why: str) -> None:
+    verdict = judge(script)
+    assert (verdict.valid, verdict.anomalies) == ("unknown", ())
+    assert why in verdict.sentence
+
+
+def test_an_interruption_after_the_system_was_seen_not_to_recover_excuses_nothing() -> None:
+    assert judge(run(STUCK, interrupted_s=31)).valid == "false"
+    assert judge(run({"seconds": 1.0}, interrupted_s=6)).valid == "true"
+
+
+@pytest.mark.parametrize("options", [{"bound": 3}, {"bound_s": "long"}, {"bound_s": 0}, {"bound_s": float("nan")}])
+def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="checker recovery"):
+        judge(run({"seconds": 1.0}), **options)

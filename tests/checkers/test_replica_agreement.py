@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+from hypothesis import given
+
+from checkers.consensus import ReplicaAgreement
+from checkers.verdict import Verdict
+from tests.checkers.telemetry import row, telemetries, told
+
+
+def judge(*rows: dict[str, Any]) -> Verdict:
+    return ReplicaAgreement().check(told(*rows), {})
+
+
+def at(time_s: float, node: str, index: int, chain: str | None, state: str | None, **fields: Any) -> dict[str, Any]:
+    return row(time_s, node, "hash", applied_index=index, chain_hash=chain, state_hash=state, **fields)
+
+
+def test_chains_that_differ_are_shown_at_their_first_index_with_the_nodes_and_the_last_agreement() -> None:
+    verdict = judge(
+        at(9, "n2", 192, "e5", "s5"),  # behind the first disagreement: says nothing new
+        at(9, "n1", 192, "e6", "s6"),
+        at(1, "n1", 64, "a1", "s1"),
+        at(2, "n2", 64, "a1", "s1"),
+        at(3, "n1", 128, "b1", "s2"),
+        at(4, "n2", 128, "c1", "s2", life=2),
+        at(5, "n3", 128, "b1", "s2"),
+        at(5, "n3", 100, "b0", "s0"),  # told by one node: no agreement
+    )
+    assert (verdict.valid, verdict.anomalies) == ("false", ("divergence",))
+    assert verdict.sentence == (
+        "Replicas diverged: at applied index 128 of group 'g' n1 tells chain hash b1 (at 3.000 s in life 1), n2 c1 "
+        "(at 4.000 s in life 2). Before that, two nodes last agreed at index 64."
+    )
+    [finding] = verdict.evidence["findings"]
+    assert (finding["applied_index"], finding["last_agreed_index"]) == (128, 64)
+    assert [(r["node"], r["life"], r["time_s"], r["chain_hash"]) for r in finding["replicas"]] == [
+        ("n1", 1, 3.0, "b1"),
+        ("n3", 1, 5.0, "b1"),
+        ("n2", 2, 4.0, "c1"),
+    ]
+    assert verdict.figures == {"indexes": 4, "compared": 3, "highest_compared": 192, "nodes": 3, "broken": 2}
+
+
+def test_equal_chains_with_different_states_are_non_determinism() -> None:
+    verdict = judge(at(1, "n1", 64, "a", "s1"), at(2, "n2", 64, "a", "s2"))
+    assert (verdict.valid, verdict.anomalies) == ("false", ("non-determinism",))
+    assert "the same entries led to different states: n1 tells state hash s1" in verdict.sentence
+
+
+def test_a_node_must_agree_with_its_own_other_lives_too() -> None:
+    verdict = judge(at(1, "n1", 5, "a", "s"), at(2, "n1", 5, "b", "t", life=2))
+    assert (verdict.valid, verdict.anomalies) == ("false", ("divergence",))
+
+
+def test_states_alone_are_compared_where_a_system_has_no_chain() -> None:
+    verdict = judge(at(1, "n1", 5, None, "s"), at(2, "n2", 5, None, "t"))
+    assert verdict.anomalies == ("divergence",)
+    assert "n1 tells state hash s" in verdict.sentence
+
+
+def test_agreement_tells_how_many_indexes_were_compared_and_other_groups_are_not() -> None:
+    verdict = judge(
+        at(0, "n1", 0, "-", "-"),
+        at(0, "n2", 0, "-", "-"),
+        at(1, "n1", 64, "a", "s"),
+        at(2, "n2", 64, "a", "s"),
+        at(2, "n2", 65, "b", "t"),
+        at(2, "n3", 64, "other", "other", group="other"),
+    )
+    assert verdict.valid == "true"
+    assert verdict.sentence == "Replicas agree at every index that two or more nodes told (1 indexes, the highest 64)."
+    assert verdict.figures["compared"] == 1
+
+
+def test_nodes_that_could_not_be_compared_prove_nothing() -> None:
+    verdict = judge(at(0, "n1", 0, "-", "-"), at(0, "n2", 0, "-", "-"), at(1, "n1", 3, "a", "s"))
+    assert (verdict.valid, verdict.figures["compared"]) == ("unknown", 0)
+    assert verdict.sentence == "Unknown: no index was told by two of the 2 nodes, so nothing was compared."
+    alone = judge(at(1, "n1", 3, "a", "s"))
+    assert (alone.valid, alone.figures["compared"]) == ("true", 0)
+    assert alone.sentence.startswith("Nothing to compare: only one node")
+
+
+@given(telemetries())
+def test_it_finds_what_comparing_every_two_rows_finds(rows: list[dict[str, Any]]) -> None:
+    lowest: dict[Any, int] = {}
+    for one, other in combinations(rows, 2):
+        if one["group"] != other["group"] or one["applied_index"] is None:
+            continue
+        if one["applied_index"] != other["applied_index"]:
+            continue
+        chains, states = [[r[f"{what}_hash"] for r in (one, other)] for what in ("chain", "state")]
+        states_differ = None not in states and states[0] != states[1]
+        if None in chains:
+            anomaly = "divergence" if states_differ else None
+        else:
+            anomaly = "divergence" if chains[0] != chains[1] else "non-determinism" if states_differ else None
+        if anomaly is not None:
+            key = (one["group"], anomaly)
+            lowest[key] = min(lowest.get(key, 99), one["applied_index"])
+    verdict = judge(*rows)
+    found = {(f["group"], f["anomaly"]): f["applied_index"] for f in verdict.evidence.get("findings", ())}
+    assert found == lowest
+    assert set(verdict.anomalies) == {anomaly for _, anomaly in lowest}
+    told_by: dict[Any, set[str]] = {}
+    for r in rows:
+        if r["applied_index"] and (r["chain_hash"], r["state_hash"]) != (None, None):
+            told_by.setdefault((r["group"], r["applied_index"]), set()).add(r["node"])
+    assert verdict.figures["compared"] == sum(len(nodes) > 1 for nodes in told_by.values())
