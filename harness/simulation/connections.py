@@ -80,9 +80,7 @@ class End:
                 self.give_up("the other side does not take what is sent to it")
             return
         if self.link.fault is None:
-            now_ns = self._loop.now_ns + self.link.delay_ns()
-            self._last_ns = now_ns if now_ns > self._last_ns else self._last_ns
-            self._loop.at(self._last_ns, lambda: self._arrive(message))
+            self._loop.at(self._next_ns(), lambda: self._arrive(message))
         else:
             self._send_over_fault(message, self.link.fault)
 
@@ -138,17 +136,22 @@ class End:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
+    def _next_ns(self) -> int:
+        """When the next thing that is sent in order arrives: after everything before it."""
+        arrives_ns, last_ns = self._loop.now_ns + self.link.delay_ns(), self._last_ns
+        self._last_ns = arrives_ns if arrives_ns > last_ns else last_ns + 1
+        return self._last_ns
+
     def _send_over_fault(self, message: bytes, fault: LinkFault) -> None:
         link = self.link
         if link.strikes(fault.loss):
             link.count("lost")
             return
-        arrives_ns = self._loop.now_ns + link.delay_ns()
         if link.strikes(fault.reorder):
             link.count("reordered")
-            arrives_ns = max(arrives_ns, self._last_ns) + link.late_ns()
+            arrives_ns = max(self._loop.now_ns + link.delay_ns(), self._last_ns) + link.late_ns()
         else:
-            arrives_ns = self._last_ns = max(arrives_ns, self._last_ns)
+            arrives_ns = self._next_ns()
         self._loop.at(arrives_ns, lambda: self._arrive(message))
         if link.strikes(fault.duplicate):
             link.count("duplicated")
@@ -192,13 +195,12 @@ class End:
     def _tell_other(self, reason: str) -> None:
         """Let the other end break as well, if the link passes when the news has crossed it."""
         other, link = self.other, self.link
-        when_ns = max(self._loop.now_ns + link.delay_ns(), self._last_ns)
 
         def told() -> None:
             if link.passes():
                 other._break(reason)
 
-        self._loop.at(when_ns, told)
+        self._loop.at(self._next_ns(), told)
 
     def _stall(self, message: bytes | None) -> None:
         if self._broken is not None:

@@ -1,0 +1,300 @@
+"""Connections over simulated links: order, cuts, faults, and what each end learns of the other's end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from harness.protocols import DefiniteError, Link, LinkFault
+from harness.rng import Rng, Streams
+from harness.simulation.clock import TrueClock
+from harness.simulation.connections import End
+from harness.simulation.loop import SimLoop
+from harness.simulation.network import ProcessNetwork, SimNetwork
+from harness.simulation.process import SimProcess
+from harness.simulation.worlds import world
+
+MS = 1_000_000
+S = 1_000 * MS
+
+
+class Town:
+    """Two nodes, a listener on each, and a connection from n1 to n2."""
+
+    def __init__(self, loop: SimLoop, seed: int) -> None:
+        streams = Streams(seed)
+        self.loop = loop
+        self.clock = TrueClock(loop)
+        self.network = SimNetwork(loop, streams, ("n1", "n2"), world("lan", Rng(0)), None)
+        self.got: list[tuple[int, bytes]] = []
+        self.accepted: list[End] = []
+        self.processes: dict[str, SimProcess] = {}
+        self.networks: dict[str, ProcessNetwork] = {}
+        for node in ("n1", "n2"):
+            self.boot(node)
+
+    def boot(self, node: str) -> None:
+        process = self.processes[node] = SimProcess(self.loop, 1, lambda: self.network.process_ended(node, process))
+        self.network.process_started(node)
+        self.networks[node] = self.network.of(node, process)
+
+    async def serve(self, node: str = "n2") -> None:
+        await self.networks[node].listen((node, 1), self._accept)
+
+    async def connect(self, source: str = "n1", destination: str = "n2") -> End:
+        return await self.networks[source].connect((destination, 1))
+
+    async def _accept(self, connection: End) -> None:
+        self.accepted.append(connection)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                message = await connection.receive()
+                self.got.append((self.loop.now_ns, message))
+
+    def numbers(self) -> list[int]:
+        return [int(message) for _, message in self.got]
+
+    async def wait(self, seconds: float) -> None:
+        await self.clock.sleep_ns(int(seconds * S))
+
+
+def play(script: Callable[[Town], Coroutine[Any, Any, None]], seed: int = 1) -> Town:
+    loop = SimLoop(Rng(seed))
+    town: list[Town] = []
+
+    async def main() -> None:
+        town.append(Town(loop, seed))
+        await script(town[0])
+
+    loop.run(main())
+    return town[0]
+
+
+def send_all(connection: End, count: int, first: int = 0) -> None:
+    for number in range(first, first + count):
+        connection.send(b"%d" % number)
+
+
+def cut(*links: Link) -> frozenset[Link]:
+    return frozenset(links)
+
+
+async def broken(receive: Awaitable[bytes]) -> str:
+    with pytest.raises(ConnectionError) as error:
+        await receive
+    return str(error.value)
+
+
+def test_a_healthy_link_delivers_everything_once_in_order_and_takes_its_time() -> None:
+    async def script(town: Town) -> None:
+        await town.serve()
+        connection = await town.connect()
+        send_all(connection, 200)
+        await town.wait(1)
+
+    town = play(script)
+    assert town.numbers() == list(range(200))
+    assert town.got[0][0] >= 3 * 100_000  # the handshake, there and back, and the message itself
+
+
+def test_another_seed_takes_other_times_and_the_same_seed_the_same() -> None:
+    async def script(town: Town) -> None:
+        await town.serve()
+        send_all(await town.connect(), 20)
+        await town.wait(1)
+
+    assert play(script, 3).got == play(script, 3).got
+    assert play(script, 3).got != play(script, 4).got
+
+
+def test_a_short_cut_delays_and_a_long_one_breaks_the_connection_for_the_sender() -> None:
+    async def script(town: Town) -> None:
+        await town.serve()
+        connection = await town.connect()
+        await town.wait(0.1)
+        town.network.cut(cut(("n1", "n2")))
+        send_all(connection, 5)
+        await town.wait(1)
+        assert town.numbers() == []
+        assert town.network.swallowed() == {("n1", "n2"): 5}
+        town.network.cut(cut())
+        await town.wait(1)
+        assert town.numbers() == [0, 1, 2, 3, 4]
+        town.network.cut(cut(("n1", "n2")))
+        send_all(connection, 5, 5)
+        began_ns = town.loop.now_ns
+        assert "no acknowledgement" in await broken(connection.receive())
+        assert 2 * S <= town.loop.now_ns - began_ns < 2.1 * S
+        town.network.cut(cut())
+        await town.wait(3)
+        assert town.numbers() == [0, 1, 2, 3, 4], "what was sent over a broken connection is gone"
+
+    play(script)
+
+
+def test_a_cut_of_one_direction_leaves_the_other_alone() -> None:
+    heard: list[bytes] = []
+
+    async def script(town: Town) -> None:
+        await town.serve()
+        connection = await town.connect()
+        connection.send(b"0")
+        await town.wait(0.1)
+        town.network.cut(cut(("n1", "n2")))
+        assert await town.network.probe([("n1", "n2"), ("n2", "n1")]) == {("n1", "n2"): False, ("n2", "n1"): True}
+        town.accepted[0].send(b"back")
+        heard.append(await connection.receive())
+
+    play(script)
+    assert heard == [b"back"]
+
+
+def test_faults_lose_double_and_reorder_about_as_many_messages_as_they_say() -> None:
+    async def lossy(town: Town, fault: LinkFault) -> dict[str, int]:
+        await town.serve()
+        connection = await town.connect()
+        await town.wait(0.1)
+        town.network.disturb({("n1", "n2"): fault})
+        for number in range(1000):
+            connection.send(b"%d" % number)
+            await town.wait(0.001)
+        await town.wait(1)
+        return town.network.disturbed()["n1", "n2"]
+
+    counts: list[dict[str, int]] = []
+
+    def played(fault: LinkFault) -> list[int]:
+        async def script(town: Town) -> None:
+            counts.append(await lossy(town, fault))
+
+        return play(script).numbers()
+
+    lost = played(LinkFault(loss=0.2))
+    assert lost == sorted(set(lost)), "what arrives is in order, and once"
+    assert 700 < len(lost) < 900
+    assert counts[-1] == {"lost": 1000 - len(lost)}
+
+    doubled = played(LinkFault(duplicate=0.2))
+    assert sorted(set(doubled)) == list(range(1000))
+    assert counts[-1] == {"duplicated": len(doubled) - 1000}
+    assert 100 < len(doubled) - 1000 < 300
+
+    overtaken = played(LinkFault(reorder=0.2))
+    assert sorted(overtaken) == list(range(1000))
+    assert overtaken != sorted(overtaken)
+    assert 100 < counts[-1]["reordered"] < 300
+
+
+def test_a_clogged_link_delivers_nothing_and_then_everything_in_order() -> None:
+    async def script(town: Town) -> None:
+        await town.serve()
+        connection = await town.connect()
+        await town.wait(0.1)
+        town.network.disturb({("n1", "n2"): LinkFault(held=True)})
+        send_all(connection, 50)
+        await town.wait(5)
+        assert town.numbers() == []
+        assert town.network.disturbed() == {("n1", "n2"): {"held": 50}}
+        town.network.disturb({})
+        await town.wait(0.1)
+        assert town.numbers() == list(range(50))
+
+    play(script)
+
+
+def test_a_flaky_link_breaks_connections_at_both_ends() -> None:
+    async def script(town: Town) -> None:
+        await town.serve()
+        connection = await town.connect()
+        town.network.disturb({("n1", "n2"): LinkFault(resets=1.0)})
+        assert "reset by the network" in await broken(connection.receive())
+        assert "reset by the network" in await broken(town.accepted[0].receive())
+        assert town.network.disturbed()["n1", "n2"]["reset"] == 1
+        town.network.disturb({})
+        again = await town.connect()
+        await town.wait(10)
+        again.send(b"1")
+        await town.wait(0.1)
+
+    assert play(script).numbers() == [1]
+
+
+def test_nobody_listens_nobody_answers_and_no_route_are_told_apart() -> None:
+    async def script(town: Town) -> None:
+        with pytest.raises(ConnectionError, match="refused"):
+            await town.connect()
+        with pytest.raises(DefiniteError, match="n2 cannot be reached: connection refused"):
+            await town.network.dial(("n2", 1))
+        with pytest.raises(ConnectionError, match="no route to host"):
+            await town.networks["n1"].connect(("n9", 1))
+        await town.serve()
+        for link in (("n1", "n2"), ("n2", "n1")):
+            town.network.cut(cut(link))
+            began_ns = town.loop.now_ns
+            with pytest.raises(ConnectionError, match="no answer within 1 s"):
+                await town.connect()
+            assert town.loop.now_ns - began_ns == S
+        assert (await town.network.dial(("n2", 1))) is not None, "no cut touches clients"
+
+    play(script)
+
+
+def test_the_other_end_learns_of_a_kill_at_once_and_of_a_power_loss_only_by_silence() -> None:
+    async def script(town: Town) -> None:
+        await town.serve()
+        connection = await town.connect()
+        await town.wait(0.1)
+        town.processes["n2"].end()
+        began_ns = town.loop.now_ns
+        assert "process ended" in await broken(connection.receive())
+        assert town.loop.now_ns - began_ns < 10 * MS
+
+        town.boot("n2")
+        await town.serve()
+        connection = await town.connect()
+        await town.wait(0.1)
+        town.processes["n2"].silent = True
+        town.processes["n2"].end()
+        connection.send(b"1")
+        began_ns = town.loop.now_ns
+        assert "no acknowledgement" in await broken(connection.receive())
+        assert 2 * S <= town.loop.now_ns - began_ns < 2.1 * S
+        with pytest.raises(ConnectionError, match="no answer within 1 s"):
+            await town.connect()
+
+    play(script)
+
+
+def test_a_paused_process_finds_everything_when_it_is_resumed() -> None:
+    async def script(town: Town) -> None:
+        await town.serve()
+        connection = await town.connect()
+        await town.wait(0.1)
+        town.processes["n2"].pause()
+        send_all(connection, 10)
+        later = await town.connect()  # its kernel still takes connections
+        later.send(b"10")
+        await town.wait(5)
+        assert town.numbers() == []
+        town.processes["n2"].resume()
+        await town.wait(0.1)
+        assert sorted(town.numbers()) == list(range(11))
+
+    play(script)
+
+
+def test_what_an_ended_process_says_is_not_heard() -> None:
+    async def script(town: Town) -> None:
+        await town.serve()
+        connection = await town.connect()
+        await town.wait(0.1)
+        town.processes["n1"].end()
+        connection.send(b"1")
+        await town.wait(1)
+        assert town.numbers() == []
+        assert "process ended" in await broken(town.accepted[0].receive())
+
+    play(script)
