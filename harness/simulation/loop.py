@@ -146,6 +146,10 @@ class SimLoop(Unreal):
             try:
                 task = self.create_task(main, name="main")
                 self._drive(task, limit_ns)
+            except SimulationError as error:
+                self._check_unhandled(f" Then: {error}")  # what nobody handled is why nothing goes on
+                raise
+            else:
                 if not task.cancelled() and task.exception() is None:
                     self._check_unhandled()
             finally:
@@ -250,8 +254,11 @@ class SimLoop(Unreal):
 
     # --- ending -------------------------------------------------------------------------------------------------
 
-    def _check_unhandled(self) -> None:
+    def _check_unhandled(self, then: str = "") -> None:
         """Let no error get lost.
+
+        Args:
+            then: what came of it, a sentence.
 
         Raises:
             SimulationError: a callback or a task failed, and nobody took notice.
@@ -268,7 +275,7 @@ class SimLoop(Unreal):
         told = first.get("message", "an error was not handled")
         cause = "" if error is None else f": {type(error).__name__}: {error}"
         more = "" if len(self.unhandled) == 1 else f" ({len(self.unhandled) - 1} more)"
-        raise SimulationError(f"an error in the simulation was never handled: {told}{cause}{more}.") from error
+        raise SimulationError(f"an error in the simulation was never handled: {told}{cause}{more}.{then}") from error
 
     def _clean_up(self) -> None:
         """Leave nothing behind that Python would complain of later. Virtual time stands still meanwhile."""

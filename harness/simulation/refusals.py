@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from harness.simulation.guard import offence
 from harness.simulation.places import caller
-from results.errors import SimulationError
 
 _NETWORK: Final = "Use the connections of the runtime's network: there are no sockets in a simulation."
 _THREADS: Final = "Do the work in place, or make it an event of the runtime's clock: a simulation has one thread."
@@ -57,7 +57,7 @@ class Unreal(asyncio.AbstractEventLoop):
 
 def _refusal(name: str, instead: str) -> Callable[..., Any]:
     def refuse(*_: Any, **__: Any) -> Any:
-        raise SimulationError(f"{name} was called inside a simulation, at {caller(2)}. {instead}")
+        raise offence(f"{name} was called inside a simulation, at {caller(2)}. {instead}")
 
     refuse.__name__ = name
     refuse.__qualname__ = f"Unreal.{name}"

@@ -1,0 +1,199 @@
+"""Makes whatever would break a simulation's determinism raise, and says who did it.
+
+    with forbidden() as guard:
+        loop.run(main())
+    if guard.offence is not None:
+        raise guard.offence
+
+The error is raised where the call is made, and its first occurrence is kept: a client's error would else pass for the
+answer of a system that did not answer. Only the thread that entered is guarded. What Python itself does while it
+imports, logs, warns or prints a traceback is let through, since it changes nothing that a simulation computes.
+
+Two things get past it: functions that were stored elsewhere than in a module's globals before (a default argument, an
+attribute of an object), and C code that asks the operating system itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from _thread import allocate_lock, get_ident
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import FrameType, ModuleType
+from typing import Any, Final
+
+from harness.simulation.bans import AUDITED, PERMITTED, Replacement, replacements
+from harness.simulation.places import caller
+from results.errors import SimulationError
+
+_LENIENT: Final = frozenset(
+    {
+        *("importlib._bootstrap", "importlib._bootstrap_external", "_frozen_importlib", "_frozen_importlib_external"),
+        *("zipimport", "linecache", "traceback", "warnings", "logging", "logging.handlers", "logging.config"),
+    }
+)
+"""Modules that may do what they like, and so may what they call."""
+
+
+class Guard:
+    """Watches one thread.
+
+    Attributes:
+        offence: the first forbidden call, None if there was none.
+    """
+
+    def __init__(self, entered_by: FrameType | None) -> None:
+        self.offence: SimulationError | None = None
+        self._entered_by = entered_by
+
+    def lets_pass(self, frame: FrameType | None) -> bool:
+        """Whether a call from that frame is Python's own doing."""
+        while frame is not None and frame is not self._entered_by:
+            if frame.f_globals.get("__name__") in _LENIENT:
+                return True
+            frame = frame.f_back
+        return False
+
+    def remember(self, offence: SimulationError) -> None:
+        """Keep the first offence."""
+        if self.offence is None:
+            self.offence = offence
+
+    def leave(self) -> None:
+        """Keep no frame alive."""
+        self._entered_by = None
+
+
+_guards: dict[int, Guard] = {}
+"""The guards in force, by thread."""
+
+
+@contextmanager
+def forbidden() -> Generator[Guard]:
+    """Forbid this thread everything that the real world could answer differently next time.
+
+    Raises:
+        SimulationError: inside, at a forbidden call. The message says which, where, and what to use instead.
+    """
+    guard = Guard(sys._getframe(2))  # pyright: ignore[reportPrivateUsage] - past contextlib
+    thread = get_ident()
+    _patches.install()
+    before = _guards.get(thread)
+    _guards[thread] = guard
+    try:
+        yield guard
+    finally:
+        if before is None:
+            _guards.pop(thread, None)
+        else:
+            _guards[thread] = before
+        _patches.remove()
+        guard.leave()
+
+
+@contextmanager
+def outside() -> Generator[None]:
+    """Lift the ban for this thread: what happens inside belongs to the harness, not to the simulation."""
+    thread = get_ident()
+    guard = _guards.pop(thread, None)
+    try:
+        yield
+    finally:
+        if guard is not None:
+            _guards[thread] = guard
+
+
+def offence(message: str) -> SimulationError:
+    """An error that fails the whole run, also if it is caught: for whoever refuses a call by other means."""
+    error = SimulationError(message)
+    guard = _guards.get(get_ident())
+    if guard is not None:
+        guard.remember(error)
+    return error
+
+
+def _check(call: str, instead: str) -> None:
+    """Refuse a call if it is forbidden now."""
+    guard = _guards.get(get_ident())
+    if guard is None or guard.lets_pass(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+        return
+    raise offence(f"{call} was called inside a simulation, at {caller()}. {instead}")
+
+
+def _audit(event: str, args: tuple[Any, ...]) -> None:
+    """Told by the interpreter of everything that touches the world, by every thread, for as long as it lives."""
+    if not _guards or get_ident() not in _guards:
+        return
+    instead = AUDITED.get(event) or AUDITED.get(event[: event.find(".") + 1])
+    if instead is None or event in PERMITTED:
+        return
+    what = f" of {args[0]!r}" if event == "open" and isinstance(args[0], str | bytes | int) else ""
+    _check(event.removesuffix(".__new__") + what, instead)
+
+
+class _Patches:
+    """The replaced functions, in the modules that own them and in those that imported them by name."""
+
+    def __init__(self) -> None:
+        self._lock = allocate_lock()
+        self._users = 0
+        self._audited = False
+        self._replacements: list[Replacement] = []
+        self._by_original: dict[int, Replacement] = {}
+        self._by_substitute: dict[int, Replacement] = {}
+        self._imported: list[tuple[dict[str, Any], str, Replacement]] = []
+        self._modules_seen = 0
+
+    def install(self) -> None:
+        """Put the substitutes in place, unless another thread did."""
+        with self._lock:
+            self._users += 1
+            if self._users > 1:
+                return
+            self._prepare()
+            for each in self._replacements:
+                setattr(each.owner, each.name, each.substitute)
+            for names, name, each in self._imported:
+                if names.get(name) is each.original:
+                    names[name] = each.substitute
+
+    def remove(self) -> None:
+        """Put the originals back, once no thread needs the substitutes."""
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+            for each in self._replacements:
+                setattr(each.owner, each.name, each.original)
+            for names, name, each in self._imported:
+                if names.get(name) is each.substitute:
+                    names[name] = each.original
+            if len(sys.modules) != self._modules_seen:  # imported meanwhile, and with them our substitutes
+                for names, name, each in _imports_of(self._by_substitute):
+                    names[name] = each.original
+
+    def _prepare(self) -> None:
+        if not self._audited:
+            sys.addaudithook(_audit)
+            self._audited = True
+            self._replacements = replacements(_check)
+            self._by_original = {id(each.original): each for each in self._replacements}
+            self._by_substitute = {id(each.substitute): each for each in self._replacements}
+        if len(sys.modules) != self._modules_seen:
+            self._imported = _imports_of(self._by_original)
+            self._modules_seen = len(sys.modules)
+
+
+def _imports_of(wanted: dict[int, Replacement]) -> list[tuple[dict[str, Any], str, Replacement]]:
+    """Where modules hold one of these objects in their globals; the standard library's own are left alone."""
+    found: list[tuple[dict[str, Any], str, Replacement]] = []
+    modules: list[tuple[str, object]] = list(sys.modules.items())
+    for module_name, module in modules:
+        if module_name.partition(".")[0] in sys.stdlib_module_names or not isinstance(module, ModuleType):
+            continue
+        names: dict[str, Any] = object.__getattribute__(module, "__dict__")  # a lazy module must not load for this
+        found += [(names, name, wanted[id(value)]) for name, value in list(names.items()) if id(value) in wanted]
+    return found
+
+
+_patches = _Patches()
