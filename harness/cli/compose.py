@@ -7,6 +7,7 @@ import re
 import secrets
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -112,7 +113,7 @@ def compose(options: RunOptions) -> Test:
     workload = workloads.build(
         options.workload, nodes=nodes, concurrency=concurrency, rate=options.rate, time_limit_s=options.time_limit
     )
-    return Test(
+    test = Test(
         name="-".join([options.system, options.workload, "+".join(nemesis_names), *bugs]),
         seed=options.seed,
         nodes=nodes,
@@ -127,6 +128,25 @@ def compose(options: RunOptions) -> Test:
         recovery_s=options.recovery,
         options=msgspec.to_builtins(options),
     )
+    return dataclasses.replace(test, workload=_judged_by(_beyond_clients(test, options), test.workload))
+
+
+def _beyond_clients(test: Test, options: RunOptions) -> list[CheckerSpec]:
+    """Who judges what nodes tell of themselves, and, where time is virtual, whether they recover within the bound.
+
+    On a real machine a late recovery may be the machine's fault: there it makes a run inconclusive.
+    """
+    specs: list[CheckerSpec] = []
+    if test.system.telemetry(test, Path("node")) is not None:
+        specs += [CheckerSpec(name) for name in ("election-safety", "replica-agreement", "commit-monotonic")]
+    if options.backend == "sim" and options.recovery > 0:
+        specs.append(CheckerSpec("recovery", {"bound_s": options.recovery}))
+    return specs
+
+
+def _judged_by(specs: Sequence[CheckerSpec], workload: Workload) -> Workload:
+    """The workload with further checkers, behind those that judge what clients saw."""
+    return dataclasses.replace(workload, checkers=(*workload.checkers, *specs))
 
 
 def _check_world(options: RunOptions) -> None:
@@ -160,12 +180,17 @@ _DEFAULTS = {
 }
 
 
+def _number(value: float) -> str:
+    """A number as people write it, as long as that is the same number."""
+    return text if float(text := f"{value:g}") == value else repr(value)
+
+
 def command_line(options: RunOptions) -> str:
     """The command that runs the same test with the same seed; options at their defaults are left out."""
     words = ["splitbrain", "run"]
     for name, value in msgspec.to_builtins(options).items():
         if name in _DEFAULTS and value == _DEFAULTS[name]:
             continue
-        text = f"{value:g}" if isinstance(value, float) else str(value)
+        text = _number(value) if isinstance(value, float) else str(value)
         words += [f"--{name.replace('_', '-')}", shlex.quote(text)]
     return " ".join(words)

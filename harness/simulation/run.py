@@ -81,7 +81,7 @@ class Simulated:
 def simulate(
     test: Test,
     *,
-    world: str = "lan",
+    world: str | None = None,
     recorder: HistoryFile | None = None,
     outputs: Outputs | None = None,
     observe: Callable[[Op], None] | None = None,
@@ -93,7 +93,8 @@ def simulate(
 
     Args:
         test: what to do; the system must be `harness.embedding.Embeddable`.
-        world: what links, disks and clocks are like, by name (`harness.simulation.worlds.WORLDS`).
+        world: what links, disks and clocks are like, by name (`harness.simulation.worlds.WORLDS`); None for what the
+            test's options say, or else "lan".
         recorder: takes the history; None to get it back.
         outputs: takes what nodes say; None to get it back.
         observe: called with every op right after it was recorded, outside of the guard.
@@ -105,6 +106,7 @@ def simulate(
         UsageError: the system cannot be simulated, or there is no such world.
     """
     check_embeddable(test)
+    world = world or str(test.options.get("world", "lan"))
     streams = Streams(test.seed)
     kept = _Kept()
     loop = SimLoop(streams["scheduler"], trace=trace)

@@ -1,22 +1,38 @@
 """Simulate one run and print what another run of the same seed must print as well.
 
-    fingerprint.py SEED WORKLOAD NEMESIS [--trace FILE] [--debug]
+    fingerprint.py SEED WORKLOAD NEMESIS [--trace FILE] [--debug] [--careless]
 
-Needs msgspec, pyarrow and click only, so that any Python can run it.
+Needs msgspec, numpy, pyarrow and click only, so that any Python can run it. With --careless the clients iterate over a
+set of strings, as no code that is simulated may.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import logging
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+import msgspec
+
 from harness.cli.compose import RunOptions, compose
 from harness.simulation.run import simulate
 from harness.simulation.trace import Trace
+from harness.test import Test
+from results.history import Op
+from workloads.register import RegisterClient
+
+
+class CarelessClient(RegisterClient):
+    """Writes what comes first in a set of strings."""
+
+    async def invoke(self, test: Test, op: Op) -> Op:
+        if op.f == "write":
+            op = msgspec.structs.replace(op, value=len(next(iter({"a", "bb", "ccc", "dddd", "eeeee"}))))
+        return await super().invoke(test, op)
 
 
 def options(seed: int, workload: str, nemesis: str, seconds: float = 15.0) -> RunOptions:
@@ -45,15 +61,20 @@ def main() -> None:
     parser.add_argument("nemesis")
     parser.add_argument("--trace", type=Path)
     parser.add_argument("--debug", action="store_true")
+    parser.add_argument("--careless", action="store_true")
     given = parser.parse_args()
     if given.debug:
         logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
     trace = Trace() if given.trace else None
-    simulated = simulate(compose(options(given.seed, given.workload, given.nemesis)), trace=trace)
+    test = compose(options(given.seed, given.workload, given.nemesis))
+    if given.careless:
+        test = dataclasses.replace(test, workload=dataclasses.replace(test.workload, client=CarelessClient()))
+    simulated = simulate(test, trace=trace)
     if simulated.failure is not None:
         raise simulated.failure
     if trace is not None:
-        given.trace.write_text("".join(line + "\n" for line in trace.lines()))
+        with given.trace.open("w") as file:
+            trace.write(file)
     print(simulated.history_hash, simulated.fingerprint, len(simulated.ops))
 
 
