@@ -1,0 +1,362 @@
+"""A simulated disk: it belongs to a node, outlives the node's processes, and knows what was synced.
+
+Everything exists twice: as the node sees it (the kernel's cache), and as it would be found after a loss of power.
+
+    what                                     becomes durable by
+    a file's content and length              a `sync` of that file that was called later, and returned
+    creating, renaming, removing a file      a `sync_names` that was called later, and returned
+
+A rename without a sync of the content can thus leave an empty file under the new name, and a file that was synced can
+lose its name. A kill loses nothing. A loss of power decides anew for whatever was not durable (`SimDisk.power_loss`),
+and never touches what was: sectors are written in any order, whole but for the one that was being written. The ideas
+are TigerBeetle's (`storage.zig`) and those of turmoil's file system.
+"""
+
+from __future__ import annotations
+
+import errno
+from asyncio import Lock
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from harness.protocols import DiskFault
+from harness.rng import Rng
+from harness.simulation.inodes import Directory, Inode
+
+Sleep: TypeAlias = Callable[[int], Awaitable[None]]
+
+_NS_PER_MS: Final = 1_000_000
+_SCRATCH_SUFFIX: Final = ".new"
+
+_REFUSED: Final = "refused_writes"
+_FAILED: Final = "failed_syncs"
+_DROPPED: Final = "dropped_bytes"
+_SLOWED: Final = "slowed_syncs"
+_ROTTEN: Final = "rotten_reads"
+_LOST: Final = "bytes_lost"
+_TORN: Final = "sectors_torn"
+_NAMES_LOST: Final = "names_lost"
+
+_BY_FAULTS: Final = (_REFUSED, _FAILED, _DROPPED, _SLOWED, _ROTTEN)
+_BY_POWER_LOSSES: Final = (_LOST, _TORN, _NAMES_LOST)
+
+
+class DiskLatency(msgspec.Struct, frozen=True):
+    """How long a sync takes: mostly about the minimum, with a long tail up to the maximum."""
+
+    sync_ns_min: int
+    sync_ns_max: int
+
+    def draw(self, rng: Rng) -> int:
+        """Nanoseconds of one sync."""
+        u = rng.random()
+        return self.sync_ns_min + int((self.sync_ns_max - self.sync_ns_min) * (u * u * u * u))
+
+
+class SimDisk:
+    """The disk of one node.
+
+    Everything that it decides by chance comes from `rng`, which is to be a stream of its own.
+
+    Attributes:
+        counters: what happened to it since it was made: refused_writes, failed_syncs, dropped_bytes (by failed syncs),
+            slowed_syncs, rotten_reads (sectors), bytes_lost, sectors_torn and names_lost (by losses of power).
+    """
+
+    def __init__(self, rng: Rng, latency: DiskLatency, *, sector: int = 512) -> None:
+        """`sector` is in bytes."""
+        self._rng = rng
+        self._latency = latency
+        self._sector = sector
+        self._directory = Directory()
+        self._fault: DiskFault | None = None
+        self._sync_fails = False
+        self._rotten: list[Inode] = []
+        self._before_fault: dict[str, int] = {}
+        self.counters: dict[str, int] = dict.fromkeys((*_BY_FAULTS, *_BY_POWER_LOSSES), 0)
+
+    def mount(self, sleep: Sleep, alive: Callable[[], bool]) -> MountedDisk:
+        """The disk as one process has it.
+
+        Args:
+            sleep: suspends a task of the process for so many nanoseconds.
+            alive: whether the process has not ended; once it has, nothing that it does has any effect.
+        """
+        return MountedDisk(self, sleep, alive)
+
+    def process_died(self) -> None:
+        """Note that the process was killed: the cache stays, syncs that were under way are not waited for."""
+        for inode in self._directory.names.values():
+            inode.abandon_syncs()
+
+    def power_loss(self) -> dict[str, int]:
+        """Lose the cache; the process must have ended.
+
+        Of the changes of names that were not durable, those up to some point are left. Of each file a length between
+        the durable one and the last one is left. Each sector that was written since is drawn to be as it was (zeros
+        where the file was shorter) or as it was written; of one sector in some files, only the beginning was written.
+
+        Returns:
+            bytes_lost: written bytes that are gone, those of files whose names were lost included.
+            sectors_torn: sectors that were written in part.
+            names_lost: creations, renames and removals that did not happen.
+        """
+        before = list(self._directory.names.values())
+        outcome: dict[str, int] = dict.fromkeys(_BY_POWER_LOSSES, 0)
+        outcome[_NAMES_LOST] = self._directory.power_loss(self._rng)
+        left = self._directory.names
+        outcome[_LOST] = sum(len(inode.data) for inode in before if not any(inode is kept for kept in left.values()))
+        for name in sorted(left):
+            lost, torn = left[name].power_loss(self._rng)
+            outcome[_LOST] += lost
+            outcome[_TORN] += torn
+        for what, count in outcome.items():
+            self.counters[what] += count
+        return outcome
+
+    def give(self, fault: DiskFault | None) -> dict[str, Any]:
+        """Give it this fault instead of the one that it has; None for none.
+
+        Returns:
+            What the fault that ends did, if there was one: refused_writes, failed_syncs, dropped_bytes, slowed_syncs,
+            rotten_reads (sectors that were read while rotten). What a new one with rot found: `rotten`, a list of
+            [file, sector], shorter than asked for if less was durable.
+        """
+        evidence: dict[str, Any] = {}
+        if self._fault is not None:
+            evidence |= {what: self.counters[what] - self._before_fault[what] for what in _BY_FAULTS}
+        for inode in self._rotten:
+            inode.rot.clear()
+        self._rotten.clear()
+        self._fault = fault
+        self._sync_fails = fault is not None and fault.sync_fails
+        self._before_fault = dict(self.counters)
+        if fault is not None and fault.rot:
+            evidence["rotten"] = self._let_rot(fault.rot)
+        return evidence
+
+    def _let_rot(self, count: int) -> list[list[Any]]:
+        """Flip bits in sectors of files drawn evenly: the shortest file may be the one that matters most.
+
+        The last sector of a file comes last: the next append would write it anew, and so repair it.
+        """
+        found: list[list[Any]] = []
+        names = self._directory.names
+        files = [(name, names[name]) for name in self.names() if names[name].durable.shared]
+        for spare in (1, 0):
+            limits = {name: max(1, -(-inode.durable.shared // self._sector) - spare) for name, inode in files}
+            while len(found) < count:
+                sound = [(name, inode) for name, inode in files if len(inode.rot) < limits[name]]
+                if not sound:
+                    break
+                name, inode = self._rng.choice(sound)
+                found.append([name, self._rot_sector(inode, limits[name])])
+        self._rotten = [inode for _, inode in files if inode.rot]
+        return found
+
+    def _rot_sector(self, inode: Inode, limit: int) -> int:
+        """Flip a bit of one of the first `limit` sectors, one that is sound; its number."""
+        sector = self._rng.below(limit)
+        while sector in inode.rot:
+            sector = (sector + 1) % limit
+        start = sector * self._sector
+        offset = self._rng.between(start, min(start + self._sector, inode.durable.shared) - 1)
+        inode.rot[sector] = (offset, 1 << self._rng.below(8))
+        return sector
+
+    # What follows is for mounted disks and their files only.
+
+    def names(self) -> list[str]:
+        """See `MountedDisk.names`."""
+        return sorted(name for name in self._directory.names if not _is_scratch(name))
+
+    def read(self, name: str) -> bytes | None:
+        """See `MountedDisk.read`."""
+        inode = self._directory.names.get(name)
+        if inode is None:
+            return None
+        self.counters[_ROTTEN] += len(inode.rot)
+        return inode.read()
+
+    def find_or_create(self, name: str) -> Inode:
+        """The file of that name, created if missing."""
+        inode = self._directory.names.get(name)
+        if inode is None:
+            inode = Inode(self._sector)
+            self._directory.change(((name, inode),))
+        return inode
+
+    def rename(self, source: str, target: str) -> None:
+        """Name a file otherwise; one that had that name loses it."""
+        self._directory.change(((source, None), (target, self._directory.names[source])))
+
+    def remove(self, name: str) -> None:
+        """Remove a name; no harm if there is none."""
+        if name in self._directory.names:
+            self._directory.change(((name, None),))
+
+    def append(self, name: str, inode: Inode, data: bytes) -> None:
+        """Write at the end; on a full disk as much as still goes in, then ENOSPC."""
+        if data and self._fault is not None and self._fault.full:
+            self.counters[_REFUSED] += 1
+            fits = self._rng.below(len(data)) if self._rng.random() < 0.5 else 0
+            inode.append(data[:fits])
+            raise OSError(errno.ENOSPC, "No space left on device", name)
+        inode.append(data)
+
+    def truncate(self, inode: Inode, size: int) -> None:
+        """Cut to `size` bytes."""
+        inode.truncate(size)
+
+    async def sync(self, name: str, inode: Inode, mounted: MountedDisk) -> None:
+        """Make durable what the file holds now."""
+        version = inode.begin_sync()
+        done = False
+        try:
+            await self._busy(mounted)
+            mounted.require_alive(name)
+            if self._sync_fails and not version.same_as(inode.durable):
+                self._fail_sync(name, inode)
+            done = True
+        finally:
+            inode.end_sync(version, done=done)
+
+    async def sync_names(self, mounted: MountedDisk) -> None:
+        """Make durable which names there are now."""
+        extent = self._directory.extent()
+        await self._busy(mounted)
+        mounted.require_alive(".")
+        self._directory.sync(extent)
+
+    def _fail_sync(self, name: str, inode: Inode) -> None:
+        self._sync_fails = False
+        self.counters[_FAILED] += 1
+        self.counters[_DROPPED] += inode.drop_dirty()
+        raise OSError(errno.EIO, "Input/output error", name)
+
+    async def _busy(self, mounted: MountedDisk) -> None:
+        """Take the time of one sync."""
+        delay_ns = self._latency.draw(self._rng)
+        if self._fault is not None and self._fault.slow_ms:
+            self.counters[_SLOWED] += 1
+            delay_ns += int(self._fault.slow_ms * _NS_PER_MS)
+        await mounted.sleep(delay_ns)
+
+
+class MountedDisk:
+    """A disk as one process has it (`cluster.runtime.Disk`). Made by `SimDisk.mount`.
+
+    Once the process has ended, changes do nothing, and whatever would open or sync fails.
+    """
+
+    def __init__(self, disk: SimDisk, sleep: Sleep, alive: Callable[[], bool]) -> None:
+        self._disk = disk
+        self._replacing = Lock()
+        self.sleep = sleep
+        self.alive = alive
+
+    def names(self) -> list[str]:
+        """Names of all files, sorted; without those of replacements that a crash interrupted."""
+        return self._disk.names()
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file, None if there is none."""
+        return self._disk.read(name)
+
+    def open(self, name: str) -> SimFile:
+        """Open for appending; created if missing (durably only after `sync_names`)."""
+        self.require_alive(name)
+        return SimFile(self._disk, self, name, self._disk.find_or_create(name))
+
+    async def replace(self, name: str, data: bytes) -> None:
+        """Give a file a new content, atomically and durably: written aside, synced, renamed, names synced.
+
+        One replacement follows the other, as they share the place aside.
+
+        Raises:
+            OSError: the disk is full, or the sync failed; the file has its old content.
+        """
+        async with self._replacing:
+            scratch = name + _SCRATCH_SUFFIX
+            with self.open(scratch) as file:
+                file.truncate(0)
+                file.append(data)
+                await file.sync()
+            self._disk.rename(scratch, name)
+            await self.sync_names()
+
+    def remove(self, name: str) -> None:
+        """Remove a file (durably only after `sync_names`); no harm if there is none."""
+        if self.alive():
+            self._disk.remove(name)
+
+    async def sync_names(self) -> None:
+        """Make creations, renames and removals durable."""
+        self.require_alive(".")
+        await self._disk.sync_names(self)
+
+    def require_alive(self, name: str) -> None:
+        """Let no task that outlived its process believe that something became durable.
+
+        Raises:
+            OSError: the process has ended.
+        """
+        if not self.alive():
+            raise OSError(errno.EIO, "The process has ended", name)
+
+
+class SimFile:
+    """An append-only file (`cluster.runtime.File`). Made by `MountedDisk.open`."""
+
+    def __init__(self, disk: SimDisk, mounted: MountedDisk, name: str, inode: Inode) -> None:
+        self._disk = disk
+        self._mounted = mounted
+        self._name = name
+        self._inode = inode
+        self._closed = False
+
+    def __enter__(self) -> SimFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def append(self, data: bytes) -> None:
+        """Write at the end. Not durable before `sync` returned.
+
+        Raises:
+            OSError: the disk is full (ENOSPC); a beginning of `data` may have been written.
+        """
+        self._require_open()
+        if self._mounted.alive():
+            self._disk.append(self._name, self._inode, data)
+
+    async def sync(self) -> None:
+        """Make everything that was appended before this call durable.
+
+        Raises:
+            OSError: it failed (EIO), and all of the file that was not durable is gone.
+        """
+        self._require_open()
+        self._mounted.require_alive(self._name)
+        await self._disk.sync(self._name, self._inode, self._mounted)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes. Not durable before `sync` returned."""
+        self._require_open()
+        if self._mounted.alive():
+            self._disk.truncate(self._inode, size)
+
+    def close(self) -> None:
+        """Close without syncing."""
+        self._closed = True
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise OSError(errno.EBADF, "Bad file descriptor", self._name)
+
+
+def _is_scratch(name: str) -> bool:
+    return name.endswith(_SCRATCH_SUFFIX)
