@@ -4,7 +4,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from checkers.consensus import CommitMonotonic
 from checkers.verdict import Verdict
@@ -128,6 +128,7 @@ def _forgotten(rows: list[dict[str, Any]]) -> bool:
 
 
 @given(telemetries())
+@settings(deadline=None, max_examples=300)
 def test_it_finds_what_comparing_every_two_rows_finds(rows: list[dict[str, Any]]) -> None:
     beyond = [r for r in rows if None not in (r["applied_index"], r["commit_index"])]
     expected = {

@@ -4,7 +4,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from checkers.consensus import ElectionSafety
 from checkers.verdict import Verdict
@@ -66,6 +66,7 @@ def test_there_are_no_options() -> None:
 
 
 @given(telemetries())
+@settings(deadline=None, max_examples=300)
 def test_it_finds_what_comparing_every_two_rows_finds(rows: list[dict[str, Any]]) -> None:
     leading = [r for r in rows if r["role"] == "leader" and r["term"] is not None]
     by_term: dict[Any, set[bool]] = {}

@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 
 from checkers.consensus import ReplicaAgreement
 from checkers.verdict import Verdict
@@ -85,6 +85,7 @@ def test_nodes_that_could_not_be_compared_prove_nothing() -> None:
 
 
 @given(telemetries())
+@settings(deadline=None, max_examples=300)
 def test_it_finds_what_comparing_every_two_rows_finds(rows: list[dict[str, Any]]) -> None:
     lowest: dict[Any, int] = {}
     for one, other in combinations(rows, 2):
