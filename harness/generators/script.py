@@ -26,7 +26,7 @@ class ScriptedOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         f, key, value, mops: as in `results.history.Op`.
     """
 
-    at_ns: int = 0
+    at_ns: int
     thread: int
     f: str
     key: str | None = None
@@ -37,7 +37,7 @@ class ScriptedOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 class ScriptedFault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """An invocation of the nemesis: `value` is the request that its op carries; times as in `ScriptedOp`."""
 
-    at_ns: int = 0
+    at_ns: int
     f: str
     value: Any = None
 

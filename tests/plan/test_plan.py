@@ -100,7 +100,7 @@ def test_what_was_planned_is_invoked_at_its_time_on_its_thread_and_node() -> Non
             ScriptedOp(at_ns=100 * MS, thread=0, f="read", key="k"),
             ScriptedOp(at_ns=350 * MS, thread=1, f="cas", key="k", value=[1, 2]),
         ),
-        final_ops=(ScriptedOp(thread=1, f="read", key="k"), ScriptedOp(thread=1, f="read", key="l")),
+        final_ops=(ScriptedOp(at_ns=0, thread=1, f="read", key="k"), ScriptedOp(at_ns=0, thread=1, f="read", key="l")),
     )
     test = make_test(FakeClient(answer_ok), nemesis=FakeNemesis("n3"), faults=repeat(invoke("kill")))
     history = carry_out(scripted(test, plan))
@@ -144,13 +144,13 @@ def test_a_busy_thread_holds_back_its_own_ops_only_and_goes_on_with_its_next_pro
 
 
 def test_a_script_for_more_threads_than_there_are_is_refused() -> None:
-    plan = Plan(options={}, nodes=NODES, placement=("n1",), end_ns=1, ops=(ScriptedOp(thread=1, f="read"),))
+    plan = Plan(options={}, nodes=NODES, placement=("n1",), end_ns=1, ops=(ScriptedOp(at_ns=0, thread=1, f="read"),))
     with pytest.raises(UsageError, match=r"ops\[0\] is for thread 1"):
         scripted(make_test(FakeClient()), plan)
 
 
 def test_faults_need_a_nemesis() -> None:
-    plan = Plan(options={}, nodes=NODES, placement=("n1",), end_ns=1, faults=(ScriptedFault(f="kill"),))
+    plan = Plan(options={}, nodes=NODES, placement=("n1",), end_ns=1, faults=(ScriptedFault(at_ns=0, f="kill"),))
     with pytest.raises(UsageError, match="no nemesis"):
         scripted(make_test(FakeClient()), plan)
 

@@ -64,7 +64,7 @@ def large_plan(**changes: Any) -> Plan:
         end_ns=121_000 * MS,
         faults=tuple(faults),
         ops=tuple(ops),
-        final_ops=tuple(ScriptedOp(thread=i, f="read", key=str(i % 4)) for i in range(10)),
+        final_ops=tuple(ScriptedOp(at_ns=0, thread=i, f="read", key=str(i % 4)) for i in range(10)),
     )
     return msgspec.structs.replace(plan, **changes)
 

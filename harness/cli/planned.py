@@ -1,0 +1,188 @@
+"""One simulated run for `replay` and `shrink`: of options or of a plan, judged, without a trace on the disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from checkers import engine
+from checkers.verdict import Outcome, Verdict
+from harness import plan as plans
+from harness.cli.compose import RunOptions, compose
+from harness.cli.hunting.trial import warm_up
+from harness.cli.words import sentences
+from harness.plan import Expectation, Plan
+from harness.simulation.run import simulate
+from results.errors import HistoryFormatError, SplitbrainError, UsageError
+
+if TYPE_CHECKING:
+    from harness.test import Test
+
+LIMIT_S = 300.0
+"""How long one run may take, in seconds of real time: a hundred times as long as usual."""
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What a worker process is to simulate.
+
+    Attributes:
+        number: which of many it is; the answer carries it.
+        options: what the test is composed from.
+        plan: a plan as the text of its file, None for the run of the options themselves.
+        checker: the only one who judges; None for all.
+    """
+
+    number: int
+    options: RunOptions
+    plan: bytes | None = None
+    checker: str | None = None
+
+
+class Guilt(msgspec.Struct, frozen=True):
+    """A violation: who found it, what it is, and on which key, where the checker tells."""
+
+    checker: str
+    anomalies: tuple[str, ...]
+    key: str | None
+
+
+class Played(msgspec.Struct, frozen=True, kw_only=True):
+    """How a simulated run went.
+
+    Attributes:
+        number: of its task.
+        outcome: as of a run.
+        guilt: the violations, in the order of the test's checkers.
+        sentences: what is worth saying of it.
+        harness_error: what went wrong in the harness, None if nothing did.
+        history_hash: of the history's content.
+        fingerprint: of the streams of randomness at the end.
+    """
+
+    number: int
+    outcome: Outcome
+    guilt: tuple[Guilt, ...] = ()
+    sentences: tuple[str, ...] = ()
+    harness_error: str | None = None
+    history_hash: str = ""
+    fingerprint: str = ""
+
+    def found(self, wanted: Guilt) -> bool:
+        """Whether the same checker found an anomaly of the same name."""
+        return any(
+            each.checker == wanted.checker and any(name in wanted.anomalies for name in each.anomalies)
+            for each in self.guilt
+        )
+
+    def expectation(self) -> Expectation:
+        """What the next run of the same plan must be like."""
+        first = self.guilt[0] if self.guilt else Guilt("", (), None)
+        return Expectation(
+            outcome=self.outcome.value,
+            checker=first.checker or None,
+            anomalies=first.anomalies,
+            key=first.key,
+            history=self.history_hash,
+            fingerprint=self.fingerprint,
+        )
+
+
+def test_of(options: RunOptions, plan: Plan | None) -> Test:
+    """The test that the options describe, scripted where there is a plan.
+
+    Raises:
+        UsageError: an option is wrong, or the plan cannot be followed.
+    """
+    test = compose(options)
+    return test if plan is None else plans.scripted(test, plan)
+
+
+def play(task: Task) -> Played:
+    """Simulate and judge. Whatever goes wrong is in the answer."""
+    try:
+        test = test_of(task.options, None if task.plan is None else plans.decode(task.plan))
+        specs = [spec for spec in test.workload.checkers if task.checker in (None, spec.name)]
+        left = simulate(test, world=task.options.world)
+        verdicts = engine.judge(left.history, specs, left.telemetry)
+    except SplitbrainError as error:
+        return Played(number=task.number, outcome=Outcome.HARNESS_ERROR, harness_error=str(error))
+    failure = None if left.failure is None else str(left.failure)
+    outcome, error = engine.judged_outcome(verdicts, failure)
+    return Played(
+        number=task.number,
+        outcome=outcome,
+        guilt=tuple(guilt_of(verdict) for verdict in verdicts if verdict.valid == "false"),
+        sentences=tuple(sentences(verdicts)),
+        harness_error=error,
+        history_hash=left.history_hash,
+        fingerprint=left.fingerprint,
+    )
+
+
+def play_plan(plan: Plan) -> Played:
+    """Carry out a plan in simulation, and judge it: a regression test in a line.
+
+    assert not play_plan(harness.plan.load("tests/regressions/stale-read.json")).guilt
+    """
+    return play(Task(0, simulated(options_of(plan.options, "plan")), plans.encode(plan)))
+
+
+def guilt_of(verdict: Verdict) -> Guilt:
+    """What a verdict of "false" says."""
+    listed: Sequence[Any] = verdict.evidence.get("failing_keys") or (verdict.key,)
+    return Guilt(verdict.checker, verdict.anomalies, listed[0])
+
+
+def options_of(document: dict[str, Any], source: str) -> RunOptions:
+    """The options that a test.json or a plan holds.
+
+    Raises:
+        HistoryFormatError: they are not those of `splitbrain run`.
+    """
+    try:
+        return RunOptions.of(**document)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise HistoryFormatError(source, f"its options are not those of splitbrain run: {error}") from error
+
+
+def simulated(options: RunOptions) -> RunOptions:
+    """The same options, for simulated nodes."""
+    return options if options.backend == "sim" else msgspec.structs.replace(options, backend="sim", world="lan")
+
+
+def with_revision(found: Mapping[str, str], git: Mapping[str, Any] | None) -> dict[str, str]:
+    """Versions of libraries, and the commit of the code among them."""
+    if git is None:
+        return dict(found)
+    return {**found, "git": f"{git['revision']}{' with changes' if git['dirty'] else ''}"}
+
+
+def cores(jobs: int | None) -> int:
+    """So many worker processes: as asked for, else one a core.
+
+    Raises:
+        UsageError: that is no number of processes.
+    """
+    if jobs is not None and not 1 <= jobs <= 256:
+        raise UsageError(f"--jobs {jobs}: give 1 to 256 worker processes.")
+    return jobs or len(os.sched_getaffinity(0))
+
+
+__all__ = [
+    "LIMIT_S",
+    "Guilt",
+    "Played",
+    "Task",
+    "cores",
+    "guilt_of",
+    "options_of",
+    "play",
+    "play_plan",
+    "simulated",
+    "test_of",
+    "warm_up",
+    "with_revision",
+]

@@ -1,0 +1,157 @@
+"""`splitbrain replay`: a stored run again, or a plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from harness.cli import options
+from results.errors import EXIT_HARNESS_ERROR, UsageError
+
+if TYPE_CHECKING:
+    from harness.cli.judging import Conclusion
+    from harness.cli.planned import Played
+    from harness.cli.replaying import Original
+
+TIMES_MAX = 100_000
+
+
+@click.command("replay")
+@click.argument("what", metavar="RUN|PLAN")
+@click.option("--times", type=int, default=1, show_default=True, metavar="N", help="So many times.")
+@click.option("--jobs", type=int, metavar="N", help="Worker processes, in simulation.  [default: one a core]")
+@click.option(
+    "--backend",
+    metavar="NAME",
+    help="Carry out the plan there instead.  [default: where it was recorded]",
+)
+@click.option("--keep", is_flag=True, help="Keep a simulated replay as a run of its own, with its report.")
+@options.store
+@options.as_json
+@click.pass_context
+def command(
+    ctx: click.Context,
+    what: str,
+    times: int,
+    jobs: int | None,
+    backend: str | None,
+    keep: bool,
+    store: str,
+    as_json: bool,
+) -> None:
+    """Run a stored run again, or a plan.
+
+    In simulation that is exact: the history must be the same to the byte, or what differs is named (another version of
+    the code, another Python). On real nodes it is the plan that is repeated, the same operations and the same faults
+    at the same times; nobody can repeat how threads and packets raced. There, say how often: each replay is kept, and
+    you are told how many of them failed.
+
+    A RUN is named as in splitbrain analyze. A PLAN is a file: of splitbrain shrink, or the plan.json of a run.
+
+    \b
+    Examples:
+      splitbrain replay latest
+      splitbrain replay tests/regressions/stale-read.json
+      splitbrain replay tests/regressions/stale-read.json --times 100
+      splitbrain replay latest --backend local --times 5
+
+    The exit code is that of the most severe outcome; 255 if a simulation of the same code gave another history.
+    """
+    from harness.cli.planned import cores
+    from harness.cli.replaying import original_of
+
+    if not 1 <= times <= TIMES_MAX:
+        raise UsageError(f"--times {times}: give 1 to {TIMES_MAX:,}.")
+    workers = cores(jobs)
+    original = original_of(what, Path(store), backend)
+    if original.options.backend == "sim":
+        ctx.exit(_exactly(original, times, workers, Path(store) if keep else None, as_json))
+    ctx.exit(_as_planned(original, times, Path(store), as_json))
+
+
+# --- in simulation ----------------------------------------------------------------------------------------------------
+
+
+def _exactly(original: Original, times: int, jobs: int, store: Path | None, as_json: bool) -> int:
+    from checkers.verdict import worst
+    from harness.cli.replaying import compare, keep, replay
+
+    runs = replay(original, times, jobs)
+    comparison = compare(original, runs)
+    kept = None if store is None else keep(original, store)
+    outcome = worst(each.outcome for each in runs)
+    if as_json:
+        document: dict[str, Any] = {
+            "what": original.source,
+            "outcome": outcome.value,
+            "times": times,
+            "same": comparison.same,
+            "hashes": comparison.hashes,
+            "differences": comparison.differences,
+            "problem": comparison.problem,
+            "sentences": runs[0].sentences,
+            "harness_error": runs[0].harness_error,
+            "run": None if kept is None else str(kept.run.path),
+            "report": None if kept is None else str(kept.report),
+        }
+        click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
+    else:
+        _say_outcome(outcome.value, runs[0])
+        click.echo(comparison.sentence)
+        if kept is not None:
+            click.echo(f"report  {kept.report}")
+    if comparison.problem is not None:
+        return EXIT_HARNESS_ERROR
+    return outcome.exit_code
+
+
+def _say_outcome(outcome: str, played: Played) -> None:
+    from checkers.verdict import Outcome
+    from harness.cli.words import COLOURS
+
+    click.secho(outcome.upper(), fg=COLOURS[Outcome(outcome)], bold=True)
+    if played.harness_error is not None:
+        click.echo(f"Harness error: {played.harness_error}")
+    for sentence in played.sentences:
+        click.echo(sentence)
+
+
+# --- on real nodes ----------------------------------------------------------------------------------------------------
+
+
+def _as_planned(original: Original, times: int, store: Path, as_json: bool) -> int:
+    from checkers.verdict import Outcome, worst
+    from harness.cli.judging import conclusion_document
+    from harness.cli.progress import Progress
+    from harness.cli.replaying import plan_to_repeat
+    from harness.cli.shrinking import store_run
+
+    plan = plan_to_repeat(original)
+    conclusions: list[Conclusion] = []
+    for number in range(1, times + 1):
+        with Progress(f"replay {number} of {times}") as progress:
+            conclusions.append(store_run(plan, store, progress))
+        if not as_json:
+            click.echo(f"{conclusions[-1].outcome.value:13} {conclusions[-1].report}")
+    failed = sum(each.outcome is Outcome.VIOLATION for each in conclusions)
+    outcome = worst(each.outcome for each in conclusions)
+    if as_json:
+        document = {
+            "what": original.source,
+            "outcome": outcome.value,
+            "times": times,
+            "failed": failed,
+            "runs": [conclusion_document(each) for each in conclusions],
+        }
+        click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
+    else:
+        from harness.cli.words import sentences
+
+        worst_one = next(each for each in conclusions if each.outcome is outcome)
+        for sentence in sentences(worst_one.verdicts)[:1]:
+            click.echo(sentence)
+        click.echo(f"failed {failed} of {times}")
+    return outcome.exit_code

@@ -1,0 +1,216 @@
+"""What a replay begins with, carrying it out, and comparing what comes of it with what came of it before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from harness.cli.compose import RunOptions, compose
+from harness.cli.planned import LIMIT_S, Played, Task, options_of, play, warm_up, with_revision
+from harness.cli.shrinking import plan_of_run, store_run
+from harness.cli.workers import Workers
+from harness.plan import Plan, encode, load
+from results.arrow import history_hash
+from results.errors import HarnessError, SplitbrainError
+from results.store import Store, git_revision, versions
+
+if TYPE_CHECKING:
+    from harness.cli.judging import Conclusion
+
+_TICK_S = 0.2
+
+
+class Original(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be run again, and what came of it.
+
+    Attributes:
+        source: the run's or the file's name.
+        options: what its test is composed from.
+        plan: the plan that it follows; None for a run that follows its seed.
+        outcome, history, fingerprint: what came of it; None for what nobody knows.
+        versions: of what it was recorded with.
+    """
+
+    source: str
+    options: RunOptions
+    plan: Plan | None
+    outcome: str | None = None
+    history: str | None = None
+    fingerprint: str | None = None
+    versions: Mapping[str, str] = {}
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether replays were what they should be.
+
+    Attributes:
+        same: how many of them gave the history that is known; None if none is known.
+        hashes: every history hash that came up, with how often.
+        differences: what is another version than then ("python 3.12.1 then, 3.11.7 now").
+        problem: why the harness is broken; None if it is not.
+        sentence: all of that, in words.
+    """
+
+    same: int | None
+    hashes: Mapping[str, int]
+    differences: Sequence[str]
+    problem: str | None
+    sentence: str
+
+
+def original_of(reference: str, store: Path, backend: str | None = None) -> Original:
+    """What a person means: a plan file, or a run of the store.
+
+    Args:
+        reference: as given.
+        store: where runs are.
+        backend: where to carry it out instead of where it was recorded.
+
+    Raises:
+        UsageError: there is no such run or file, or the run cannot be repeated.
+    """
+    if Path(reference).is_file():
+        return _elsewhere(_of_plan(load(reference), reference), backend)
+    run = Store(store).find(reference)
+    document = run.read_test()
+    options = options_of(document["options"], str(run.path))
+    if document.get("scripted"):
+        return _elsewhere(_of_plan(load(run.plan_path), f"run {run.name}"), backend)
+    if options.backend != "sim" or backend not in (None, "sim"):
+        plan = plan_of_run(run)
+        return _elsewhere(_of_plan(plan, f"run {run.name}"), backend)
+    judged = run.read_verdicts()
+    figures: Mapping[str, Any] = document.get("simulation") or {}
+    return Original(
+        source=f"run {run.name}",
+        options=options,
+        plan=None,
+        outcome=None if judged is None else judged.outcome,
+        history=history_hash(run.history()),
+        fingerprint=figures.get("fingerprint"),
+        versions=with_revision(document.get("versions") or {}, document.get("git")),
+    )
+
+
+def _of_plan(plan: Plan, source: str) -> Original:
+    expect = plan.expect
+    return Original(
+        source=source,
+        options=options_of(plan.options, source),
+        plan=plan,
+        outcome=None if expect is None else expect.outcome,
+        history=None if expect is None else expect.history,
+        fingerprint=None if expect is None else expect.fingerprint,
+        versions=plan.versions,
+    )
+
+
+def _elsewhere(original: Original, backend: str | None) -> Original:
+    """The same on another backend: what is known of it then holds no more."""
+    if backend is None or backend == original.options.backend:
+        return original
+    options = msgspec.structs.replace(original.options, backend=backend, world="lan")
+    return msgspec.structs.replace(original, options=options, outcome=None, history=None, fingerprint=None)
+
+
+# --- in simulation ----------------------------------------------------------------------------------------------------
+
+
+def replay(original: Original, times: int, jobs: int) -> list[Played]:
+    """Simulate it so many times, in as many processes; in the order in which they were begun.
+
+    Raises:
+        HarnessError: a worker process died.
+    """
+    plan = None if original.plan is None else encode(original.plan)
+    compose(original.options)  # whatever is wrong with them is told at once
+    if times == 1:
+        return [play(Task(0, original.options, plan))]
+    played: dict[int, Played] = {}
+    given = 0
+    with Workers(play, min(jobs, times), prepare=warm_up, limit_s=LIMIT_S) as workers:
+        while len(played) < times:
+            while workers.free and given < times:
+                workers.give(Task(given, original.options, plan))
+                given += 1
+            for report in workers.wait(_TICK_S):
+                if report.answer is None:
+                    raise HarnessError(f"{original.source}: replay {report.task.number + 1}: {report.problem}")
+                played[report.task.number] = report.answer
+    return [played[number] for number in range(times)]
+
+
+def compare(original: Original, runs: Sequence[Played]) -> Comparison:
+    """Whether every replay gave the history that is known, and what explains it if not."""
+    hashes: dict[str, int] = {}
+    for each in runs:
+        hashes[each.history_hash] = hashes.get(each.history_hash, 0) + 1
+    differences = _differences(original.versions, with_revision(versions(), git_revision()))
+    prints = {each.fingerprint: None for each in runs}
+    if len(hashes) > 1 or len(prints) > 1:
+        problem = f"the simulation is not deterministic: {len(runs)} replays gave {len(hashes)} histories."
+        return _comparison(original, hashes, differences, problem, problem)
+    [found] = hashes
+    times = "" if len(runs) == 1 else f", {len(runs)} times out of {len(runs)}"
+    if original.history is None:
+        return _comparison(
+            original, hashes, differences, None, f"history {found[:16]}{times}; none is known to compare."
+        )
+    if found == original.history and not differences and original.fingerprint not in (None, *prints):
+        problem = "the same history, but other draws of randomness on the way: the simulation is not deterministic."
+        return _comparison(original, hashes, differences, problem, problem)
+    if found == original.history:
+        return _comparison(original, hashes, differences, None, f"the same history, hash {found[:16]}{times}")
+    then = f"another history than then (hash {found[:16]} instead of {original.history[:16]}){times}"
+    if differences:
+        return _comparison(original, hashes, differences, None, f"{then}: {'; '.join(differences)}.")
+    problem = f"{then}, although code and Python are the same: the simulation is not deterministic."
+    return _comparison(original, hashes, differences, problem, problem)
+
+
+def _comparison(
+    original: Original, hashes: Mapping[str, int], differences: Sequence[str], problem: str | None, sentence: str
+) -> Comparison:
+    same = None if original.history is None else hashes.get(original.history, 0)
+    return Comparison(same=same, hashes=hashes, differences=differences, problem=problem, sentence=sentence)
+
+
+def _differences(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Versions that are others now; code with changes that nobody committed may be any code."""
+    return [
+        f"{name} {then[name]} then, {now.get(name, 'none')} now"
+        for name in sorted(then, key=lambda name: name != "git")
+        if then[name] != now.get(name) or (name == "git" and then[name].endswith("with changes"))
+    ]
+
+
+def keep(original: Original, store: Path) -> Conclusion:
+    """Run it once more into the store.
+
+    Raises:
+        SplitbrainError: it could not be run.
+    """
+    from harness.cli.progress import Progress
+    from harness.cli.run import run_and_judge
+
+    if original.plan is None:
+        return run_and_judge(compose(original.options), original.options, store, "inline", "")
+    with Progress(f"keeping {original.source}") as progress:
+        return store_run(plan_to_repeat(original), store, progress)
+
+
+# --- on real nodes ----------------------------------------------------------------------------------------------------
+
+
+def plan_to_repeat(original: Original) -> Plan:
+    """The plan, with the options that hold now.
+
+    Raises:
+        SplitbrainError: there is none.
+    """
+    if original.plan is None:
+        raise SplitbrainError(f"{original.source} has no plan.")
+    return msgspec.structs.replace(original.plan, options=msgspec.to_builtins(original.options))

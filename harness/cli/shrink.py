@@ -1,0 +1,185 @@
+"""`splitbrain shrink`: the smallest schedule and op set that still fails."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from harness.cli import options
+
+if TYPE_CHECKING:
+    from harness.cli.judging import Conclusion
+    from harness.cli.shrinking import Smallest
+    from harness.plan import Plan
+    from nemesis.shrink import Step
+
+BUDGET_S = 300.0
+
+_REDRAW_S = 0.25
+_PLAIN_S = 10.0
+
+
+@click.command("shrink")
+@click.argument("what", metavar="RUN|PLAN")
+@click.option("-o", "--output", metavar="FILE", help="Write the plan there as well, to keep it as a regression test.")
+@click.option(
+    "--budget",
+    type=float,
+    default=BUDGET_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="Real time after which the smallest plan so far is taken.",
+)
+@click.option("--jobs", type=int, metavar="N", help="Worker processes; the result is the same.  [default: one a core]")
+@options.store
+@options.as_json
+@click.pass_context
+def command(
+    ctx: click.Context, what: str, output: str | None, budget: float, jobs: int | None, store: str, as_json: bool
+) -> None:
+    """Make a failing run smaller: fewer faults, operations, clients and nodes, and less time, as long as it fails.
+
+    Smaller plans are run in simulation and judged by the checker that found the violation. The search ends when
+    nothing can be left out any more. The result is run once more into the store, with its report; its plan is a file
+    that `splitbrain replay` carries out, to the byte.
+
+    A RUN is named as in splitbrain analyze; its plan is taken from what clients and nemesis did. A run of real nodes
+    is shrunk in simulation, if it fails there as well. A PLAN is a file.
+
+    \b
+    Examples:
+      splitbrain shrink latest
+      splitbrain shrink latest -o tests/regressions/stale-read.json
+      splitbrain shrink tests/regressions/stale-read.json --budget 60
+
+    \b
+    In a test function of your own:
+      from harness.cli.planned import play_plan
+      from harness.plan import load
+      assert not play_plan(load("tests/regressions/stale-read.json")).guilt
+
+    Exit code 1 says that the smallest plan ends in the violation, as it should.
+    """
+    from harness.cli.hunting.search import Interrupts
+    from harness.cli.planned import cores
+    from harness.cli.progress import Progress
+    from harness.cli.shrinking import failure_of, smallest, store_run
+    from harness.plan import encode
+    from harness.test import TIME_MAX_S, check_number
+    from results.atomic import replace_file
+
+    check_number("budget", budget, TIME_MAX_S)
+    workers = cores(jobs)
+    failure = failure_of(what, Path(store))
+    interrupts = Interrupts()
+    with interrupts.heard(), ShrinkProgress(f"shrinking {failure.source}") as shown:
+        found = smallest(failure, jobs=workers, budget_s=budget, go_on=lambda: not interrupts.seen, show=shown.show)
+    if output is not None:
+        path = Path(output)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, lambda aside: aside.write_bytes(encode(found.after)))
+    with Progress("running the smallest plan") as progress:
+        conclusion = store_run(found.after, Path(store), progress)
+    plan_file = Path(output) if output is not None else conclusion.run.plan_path
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(_document(found, conclusion, plan_file))).decode())
+    else:
+        _print(found, conclusion, plan_file)
+    ctx.exit(conclusion.outcome.exit_code)
+
+
+def sizes(plan: Plan) -> str:
+    """How large a plan is, in words."""
+    from harness.plan import figures
+
+    size = figures(plan)
+    counted = (("fault", size.faults), ("op", size.ops), ("client", size.clients), ("node", size.nodes))
+    words = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for word, count in counted)
+    return f"{words}, {size.seconds:.3g} s"
+
+
+def replay_command(plan_file: Path) -> str:
+    """The command that carries out a plan file."""
+    return f"splitbrain replay {shlex.quote(str(plan_file))}"
+
+
+def _print(found: Smallest, conclusion: Conclusion, plan_file: Path) -> None:
+    from harness.cli.shrinking import difference
+    from harness.cli.words import COLOURS
+
+    outcome = conclusion.outcome
+    click.secho(outcome.value.upper(), fg=COLOURS[outcome], bold=True, nl=False)
+    click.echo(f"  {sizes(found.after)}")
+    click.echo(found.sentence)
+    click.echo(f"before  {sizes(found.before)}")
+    ended = "nothing more can be left out" if found.minimal else "ended early: there may be a smaller one"
+    click.echo(f"tried   {found.tried} simulated runs; {ended}")
+    problem = difference(found.after, conclusion)
+    if problem is not None:
+        click.echo(f"Harness error: {problem}")
+    click.echo(f"plan    {plan_file}")
+    click.echo(f"report  {conclusion.report}")
+    click.echo(f"replay  {replay_command(plan_file)}")
+
+
+def _document(found: Smallest, conclusion: Conclusion, plan_file: Path) -> dict[str, Any]:
+    from harness.cli.judging import conclusion_document
+    from harness.cli.shrinking import difference
+    from harness.plan import figures
+
+    return {
+        **conclusion_document(conclusion),
+        "plan": str(plan_file),
+        "before": msgspec.to_builtins(figures(found.before)),
+        "after": msgspec.to_builtins(figures(found.after)),
+        "seed": found.after.options["seed"],
+        "minimal": found.minimal,
+        "tried": found.tried,
+        "sentence": found.sentence,
+        "problem": difference(found.after, conclusion),
+        "command": replay_command(plan_file),
+    }
+
+
+class ShrinkProgress:
+    """Shows how large the smallest plan is: a status line on a terminal, elsewhere a plain line every ten seconds."""
+
+    def __init__(self, title: str) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self.console = Console(stderr=True)
+        self.title = title
+        self._began = self._shown = time.monotonic()
+        self._live = Live(console=self.console, refresh_per_second=4, transient=True) if sys.stderr.isatty() else None
+
+    def __enter__(self) -> ShrinkProgress:
+        """Start to show."""
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Stop to show; the line vanishes from a terminal."""
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, step: Step) -> None:
+        """Redraw, if it is time."""
+        from rich.text import Text
+
+        now = time.monotonic()
+        if step.tried and now - self._shown < (_REDRAW_S if self._live is not None else _PLAIN_S):
+            return
+        self._shown = now
+        line = f"{self.title}  {now - self._began:5.1f} s  {step.tried} tried  {sizes(step.plan)}  now: {step.doing}"
+        if self._live is not None:
+            self._live.update(Text(line))
+        else:
+            self.console.print(line, highlight=False, soft_wrap=True)

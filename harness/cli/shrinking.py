@@ -1,0 +1,338 @@
+"""Shrinking a failing plan with simulated runs on all cores: from what failed to the smallest plan, stored as a run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from checkers.verdict import Outcome
+from harness.cli.compose import compose, names
+from harness.cli.planned import (
+    LIMIT_S,
+    Guilt,
+    Played,
+    Task,
+    options_of,
+    play,
+    simulated,
+    test_of,
+    warm_up,
+    with_revision,
+)
+from harness.cli.workers import Report, Workers
+from harness.plan import Plan, encode, kinds, load, plan_of
+from nemesis import catalogue
+from nemesis.shrink import Shrunk, Step, shrink
+from results.arrow import from_table
+from results.errors import UsageError
+from results.store import RunDir, Store, git_revision, versions
+
+if TYPE_CHECKING:
+    from harness.cli.judging import Conclusion
+    from harness.cli.progress import Progress
+
+SEEDS: Final = 20
+"""So many seeds are tried with a plan: other delays, the same ops and faults. One of them must fail."""
+
+_TICK_S: Final = 0.2
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A plan that is said to fail.
+
+    Attributes:
+        plan: the plan, with options for simulated nodes.
+        guilt: what was found, any of which will do; empty if nobody knows.
+        source: where it is from, for errors.
+    """
+
+    plan: Plan
+    guilt: tuple[Guilt, ...]
+    source: str
+
+
+class Smallest(msgspec.Struct, frozen=True, kw_only=True):
+    """What shrinking came to.
+
+    Attributes:
+        before: the plan as it was, with the seed with which it fails.
+        after: the smallest plan that fails in the same way, with what a run of it comes to.
+        minimal: whether the search came to its end.
+        tried: how many simulated runs it took.
+        sentence: the violation, in words.
+    """
+
+    before: Plan
+    after: Plan
+    minimal: bool
+    tried: int
+    sentence: str
+
+
+# --- what to shrink ---------------------------------------------------------------------------------------------------
+
+
+def failure_of(reference: str, store: Path) -> Failure:
+    """The plan that a person means: a plan file, or a run of the store.
+
+    Raises:
+        UsageError: there is no such run or file, or the run did not fail.
+    """
+    if Path(reference).is_file():
+        plan = load(reference)
+        expect = plan.expect
+        known = expect is not None and expect.checker is not None
+        guilt = (Guilt(expect.checker or "", expect.anomalies, expect.key),) if expect is not None and known else ()
+        return Failure(for_simulation(plan, reference), guilt, reference)
+    run = Store(store).find(reference)
+    guilt = _guilt_of(run)
+    plan = for_simulation(plan_of_run(run), str(run.path))
+    if guilt:
+        plan = msgspec.structs.replace(
+            plan, expect=Played(number=0, outcome=Outcome.VIOLATION, guilt=guilt).expectation()
+        )
+    return Failure(plan, guilt, f"run {run.name}")
+
+
+def plan_of_run(run: RunDir) -> Plan:
+    """The plan of a stored run: as stored, else as its history tells.
+
+    Raises:
+        SplitbrainError: the run cannot be read.
+    """
+    if run.plan_path.exists():
+        return load(run.plan_path)
+    document = run.read_test()
+    test = compose(options_of(document["options"], str(run.path)))
+    return plan_of(from_table(run.history(), str(run.history_path)), test, versions=document["versions"])
+
+
+def for_simulation(plan: Plan, source: str) -> Plan:
+    """The plan for simulated nodes, wherever it was recorded."""
+    options = simulated(options_of(plan.options, source))
+    return msgspec.structs.replace(plan, options=msgspec.to_builtins(options))
+
+
+def _guilt_of(run: RunDir) -> tuple[Guilt, ...]:
+    """What a run was found guilty of; nothing if it was not judged yet.
+
+    Raises:
+        UsageError: it was judged, and no checker found a violation.
+    """
+    judged = run.read_verdicts()
+    if judged is None:
+        return ()
+    guilty = [verdict for verdict in judged.verdicts if verdict["valid"] is False]
+    if not guilty:
+        raise UsageError(f"run {run.name} did not fail ({judged.outcome}): there is nothing to shrink.")
+    return tuple(
+        Guilt(
+            verdict["checker"],
+            tuple(verdict.get("anomalies", ())),
+            (verdict.get("evidence", {}).get("failing_keys") or [verdict.get("key")])[0],
+        )
+        for verdict in guilty
+    )
+
+
+# --- the search -------------------------------------------------------------------------------------------------------
+
+
+def smallest(
+    failure: Failure,
+    *,
+    jobs: int,
+    budget_s: float,
+    go_on: Callable[[], bool],
+    show: Callable[[Step], None],
+) -> Smallest:
+    """The smallest plan that fails as `failure` does.
+
+    Args:
+        failure: where to begin.
+        jobs: worker processes; the result does not depend on their number.
+        budget_s: in seconds of real time; then the smallest plan so far is taken.
+        go_on: False ends the search likewise.
+        show: told of every step.
+
+    Raises:
+        UsageError: no simulated run of the plan fails, whatever its delays.
+    """
+    with Workers(play, jobs, prepare=warm_up, limit_s=LIMIT_S) as workers:
+        pool = _Pool(workers)
+        show(Step(failure.plan, 0, "first run"))
+        before, wanted, tries = _beginning(failure, pool)
+        ends_s = time.monotonic() + budget_s
+        found = shrink(
+            msgspec.structs.replace(
+                before, expect=Played(number=0, outcome=Outcome.VIOLATION, guilt=(wanted,)).expectation()
+            ),
+            lambda candidates: pool.failing(candidates, wanted),
+            progress=show,
+            go_on=lambda: go_on() and time.monotonic() < ends_s,
+        )
+        return _finished(before, found, wanted, tries, pool)
+
+
+def _beginning(failure: Failure, pool: _Pool) -> tuple[Plan, Guilt, int]:
+    """The plan with the first seed with which it fails, what is wrong then, and how many seeds that took.
+
+    Raises:
+        UsageError: it fails with none of them.
+    """
+    seed = options_of(failure.plan.options, failure.source).seed
+    seeded = [
+        msgspec.structs.replace(failure.plan, options={**failure.plan.options, "seed": seed + i}) for i in range(SEEDS)
+    ]
+
+    def matches(played: Played) -> Guilt | None:
+        wanted = failure.guilt or played.guilt
+        return next((each for each in wanted if played.found(each)), None)
+
+    found = pool.first(iter(seeded), lambda played: matches(played) is not None)
+    if found is None:
+        sought = " or ".join(f"{each.checker} finding {', '.join(each.anomalies)}" for each in failure.guilt)
+        why = f" ({pool.problem})" if pool.problem is not None else ""
+        raise UsageError(
+            f"{failure.source}: simulated with its ops and faults, with seeds {seed} to {seed + SEEDS - 1}, none ends "
+            f"with {sought or 'a violation'}: there is nothing to shrink{why}."
+        )
+    place, played = found
+    guilt = matches(played)
+    assert guilt is not None, "it was chosen for that"
+    now = next((each for each in played.guilt if each.checker == guilt.checker), guilt)
+    return seeded[place], now, place + 1
+
+
+def _finished(before: Plan, found: Shrunk, wanted: Guilt, tries: int, pool: _Pool) -> Smallest:
+    """The result with options that follow what was left out, if it fails with those as well, and what it comes to."""
+    plans = [_with_options_that_fit(found.plan), found.plan]
+    chosen = pool.first(iter(plans), lambda played: played.found(wanted))
+    if chosen is None:
+        raise UsageError(f"the smallest plan failed once and not again{f' ({pool.problem})' if pool.problem else ''}.")
+    place, played = chosen
+    return Smallest(
+        before=before,
+        after=msgspec.structs.replace(
+            plans[place], expect=played.expectation(), versions=with_revision(versions(), git_revision())
+        ),
+        minimal=found.minimal,
+        tried=found.tried + tries + place + 1,
+        sentence=next(iter(played.sentences), ""),
+    )
+
+
+def _with_options_that_fit(plan: Plan) -> Plan:
+    left = kinds(plan.faults)
+    nemeses = [name for name in names(str(plan.options["nemesis"])) if any(k in left for k in catalogue.kinds([name]))]
+    options = {
+        **plan.options,
+        "nemesis": ",".join(nemeses) or "none",
+        "nodes": ",".join(plan.nodes),
+        "concurrency": str(len(plan.placement)),
+        "time_limit": plan.end_ns / 1e9,
+    }
+    return msgspec.structs.replace(plan, options=options)
+
+
+class _Pool:
+    """Plans on worker processes, in order.
+
+    Attributes:
+        problem: the last error of the harness in a run, None if there was none.
+    """
+
+    def __init__(self, workers: Workers[Task, Played]) -> None:
+        self._workers = workers
+        self._given = 0
+        self.problem: str | None = None
+
+    def failing(self, candidates: Iterator[Plan], wanted: Guilt) -> Plan | None:
+        """The first candidate that fails so (`nemesis.shrink.Judge`)."""
+        asked: list[Plan] = []
+
+        def noted() -> Iterator[Plan]:
+            for candidate in candidates:
+                asked.append(candidate)
+                yield candidate
+
+        found = self.first(noted(), lambda played: played.found(wanted), wanted.checker)
+        return None if found is None else asked[found[0]]
+
+    def first(
+        self, candidates: Iterator[Plan], accept: Callable[[Played], bool], checker: str | None = None
+    ) -> tuple[int, Played] | None:
+        """The first of the candidates, in their order, whose run is accepted: its place and its run."""
+        base, count, answered, accepted = self._given, 0, dict[int, Played | None](), dict[int, Played]()
+        more = True
+        while True:
+            while more and not accepted and self._workers.free:
+                candidate = next(candidates, None)
+                more = candidate is not None
+                if candidate is not None:
+                    self._workers.give(_task(base + count, candidate, checker))
+                    count += 1
+                    self._given = base + count
+            earliest = min(accepted, default=count)
+            if all(place in answered for place in range(earliest)) and (accepted or not more):
+                return (earliest, accepted[earliest]) if accepted else None
+            for report in self._workers.wait(_TICK_S):
+                place, played = report.task.number - base, self._answer(report)
+                if place >= 0:  # others are left from a search that was decided without them
+                    answered[place] = played
+                    if played is not None and accept(played):
+                        accepted[place] = played
+
+    def _answer(self, report: Report[Task, Played]) -> Played | None:
+        problem = report.problem or (report.answer.harness_error if report.answer is not None else None)
+        self.problem = problem or self.problem
+        return report.answer
+
+
+def _task(number: int, plan: Plan, checker: str | None) -> Task:
+    return Task(number, options_of(plan.options, "plan"), encode(plan), checker)
+
+
+# --- the stored run ---------------------------------------------------------------------------------------------------
+
+
+def store_run(plan: Plan, store: Path, progress: Progress) -> Conclusion:
+    """Run a plan on the backend of its options, keep it in the store with its plan, and judge it.
+
+    Raises:
+        SplitbrainError: it could not be run.
+    """
+    from harness.cli.judging import judge_inline
+    from harness.cli.run import record
+
+    options = options_of(plan.options, "plan")
+    run, summary = record(test_of(options, plan), options, store, progress)
+    run.write_plan(encode(plan))
+    run.write_test({**run.read_test(), "scripted": True})
+    progress.enter("judging")
+    return judge_inline(run, None if summary.failure is None else str(summary.failure))
+
+
+def difference(plan: Plan, conclusion: Conclusion) -> str | None:
+    """In what a stored run of a plan is not what the plan expects, None if in nothing."""
+    from results.arrow import history_hash
+
+    if plan.expect is None or plan.expect.history in (None, history_hash(conclusion.run.history())):
+        return None
+    return "run again, the plan gave another history: something in it is not deterministic."
+
+
+__all__ = [
+    "Failure",
+    "Smallest",
+    "difference",
+    "failure_of",
+    "for_simulation",
+    "plan_of_run",
+    "smallest",
+    "store_run",
+]
