@@ -1,36 +1,26 @@
-"""What a hunt leaves: a stored run of each kind of what it found, its figures in a file, an answer to people."""
+"""What a hunt leaves in the store: a run of each kind of what it found, and a file with its figures."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import click
 import msgspec
 
 from checkers.verdict import Outcome
-from harness.cli.compose import command_line, compose
-from harness.cli.hunting.progress import progress_line
-from harness.cli.hunting.search import Limits
+from harness.cli.compose import compose
 from harness.cli.hunting.tally import Tally
 from harness.cli.hunting.trial import Trial
 from harness.cli.judging import Conclusion
 from harness.cli.run import run_and_judge
-from harness.cli.swarm import Asked
-from harness.cli.words import COLOURS
 from results import arrow
 from results.atomic import replace_file
 from results.errors import SplitbrainError, UsageError
-from results.store import git_revision, versions
 
 KEPT_MAX: Final = 10
 """Kinds of violations, and of errors, of which one run each is kept: a hunt in broken code must not fill the disk."""
-
-FORMAT: Final = 1
-"""The version of the file that a hunt leaves."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,95 +74,37 @@ def _difference(trial: Trial, conclusion: Conclusion) -> str | None:
     )
 
 
-# --- for machines ---------------------------------------------------------------------------------------------------
+# --- figures ----------------------------------------------------------------------------------------------------------
 
 
-def record(
-    store: Path,
-    *,
-    asked: Asked,
-    limits: Limits,
-    first_seed: int,
-    tally: Tally,
-    wall_s: float,
-    findings: Sequence[Finding],
-) -> tuple[Path, dict[str, Any]]:
-    """Leave the figures of a hunt in `STORE/hunts/<UTC time>-<first seed>.json`; the file, and what it says.
+def folder(store: Path) -> Path:
+    """Where hunts leave their figures; made if it is not there.
+
+    Raises:
+        UsageError: the store cannot be written.
+    """
+    try:
+        (store / "hunts").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(store, error) from error
+    return store / "hunts"
+
+
+def record(store: Path, document: Mapping[str, Any], first_seed: int) -> Path:
+    """Leave what a hunt came to in `STORE/hunts/<UTC time>-<first seed>.json`; the file.
 
     Raises:
         UsageError: the store cannot be written.
     """
     now = datetime.now(UTC)
-    document = {
-        "format": FORMAT,
-        "ended": now.isoformat(timespec="milliseconds"),
-        "asked": msgspec.to_builtins(asked),
-        "limits": msgspec.to_builtins(limits),
-        "first_seed": first_seed,
-        **tally.document(wall_s),
-        "findings": [_finding_document(finding) for finding in findings],
-        "versions": versions(),
-        "git": git_revision(),
-    }
-    path = store / "hunts" / f"{now:%Y%m%dT%H%M%S}.{now.microsecond // 1000:03d}Z-{first_seed}.json"
+    path = folder(store) / f"{now:%Y%m%dT%H%M%S}.{now.microsecond // 1000:03d}Z-{first_seed}.json"
     text = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, lambda aside: aside.write_bytes(text))
     except OSError as error:
-        raise UsageError(
-            f"cannot write to the store {store}: {error.strerror}. Choose another with --store."
-        ) from error
-    return path, document
+        raise _unwritable(store, error) from error
+    return path
 
 
-def _finding_document(finding: Finding) -> dict[str, Any]:
-    trial, kept = finding.trial, finding.conclusion
-    return {
-        "seed": trial.options.seed,
-        "outcome": trial.outcome.value,
-        "kind": trial.kind,
-        "sentences": list(trial.sentences),
-        "harness_error": trial.harness_error,
-        "history_hash": trial.history_hash,
-        "fingerprint": trial.fingerprint,
-        "command": command_line(trial.options),
-        "replay": replay_command(finding),
-        "run": None if kept is None else str(kept.run.path),
-        "report": None if kept is None else str(kept.report),
-        "problem": finding.problem,
-    }
-
-
-def replay_command(finding: Finding) -> str | None:
-    """The command that runs what was kept again, exactly; None if nothing was kept."""
-    return None if finding.conclusion is None else f"splitbrain replay {shlex.quote(str(finding.conclusion.run.path))}"
-
-
-# --- for people -----------------------------------------------------------------------------------------------------
-
-
-def show(tally: Tally, wall_s: float, findings: Sequence[Finding], figures: Path) -> None:
-    """What was found, with the commands to see it again; then how much was tried, and what was never reached."""
-    click.secho(tally.outcome.value.upper(), fg=COLOURS[tally.outcome], bold=True, nl=False)
-    click.echo(f"  {progress_line(tally, wall_s)}")
-    for finding in findings:
-        _show_finding(finding, tally.kinds[finding.trial.kind])
-    if tally.never:
-        click.echo(f"never reached: {', '.join(tally.never)}")
-    click.echo(f"figures {figures}")
-
-
-def _show_finding(finding: Finding, times: int) -> None:
-    trial = finding.trial
-    often = f", {times} times" if times > 1 else ""
-    click.echo(f"\nseed {trial.options.seed}: {trial.outcome.value}{often}")
-    for sentence in (*([trial.harness_error] if trial.harness_error else []), *trial.sentences):
-        click.echo(sentence)
-    if finding.problem is not None:
-        click.echo(f"Harness error: {finding.problem}")
-    if finding.conclusion is not None:
-        click.echo(f"report  {finding.conclusion.report}")
-    click.echo(f"again   {command_line(trial.options)}")
-    if (replay := replay_command(finding)) is not None:
-        click.echo(f"replay  {replay}")
+def _unwritable(store: Path, error: OSError) -> UsageError:
+    return UsageError(f"cannot write to the store {store}: {error.strerror}. Choose another with --store.")

@@ -1,0 +1,182 @@
+"""`splitbrain hunt`: seeds in simulation, on all cores, until something breaks."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from harness.cli import options
+from results.errors import EXIT_HARNESS_ERROR, UsageError
+
+if TYPE_CHECKING:
+    from harness.cli.hunting.findings import Finding
+    from harness.cli.hunting.search import Interrupts, Limits
+    from harness.cli.hunting.tally import Tally
+    from harness.cli.swarm import Asked
+
+
+SEED_END = 2**62
+"""The first seed is below, so that there is no end to those that follow."""
+
+
+@click.command("hunt")
+@click.option(
+    "-w",
+    "--workload",
+    metavar="NAME[,NAME...]",
+    help="Each seed draws one of these.  [default: all of splitbrain list workloads]",
+)
+@click.option(
+    "--nemesis",
+    metavar="NAME[,NAME...]",
+    help="Each seed draws some of these.  [default: all of splitbrain list nemeses]",
+)
+@click.option("--system", default="metadata", show_default=True, metavar="NAME", help="What is tested.")
+@click.option("--bug", default="", metavar="ID[,ID...]", help="Switch bugs of the system on, in every run.")
+@click.option("-n", "--nodes", metavar="N[,N...]", help="Each seed draws one of these numbers.  [default: 3,4,5,6,7]")
+@click.option(
+    "--world", default="swarm", show_default=True, metavar="NAME", help="As of splitbrain run; swarm is drawn itself."
+)
+@click.option("-c", "--concurrency", metavar="N|Nn", help="Client processes of every run.  [default: drawn]")
+@click.option("--rate", type=float, metavar="HZ", help="Operations a second of every run.  [default: drawn]")
+@click.option(
+    "--time-limit", type=float, metavar="SECONDS", help="Simulated time under faults.  [default: drawn, 5 to 60]"
+)
+@click.option(
+    "--interval", type=float, metavar="SECONDS", help="Mean time between nemesis operations. [default: drawn]"
+)
+@click.option("--op-timeout", type=float, metavar="SECONDS", help="As of splitbrain run.  [default: drawn]")
+@click.option("--seed", type=int, metavar="N", help="The first seed; the next is one more.  [default: drawn, printed]")
+@click.option(
+    "--budget",
+    type=float,
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Real time after which no further seed is begun.",
+)
+@click.option("--runs", type=int, metavar="N", help="So many seeds at most.")
+@click.option("--jobs", type=int, metavar="N", help="Worker processes.  [default: one a core]")
+@click.option("--keep-going", is_flag=True, help="Do not stop at a violation: count how often each kind is found.")
+@click.option("--shrink/--no-shrink", default=True, show_default=True, help="Make the first violation smaller.")
+@click.option(
+    "--canary/--no-canary",
+    default=None,
+    help="First find a bug that is certainly there.  [default: --canary, without --bug]",
+)
+@options.store
+@options.as_json
+@click.pass_context
+def command(
+    ctx: click.Context,
+    seed: int | None,
+    budget: float,
+    runs: int | None,
+    jobs: int | None,
+    keep_going: bool,
+    shrink: bool,
+    canary: bool | None,
+    store: str,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Try one seed after the other in simulation, on all cores, until something breaks; then make it smaller.
+
+    Each seed draws its whole test, within what is asked for: nodes, clients, load, what breaks and how often. Options
+    that are given are the same in every run. What is found is run once more into the store, with its report, and its
+    history must be the same to the byte. A seed found today is found again tomorrow, by the same code.
+
+    \b
+    Examples:
+      splitbrain hunt                                          a minute of everything
+      splitbrain hunt --budget 3600 --keep-going               an hour, all kinds of violations
+      splitbrain hunt --bug M23 --workload register            how long until a bug is found?
+      splitbrain hunt --nemesis power,disk --nodes 3,5         crashes only, on small clusters
+      splitbrain hunt --seed 1 --runs 200 --budget 600         the same 200 tests every night
+
+    Short random runs often test too little to prove anything. They are counted as inconclusive, and decide the exit
+    code (2) only if no run of the hunt proved anything; a violation is 1, an error of the harness 255, else it is 0.
+
+    Ctrl-C ends the hunt at once with what was found. Each hunt leaves its figures in STORE/hunts, for trends.
+    """
+    from harness.cli.hunting import findings
+    from harness.cli.hunting.answer import document_of, show
+    from harness.cli.hunting.search import Interrupts, Limits
+    from harness.cli.hunting.smaller import shrink_first
+    from harness.cli.planned import cores
+    from harness.cli.swarm import asked_for
+
+    _check(seed, budget, runs)
+    processes = cores(jobs)
+    asked = asked_for(**given)
+    first = secrets.randbelow(2**31) if seed is None else seed
+    findings.folder(Path(store))
+    limits = Limits(budget_s=budget, runs=runs, keep_going=keep_going)
+    canary_first = not asked.bug if canary is None else canary
+    interrupts = Interrupts()
+    tally, wall_s = _hunt(asked, first, limits, processes, canary_first, interrupts)
+    kept = findings.keep(tally, Path(store))
+    smaller = shrink_first(kept, Path(store), jobs=processes, interrupts=interrupts) if shrink else None
+    document = document_of(asked, limits, first, tally, wall_s, kept, smaller)
+    figures = findings.record(Path(store), document, first)
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode({**document, "file": str(figures)})).decode())
+    else:
+        show(tally, wall_s, kept, smaller, figures)
+    ctx.exit(_exit_code(tally, kept))
+
+
+def _check(seed: int | None, budget: float, runs: int | None) -> None:
+    """Refuse numbers with which nothing can be hunted.
+
+    Raises:
+        UsageError: a number is out of bounds.
+    """
+    from harness.test import TIME_MAX_S, check_number
+
+    check_number("budget", budget, TIME_MAX_S)
+    if runs is not None and runs < 1:
+        raise UsageError(f"--runs {runs}: a hunt needs at least one run.")
+    if seed is not None and not 0 <= seed < SEED_END:
+        raise UsageError(f"--seed {seed}: the first seed of a hunt is a whole number from 0 to {SEED_END - 1}.")
+
+
+def _hunt(
+    asked: Asked, first: int, limits: Limits, jobs: int, canary_first: bool, interrupts: Interrupts
+) -> tuple[Tally, float]:
+    """The canary if it is wanted, then the hunt: what was tried, and for how many seconds."""
+    from harness.cli import canary
+    from harness.cli.hunting.progress import HuntProgress
+    from harness.cli.hunting.search import TRIAL_LIMIT_S, search
+    from harness.cli.hunting.trial import carry_out, warm_up
+    from harness.cli.swarm import draw
+    from harness.cli.workers import Workers
+
+    with (
+        interrupts.heard(),
+        HuntProgress(f"hunt from seed {first}") as progress,
+        Workers(carry_out, jobs, prepare=warm_up, limit_s=TRIAL_LIMIT_S) as workers,
+    ):
+        if canary_first:
+            progress.enter("canary")
+            canary.check(workers, interrupts, progress.show)
+        progress.enter("hunting")
+        began = time.monotonic()
+        candidates = (draw(seed, asked) for seed in itertools.count(first))
+        tally = search(workers, candidates, limits, interrupts=interrupts, show=progress.show)
+        return tally, time.monotonic() - began
+
+
+def _exit_code(tally: Tally, kept: list[Finding]) -> int:
+    """Of what was found; what could not be repeated says that the harness is broken."""
+    from checkers.verdict import Outcome
+
+    if any(finding.problem is not None for finding in kept) and tally.outcome is not Outcome.VIOLATION:
+        return EXIT_HARNESS_ERROR
+    return tally.outcome.exit_code

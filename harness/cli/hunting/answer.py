@@ -1,0 +1,142 @@
+"""What a hunt tells people and machines."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from checkers.verdict import Outcome
+from harness.cli.compose import command_line
+from harness.cli.hunting.findings import Finding
+from harness.cli.hunting.progress import progress_line
+from harness.cli.hunting.search import Limits
+from harness.cli.hunting.smaller import Smaller
+from harness.cli.hunting.tally import Tally
+from harness.cli.shrink import sizes
+from harness.cli.swarm import Asked
+from harness.cli.words import COLOURS
+from harness.plan import figures
+from results.store import git_revision, versions
+
+FORMAT: Final = 1
+"""The version of the document."""
+
+
+# --- for machines ---------------------------------------------------------------------------------------------------
+
+
+def document_of(
+    asked: Asked,
+    limits: Limits,
+    first_seed: int,
+    tally: Tally,
+    wall_s: float,
+    findings: Sequence[Finding],
+    smaller: Smaller | None,
+) -> dict[str, Any]:
+    """A hunt as JSON: what was asked for, what was tried, what was found, and with which code."""
+    return {
+        "format": FORMAT,
+        "ended": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "asked": msgspec.to_builtins(asked),
+        "limits": msgspec.to_builtins(limits),
+        "first_seed": first_seed,
+        **tally.document(wall_s),
+        "findings": [_finding(finding) for finding in findings],
+        "smaller": None if smaller is None else _smaller(smaller),
+        "versions": versions(),
+        "git": git_revision(),
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    trial, kept = finding.trial, finding.conclusion
+    return {
+        "seed": trial.options.seed,
+        "outcome": trial.outcome.value,
+        "kind": trial.kind,
+        "sentences": list(trial.sentences),
+        "harness_error": trial.harness_error,
+        "history_hash": trial.history_hash,
+        "fingerprint": trial.fingerprint,
+        "command": command_line(trial.options),
+        "replay": None if kept is None else _replay(kept.run.path),
+        "run": None if kept is None else str(kept.run.path),
+        "report": None if kept is None else str(kept.report),
+        "problem": finding.problem,
+    }
+
+
+def _smaller(smaller: Smaller) -> dict[str, Any]:
+    found, kept = smaller.smallest, smaller.conclusion
+    return {
+        "before": None if found is None else msgspec.to_builtins(figures(found.before)),
+        "after": None if found is None else msgspec.to_builtins(figures(found.after)),
+        "minimal": found is not None and found.minimal,
+        "tried": 0 if found is None else found.tried,
+        "sentence": "" if found is None else found.sentence,
+        "plan": None if kept is None else str(kept.run.plan_path),
+        "replay": None if kept is None else _replay(kept.run.plan_path),
+        "report": None if kept is None else str(kept.report),
+        "problem": smaller.problem,
+    }
+
+
+def _replay(path: Path) -> str:
+    return f"splitbrain replay {shlex.quote(str(path))}"
+
+
+# --- for people -----------------------------------------------------------------------------------------------------
+
+
+def show(tally: Tally, wall_s: float, findings: Sequence[Finding], smaller: Smaller | None, file: Path) -> None:
+    """What was found, with the commands to see it again; then how much was tried, and what was never reached."""
+    click.secho(tally.outcome.value.upper(), fg=COLOURS[tally.outcome], bold=True, nl=False)
+    click.echo(f"  {progress_line(tally, wall_s)}")
+    for finding in findings:
+        _show_finding(finding, tally.kinds[finding.trial.kind])
+    if smaller is not None:
+        _show_smaller(smaller)
+    click.echo()
+    if tally.never:
+        click.echo(f"never reached: {', '.join(tally.never)}")
+    click.echo(f"figures {file}")
+
+
+def _show_finding(finding: Finding, times: int) -> None:
+    trial, kept = finding.trial, finding.conclusion
+    often = f", {times} times in this hunt" if times > 1 else ""
+    click.echo(f"\nseed {trial.options.seed}: {trial.outcome.value}{often}")
+    if trial.harness_error is not None:
+        click.echo(trial.harness_error)
+    if trial.outcome is Outcome.VIOLATION:
+        for sentence in trial.sentences:
+            click.echo(sentence)
+    if finding.problem is not None:
+        click.echo(f"Harness error: {finding.problem}")
+    if kept is not None:
+        click.echo(f"report  {kept.report}")
+    click.echo(f"again   {command_line(trial.options)}")
+    if kept is not None:
+        click.echo(f"replay  {_replay(kept.run.path)}")
+
+
+def _show_smaller(smaller: Smaller) -> None:
+    found, kept = smaller.smallest, smaller.conclusion
+    if found is None or kept is None:
+        click.echo(f"\nnot made smaller: {smaller.problem}")
+        return
+    click.echo("\nmade smaller")
+    if smaller.problem is not None:
+        click.echo(f"Harness error: {smaller.problem}")
+    click.echo(found.sentence)
+    click.echo(f"from    {sizes(found.before)}")
+    click.echo(f"to      {sizes(found.after)}{'' if found.minimal else ' (time is up: there may be less)'}")
+    click.echo(f"report  {kept.report}")
+    click.echo(f"replay  {_replay(kept.run.plan_path)}")

@@ -1,0 +1,353 @@
+"""`splitbrain hunt`: what ends a search, what it adds up to, and that what it finds is found again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from checkers.verdict import Outcome
+from harness.cli import canary
+from harness.cli.compose import RunOptions
+from harness.cli.hunting.search import HARNESS_ERRORS_MAX, Interrupts, Limits, search
+from harness.cli.hunting.tally import Tally, ranges
+from harness.cli.hunting.trial import Trial, broken
+from harness.cli.main import main
+from harness.cli.swarm import Asked, draw
+from harness.cli.workers import Report, Workers
+from results.errors import HarnessError
+from results.store import RunDir, Store
+from tests.cli.support import answer, lines, splitbrain, start
+
+QUICK = ["--nodes", "3", "--rate", "50", "--time-limit", "5", "--interval", "1", "--world", "lan", "--jobs", "2"]
+M23 = ["--bug", "M23", "--workload", "register", "--nemesis", "partition-leader,partition-minority-leader"]
+FIND_M23 = [*M23, "--nodes", "5", "--rate", "100", "--time-limit", "12", "--interval", "2", "--world", "lan"]
+
+PASSES = Outcome.PASS
+VIOLATES = Outcome.VIOLATION
+FAILS = Outcome.HARNESS_ERROR
+TOO_LITTLE = Outcome.INCONCLUSIVE
+
+# --- what ends a search ---------------------------------------------------------------------------------------------
+
+
+class Instant:
+    """Workers whose answers are known: the outcome of each seed, in turn, for ever."""
+
+    def __init__(self, *outcomes: Outcome) -> None:
+        self._outcomes = outcomes
+        self._given: list[RunOptions] = []
+        self.asked: list[int] = []
+
+    @property
+    def free(self) -> int:
+        return 2 - len(self._given)
+
+    @property
+    def tasks(self) -> dict[int, RunOptions]:
+        return dict(enumerate(self._given))
+
+    def give(self, task: RunOptions) -> None:
+        self._given.append(task)
+        self.asked.append(task.seed)
+
+    def wait(self, timeout_s: float) -> list[Report[RunOptions, Trial]]:
+        task = self._given.pop(0)
+        return [Report(task, _trial(task.seed, self._outcomes[task.seed % len(self._outcomes)]), None)]
+
+
+def _trial(seed: int, outcome: Outcome, **more: Any) -> Trial:
+    options = draw(seed, Asked(workloads=("register",), nemeses=("kill",)))
+    kind = {VIOLATES: "linearizable: nonlinearizable", FAILS: "something broke"}.get(outcome, "")
+    return Trial(options=options, outcome=outcome, kind=kind, **more)
+
+
+NO_LIMITS = Limits(budget_s=600.0)
+
+
+def _search(workers: Instant, limits: Limits = NO_LIMITS, interrupts: Interrupts | None = None) -> Tally:
+    return search(
+        cast("Workers[RunOptions, Trial]", workers),
+        (_trial(seed, PASSES).options for seed in range(10**6)),
+        limits,
+        interrupts=interrupts or Interrupts(),
+    )
+
+
+def test_a_search_stops_at_the_first_violation() -> None:
+    tally = _search(Instant(PASSES, TOO_LITTLE, PASSES, VIOLATES))
+    assert tally.outcomes[VIOLATES] == 1
+    assert tally.seeds == [0, 1, 2, 3]
+    assert [trial.options.seed for trial in tally.found(VIOLATES)] == [3]
+
+
+def test_a_search_that_keeps_going_counts_each_kind_and_keeps_its_first_trial() -> None:
+    tally = _search(Instant(PASSES, VIOLATES), Limits(budget_s=600.0, runs=10, keep_going=True))
+    assert tally.outcomes == {PASSES: 5, VIOLATES: 5}
+    assert tally.kinds == {"linearizable: nonlinearizable": 5}
+    assert [trial.options.seed for trial in tally.found(VIOLATES)] == [1]
+
+
+def test_runs_are_counted_exactly() -> None:
+    workers = Instant(PASSES)
+    assert _search(workers, Limits(budget_s=600.0, runs=7)).runs == 7
+    assert workers.asked == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_a_spent_budget_begins_nothing() -> None:
+    workers = Instant(PASSES)
+    assert _search(workers, Limits(budget_s=0.0)).runs == 0
+    assert workers.asked == []
+
+
+def test_a_broken_harness_is_not_tried_for_ever() -> None:
+    assert _search(Instant(FAILS)).outcomes == {FAILS: HARNESS_ERRORS_MAX}
+
+
+def test_an_interrupted_search_ends_with_what_it_has() -> None:
+    interrupts = Interrupts()
+
+    class Interrupted(Instant):
+        def wait(self, timeout_s: float) -> list[Report[RunOptions, Trial]]:
+            interrupts.seen = len(self.asked) > 3
+            return super().wait(timeout_s)
+
+    assert 0 < _search(Interrupted(PASSES), interrupts=interrupts).runs < 10
+
+
+def test_a_signal_is_heard_and_a_second_one_is_not_held_back() -> None:
+    interrupts = Interrupts()
+    before = signal.getsignal(signal.SIGINT)
+    with interrupts.heard():
+        signal.raise_signal(signal.SIGINT)
+        assert interrupts.seen
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+# --- what it adds up to ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ((), TOO_LITTLE),
+        ((TOO_LITTLE, TOO_LITTLE), TOO_LITTLE),
+        ((TOO_LITTLE, PASSES), PASSES),
+        ((TOO_LITTLE, PASSES, FAILS), FAILS),
+        ((FAILS, VIOLATES, PASSES), VIOLATES),
+    ],
+)
+def test_inconclusive_runs_decide_only_if_nothing_else_does(outcomes: tuple[Outcome, ...], expected: Outcome) -> None:
+    tally = Tally()
+    for seed, outcome in enumerate(outcomes):
+        tally.add(_trial(seed, outcome))
+    assert tally.outcome is expected
+
+
+def test_marks_are_added_up_with_their_zeros() -> None:
+    tally = Tally()
+    tally.add(_trial(1, PASSES, marks={"a": 2, "b": 0, "c": 0}))
+    tally.add(_trial(2, PASSES, marks={"a": 1, "b": 0, "c": 5}))
+    assert tally.marks == {"a": 3, "b": 0, "c": 5}
+    assert tally.reached == 2
+    assert tally.never == ["b"]
+
+
+def test_ratios_are_of_all_trials() -> None:
+    tally = Tally()
+    tally.add(_trial(1, PASSES, simulated_s=90.0, cpu_s=1.0, ops=10))
+    tally.add(_trial(2, PASSES, simulated_s=30.0, cpu_s=2.0, ops=5))
+    figures = tally.figures(wall_s=4.0)
+    assert figures["simulated_s_per_cpu_s"] == 40.0
+    assert figures["runs_per_s"] == 0.5
+    assert figures["ops"] == 15
+
+
+def test_seeds_are_told_as_ranges() -> None:
+    assert ranges([5, 3, 4, 9, 7, 8, 1]) == [[1, 1], [3, 5], [7, 9]]
+    assert ranges([]) == []
+
+
+def test_the_same_error_at_another_seed_is_of_the_same_kind() -> None:
+    one, two = (broken(_trial(seed, FAILS).options, f"seed {seed}: it broke") for seed in (17, 42))
+    assert one.kind == two.kind
+
+
+# --- the canary -----------------------------------------------------------------------------------------------------
+
+
+def test_a_canary_that_is_not_caught_is_an_error_that_says_what_was_seen() -> None:
+    workers = Instant(PASSES)
+    with pytest.raises(HarnessError, match=r"canary was not caught.*8 pass"):
+        canary.check(cast("Workers[RunOptions, Trial]", workers), Interrupts())
+    assert sorted(workers.asked) == list(canary.SEEDS)
+
+
+def test_a_violation_of_another_kind_is_no_canary() -> None:
+    class Liveness(Instant):
+        def wait(self, timeout_s: float) -> list[Report[RunOptions, Trial]]:
+            [report] = super().wait(timeout_s)
+            assert report.answer is not None
+            return [Report(report.task, msgspec.structs.replace(report.answer, kind="recovery: no-recovery"), None)]
+
+    with pytest.raises(HarnessError, match="recovery: no-recovery"):
+        canary.check(cast("Workers[RunOptions, Trial]", Liveness(VIOLATES)), Interrupts())
+
+
+def test_a_caught_canary_leaves_all_workers_free() -> None:
+    workers = Instant(VIOLATES)
+    canary.check(cast("Workers[RunOptions, Trial]", workers), Interrupts())
+    assert workers.free == 2
+
+
+@pytest.mark.slow
+def test_a_pipeline_that_misses_the_canary_is_reported_as_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(canary, "ASKED", msgspec.structs.replace(canary.ASKED, bug=""))
+    with pytest.raises(SystemExit) as ended:
+        main(["hunt", "--store", str(tmp_path), *QUICK, "--runs", "1"])
+    assert ended.value.code == 255
+    assert "the pipeline is broken: the canary was not caught" in capfd.readouterr().err
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+def test_a_hunt_finds_a_bug_and_its_command_finds_the_same_again(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    done = splitbrain("hunt", *FIND_M23, "--seed", "1", "--no-shrink", "--json", "--store", str(store))
+    found = answer(done)
+    assert (found["outcome"], done.returncode) == ("violation", 1), found["outcomes"]
+    [finding] = [each for each in found["findings"] if each["outcome"] == "violation"]
+    assert finding["problem"] is None
+    assert "linearizable: nonlinearizable" in finding["kind"]
+    kept = RunDir(Path(finding["run"]))
+    judgement = kept.read_verdicts()
+    assert judgement is not None
+    assert judgement.outcome == "violation"
+    assert Path(finding["report"]).exists()
+    words = shlex.split(finding["command"])
+    again = splitbrain(*words[1:], "--json", "--store", str(tmp_path / "again"))
+    assert again.returncode == 1
+    assert answer(again)["seed"] == finding["seed"]
+    [run] = Store(tmp_path / "again").runs()
+    assert run.history().equals(kept.history())
+
+
+def test_a_hunt_without_bugs_passes_and_leaves_its_figures(tmp_path: Path) -> None:
+    done = splitbrain(
+        "hunt", *QUICK, "--workload", "register,set", "--nemesis", "kill,partition-halves", "--seed", "3",
+        "--runs", "4", "--no-canary", "--json", "--store", str(tmp_path),
+    )  # fmt: skip
+    found = answer(done)
+    assert (found["outcome"], done.returncode) == ("pass", 0), found
+    assert found["seeds"] == [[3, 6]]
+    assert sum(found["outcomes"].values()) == 4
+    assert found["figures"]["simulated_s"] > 20
+    assert any(found["marks"].values())
+    assert found["never_reached"] == sorted(mark for mark, count in found["marks"].items() if not count)
+    [left] = (tmp_path / "hunts").iterdir()
+    assert json.loads(left.read_text())["marks"] == found["marks"]
+    assert Store(tmp_path).runs() == []  # only what failed is kept, and figures are no run
+
+
+def test_people_are_told_the_seed_and_the_commands(tmp_path: Path) -> None:
+    done = splitbrain("hunt", *FIND_M23, "--seed", "1", "--no-shrink", "--store", str(tmp_path))
+    said = lines(done.stdout)
+    assert done.returncode == 1, done.stderr
+    assert said[0].startswith("VIOLATION")
+    assert any(line.startswith("seed ") and "violation" in line for line in said)
+    assert any(line.startswith("Not linearizable") for line in said)
+    assert any(line.startswith("again   splitbrain run --workload register") for line in said)
+    assert any(line.startswith("replay  splitbrain replay ") for line in said)
+    assert any(line.startswith("never reached: ") for line in said)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (["--workload", "regster"], "register"),
+        (["--nemesis", "kil"], "kill"),
+        (["--nodes", "0"], "--nodes"),
+        (["--budget", "0"], "budget"),
+        (["--runs", "0"], "--runs"),
+        (["--jobs", "0"], "--jobs"),
+        (["--seed", "-1"], "--seed"),
+        (["--store", "/proc/nowhere"], "--store"),
+    ],
+)
+def test_a_wrong_request_is_refused_in_one_line(wrong: list[str], told: str, tmp_path: Path) -> None:
+    done = splitbrain("hunt", "--store", str(tmp_path), *wrong)
+    assert done.returncode == 254
+    assert done.stdout == ""
+    assert len(lines(done.stderr)) == 1
+    assert told in done.stderr
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_reported_with_its_seed_and_does_not_end_the_hunt(tmp_path: Path) -> None:
+    process = _started(tmp_path, "--runs", "30")
+    victim = _workers_of(process.pid)[0]
+    os.kill(victim, signal.SIGKILL)
+    out, _ = process.communicate(timeout=120)
+    found = json.loads(out)
+    assert process.returncode == 255, found["outcomes"]
+    assert found["outcomes"]["harness error"] == 1
+    assert sum(found["outcomes"].values()) == 30
+    [finding] = found["findings"]
+    assert f"seed {finding['seed']}: its worker process was ended by SIGKILL" in finding["harness_error"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_a_hunt_with_what_was_found(tmp_path: Path, number: signal.Signals) -> None:
+    process = _started(tmp_path, "--budget", "600")
+    workers = _workers_of(process.pid)
+    _wait_for_runs(process)
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=30)
+    found = json.loads(out)
+    assert process.returncode == 0, errors
+    assert sum(found["outcomes"].values()) > 0
+    assert "Traceback" not in errors
+    assert len(list((tmp_path / "hunts").iterdir())) == 1
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+
+
+def _started(store: Path, *arguments: str) -> subprocess.Popen[str]:
+    """A hunt whose workers are there."""
+    given = [*QUICK, "--workload", "register", "--nemesis", "kill", "--keep-going", "--no-canary", "--seed", "1"]
+    process = start("hunt", "--json", "--store", str(store), *given, *arguments, cwd=store)
+    deadline = time.monotonic() + 30
+    while len(_workers_of(process.pid)) < 2:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return process
+
+
+def _wait_for_runs(process: subprocess.Popen[str]) -> None:
+    """Wait until its progress tells of runs."""
+    assert process.stderr is not None
+    assert any(" runs (" in line for line in process.stderr), process.poll()
+
+
+def _workers_of(pid: int) -> list[int]:
+    return [child for child in _children(pid) if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def _children(pid: int) -> Iterator[int]:
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        yield from map(int, (task / "children").read_text().split())
