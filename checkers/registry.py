@@ -27,6 +27,7 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "election-safety": ("checkers.consensus:ElectionSafety", "at most one leader per group and term"),
         "replica-agreement": ("checkers.consensus:ReplicaAgreement", "replicas agree on log and state at equal index"),
         "commit-monotonic": ("checkers.consensus:CommitMonotonic", "commit, applied and term never go back in a life"),
+        "crashes": ("checkers.crashes:Crashes", "no node ends by itself while its disk is well"),
         "recovery": ("checkers.recovery:Recovery", "the healed system is usable again within its bound"),
     }
 )

@@ -132,15 +132,17 @@ def compose(options: RunOptions) -> Test:
 
 
 def _beyond_clients(test: Test, options: RunOptions) -> list[CheckerSpec]:
-    """Who judges what nodes tell of themselves, and, where time is virtual, whether they recover within the bound.
+    """Who judges what nodes tell of themselves, and, in simulation, whether they live on and recover within the bound.
 
-    On a real machine a late recovery may be the machine's fault: there it makes a run inconclusive.
+    On a real machine a node that ends and a late recovery may be the machine's doing: they make a run inconclusive.
     """
     specs: list[CheckerSpec] = []
     if test.system.telemetry(test, Path("node")) is not None:
         specs += [CheckerSpec(name) for name in ("election-safety", "replica-agreement", "commit-monotonic")]
-    if options.backend == "sim" and options.recovery > 0:
-        specs.append(CheckerSpec("recovery", {"bound_s": options.recovery}))
+    if options.backend == "sim":
+        specs.append(CheckerSpec("crashes"))
+        if options.recovery > 0:
+            specs.append(CheckerSpec("recovery", {"bound_s": options.recovery}))
     return specs
 
 
