@@ -18,7 +18,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 
 from harness.cli.compose import RunOptions, compose
-from harness.simulation.run import simulate
+from harness.simulate import simulate
 
 
 def options(seed: int, seconds: float) -> RunOptions:

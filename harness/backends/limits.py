@@ -1,4 +1,4 @@
-"""What a backend of real processes cannot do to its nodes so far: such faults are refused, never left out in silence."""
+"""What a backend of real processes cannot do to its nodes so far: such a fault is refused, never quietly left out."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The simulated backend: nodes are objects of this process, under virtual time. It needs no system package and no root.
 
-A deployment lives inside a running `harness.simulation.loop.SimLoop`; `harness.simulation.run.simulate` makes both.
+A deployment lives inside a running `harness.simulation.loop.SimLoop`; `harness.simulate.simulate` makes both.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class SimBackend:
         check_embeddable(test)
         loop = asyncio.get_running_loop()
         if not isinstance(loop, SimLoop) or self._outputs is None:
-            raise HarnessError("the sim backend works inside a simulation only: use harness.simulation.run.simulate.")
+            raise HarnessError("the sim backend works inside a simulation only: use harness.simulate.simulate.")
         nature = world(self._world, runtime.streams["world"])
         return SimDeployment(test, loop, runtime, nature, self._outputs, self._trace)
 

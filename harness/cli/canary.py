@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Final
 
 from harness.cli.compose import RunOptions
-from harness.cli.hunting.search import Interrupts, Limits, search
+from harness.cli.hunting.search import Limits, search
 from harness.cli.hunting.tally import Tally
 from harness.cli.hunting.trial import Trial
+from harness.cli.interrupts import Interrupts
 from harness.cli.swarm import Asked, draw
 from harness.cli.workers import Workers
 from results.errors import HarnessError

@@ -16,8 +16,9 @@ from results.errors import EXIT_HARNESS_ERROR, UsageError
 
 if TYPE_CHECKING:
     from harness.cli.hunting.findings import Finding
-    from harness.cli.hunting.search import Interrupts, Limits
+    from harness.cli.hunting.search import Limits
     from harness.cli.hunting.tally import Tally
+    from harness.cli.interrupts import Interrupts
     from harness.cli.swarm import Asked
 
 
@@ -107,8 +108,9 @@ def command(
     """
     from harness.cli.hunting import findings
     from harness.cli.hunting.answer import document_of, show
-    from harness.cli.hunting.search import Interrupts, Limits
+    from harness.cli.hunting.search import Limits
     from harness.cli.hunting.smaller import shrink_first
+    from harness.cli.interrupts import Interrupts
     from harness.cli.planned import cores
     from harness.cli.swarm import asked_for
 
@@ -154,8 +156,9 @@ def _hunt(
     from harness.cli import canary
     from harness.cli.hunting.progress import HuntProgress
     from harness.cli.hunting.search import TRIAL_LIMIT_S, search
-    from harness.cli.hunting.trial import carry_out, warm_up
+    from harness.cli.hunting.trial import carry_out
     from harness.cli.swarm import draw
+    from harness.cli.warm import warm_up
     from harness.cli.workers import Workers
 
     with (

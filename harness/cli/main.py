@@ -18,6 +18,9 @@ from results.errors import EXIT_HARNESS_ERROR, EXIT_USAGE, SplitbrainError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("harness.cli.run", "Run one test: break a cluster and judge what its clients saw."),
+    "replay": ("harness.cli.replay", "Run a stored run again, exactly in simulation; or a plan."),
+    "shrink": ("harness.cli.shrink", "The smallest schedule and op set that still fails."),
+    "hunt": ("harness.cli.hunt", "Simulate seed after seed on all cores until something breaks."),
     "check": ("harness.cli.check", "Judge history files: is what clients saw allowed by a model?"),
     "analyze": ("harness.cli.analyze", "Judge stored runs, all at once, with the Spark pipeline."),
     "report": ("harness.cli.report", "Build the report page of a run again."),

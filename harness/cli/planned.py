@@ -12,10 +12,9 @@ from checkers import engine
 from checkers.verdict import Outcome, Verdict
 from harness import plan as plans
 from harness.cli.compose import RunOptions, compose
-from harness.cli.hunting.trial import warm_up
 from harness.cli.words import sentences
 from harness.plan import Expectation, Plan
-from harness.simulation.run import simulate
+from harness.simulate import simulate
 from results.errors import HistoryFormatError, SplitbrainError, UsageError
 
 if TYPE_CHECKING:
@@ -183,6 +182,5 @@ __all__ = [
     "play_plan",
     "simulated",
     "test_of",
-    "warm_up",
     "with_revision",
 ]

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from harness.cli.compose import RunOptions, compose
-from harness.cli.planned import LIMIT_S, Played, Task, options_of, play, warm_up, with_revision
+from harness.cli.planned import LIMIT_S, Played, Task, options_of, play, with_revision
 from harness.cli.shrinking import plan_of_run, store_run
+from harness.cli.warm import warm_up
 from harness.cli.workers import Workers
 from harness.plan import Plan, encode, load
 from results.arrow import history_hash

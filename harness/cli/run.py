@@ -57,9 +57,10 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
     test = compose(chosen)
     conclusion = run_and_judge(test, chosen, Path(store), engine or "inline", master)
     if as_json:
+        from harness.cli.compose import command_line
         from harness.cli.judging import conclusion_document
 
-        document = {**conclusion_document(conclusion), "seed": chosen.seed, "command": command_of(chosen)}
+        document = {**conclusion_document(conclusion), "seed": chosen.seed, "command": command_line(chosen)}
         click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
     else:
         show(conclusion, chosen)
@@ -75,6 +76,7 @@ def run_and_judge(test: Test, chosen: RunOptions, store: Path, engine: str, mast
     Raises:
         SplitbrainError: the test could not be run, or what it left could not be judged.
     """
+    from harness.cli.documents import keep_plan
     from harness.cli.judging import judge_run
     from harness.cli.progress import Progress
 
@@ -82,6 +84,7 @@ def run_and_judge(test: Test, chosen: RunOptions, store: Path, engine: str, mast
         pending = stack.enter_context(_spark_in_background(master)) if engine == "spark" else None
         run, summary = record(test, chosen, store, progress, at_heal=pending.start if pending is not None else None)
         progress.enter("judging")
+        keep_plan(run, test)
         error = str(summary.failure) if summary.failure is not None else None
         if pending is None:
             return judge_run(run, engine_name="inline", spark=_no_spark, harness_error=error)
@@ -114,6 +117,7 @@ async def _record(
     test: Test, chosen: RunOptions, store: Path, progress: Progress, at_heal: Callable[[], None] | None
 ) -> tuple[RunDir, RunSummary]:
     from harness.backends import catalogue as backends
+    from harness.cli.documents import document_of, telemetry_of
     from harness.cli.leaders import LeaderWatch
     from harness.cli.runlog import RunLog
     from harness.lifecycle import run
@@ -170,32 +174,9 @@ async def _record(
     return folders[-1], summary
 
 
-def document_of(test: Test, chosen: RunOptions) -> dict[str, Any]:
-    """What `test.json` says of the test, beside what the store adds."""
-    return {
-        "options": msgspec.to_builtins(chosen),
-        "command": command_of(chosen),
-        "nodes": list(test.nodes),
-        "bugs": list(test.bugs),
-        "checkers": [msgspec.to_builtins(spec) for spec in test.workload.checkers],
-    }
-
-
-def telemetry_of(test: Test, run: RunDir) -> dict[str, str]:
-    """For each node that has any, where its raw telemetry is, relative to the run's folder."""
-    found = {node: test.system.telemetry(test, run.path / "nodes" / node) for node in test.nodes}
-    return {node: str(path.relative_to(run.path)) for node, path in found.items() if path is not None}
-
-
-def command_of(chosen: RunOptions) -> str:
-    """The command that runs the same test again."""
-    from harness.cli.compose import command_line
-
-    return command_line(chosen)
-
-
 def show(conclusion: Conclusion, chosen: RunOptions) -> None:
     """Outcome, sentences, report and the command to run it again."""
+    from harness.cli.compose import command_line
     from harness.cli.words import COLOURS, figures, sentences
 
     outcome = conclusion.outcome
@@ -206,7 +187,7 @@ def show(conclusion: Conclusion, chosen: RunOptions) -> None:
     for sentence in sentences(conclusion.verdicts):
         click.echo(sentence)
     click.echo(f"report  {conclusion.report}")
-    click.echo(f"again   {command_of(chosen)}")
+    click.echo(f"again   {command_line(chosen)}")
 
 
 # --- Spark, started when it does not disturb ------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def command(
 
     Exit code 1 says that the smallest plan ends in the violation, as it should.
     """
-    from harness.cli.hunting.search import Interrupts
+    from harness.cli.interrupts import Interrupts
     from harness.cli.planned import cores
     from harness.cli.progress import Progress
     from harness.cli.shrinking import failure_of, smallest, store_run

@@ -20,9 +20,9 @@ from harness.cli.planned import (
     play,
     simulated,
     test_of,
-    warm_up,
     with_revision,
 )
+from harness.cli.warm import warm_up
 from harness.cli.workers import Report, Workers
 from harness.plan import Plan, encode, kinds, load, plan_of
 from nemesis import catalogue

@@ -11,11 +11,11 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from harness.cli.run import document_of, telemetry_of
+from harness.cli.documents import document_of, telemetry_of
 from harness.cli.runlog import RunLog
 from harness.runner import RunSummary, Stop
+from harness.simulate import Simulated, log_line, simulate, with_true_time
 from harness.simulation.clock import EPOCH_NS
-from harness.simulation.run import Simulated, log_line, simulate, with_true_time
 from results.errors import HarnessError
 from results.history import HARNESS, Op
 from results.store import RunDir, Store

@@ -18,9 +18,10 @@ import pytest
 from checkers.verdict import Outcome
 from harness.cli import canary
 from harness.cli.compose import RunOptions
-from harness.cli.hunting.search import HARNESS_ERRORS_MAX, Interrupts, Limits, search
+from harness.cli.hunting.search import HARNESS_ERRORS_MAX, Limits, search
 from harness.cli.hunting.tally import Tally, ranges
 from harness.cli.hunting.trial import Trial, broken
+from harness.cli.interrupts import Interrupts
 from harness.cli.main import main
 from harness.cli.swarm import Asked, draw
 from harness.cli.workers import Report, Workers
@@ -225,6 +226,7 @@ def test_a_pipeline_that_misses_the_canary_is_reported_as_broken(
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_hunt_finds_a_bug_and_its_command_finds_the_same_again(tmp_path: Path) -> None:
     store = tmp_path / "store"
     done = splitbrain("hunt", *FIND_M23, "--seed", "1", "--no-shrink", "--json", "--store", str(store))
@@ -263,6 +265,7 @@ def test_a_hunt_without_bugs_passes_and_leaves_its_figures(tmp_path: Path) -> No
     assert Store(tmp_path).runs() == []  # only what failed is kept, and figures are no run
 
 
+@pytest.mark.slow
 def test_people_are_told_the_seed_and_the_commands(tmp_path: Path) -> None:
     done = splitbrain("hunt", *FIND_M23, "--seed", "1", "--no-shrink", "--store", str(tmp_path))
     said = lines(done.stdout)

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import msgspec
 
 from harness.cli.compose import RunOptions, compose
-from harness.simulation.run import simulate
+from harness.simulate import simulate
 from harness.simulation.trace import Trace
 from harness.test import Test
 from results.history import Op

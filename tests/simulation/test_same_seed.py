@@ -17,7 +17,7 @@ import pytest
 from fingerprint import options
 
 from harness.cli.compose import command_line, compose
-from harness.simulation.run import simulate
+from harness.simulate import simulate
 from harness.simulation.trace import first_divergence
 from results.arrow import history_hash
 from results.store import RunDir

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -14,6 +12,7 @@ from checkers.verdict import Outcome
 from harness.cli.compose import RunOptions
 from harness.cli.hunting.tally import Tally
 from harness.cli.hunting.trial import Trial, broken
+from harness.cli.interrupts import Interrupts
 from harness.cli.workers import Report, Workers
 
 HARNESS_ERRORS_MAX: Final = 10
@@ -38,29 +37,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     budget_s: float
     runs: int | None = None
     keep_going: bool = False
-
-
-class Interrupts:
-    """Whether somebody wants an end."""
-
-    def __init__(self) -> None:
-        self.seen = False
-
-    @contextmanager
-    def heard(self) -> Generator[None]:
-        """Take note of SIGINT and SIGTERM while the context lasts; a second one ends it with KeyboardInterrupt."""
-
-        def note(_: int, __: object) -> None:
-            if self.seen:
-                raise KeyboardInterrupt
-            self.seen = True
-
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def search(

@@ -10,7 +10,7 @@ import msgspec
 
 from checkers.verdict import Outcome
 from harness.cli.hunting.findings import Finding
-from harness.cli.hunting.search import Interrupts
+from harness.cli.interrupts import Interrupts
 from harness.cli.judging import Conclusion
 from harness.cli.progress import Progress
 from harness.cli.shrink import ShrinkProgress

@@ -6,13 +6,12 @@ import time
 from collections.abc import Mapping, Sequence
 
 import msgspec
-import pyarrow as pa
 
-from checkers import engine, linearizable
+from checkers import engine
 from checkers.verdict import Outcome, Verdict
 from harness.cli.compose import RunOptions, compose
 from harness.cli.words import sentences
-from harness.simulation.run import simulate
+from harness.simulate import simulate
 from results.errors import SplitbrainError
 
 SENTENCES_MAX = 5
@@ -49,13 +48,6 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str = ""
     history_hash: str = ""
     repeatable: bool = True
-
-
-def warm_up() -> None:
-    """Load the kernels, and keep the libraries to this process's one core: every core has a process of its own."""
-    pa.set_cpu_count(1)
-    pa.set_io_thread_count(1)
-    linearizable.warm_up()
 
 
 def carry_out(options: RunOptions) -> Trial:

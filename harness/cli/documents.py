@@ -1,0 +1,39 @@
+"""What the folder of a run says of its test: how to repeat it, and where its nodes' telemetry is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from harness.cli.compose import RunOptions, command_line
+
+if TYPE_CHECKING:
+    from harness.test import Test
+    from results.store import RunDir
+
+
+def document_of(test: Test, chosen: RunOptions) -> dict[str, Any]:
+    """What `test.json` says of the test, beside what the store adds."""
+    return {
+        "options": msgspec.to_builtins(chosen),
+        "command": command_line(chosen),
+        "nodes": list(test.nodes),
+        "bugs": list(test.bugs),
+        "checkers": [msgspec.to_builtins(spec) for spec in test.workload.checkers],
+    }
+
+
+def telemetry_of(test: Test, run: RunDir) -> dict[str, str]:
+    """For each node that has any, where its raw telemetry is, relative to the run's folder."""
+    found = {node: test.system.telemetry(test, run.path / "nodes" / node) for node in test.nodes}
+    return {node: str(path.relative_to(run.path)) for node, path in found.items() if path is not None}
+
+
+def keep_plan(run: RunDir, test: Test) -> None:
+    """Store what was planned to happen, apart from what happened: ops, and faults as they were asked for."""
+    from harness.plan import encode, plan_of
+    from results.arrow import from_table
+
+    history = from_table(run.finish_history(), str(run.history_path))
+    run.write_plan(encode(plan_of(history, test, versions=run.read_test()["versions"])))

@@ -1,0 +1,14 @@
+"""What a worker process does before its first task."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from checkers import linearizable
+
+
+def warm_up() -> None:
+    """Load the kernels, and keep the libraries to this process's one core: every core has a process of its own."""
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    linearizable.warm_up()
