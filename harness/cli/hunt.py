@@ -106,18 +106,19 @@ def command(
 
     Ctrl-C ends the hunt at once with what was found. Each hunt leaves its figures in STORE/hunts, for trends.
     """
-    from harness.cli.hunting import findings
-    from harness.cli.hunting.answer import document_of, show
-    from harness.cli.hunting.search import Limits
-    from harness.cli.hunting.smaller import shrink_first
-    from harness.cli.interrupts import Interrupts
-    from harness.cli.planned import cores
     from harness.cli.swarm import asked_for
 
     _check(seed, budget, runs)
-    processes = cores(jobs)
     asked = asked_for(**given)
     first = secrets.randbelow(2**31) if seed is None else seed
+
+    from harness.cli.hunting import findings
+    from harness.cli.hunting.answer import document_of, show
+    from harness.cli.hunting.search import Interrupts, Limits
+    from harness.cli.hunting.smaller import shrink_first
+    from harness.cli.planned import cores
+
+    processes = cores(jobs)
     findings.folder(Path(store))
     limits = Limits(budget_s=budget, runs=runs, keep_going=keep_going)
     canary_first = not asked.bug if canary is None else canary
