@@ -114,7 +114,8 @@ def _elsewhere(original: Original, backend: str | None) -> Original:
     if backend is None or backend == original.options.backend:
         return original
     options = msgspec.structs.replace(original.options, backend=backend, world="lan")
-    return msgspec.structs.replace(original, options=options, outcome=None, history=None, fingerprint=None)
+    plan = None if original.plan is None else msgspec.structs.replace(original.plan, expect=None)
+    return Original(source=original.source, options=options, plan=plan, versions=original.versions)
 
 
 # --- in simulation ----------------------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ def smallest(
         UsageError: no simulated run of the plan fails, whatever its delays.
     """
     with Workers(play, jobs, prepare=warm_up, limit_s=LIMIT_S) as workers:
-        pool = _Pool(workers)
+        pool = Pool(workers)
         show(Step(failure.plan, 0, "first run"))
         before, wanted, tries = _beginning(failure, pool)
         ends_s = time.monotonic() + budget_s
@@ -178,7 +178,7 @@ def smallest(
         return _finished(before, found, wanted, tries, pool)
 
 
-def _beginning(failure: Failure, pool: _Pool) -> tuple[Plan, Guilt, int]:
+def _beginning(failure: Failure, pool: Pool) -> tuple[Plan, Guilt, int]:
     """The plan with the first seed with which it fails, what is wrong then, and how many seeds that took.
 
     Raises:
@@ -208,7 +208,7 @@ def _beginning(failure: Failure, pool: _Pool) -> tuple[Plan, Guilt, int]:
     return seeded[place], now, place + 1
 
 
-def _finished(before: Plan, found: Shrunk, wanted: Guilt, tries: int, pool: _Pool) -> Smallest:
+def _finished(before: Plan, found: Shrunk, wanted: Guilt, tries: int, pool: Pool) -> Smallest:
     """The result with options that follow what was left out, if it fails with those as well, and what it comes to."""
     plans = [_with_options_that_fit(found.plan), found.plan]
     chosen = pool.first(iter(plans), lambda played: played.found(wanted))
@@ -239,7 +239,7 @@ def _with_options_that_fit(plan: Plan) -> Plan:
     return msgspec.structs.replace(plan, options=options)
 
 
-class _Pool:
+class Pool:
     """Plans on worker processes, in order.
 
     Attributes:
@@ -328,6 +328,7 @@ def difference(plan: Plan, conclusion: Conclusion) -> str | None:
 
 __all__ = [
     "Failure",
+    "Pool",
     "Smallest",
     "difference",
     "failure_of",

@@ -1,0 +1,260 @@
+"""`splitbrain replay` and `splitbrain shrink`: what failed happens again, exactly, smaller."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from checkers.verdict import Outcome
+from harness.cli.planned import Guilt, Played, Task, play_plan
+from harness.cli.replaying import compare, original_of, replay
+from harness.cli.shrinking import Pool
+from harness.cli.workers import Report, Workers
+from harness.generators.script import ScriptedFault, ScriptedOp
+from harness.plan import Plan, encode, figures, load
+from results.arrow import history_hash
+from results.store import RunDir
+from tests.cli.support import SPLITBRAIN, answer, environment, only_run, splitbrain
+
+OPTIONS: dict[str, Any] = {
+    "workload": "register",
+    "nemesis": "partition",
+    "system": "metadata",
+    "backend": "sim",
+    "bug": "M23",
+    "nodes": "5",
+    "concurrency": "2n",
+    "rate": 100.0,
+    "time_limit": 2.0,
+    "interval": None,
+    "op_timeout": 2.0,
+    "recovery": 20.0,
+    "seed": 1,
+    "world": "lan",
+}
+MS = 1_000_000
+
+
+def stale_read(**changes: Any) -> Plan:
+    """A leader is cut off; the others write, and it still answers what it remembers (M23)."""
+    order = ["n1", "n2", "n3", "n4", "n5"]
+    ops = [
+        *(ScriptedOp(at_ns=(1500 + 100 * i) * MS, thread=i, f="write", key="0", value=1) for i in range(5)),
+        *(ScriptedOp(at_ns=(2100 + 20 * i) * MS, thread=5 + i % 5, f="read", key="0") for i in range(20)),
+        *(ScriptedOp(at_ns=(1500 + 20 * i) * MS, thread=i % 5, f="write", key="1", value=i) for i in range(40)),
+    ]
+    faults = (
+        ScriptedFault(at_ns=200 * MS, f="start-partition", value={
+            "fault": "partition", "action": "start", "shape": "isolate-leader", "order": order}),
+        ScriptedFault(at_ns=2550 * MS, f="stop-partition", value={"fault": "partition", "action": "stop"}),
+    )  # fmt: skip
+    plan = Plan(
+        options=OPTIONS,
+        nodes=tuple(order),
+        placement=(*order, *order),
+        end_ns=2600 * MS,
+        faults=faults,
+        ops=tuple(ops),
+    )
+    return msgspec.structs.replace(plan, **changes)
+
+
+@pytest.fixture(scope="module")
+def shrunk(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """The folder of a shrunk plan (`small.json`) with its store, and what the command answered."""
+    folder = tmp_path_factory.mktemp("shrunk")
+    (folder / "large.json").write_bytes(encode(stale_read()))
+    done = splitbrain("shrink", "large.json", "-o", "small.json", "--json", "--jobs", "2", cwd=folder, timeout_s=300)
+    assert done.returncode == 1, done.stderr
+    return folder, answer(done)
+
+
+def test_a_failing_plan_comes_down_to_a_few_ops(shrunk: tuple[Path, Any]) -> None:
+    folder, found = shrunk
+    plan = load(folder / "small.json")
+    size = figures(plan)
+    assert size.faults <= 3
+    assert size.ops <= 10
+    assert (size.clients, size.nodes) <= (3, 4)
+    assert found["minimal"] is True
+    assert found["outcome"] == "violation"
+    assert found["problem"] is None
+    assert found["before"] == {"faults": 1, "ops": 65, "clients": 10, "nodes": 5, "seconds": 2.6}
+    assert found["after"] == msgspec.to_builtins(size)
+    assert plan.expect is not None
+    assert (plan.expect.checker, plan.expect.anomalies) == ("linearizable", ("nonlinearizable",))
+    assert plan.options["nodes"] == ",".join(plan.nodes)
+
+
+def test_the_smallest_plan_is_a_run_of_its_own(shrunk: tuple[Path, Any]) -> None:
+    folder, found = shrunk
+    run = RunDir(only_run(folder / "store"))
+    plan = load(run.plan_path)
+    assert run.plan_path.read_bytes() == (folder / "small.json").read_bytes()
+    assert plan.expect is not None
+    assert history_hash(run.history()) == plan.expect.history
+    assert Path(folder / found["report"]).read_text().startswith("<!DOCTYPE html>")
+    done = splitbrain("replay", "latest", "--json", cwd=folder)
+    assert (done.returncode, answer(done)["same"]) == (1, 1)
+
+
+def test_it_fails_in_the_same_way_every_time_and_in_every_process(shrunk: tuple[Path, Any]) -> None:
+    folder, _ = shrunk
+    plan = load(folder / "small.json")
+    assert plan.expect is not None
+    done = splitbrain("replay", "small.json", "--times", "12", "--jobs", "2", "--json", cwd=folder)
+    found = answer(done)
+    assert done.returncode == 1
+    assert found["hashes"] == {plan.expect.history: 12}
+    assert found["same"] == 12
+    for hash_seed in ("0", "77"):
+        other = subprocess.run(
+            [sys.executable, *SPLITBRAIN, "replay", "small.json", "--json"],
+            cwd=folder,
+            env=environment(PYTHONHASHSEED=hash_seed),
+            capture_output=True,
+            check=False,
+            timeout=120,
+        )
+        assert json.loads(other.stdout)["hashes"] == {plan.expect.history: 1}
+    assert play_plan(plan).expectation() == plan.expect
+
+
+def test_without_the_bug_the_plan_finds_nothing(shrunk: tuple[Path, Any]) -> None:
+    folder, _ = shrunk
+    plan = load(folder / "small.json")
+    assert play_plan(msgspec.structs.replace(plan, options={**plan.options, "bug": ""})).guilt == ()
+
+
+def test_what_does_not_fail_cannot_be_shrunk(tmp_path: Path) -> None:
+    healthy = stale_read(options={**OPTIONS, "bug": ""}, end_ns=100 * MS, ops=(), faults=())
+    (tmp_path / "healthy.json").write_bytes(encode(healthy))
+    done = splitbrain("shrink", "healthy.json", cwd=tmp_path)
+    assert done.returncode == 254
+    assert "with seeds 1 to 20, none ends with a violation: there is nothing to shrink" in done.stderr
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_run_in_simulation_is_replayed_exactly_or_what_differs_is_named(tmp_path: Path) -> None:
+    options = ["--backend", "sim", "--nodes", "3", "--nemesis", "none", "--time-limit", "2", "--seed", "4"]
+    ran = splitbrain("run", "--json", *options, cwd=tmp_path)
+    assert answer(ran)["outcome"] == "pass"
+    same = splitbrain("replay", "latest", "--json", cwd=tmp_path)
+    found = answer(same)
+    assert (same.returncode, found["outcome"], found["same"], found["problem"]) == (0, "pass", 1, None)
+
+    refused = splitbrain("shrink", "latest", cwd=tmp_path)
+    assert refused.returncode == 254
+    assert "did not fail (pass)" in refused.stderr
+
+    run = RunDir(only_run(tmp_path / "store"))
+    document = run.read_test()
+    run.write_test({**document, "options": {**document["options"], "seed": 5}, "git": None})
+    other = splitbrain("replay", "latest", cwd=tmp_path)
+    assert other.returncode == 255
+    assert "another history" in other.stdout
+    assert "not deterministic" in other.stdout
+    run.write_test({**run.read_test(), "versions": {**document["versions"], "python": "3.1.4"}})
+    original = original_of("latest", tmp_path / "store")
+    explained = compare(original, replay(original, 1, 1))
+    assert (explained.same, explained.problem) == (0, None)
+    assert "python 3.1.4 then" in explained.sentence
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["replay", "broken.json"], "broken.json"),
+        (["shrink", "broken.json"], "broken.json"),
+        (["replay", "nowhere"], "there is no run in the store"),
+        (["replay", "good.json", "--times", "0"], "--times 0"),
+        (["shrink", "good.json", "--budget", "0"], "budget must be positive"),
+        (["shrink", "good.json", "--jobs", "0"], "--jobs 0"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_a_line(tmp_path: Path, arguments: list[str], problem: str) -> None:
+    (tmp_path / "broken.json").write_text('{"format": 1}')
+    (tmp_path / "good.json").write_bytes(encode(stale_read()))
+    done = splitbrain(*arguments, cwd=tmp_path)
+    assert done.returncode == 254
+    assert problem in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.cluster
+def test_on_real_nodes_the_plan_is_repeated_and_its_failures_are_counted(tmp_path: Path) -> None:
+    request = {"fault": "partition", "shape": "halves", "order": ["n3", "n1", "n2"]}
+    plan = Plan(
+        options={**OPTIONS, "bug": "", "backend": "local"},
+        nodes=("n1", "n2", "n3"),
+        placement=("n3", "n1"),
+        end_ns=900 * MS,
+        faults=(
+            ScriptedFault(at_ns=500 * MS, f="start-partition", value={**request, "action": "start"}),
+            ScriptedFault(at_ns=700 * MS, f="stop-partition", value={"fault": "partition", "action": "stop"}),
+        ),
+        ops=tuple(ScriptedOp(at_ns=(100 + 100 * i) * MS, thread=i % 2, f="read", key=str(i)) for i in range(3)),
+    )
+    (tmp_path / "plan.json").write_bytes(encode(plan))
+    done = splitbrain("replay", "plan.json", "--times", "2", "--json", cwd=tmp_path)
+    found = answer(done)
+    assert (found["times"], found["failed"]) == (2, 0)
+    assert done.returncode in (0, 2)
+    for each in found["runs"]:
+        history = RunDir(tmp_path / each["run"]).history().to_pylist()
+        begun = [op for op in history if op["type"] == "invoke"]
+        clients = [(op["process"], op["node"], op["key"]) for op in begun if op["process"] >= 0]
+        assert clients == [(0, "n3", "0"), (1, "n1", "1"), (0, "n3", "2")]
+        faults = [(op["f"], op["time"] >= due) for op, due in zip(begun[3:5], (500 * MS, 700 * MS), strict=True)]
+        assert faults == [("start-partition", True), ("stop-partition", True)]
+
+
+# --- the order of candidates ------------------------------------------------------------------------------------------
+
+
+class Slow:
+    """Workers of which those that are given something later answer first."""
+
+    def __init__(self, jobs: int, failing: set[int]) -> None:
+        self.jobs = jobs
+        self.failing = failing
+        self.tasks: list[Task] = []
+        self.given = 0
+
+    @property
+    def free(self) -> int:
+        return self.jobs - len(self.tasks)
+
+    def give(self, task: Task) -> None:
+        self.tasks.append(task)
+        self.given += 1
+
+    def wait(self, timeout_s: float) -> list[Report[Task, Played]]:
+        task = self.tasks.pop()
+        guilt = (Guilt("linearizable", ("nonlinearizable",), None),) if task.number in self.failing else ()
+        return [Report(task, Played(number=task.number, outcome=Outcome.PASS, guilt=guilt), None)]
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 7, 30])
+def test_the_first_candidate_that_fails_counts_whoever_answers_first(jobs: int) -> None:
+    workers = Slow(jobs, failing={4, 6, 11})
+    pool = Pool(cast("Workers[Task, Played]", workers))
+    pulled: list[Plan] = []
+
+    def candidates() -> Iterator[Plan]:
+        for i in range(10):
+            pulled.append(stale_read(end_ns=i + 1))
+            yield pulled[-1]
+
+    found = pool.failing(candidates(), Guilt("linearizable", ("nonlinearizable",), "0"))
+    assert found is pulled[4]
+    # what was under way then is not taken for an answer to the next question
+    again = [stale_read(end_ns=i + 1) for i in range(3)]
+    assert pool.failing(iter(again), Guilt("linearizable", ("other",), None)) is None
