@@ -49,7 +49,7 @@ class Crashes:
             anomalies=("node-crash",),
             figures={"crashes": len(crashes)},
             evidence={
-                "crashes": [{"op": op.index, "time_s": seconds(op.time), **value} for op, value in crashes[:TOLD_MAX]]
+                "ended": [{"op": op.index, "time_s": seconds(op.time), **value} for op, value in crashes[:TOLD_MAX]]
             },
         )
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from checkers.engine import judge
-from checkers.verdict import CheckerSpec, Verdict
+from checkers.engine import judge, judged_outcome
+from checkers.verdict import CheckerSpec, Outcome, Verdict
 from results.arrow import to_table
 from results.errors import UsageError
 from results.history import HARNESS, Op
@@ -31,7 +31,8 @@ def test_every_crash_is_told_and_the_first_one_in_words() -> None:
     assert verdict.sentence == (
         "Node n2 ended by itself before 2.000 s: InvariantError: n1 leads term 2, and so does n3. (1 more)."
     )
-    assert [crash["op"] for crash in verdict.evidence["crashes"]] == [1, 2]
+    assert [crash["op"] for crash in verdict.evidence["ended"]] == [1, 2]
+    assert judged_outcome([verdict]) == (Outcome.VIOLATION, None)  # the checker itself did not break
 
 
 def test_halts_over_a_bad_disk_and_other_notes_are_no_crashes() -> None:
