@@ -25,6 +25,7 @@ MARKS: Final[Mapping[str, str]] = {
     "all nodes down": "no node's process was alive",
     "majority down": "so many nodes were down at once that no majority was left",
     "node restarted": "a stopped node was started again and ran",
+    "node bounced": "a node was killed and started again at once",
     "two leaders at once": "two nodes took themselves for the leader when a fault struck",
     "no leader known": "a fault was to strike the leader, and nobody was known to lead",
     # links

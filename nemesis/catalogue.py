@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from harness.protocols import FaultKind, Nemesis, NodeId, Support
 from harness.test import NemesisPackage
-from nemesis import clock, disk, packet, swizzle
+from nemesis import bounce, clock, disk, packet, swizzle
 from nemesis.clock import Clocks
 from nemesis.compose import INTERVAL_S, package
 from nemesis.disk import Disks
@@ -46,12 +46,13 @@ KINDS: Final[Mapping[str, Kind]] = {
     "disk": Kind(Disks, "start-disk", "stop-disk"),
     "pause": Kind(pause, "pause", "resume"),
     "kill": Kind(kill, "kill", "start"),
+    "bounce": Kind(bounce.Bounce, "bounce", "stop-bounce"),
     "power": Kind(power, "power-off", "power-on"),
 }
 """In the order in which a run is healed: links before nodes, so that those which start find their peers, and disks as
 well, so that they find their data."""
 
-DEFAULT_SIM: Final = ("partition", "swizzle", "packet", "clog", "clock", "disk", "pause", "kill", "power")
+DEFAULT_SIM: Final = ("partition", "swizzle", "packet", "clog", "clock", "disk", "pause", "kill", "bounce", "power")
 """Everything that a simulation can do, each kind in the mix of its ways."""
 
 
@@ -114,8 +115,8 @@ _MIXES: Final[Mapping[str, Entry]] = {
     ),
     "power": Entry(
         "power",
-        (_specs("leader"), _specs("one", "minority", "minority", "majority", "all")),
-        "cuts the power, unsynced writes are lost or torn: in turn of the leader, and of one, some or all nodes",
+        (_specs("leader"), _specs("minority", "majority", "all")),
+        "cuts the power, unsynced writes are lost or torn: in turn of the leader, and of some or all nodes",
     ),
     "packet": Entry(
         "packet",
@@ -142,6 +143,11 @@ _MIXES: Final[Mapping[str, Entry]] = {
         "partition",
         ((Strike({"shape": swizzle.SHAPE}, nodes=2, figures=swizzle.draw),),),
         "cuts off some nodes one after the other, and lets them back in another order",
+    ),
+    "bounce": Entry(
+        "bounce",
+        ((Strike({}, figures=bounce.draw),),),
+        "kills nodes and starts them again at once, one after the other, 6 to 16 times",
     ),
     "packet-loss": Entry("packet", (_somewhere(packet.loss),), "links lose 5 to 40 % of the messages"),
     "packet-duplicate": Entry(

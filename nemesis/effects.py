@@ -9,6 +9,7 @@ The completion of every nemesis op carries the same dict, whatever the fault:
      "links": [["n1", "n2"], ...],                    every directed link that has a fault after this op
      "disks": ["n3"], "clocks": ["n1"],               nodes whose disk or clock has one; all three only if
                                                       there are any
+     "over": True,                                    only if what struck is over when the op ends
      "evidence": {...}}                               what was measured: links that pass, process states, drop counters
 
 It is `ok` if the fault was seen to take effect (or to be gone), else `info` with an error that says what was seen.

@@ -145,7 +145,10 @@ def _phases(harness: tuple[Op, ...], end_ns: int) -> list[Phase]:
 
 
 def _windows(fault_ops: tuple[FaultOp, ...], recovered_ns: int) -> list[Window]:
-    """A window ends where its fault is stopped, or replaced by another of its kind, or at the latest at recovery."""
+    """A window ends where its fault is stopped, or replaced by another of its kind, or at the latest at recovery.
+
+    That of a fault that is over when its op ends is the op itself.
+    """
     found: list[Window] = []
     open_by_fault: dict[str, FaultOp] = {}
     for op in fault_ops:
@@ -155,7 +158,9 @@ def _windows(fault_ops: tuple[FaultOp, ...], recovered_ns: int) -> list[Window]:
         begun = open_by_fault.pop(fault, None) if action in ("start", "stop") else None
         if begun is not None:
             found.append(_window(fault, begun, op, op.invoke.time))
-        if action == "start":
+        if op.value.get("over"):
+            found.append(Window(fault, op, None, op.invoke.time, (op.completion or op.invoke).time))
+        elif action == "start":
             open_by_fault[fault] = op
     return found + [_window(fault, op, None, recovered_ns) for fault, op in open_by_fault.items()]
 

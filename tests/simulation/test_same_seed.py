@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from fingerprint import options
 
 from harness.cli.compose import command_line, compose
 from harness.simulate import simulate
 from harness.simulation.trace import first_divergence
 from results.arrow import history_hash
 from results.store import RunDir
+from tests.simulation.fingerprint import options
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("fingerprint.py")
