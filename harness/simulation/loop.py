@@ -218,6 +218,8 @@ class SimLoop(Unreal):
             if trace is not None and type(callback) is not Later:
                 trace.event(when_ns, "event", name_of(callback))
             self._left -= 1
+            if self._left < 0:
+                raise self._livelock(callback)
             try:
                 callback()
             except Exception as error:
@@ -241,7 +243,7 @@ class SimLoop(Unreal):
             batch = len(ready)
             self._left -= batch
             if self._left < 0:
-                raise self._livelock(ready[0])
+                raise self._livelock(ready[0].callback)
             for _ in range(batch):
                 handle = take()
                 try:
@@ -250,6 +252,8 @@ class SimLoop(Unreal):
                     self._event_failed(handle.callback, error)
 
     def _event_failed(self, callback: object, error: Exception) -> None:
+        if isinstance(callback, Later):
+            callback = callback.callback
         self.call_exception_handler({"message": f"{name_of(callback)} failed", "exception": error})
 
     # --- ending -------------------------------------------------------------------------------------------------
@@ -319,9 +323,9 @@ class SimLoop(Unreal):
             f"{self._who_waits()}"
         )
 
-    def _livelock(self, handle: Ready) -> SimulationError:
-        step = getattr(handle.callback, "__self__", None)
-        next_one = self._describe(cast("Any", step)) if isinstance(step, asyncio.Task) else name_of(handle.callback)
+    def _livelock(self, callback: object) -> SimulationError:
+        step = getattr(callback, "__self__", None)
+        next_one = self._describe(cast("Any", step)) if isinstance(step, asyncio.Task) else name_of(callback)
         return SimulationError(
             f"livelock at virtual time {self._at()}: {MAX_CALLBACKS_PER_INSTANT:,} callbacks ran without virtual time "
             f"moving; next is {next_one}. Something waits by asking again and again: let it wait for an event, or "

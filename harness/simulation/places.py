@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import sys
 import sysconfig
 from collections.abc import Coroutine, Generator
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, cast
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(_HERE))) + os.sep
@@ -71,6 +72,8 @@ def is_machinery(path: str) -> bool:
 
 def name_of(callback: object) -> str:
     """What a callback is called: the same in every process, unlike its repr."""
+    if isinstance(callback, functools.partial):
+        return name_of(cast("functools.partial[Any]", callback).func)
     name = getattr(callback, "__qualname__", None)
     return name if isinstance(name, str) else type(callback).__qualname__
 
