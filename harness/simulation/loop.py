@@ -303,7 +303,7 @@ class SimLoop(Unreal):
         for task in self._failed:
             _error_of(task)
         for task in self._tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined] # pyright: ignore
+            task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue] - or it warns, much later
         self._failed.clear()
         self._tasks.clear()
         self._heap.clear()
@@ -411,7 +411,7 @@ class SimLoop(Unreal):
         called = f"task-{self._tasks_created}" if name is None else str(name)
         task: asyncio.Task[T]
         if self._task_factory is None:
-            task = asyncio.Task(coro, loop=self, name=called, context=context, **kwargs)  # pyright: ignore
+            task = asyncio.Task(coro, loop=self, name=called, context=context, **kwargs)
         else:
             task = self._task_factory(self, coro, context=context, **kwargs)
             task.set_name(called)

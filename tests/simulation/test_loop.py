@@ -235,6 +235,24 @@ def test_cancelled_timers_are_not_kept() -> None:
     simulate(main)
 
 
+def test_cancelled_timers_are_taken_out_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken_out: list[int] = []
+    heapify = loop_module.heapq.heapify
+
+    def counting(heap: list[Any]) -> None:
+        taken_out.append(len(heap))
+        heapify(heap)
+
+    monkeypatch.setattr(loop_module.heapq, "heapify", counting)
+
+    async def main(loop: SimLoop) -> None:
+        for timer in [loop.after(S, lambda: None) for _ in range(1000)][:900]:
+            timer.cancel()
+
+    simulate(main)
+    assert 1 <= len(taken_out) <= 5, "each halves the heap at least"
+
+
 def test_taking_cancelled_timers_out_changes_no_order() -> None:
     def order(cancelled: int) -> list[int]:
         async def main(loop: SimLoop) -> list[int]:
@@ -294,7 +312,7 @@ def test_garbage_is_collected_when_virtual_time_says_so_and_only_then() -> None:
         assert not collected
         await pause(loop, 2)
         del ballast
-        return collected
+        return list(collected)
 
     assert gc.isenabled()
     assert len(simulate(main)) == 1
