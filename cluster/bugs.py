@@ -29,11 +29,15 @@ class Bug:
     line: str
 
 
+M01: Final = Bug("M01", "whom a node voted for is not persisted: after a restart it can vote again in the same term")
+M02: Final = Bug("M02", "the current term is not persisted: a restarted node begins at term 0, and terms are reused")
 M09: Final = Bug("M09", "quorum is N/2 instead of N/2 + 1, for elections, commit and reads")
+M15: Final = Bug("M15", "entries are acknowledged, and counted by the leader, before they are synced to disk")
 M17: Final = Bug("M17", "the leader applies and answers a command as soon as it is appended, before a quorum has it")
+M22: Final = Bug("M22", "a link to a peer that broke is never dialled again")
 M23: Final = Bug("M23", "the leader answers reads from its own state, without asking anybody whether it still leads")
 
-ALL: Final[dict[str, Bug]] = {bug.id: bug for bug in (M09, M17, M23)}
+ALL: Final[dict[str, Bug]] = {bug.id: bug for bug in (M01, M02, M09, M15, M17, M22, M23)}
 """Every bug by id, in the order of ids."""
 
 

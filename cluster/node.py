@@ -92,7 +92,7 @@ class Node:
         self._heartbeat = Heartbeat(clock, raft.heartbeat_ms, self._heartbeat_ticked)
         self._telemetry = Telemetry(runtime, config.voters, self.status)
         self._links = {
-            peer: PeerLink(runtime, config.node, peer, address, self._link_came_up)
+            peer: PeerLink(runtime, config.node, peer, address, self._link_came_up, config.bugs)
             for peer, address in config.peers.items()
         }
         self._life = runtime.rng.between(1, _LIFE_LIMIT)
@@ -195,6 +195,7 @@ class Node:
             fx.StopElectionTimer: lambda _: self._election_timer.stop(),
             fx.StartHeartbeat: lambda _: self._heartbeat.start(),
             fx.StopHeartbeat: lambda _: self._heartbeat.stop(),
+            fx.Voted: lambda effect: self._telemetry.vote(effect.candidate),
             fx.RoleChanged: self._role_changed,
             fx.CommitAdvanced: lambda _: None,  # the Apply that follows tells of it, with the hashes that belong to it
             fx.Rebuild: self._to_store,
@@ -232,6 +233,7 @@ class Node:
     def _apply(self, effect: fx.Apply) -> None:
         for entry in effect.entries:
             result = self._store.apply(entry)
+            self._telemetry.applied(entry.index)
             request: Pending | None = effect.refs.get(entry.index)
             if request is not None and result is not None:
                 self._requests.done(request, result)

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from cluster.bugs import M22, Bugs
 from cluster.runtime import Address, Connection, Runtime, Timer
 from cluster.wire import ALIVE, PROTOCOL_VERSION, PeerHello, encode
 
@@ -33,13 +34,16 @@ MAX_QUEUED: Final = 64
 class PeerLink:
     """The way to one peer."""
 
-    def __init__(self, runtime: Runtime, node: str, peer: str, address: Address, came_up: Callable[[], None]) -> None:
+    def __init__(
+        self, runtime: Runtime, node: str, peer: str, address: Address, came_up: Callable[[], None], bugs: Bugs
+    ) -> None:
         """`came_up` is called each time a connection has been made."""
         self._runtime = runtime
         self._node = node
         self._peer = peer
         self._address = address
         self._came_up = came_up
+        self._dials_once = M22 in bugs
         self._queue: deque[bytes] = deque(maxlen=MAX_QUEUED)
         self._connection: Connection | None = None
 
@@ -67,6 +71,8 @@ class PeerLink:
             else:
                 back_off_ms = BACK_OFF_MIN_MS
                 await self._keep(connection)
+                if self._dials_once:
+                    return
             delay_ms = self._runtime.rng.between(BACK_OFF_MIN_MS, back_off_ms)
             await self._runtime.clock.sleep(delay_ms * _MS)
 

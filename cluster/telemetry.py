@@ -1,9 +1,17 @@
-"""A node's telemetry: one JSON line for every change of role, term or leader, and one for commits every 100 ms at most.
+"""A node's telemetry: one JSON line for every change of role, term or leader, one for commits every 100 ms at most.
 
     {"wall": ns since the epoch, "group": "metadata", "event": "role", "term": 3, "role": "leader", "leader": "n1",
      "commit": 17, "applied": 17, "voters": ["n1", "n2", "n3"], "chain": "hex", "state": "hex"}
 
-`chain` and `state` are those at `applied`. Events: start, role, commit, rebuild, stop.
+`chain` and `state` are those at `applied`, and `leader` is whom the node takes for the leader. Events:
+
+    start, stop   a process of the node begins, ends in good order
+    role          role, term or leader changed
+    vote          the node voted in `term`; `leader` is whom it voted for
+    commit        more was committed, at most every 100 ms
+    hash          `applied` has just become a multiple of 64: every node that gets there tells its hashes at that index,
+                  so that they can be compared
+    rebuild       the state was thrown away, and is built again (only with a bug switched on)
 """
 
 from __future__ import annotations
@@ -18,6 +26,8 @@ from cluster.wire import Status
 
 GROUP: Final = "metadata"
 COMMIT_INTERVAL_NS: Final = 100_000_000
+HASH_INTERVAL: Final = 64
+"""Entries between two indexes at which every node tells its hashes."""
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -45,7 +55,7 @@ class Telemetry:
         self._timer: Timer | None = None
         self._commit_is_news = False
 
-    def event(self, event: str) -> None:
+    def event(self, event: str, *, voted_for: str | None = None) -> None:
         """Write a line now."""
         self._commit_is_news = False
         status = self._status()
@@ -55,7 +65,7 @@ class Telemetry:
             event=event,
             term=status.term,
             role=status.role,
-            leader=status.leader,
+            leader=voted_for or status.leader,
             commit=status.commit_index,
             applied=status.applied_index,
             voters=self._voters,
@@ -63,6 +73,15 @@ class Telemetry:
             state=status.state_hash,
         )
         self._runtime.telemetry(self._encoder.encode(line))
+
+    def vote(self, candidate: str) -> None:
+        """The node has voted."""
+        self.event("vote", voted_for=candidate)
+
+    def applied(self, index: int) -> None:
+        """The node has just applied the entry at `index`, and nothing behind it."""
+        if index % HASH_INTERVAL == 0:
+            self.event("hash")
 
     def commit_advanced(self) -> None:
         """Write a line now, or when the last one about a commit is 100 ms old."""

@@ -117,11 +117,18 @@ class StopElectionTimer(msgspec.Struct, frozen=True):
 
 
 class StartHeartbeat(msgspec.Struct, frozen=True):
-    """Hand in a HeartbeatTick every `heartbeat_ms` from now on."""
+    """Hand in a HeartbeatTick every `heartbeat_ms` from now on: for a leader, and for a candidate that asks again."""
 
 
 class StopHeartbeat(msgspec.Struct, frozen=True):
     """No more HeartbeatTicks."""
+
+
+class Voted(msgspec.Struct, frozen=True, gc=False):
+    """This node gave its vote in a term, which it does once; for telemetry. The vote has not left the node yet."""
+
+    term: int
+    candidate: NodeId
 
 
 class RoleChanged(msgspec.Struct, frozen=True):
@@ -158,6 +165,7 @@ Effect: TypeAlias = (
     | StopElectionTimer
     | StartHeartbeat
     | StopHeartbeat
+    | Voted
     | RoleChanged
     | CommitAdvanced
     | Rebuild

@@ -48,7 +48,7 @@ class Following:
         commit = min(message.commit, self._validated)
         if commit > state.commit:
             state.advance_commit(commit)
-        if not appended or self._round > self._answered_round:
+        if not appended or self._round > self._answered_round or state.counts_unsynced:
             self._reply(sender)
 
     def on_written(self) -> None:

@@ -5,22 +5,24 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from cluster.bugs import M02, NO_BUGS, Bugs
 from cluster.raft.invariant import InvariantError
 from cluster.raft.messages import Entry
 
 
 class Log:
-    """Entries with contiguous indexes from 1 and terms that never fall.
+    """Entries with contiguous indexes from 1 and terms that never fall (unless M02 is on).
 
     Attributes:
         last_index: index of the last entry, 0 if there is none. Read only.
         last_term: its term, 0 if there is none. Read only.
     """
 
-    __slots__ = ("_entries", "last_index", "last_term")
+    __slots__ = ("_entries", "_terms_fall", "last_index", "last_term")
 
-    def __init__(self, entries: Sequence[Entry] = ()) -> None:
+    def __init__(self, entries: Sequence[Entry] = (), bugs: Bugs = NO_BUGS) -> None:
         self._entries: list[Entry] = []
+        self._terms_fall = M02 in bugs
         self.last_index = 0
         self.last_term = 0
         if entries:
@@ -53,7 +55,7 @@ class Log:
         index, term = self.last_index, self.last_term
         for entry in entries:
             index += 1
-            if entry.index != index or entry.term < term:
+            if entry.index != index or (entry.term < term and not self._terms_fall):
                 raise InvariantError(
                     f"entry {entry.index} of term {entry.term} cannot follow entry {index - 1} of term {term}."
                 )

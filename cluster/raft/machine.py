@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from cluster.bugs import NO_BUGS, Bugs
+from cluster.bugs import M01, M02, NO_BUGS, Bugs
 from cluster.raft.config import Config
 from cluster.raft.effects import (
     Effect,
@@ -19,6 +19,7 @@ from cluster.raft.effects import (
     StartHeartbeat,
     StopElectionTimer,
     StopHeartbeat,
+    Voted,
 )
 from cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Read, Received, Start, Written
 from cluster.raft.follower import Following
@@ -43,6 +44,7 @@ _START_ELECTION_TIMER: Final = StartElectionTimer()
 _STOP_ELECTION_TIMER: Final = StopElectionTimer()
 _START_HEARTBEAT: Final = StartHeartbeat()
 _STOP_HEARTBEAT: Final = StopHeartbeat()
+_ROLES_WITH_TICKS: Final = ("candidate", "leader")
 
 
 class Recovered(msgspec.Struct, frozen=True):
@@ -80,6 +82,7 @@ class Raft:
     __slots__ = (
         "_announced",
         "_following",
+        "_forgets",
         "_handlers",
         "_leader",
         "_leader_is_silent",
@@ -88,6 +91,7 @@ class Raft:
         "_receivers",
         "_role",
         "_state",
+        "_ticking",
         "_token",
         "_voted_for",
         "_votes",
@@ -105,8 +109,8 @@ class Raft:
         if node not in voters or len(set(voters)) != len(voters):
             raise ValueError(f"{node} must be one of the voters, each named once: {', '.join(voters)}.")
         recovered = recovered or Recovered()
-        log = Log(recovered.entries)
-        if log.last_term > recovered.term:
+        log = Log(recovered.entries, bugs)
+        if log.last_term > recovered.term and M02 not in bugs:
             raise InvariantError(f"{node} stored term {recovered.term}, but an entry of term {log.last_term}.")
         self._state = State(node, voters, log, recovered.term, config or Config(), bugs)
         self._following = Following(self._state)
@@ -118,6 +122,8 @@ class Raft:
         self._persisted = (recovered.term, recovered.voted_for)
         self._votes: dict[NodeId, bool] = {}
         self._token = 0
+        self._ticking = False
+        self._forgets = M01 in bugs or M02 in bugs
         self._announced: tuple[Role, int, NodeId | None] | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
             Start: self._on_start,
@@ -195,16 +201,23 @@ class Raft:
         out: list[Effect] = []
         state.out = out
         self._handlers[type(event)](event)
-        vote = (state.term, self._voted_for)
+        vote = (state.term, self._voted_for) if not self._forgets else self._what_is_not_forgotten()
         if vote != self._persisted:
             # First of all, so that nothing of this event leaves the node before it is durable (RA-6).
-            out.insert(0, Persist(state.term, self._voted_for))
+            out.insert(0, Persist(*vote))
             self._persisted = vote
+        if self._ticking and self._role not in _ROLES_WITH_TICKS:
+            self._ticking = False
+            out.append(_STOP_HEARTBEAT)
         announced = (self._role, state.term, self._leader)
         if announced != self._announced:
             out.append(RoleChanged(*announced))
             self._announced = announced
         return out
+
+    def _what_is_not_forgotten(self) -> tuple[int, NodeId | None]:
+        """What M01 and M02 leave of term and vote."""
+        return (0 if M02 in self._state.bugs else self._state.term, None)
 
     # --- time and disk ----------------------------------------------------------------------------------------
 
@@ -217,8 +230,11 @@ class Raft:
             self._stand_before_election()
 
     def _on_heartbeat_tick(self, _: HeartbeatTick) -> None:
-        if self._leadership is not None and not self._leadership.on_tick():
-            self._step_down()
+        if self._leadership is not None:
+            if not self._leadership.on_tick():
+                self._step_down()
+        elif self._role == "candidate":
+            self._ask_for_votes()
 
     def _on_written(self, event: Written) -> None:
         if not self._state.wrote(event):
@@ -276,7 +292,9 @@ class Raft:
             and self._is_up_to_date(message.last_term, message.last_index)
         )
         if granted:
-            self._voted_for = sender
+            if self._voted_for is None:
+                self._voted_for = sender
+                self._state.out.append(Voted(self._state.term, sender))
             self._state.out.append(_START_ELECTION_TIMER)
         self._state.send(sender, VoteReply(self._state.term, granted))
 
@@ -336,7 +354,7 @@ class Raft:
         self._role = "follower"
         self._leader = None
         self._leader_is_silent = True
-        self._state.out += (_STOP_HEARTBEAT, _START_ELECTION_TIMER)
+        self._state.out.append(_START_ELECTION_TIMER)
 
     def _stand_before_election(self) -> None:
         """Ask whether an election would be won, before one is held (RA-5); also after an election that nobody won."""
@@ -360,10 +378,18 @@ class Raft:
         self._enter_term(state.term + 1, voted_for=state.node)
         self._role = "candidate"
         self._votes = {state.node: True}
-        state.out.append(_START_ELECTION_TIMER)
-        for peer in state.peers:
-            state.send(peer, Vote(state.term, state.log.last_index, state.log.last_term))
+        # Messages get lost: whoever has not granted a vote is asked again at every tick (Raft 5.1).
+        self._ticking = True
+        state.out += (Voted(state.term, state.node), _START_ELECTION_TIMER, _START_HEARTBEAT)
+        self._ask_for_votes()
         self._count_votes()
+
+    def _ask_for_votes(self) -> None:
+        state = self._state
+        request = Vote(state.term, state.log.last_index, state.log.last_term)
+        for peer in state.peers:
+            if peer not in self._votes:
+                state.send(peer, request)
 
     def _count_votes(self) -> None:
         if len(self._votes) >= self._state.quorum:
@@ -377,5 +403,6 @@ class Raft:
         self._leader = self._following.leader = state.node
         self._leader_is_silent = False
         self._leadership = Leadership(state)
+        self._ticking = True
         state.out += (_STOP_ELECTION_TIMER, _START_HEARTBEAT)
         self._leadership.begin()

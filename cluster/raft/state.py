@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from cluster.bugs import M09, M17, Bugs
+from cluster.bugs import M09, M15, M17, Bugs
 from cluster.raft.config import Config
 from cluster.raft.effects import AppendLog, Apply, CommitAdvanced, Effect, Rebuild, Send, TruncateLog
 from cluster.raft.events import Ref, Written
@@ -29,6 +29,7 @@ class State:
         node: this member.
         peers: the others, in order of their names.
         quorum: members that make a majority.
+        counts_unsynced: with M15, an entry passes for durable as soon as it is appended.
         term: the current term.
         log: all entries, durable or not.
         written: the log is durable up to here.
@@ -44,6 +45,7 @@ class State:
         "bugs",
         "commit",
         "config",
+        "counts_unsynced",
         "log",
         "node",
         "out",
@@ -67,6 +69,7 @@ class State:
         self.out: list[Effect] = []
         self._generation = 0
         self._applies_early = M17 in bugs
+        self.counts_unsynced = M15 in bugs
 
     def send(self, to: NodeId, message: Message) -> None:
         """Send a message to a peer."""
@@ -77,6 +80,8 @@ class State:
         self.log.append(entries)
         last = entries[-1]
         self.out.append(AppendLog(entries, Written(last.index, last.term, self._generation)))
+        if self.counts_unsynced:
+            self.written = last.index
 
     def truncate(self, from_index: int) -> None:
         """Remove what conflicts with the leader's log. What was durable of it is not any more, at once (RA-16)."""
@@ -96,7 +101,7 @@ class State:
         report covers everything before it.
         """
         if event.generation != self._generation or event.index <= self.written:
-            return False
+            return self.counts_unsynced  # it was counted, but a member that is alone has not looked at it
         if self.log.term(event.index) != event.term:
             raise InvariantError(
                 f"{self.node} was told that entry {event.index} of term {event.term} is durable, but its log has term "

@@ -28,6 +28,7 @@ from cluster.client import (
     connect,
 )
 from cluster.node import APPLY_AT_ONCE
+from cluster.peers import BACK_OFF_MAX_MS, DIAL_TIMEOUT_MS
 from cluster.raft import Config
 from cluster.raft.messages import Append
 from cluster.runtime import Connection
@@ -615,6 +616,44 @@ class TestTelemetry:
 
         in_cluster(check)
 
+    def test_all_nodes_tell_their_hashes_at_the_same_indexes(self) -> None:
+        async def check(world: World) -> None:
+            leader, _ = await clients_of(world)
+            client = await world.client(leader)
+            await asyncio.gather(*(client.put(f"/a/{n % 7}", n) for n in range(300)))
+
+            async def all_told() -> dict[str, dict[object, tuple[object, object]]] | None:
+                told = {
+                    name: {
+                        line["applied"]: (line["chain"], line["state"])
+                        for line in world.telemetry[name]
+                        if line["event"] == "hash"
+                    }
+                    for name in THREE
+                }
+                return told if all(len(hashes) == 4 for hashes in told.values()) else None
+
+            told = await eventually(all_told)
+            assert list(told["n1"]) == [64, 128, 192, 256]
+            assert told["n1"] == told["n2"] == told["n3"]
+
+        in_cluster(check)
+
+    def test_each_vote_is_told_with_whom_it_went_to(self) -> None:
+        async def check(world: World) -> None:
+            leader, _ = await clients_of(world)
+            term = world.nodes[leader].status().term
+            votes = [
+                (name, line["leader"])
+                for name in THREE
+                for line in world.telemetry[name]
+                if (line["event"], line["term"]) == ("vote", term)
+            ]
+            assert (leader, leader) in votes
+            assert [whom for _, whom in votes].count(leader) >= 2
+
+        in_cluster(check)
+
 
 class TestConnections:
     def test_a_link_is_back_within_a_second_of_the_heal(self) -> None:
@@ -629,6 +668,28 @@ class TestConnections:
             assert time.monotonic() - began < 1.0
 
         in_cluster(check)
+
+    @pytest.mark.parametrize(("bugs", "links_up_again"), [((), True), (("M22",), False)])
+    def test_m22_leaves_a_link_down_for_ever_once_it_broke(self, bugs: tuple[str, ...], links_up_again: bool) -> None:
+        async def check() -> None:
+            async with running(World(THREE, bugs=Bugs(bugs))) as world:
+                _, (follower, _) = await clients_of(world)
+
+                async def both_links_went(way: str, times: int) -> bool | None:
+                    lines = [line for line in world.logs[follower] if f": {way}" in line]
+                    return True if len(lines) >= 2 * times else None
+
+                await eventually(lambda: both_links_went("up", 1))
+                world.isolate(follower)
+                await eventually(lambda: both_links_went("down", 1))
+                world.cut.clear()
+                if links_up_again:
+                    await eventually(lambda: both_links_went("up", 2))
+                else:
+                    await asyncio.sleep(2 * (DIAL_TIMEOUT_MS + BACK_OFF_MAX_MS) / 1000)
+                    assert await both_links_went("up", 2) is None
+
+        asyncio.run(check())
 
     def test_requests_in_flight_on_a_broken_connection_are_indefinite_and_later_ones_definite(self) -> None:
         async def check() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cluster import real
+from cluster.bugs import NO_BUGS
 from cluster.peers import PeerLink
 from cluster.real import RealWorld
 from cluster.runtime import Address
@@ -44,7 +45,7 @@ def test_a_link_that_stays_cut_does_not_gather_sockets(
 
     async def check() -> None:
         world = RealWorld(tmp_path, "n1", ignore)
-        link = PeerLink(world.runtime, "n1", "n2", deaf, lambda: None)
+        link = PeerLink(world.runtime, "n1", "n2", deaf, lambda: None, NO_BUGS)
         before = len(os.listdir("/proc/self/fd"))
         world.runtime.spawn(link.run(), "link")
         await asyncio.sleep(2.5)

@@ -30,6 +30,7 @@ from cluster.raft.effects import (
     StopElectionTimer,
     StopHeartbeat,
     TruncateLog,
+    Voted,
 )
 from cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Read, Received, Start
 
@@ -122,6 +123,7 @@ class Simulation:
         self.acknowledged = 0
         self.committed: list[Entry] = []
         self.leaders: dict[int, str] = {}
+        self.votes: dict[tuple[str, int], str] = {}
         self.prefixes: dict[tuple[int, int], int] = {}
         self.sent: dict[str, int] = {}
         self.counts: dict[str, int] = {}
@@ -235,6 +237,12 @@ class Simulation:
                 self._finish(effect.ref, type(effect).__name__)
             case StartElectionTimer() | StopElectionTimer() | StartHeartbeat() | StopHeartbeat():
                 self._set_timer(member, effect)
+            case Voted():
+                first = self.votes.setdefault((member.name, effect.term), effect.candidate)
+                check(
+                    first == effect.candidate,
+                    f"one vote per term: {member.name} voted for {first} and {effect.candidate} in term {effect.term}",
+                )
             case RoleChanged():
                 self._check_role(member, effect)
             case Rebuild():

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.bugs import ALL, M09, M17, M23, NO_BUGS, Bugs, UnknownBugError
-from cluster.raft.effects import Apply, Dropped, ReadReady, Rebuild
-from cluster.raft.events import Propose, Read
+from cluster.bugs import ALL, M01, M02, M09, M15, M17, M23, NO_BUGS, Bugs, UnknownBugError
+from cluster.raft import Raft, Recovered
+from cluster.raft.effects import AppendLog, Apply, Dropped, Persist, ReadReady, Rebuild
+from cluster.raft.events import ElectionTimeout, Propose, Read, Received, Start
+from cluster.raft.messages import AppendReply, PreVoteReply, Vote, VoteReply
 from cluster.raft.state import quorum_of
-from tests.cluster.raft.single import append, entries, leader, only, ready_leader
+from tests.cluster.raft.single import FIVE, append, entries, leader, member, messages, only, ready_leader, vote
 
 
 def test_no_bug_is_on_unless_it_is_named() -> None:
@@ -22,7 +24,7 @@ def test_ids_and_lines_are_there_for_every_bug() -> None:
 
 
 def test_an_unknown_bug_is_an_error_that_lists_the_known_ones() -> None:
-    with pytest.raises(UnknownBugError, match=r"no bug is called 'm23'; there are M09, M17, M23"):
+    with pytest.raises(UnknownBugError, match=r"no bug is called 'm23'; there are M01, M02, M09, M15, M17, M22, M23"):
         Bugs(["M09", "m23"])
 
 
@@ -33,6 +35,71 @@ def test_bugs_are_an_immutable_set() -> None:
     assert hash(bugs) == hash(Bugs(["M09", "M23"]))
     with pytest.raises(AttributeError, match="read-only"):
         bugs.ids = ()
+
+
+def restarted(bugs: Bugs, *log_terms: int, kept: Persist) -> Raft:
+    """n1 with what it had stored, after a kill -9."""
+    raft = Raft("n1", FIVE, Recovered(kept.term, kept.voted_for, entries(*log_terms)), bugs=bugs)
+    raft.handle(Start())
+    return raft
+
+
+@pytest.mark.parametrize(("bugs", "votes_again"), [(NO_BUGS, False), (Bugs([M01.id]), True)])
+def test_m01_votes_twice_in_a_term_after_a_restart(bugs: Bugs, votes_again: bool) -> None:
+    raft = member(1, term=1, bugs=bugs)
+    first = raft.handle(Received("n2", Vote(5, 1, 1)))
+    assert only(VoteReply, messages(first)) == [VoteReply(5, True)]
+    assert not vote(raft, "n3", 5, 1, 1).granted, "while it lives it knows"
+    (kept,) = only(Persist, first)
+    assert vote(restarted(bugs, 1, kept=kept), "n3", 5, 1, 1).granted == votes_again
+
+
+@pytest.mark.parametrize(("bugs", "leads_again_in"), [(NO_BUGS, 3), (Bugs([M02.id]), 1)])
+def test_m02_leads_a_term_again_that_is_over(bugs: Bugs, leads_again_in: int) -> None:
+    raft = member(1, term=1, bugs=bugs)
+    # The others' log must not be older than entry 1 of term 1; this vote is for term 2.
+    effects = raft.handle(Received("n2", Vote(2, 1, 1)))
+    kept = next(iter(only(Persist, effects)), Persist(0, None))
+    raft = restarted(bugs, 1, kept=kept)
+    raft.handle(ElectionTimeout())
+    for peer in ("n2", "n3"):
+        raft.handle(Received(peer, PreVoteReply(raft.term, 1, True)))
+    for peer in ("n2", "n3"):
+        raft.handle(Received(peer, VoteReply(raft.term, True)))
+    assert (raft.role, raft.term) == ("leader", leads_again_in)
+    assert raft.log.last_term == leads_again_in
+
+
+def test_m02_takes_entries_whose_terms_fall_and_recovers_them() -> None:
+    raft = member(7, term=0, bugs=Bugs([M02.id]))
+    append(raft, *entries(1, first=2), term=1, prev=(1, 7))
+    assert raft.log.last_term == 1
+    assert restarted(Bugs([M02.id]), 7, 1, kept=Persist(0, None)).term == 0
+
+
+@pytest.mark.parametrize(("bugs", "durable"), [(NO_BUGS, 0), (Bugs([M15.id]), 2)])
+def test_m15_a_follower_acknowledges_what_is_not_synced(bugs: Bugs, durable: int) -> None:
+    raft = member(term=1, bugs=bugs)
+    effects = append(raft, *entries(1, 1), term=1)
+    assert [reply.durable for reply in only(AppendReply, messages(effects))] == ([durable] if durable else [])
+    (appended,) = only(AppendLog, effects)
+    replies = only(AppendReply, messages(raft.handle(appended.done)))
+    assert [reply.durable for reply in replies] == ([] if durable else [2])
+
+
+@pytest.mark.parametrize(("bugs", "commit"), [(NO_BUGS, 0), (Bugs([M15.id]), 1)])
+def test_m15_a_leader_counts_itself_before_its_own_sync(bugs: Bugs, commit: int) -> None:
+    raft = leader(voters=("n1", "n2", "n3"), bugs=bugs)
+    raft.handle(Received("n2", AppendReply(1, 0, 1, 1)))
+    assert raft.commit_index == commit
+
+
+def test_m15_leaves_a_single_node_able_to_commit() -> None:
+    raft = leader(voters=("n1",), bugs=Bugs([M15.id]))
+    assert raft.commit_index == 1
+    effects = raft.handle(Propose("ref", b"x"))
+    (appended,) = only(AppendLog, effects)
+    assert only(Apply, [*effects, *raft.handle(appended.done)])
 
 
 @pytest.mark.parametrize(

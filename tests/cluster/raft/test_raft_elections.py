@@ -16,6 +16,7 @@ from cluster.raft.effects import (
     StartHeartbeat,
     StopElectionTimer,
     StopHeartbeat,
+    Voted,
 )
 from cluster.raft.events import ElectionTimeout, HeartbeatTick, Propose, Read, Received, Start
 from cluster.raft.messages import (
@@ -181,6 +182,39 @@ def test_ra6_a_vote_of_a_past_term_is_refused() -> None:
     raft = member(1, term=5)
     assert vote(raft, "n2", 4, 9, 4) == VoteReply(5, False)
     assert raft.voted_for is None
+
+
+def test_a_candidate_asks_again_whoever_has_not_granted_its_vote_and_nobody_once_the_election_is_over() -> None:
+    raft = silent(1)
+    for peer in ("n2", "n3"):
+        effects = raft.handle(Received(peer, PreVoteReply(1, 1, True)))
+    assert only(StartHeartbeat, effects)
+    raft.handle(Received("n2", VoteReply(2, True)))
+    again = raft.handle(HeartbeatTick())
+    assert [send.to for send in only(Send, again)] == ["n3", "n4", "n5"]
+    assert messages(again) == [Vote(2, 1, 1)] * 3
+    lost = append(raft, term=2, prev=(1, 1), sender="n3")
+    assert only(StopHeartbeat, lost)
+    assert raft.handle(HeartbeatTick()) == []
+
+
+def test_a_candidate_that_nobody_answers_in_time_asks_no_more() -> None:
+    raft = silent(1)
+    for peer in ("n2", "n3"):
+        raft.handle(Received(peer, PreVoteReply(1, 1, True)))
+    assert only(StopHeartbeat, raft.handle(ElectionTimeout()))
+    assert raft.handle(HeartbeatTick()) == []
+
+
+def test_each_vote_is_told_once() -> None:
+    raft = member(1)
+    assert only(Voted, raft.handle(Received("n2", Vote(5, 1, 1)))) == [Voted(5, "n2")]
+    assert only(Voted, raft.handle(Received("n2", Vote(5, 1, 1)))) == [], "the same candidate asked again"
+    assert only(Voted, raft.handle(Received("n3", Vote(5, 1, 1)))) == [], "it was refused"
+    raft = silent(1)
+    for peer in ("n2", "n3"):
+        effects = raft.handle(Received(peer, PreVoteReply(1, 1, True)))
+    assert only(Voted, effects) == [Voted(2, "n1")]
 
 
 def test_votes_are_counted_once_each_and_only_for_this_term() -> None:
