@@ -6,6 +6,8 @@ differs. Nothing that this module imports or runs looks at a clock, at entropy, 
     node = await start(["--node", "n1", "--listen", "n1:1", "--peer", "n2=n2:1", "--data", "-"], runtime)
     ...
     node.stopped()
+
+`MARKS` are the states that a node may reach (see `cluster.marks`), `counted` counts them in all nodes of this process.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster.arguments import parse
+from cluster.marks import MARKS, counted
 from cluster.node import Node
 from cluster.runtime import Address, Clock, Connection, Disk, File, Network, Rng, Runtime, Timer
 
 __all__ = [
+    "MARKS",
     "Address",
     "Clock",
     "Connection",
@@ -27,6 +31,7 @@ __all__ = [
     "Rng",
     "Runtime",
     "Timer",
+    "counted",
     "start",
 ]
 

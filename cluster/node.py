@@ -15,8 +15,10 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from cluster import wire
+from cluster.arrivals import Arrivals
 from cluster.bugs import NO_BUGS, Bugs
 from cluster.errors import ArgumentError
+from cluster.marks import reached
 from cluster.peers import PeerLink
 from cluster.raft import Config, Raft
 from cluster.raft import effects as fx
@@ -172,6 +174,7 @@ class Node:
                     else:
                         self._executors[type(effect)](effect)
             if self._store_work:
+                reached("log applied in slices")
                 await self._runtime.clock.sleep(0)
                 self._use_store()
                 continue
@@ -271,6 +274,7 @@ class Node:
         except ConnectionError:
             return
         except msgspec.DecodeError as error:
+            reached("connection made no sense")
             self._runtime.log(f"a connection was closed, because what came on it made no sense: {error}")
         finally:
             connection.close()
@@ -280,13 +284,17 @@ class Node:
         if former is not None:
             former.close()
         self._inbound[peer] = connection
+        forwards = Arrivals()
         while True:
             frame = await connection.receive()
             if frame == wire.ALIVE:
                 continue
             message = wire.decode_peer(frame)
             if isinstance(message, wire.Forward):
-                self._requests.from_peer(message.body, self._answer_to_peer(peer, message))
+                if forwards.is_first(message.ref):
+                    self._requests.from_peer(message.body, self._answer_to_peer(peer, message))
+                else:
+                    reached("repeated forward ignored")
             elif isinstance(message, wire.Forwarded):
                 self._requests.answered_by_peer(message)
             else:
@@ -302,6 +310,7 @@ class Node:
         return answer
 
     async def _serve_client(self, connection: Connection) -> None:
+        requests = Arrivals()
         while True:
             data = await connection.receive()
             try:
@@ -312,7 +321,10 @@ class Node:
                     raise
                 self._answer(connection, request_id, self._raft.term, _invalid(f"the request makes no sense: {error}"))
                 continue
-            self._serve_request(connection, request, len(data))
+            if requests.is_first(request.id):
+                self._serve_request(connection, request, len(data))
+            else:
+                reached("repeated request ignored")
 
     def _serve_request(self, connection: Connection, request: wire.Request, size: int) -> None:
         def answer(term: int, outcome: wire.Outcome) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cluster.bugs import M22, Bugs
+from cluster.marks import reached
 from cluster.runtime import Address, Connection, Runtime, Timer
 from cluster.wire import ALIVE, PROTOCOL_VERSION, PeerHello, encode
 
@@ -46,12 +47,15 @@ class PeerLink:
         self._dials_once = M22 in bugs
         self._queue: deque[bytes] = deque(maxlen=MAX_QUEUED)
         self._connection: Connection | None = None
+        self._broke = False
 
     def send(self, frame: bytes) -> None:
         """Send a frame now, or when there is a connection. It may get lost."""
         if self._connection is not None:
             self._connection.send(frame)
         else:
+            if len(self._queue) == MAX_QUEUED:
+                reached("messages for a peer were thrown away")
             self._queue.append(frame)
 
     def send_if_up(self, frame: bytes) -> bool:
@@ -94,7 +98,11 @@ class PeerLink:
             elif connection is not None:
                 connection.close()
 
-        timer = self._runtime.clock.call_later(DIAL_TIMEOUT_MS * _MS, lambda: settle(None))
+        def give_up() -> None:
+            reached("dial not answered")
+            settle(None)
+
+        timer = self._runtime.clock.call_later(DIAL_TIMEOUT_MS * _MS, give_up)
         self._runtime.spawn(attempt(), f"dial {self._peer}")
         try:
             return await outcome
@@ -107,6 +115,8 @@ class PeerLink:
         while self._queue:
             connection.send(self._queue.popleft())
         self._connection = connection
+        if self._broke:
+            reached("link came up again")
         self._runtime.log(f"link to {self._peer}: up")
         self._came_up()
         alive = _SignsOfLife(self._runtime, connection)
@@ -120,6 +130,8 @@ class PeerLink:
             alive.stop()
             self._connection = None
             connection.close()
+        reached("link broke")
+        self._broke = True
         self._runtime.log(f"link to {self._peer}: down ({reason})")
 
 

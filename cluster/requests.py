@@ -1,8 +1,9 @@
 """What becomes of a client's request: to consensus here, on to the leader, or to wait until one is known.
 
-A request is handed to the cluster at most once, by this node or by the leader that it was forwarded to (there is no
-deduplication: RA-22). Until then every failure is definite. From then on a command that gets no answer in time is
-indefinite. A query changes nothing, so that every failure of one is definite.
+A request is handed to the cluster at most once, by this node or by the leader that it was forwarded to: no client sends
+one again (RA-22), and what a network repeats is not looked at (see `cluster.arrivals`). Until then every failure is
+definite. From then on a command that gets no answer in time is indefinite. A query changes nothing, so that every
+failure of one is definite.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
+from cluster.marks import reached
 from cluster.peers import PeerLink
 from cluster.raft.effects import Dropped, Rejected
 from cluster.raft.events import Event, Propose, Read
@@ -87,6 +89,8 @@ class Requests:
         request.timer = self._clock.call_later(timeout_ms * _MS, lambda: self._time_out(request))
         self._waiting[request.number] = request
         self._route(request)
+        if request.stage == "waiting":
+            reached("request waited for a leader")
 
     def from_peer(self, body: Command | Query, answer: Answering) -> None:
         """A peer passes on a request, because it takes this node for the leader. It is never passed on again."""
@@ -94,6 +98,7 @@ class Requests:
         if refusal is not None:
             answer(self._term(), refusal)
         elif self._leader != self._node:
+            reached("forward refused")
             answer(self._term(), self._not_leader())
         else:
             self._propose(self._new(body, answer, by_peer=True))
@@ -124,6 +129,7 @@ class Requests:
         """Consensus refused a request: it had no effect, and may still go to another leader if it is our client's."""
         request: Pending = effect.ref
         if effect.reason == "busy":
+            reached("leader was busy")
             self._finish(request, Failure("busy", True, f"leader {self._node} has too much under way: try again later"))
         elif request.by_peer:
             self._finish(request, self._not_leader())
@@ -153,6 +159,7 @@ class Requests:
             self._propose(request)
         elif self._links[leader].send_if_up(encode_peer(Forward(self._life, request.number, request.body))):
             del self._waiting[request.number]
+            reached("request forwarded")
             request.stage = "forwarded"
             self._forwarded[request.number] = request
 
@@ -166,10 +173,13 @@ class Requests:
 
     def _time_out(self, request: Pending) -> None:
         if request.stage == "waiting":
+            reached("request found no leader in time")
             failure = Failure("no_leader", True, f"{self._node} knew no leader that it could reach in time")
         elif request.stage == "proposed":
+            reached("request got no majority in time")
             failure = Failure("timeout", request.is_query, f"leader {self._node} got no majority in time")
         else:
+            reached("forwarded request got no answer in time")
             failure = Failure("timeout", request.is_query, f"{self._node} passed it on and got no answer in time")
         self._finish(request, failure)
 

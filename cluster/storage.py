@@ -16,6 +16,7 @@ import msgspec
 
 from cluster.errors import CorruptStorageError, StorageError, WrongNodeError
 from cluster.logfile import HEADER, decode, encode_entries, encode_mark, encode_truncation
+from cluster.marks import reached
 from cluster.raft import Entry, Recovered
 from cluster.raft.events import Written
 from cluster.runtime import Disk, File
@@ -116,6 +117,14 @@ async def open_storage(disk: Disk, node: str, log: Callable[[str], None]) -> tup
         StorageError: they are of another version.
         OSError: the disk failed.
     """
+    try:
+        return await _open_storage(disk, node, log)
+    except CorruptStorageError:
+        reached("corruption refused")
+        raise
+
+
+async def _open_storage(disk: Disk, node: str, log: Callable[[str], None]) -> tuple[Storage, Recovered]:
     meta, content = _decode_meta(disk.read(META)), disk.read(LOG)
     if content is None:
         if meta is not None:
@@ -139,7 +148,10 @@ async def open_storage(disk: Disk, node: str, log: Callable[[str], None]) -> tup
             f"the data directory belongs to node {meta.node!r}, not to {node!r}. Give this node a directory of its own."
         )
     file = disk.open(LOG)
+    if found.entries:
+        reached("recovered with a log")
     if found.torn:
+        reached("torn tail cut off")
         log(f"log: cut off {found.torn} bytes of an unfinished write after index {len(found.entries)}")
         file.truncate(found.size)
     await file.sync()

@@ -4,6 +4,9 @@ A client sends `Request`s and gets an `Answer` with the same id for each, in any
 kind and a body; an empty frame is a sign of life. A node sends to a peer only on the connection that it dialled itself,
 answers to forwarded requests included, so one connection is one directed link.
 
+A network may lose, repeat or reorder messages within a connection, too. What comes instead of a hello, or a hello that
+comes late, makes no sense where it stands and ends the connection; consensus stands all of it; requests carry numbers.
+
 Everything is msgpack; structures are arrays, to which fields with a default may be appended later.
 """
 
@@ -62,7 +65,8 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
     """A client's request.
 
     Attributes:
-        id: repeated in the answer; the client's to choose.
+        id: repeated in the answer; rises from request to request of a connection. A node carries out only the first
+            request of an id: a network may deliver one twice.
         timeout_ms: how long after its arrival the node gives up and says so.
         body: what is wanted.
     """
@@ -132,7 +136,8 @@ class Forward(msgspec.Struct, frozen=True, array_like=True, tag="forward"):
 
     Attributes:
         life: which life of the sending node this is: a late answer to a request of an earlier one answers nothing.
-        ref: repeated in the answer.
+        ref: repeated in the answer; rises from request to request of a life. The leader carries out only the first
+            that comes with a ref.
         body: what is wanted.
     """
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from cluster.bugs import M17, M23
+from cluster.marks import reached
 from cluster.raft.effects import Dropped, ReadReady, Rejected
 from cluster.raft.events import Propose, Read, Ref
 from cluster.raft.invariant import InvariantError
@@ -76,6 +77,7 @@ class Leadership:
         elif len(self._reads) + len(self._early_reads) >= state.config.max_pending:
             state.out.append(Rejected(event.ref, state.node, "busy"))
         elif state.commit < self._noop_index:
+            reached("read waited for the no-op")
             self._early_reads.append(event.ref)
         else:
             self._add_reads([event.ref])
@@ -84,8 +86,10 @@ class Leadership:
         """Lead no more: reads did not happen (definite), nobody knows what becomes of proposals (indefinite)."""
         out = self._state.out
         for ref in [*self._reads.refs(), *self._early_reads]:
+            reached("read refused as leadership was lost")
             out.append(Rejected(ref, leader, "not_leader"))
         for ref in self._refs.values():
+            reached("command dropped")
             out.append(Dropped(ref))
 
     # --- followers --------------------------------------------------------------------------------------------
@@ -119,6 +123,7 @@ class Leadership:
         follower.heard_tick = self._tick
         try_index = self._state.log.last_of(message.try_term, message.try_index)
         if follower.on_refusal(message.prev_index, try_index):
+            reached("follower's log did not match")
             self._send(sender, follower)
         self._confirm(follower, message.round)
 
@@ -195,6 +200,8 @@ class Leadership:
         index = self._of_majority(state.written, [f.match for f in self._followers.values()])
         if index <= state.commit or state.log.term(index) != state.term:
             return
+        if state.commit < self._noop_index:
+            reached("no-op committed")
         state.advance_commit(index, self._refs)
         if self._early_reads:
             reads, self._early_reads = self._early_reads, []

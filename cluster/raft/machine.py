@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from cluster.bugs import M01, M02, NO_BUGS, Bugs
+from cluster.marks import reached
 from cluster.raft.config import Config
 from cluster.raft.effects import (
     Effect,
@@ -232,8 +233,10 @@ class Raft:
     def _on_heartbeat_tick(self, _: HeartbeatTick) -> None:
         if self._leadership is not None:
             if not self._leadership.on_tick():
+                reached("leader heard no majority")
                 self._step_down()
         elif self._role == "candidate":
+            reached("vote asked for again")
             self._ask_for_votes()
 
     def _on_written(self, event: Written) -> None:
@@ -278,6 +281,8 @@ class Raft:
             and message.term >= self._state.term
             and self._is_up_to_date(message.last_term, message.last_index)
         )
+        if not granted:
+            reached("pre-vote refused")
         self._state.send(sender, PreVoteReply(self._state.term, message.token, granted))
 
     def _on_pre_vote_reply(self, sender: NodeId, message: PreVoteReply) -> None:
@@ -286,13 +291,17 @@ class Raft:
             self._count_pre_votes()
 
     def _on_vote(self, sender: NodeId, message: Vote) -> None:
-        granted = (
-            message.term == self._state.term
-            and self._voted_for in (None, sender)
-            and self._is_up_to_date(message.last_term, message.last_index)
-        )
-        if granted:
+        granted = False
+        if message.term < self._state.term:
+            reached("vote refused to an old term")
+        elif self._voted_for not in (None, sender):
+            reached("vote refused to a second candidate")
+        elif not self._is_up_to_date(message.last_term, message.last_index):
+            reached("vote refused to a shorter log")
+        else:
+            granted = True
             if self._voted_for is None:
+                reached("vote granted")
                 self._voted_for = sender
                 self._state.out.append(Voted(self._state.term, sender))
             self._state.out.append(_START_ELECTION_TIMER)
@@ -307,10 +316,13 @@ class Raft:
         term = self._state.term
         if message.term < term:
             # Whoever sent this must learn that its time is over.
+            reached("old leader spoke")
             self._state.send(sender, AppendRefusal(term, 0, message.prev_index, message.prev_index))
             return
         if self._role == "leader":
             raise InvariantError(f"{self.node} leads term {term}, and so does {sender}.")
+        if self._role == "candidate":
+            reached("election won by another")
         self._role = "follower"
         self._leader = sender
         self._leader_is_silent = False
@@ -337,6 +349,7 @@ class Raft:
         if term <= self._state.term:
             raise InvariantError(f"{self.node} would go from term {self._state.term} to {term}.")
         if self._leadership is not None:
+            reached("leader met a higher term")
             self._step_down()
         self._role = "follower"
         self._leader = None
@@ -359,6 +372,8 @@ class Raft:
     def _stand_before_election(self) -> None:
         """Ask whether an election would be won, before one is held (RA-5); also after an election that nobody won."""
         state = self._state
+        if self._role == "candidate":
+            reached("election won by nobody")
         self._role = "pre_candidate"
         self._leader = None
         self._leader_is_silent = True
@@ -399,6 +414,7 @@ class Raft:
         state = self._state
         if self._following.leader is not None:
             raise InvariantError(f"{self.node} won term {state.term}, which {self._following.leader} leads.")
+        reached("election won")
         self._role = "leader"
         self._leader = self._following.leader = state.node
         self._leader_is_silent = False

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from cluster.bugs import M09, M15, M17, Bugs
+from cluster.marks import reached
 from cluster.raft.config import Config
 from cluster.raft.effects import AppendLog, Apply, CommitAdvanced, Effect, Rebuild, Send, TruncateLog
 from cluster.raft.events import Ref, Written
@@ -87,6 +88,7 @@ class State:
         """Remove what conflicts with the leader's log. What was durable of it is not any more, at once (RA-16)."""
         if from_index <= self.commit:
             raise InvariantError(f"{self.node} would truncate from {from_index}, committed up to {self.commit}.")
+        reached("log cut off by a new leader")
         if from_index <= self.applied:
             self._take_back(from_index)
         self.log.truncate(from_index)
@@ -100,7 +102,10 @@ class State:
         A stale report can be ignored whole: what replaced the truncated entries is reported in its turn, and that
         report covers everything before it.
         """
-        if event.generation != self._generation or event.index <= self.written:
+        if event.generation != self._generation:
+            reached("stale sync ignored")
+            return False
+        if event.index <= self.written:
             return self.counts_unsynced  # it was counted, but a member that is alone has not looked at it
         if self.log.term(event.index) != event.term:
             raise InvariantError(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path  # noqa: TID251 - says where files of a node are; touches none
 from typing import Any, Final
 from urllib.parse import quote
@@ -23,7 +23,7 @@ from cluster.client import (
     NodeNotFoundError,
     connect,
 )
-from cluster.embedded import Runtime, start
+from cluster.embedded import MARKS, Runtime, counted, start
 from harness.embedding import NodeWorld
 from harness.protocols import (
     Answer,
@@ -114,11 +114,13 @@ class Metadata:
         name: as given to `--system`.
         bugs: mutations that a node can be started with.
         election_timeout_s: the longest random election timeout of a node.
+        marks: the states that embedded nodes count, with a line on each.
     """
 
     name = "metadata"
     bugs = BUGS
     election_timeout_s = 1.2
+    marks = MARKS
 
     def __init__(self, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
         self._request_timeout_ms = request_timeout_ms
@@ -132,6 +134,10 @@ class Metadata:
         if test.bugs:
             argv += ["--bugs", ",".join(test.bugs)]
         return NodeCommand(tuple(argv), env={"PYTHONPATH": _import_path()})
+
+    def count_marks(self) -> AbstractContextManager[Mapping[str, int]]:
+        """Count what embedded nodes reach while the context lasts; the counts of all `marks`, zeros included."""
+        return counted()
 
     async def embed(self, command: NodeCommand, world: NodeWorld) -> None:
         """Start the node of `command` inside this process, on `world`; returns when it serves.

@@ -128,11 +128,35 @@ class FakeDisk:
 # --- network ------------------------------------------------------------------------------------------------------
 
 
+class Carriage:
+    """How messages fare within a connection: each may be lost, repeated, and overtaken by later ones."""
+
+    def __init__(self, seed: int, *, lose: float = 0.0, repeat: float = 0.0, late_ms: int = 0) -> None:
+        self._rng = random.Random(seed)
+        self._lose, self._repeat, self._late_ms = lose, repeat, late_ms
+        self.lost = self.repeated = 0
+
+    def calm(self) -> None:
+        """From now on every message arrives once, at once."""
+        self._lose = self._repeat = 0.0
+        self._late_ms = 0
+
+    def delays_s(self) -> list[float]:
+        """The delay of each copy that arrives."""
+        if self._rng.random() < self._lose:
+            self.lost += 1
+            return []
+        copies = 2 if self._rng.random() < self._repeat else 1
+        self.repeated += copies - 1
+        return [self._rng.random() * self._late_ms / 1000 for _ in range(copies)]
+
+
 class MemoryConnection:
     """One end of a connection. What is sent over a cut link disappears, and the connection with it after a while."""
 
-    def __init__(self, passes: Callable[[], bool]) -> None:
+    def __init__(self, passes: Callable[[], bool], carriage: Carriage | None = None) -> None:
         self._passes = passes
+        self._carriage = carriage
         self._inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._closed = False
         self.other: MemoryConnection
@@ -140,10 +164,17 @@ class MemoryConnection:
     def send(self, message: bytes) -> None:
         if self._closed or self.other._closed:
             return
-        if self._passes():
+        if not self._passes():
+            self.break_off()
+        elif self._carriage is None:
             self.other._inbox.put_nowait(message)
         else:
-            self.break_off()
+            for delay_s in self._carriage.delays_s():
+                asyncio.get_running_loop().call_later(delay_s, self._arrive, message)
+
+    def _arrive(self, message: bytes) -> None:
+        if not self.other._closed:
+            self.other._inbox.put_nowait(message)
 
     async def receive(self) -> bytes:
         if self._closed and self._inbox.empty():
@@ -163,8 +194,10 @@ class MemoryConnection:
                 end._inbox.put_nowait(None)
 
 
-def connection_pair(passes: Callable[[], bool] = lambda: True) -> tuple[MemoryConnection, MemoryConnection]:
-    here, there = MemoryConnection(passes), MemoryConnection(lambda: True)
+def connection_pair(
+    passes: Callable[[], bool] = lambda: True, carriage: Carriage | None = None
+) -> tuple[MemoryConnection, MemoryConnection]:
+    here, there = MemoryConnection(passes, carriage), MemoryConnection(lambda: True, carriage)
     here.other, there.other = there, here
     return here, there
 
@@ -174,6 +207,7 @@ class World:
 
     Attributes:
         cut: directed links (source, destination) that swallow everything.
+        carriage: how messages fare on connections that are made from now on, clients' included; None: well.
         sent: frames that arrived at nodes from other nodes, as (source, destination).
     """
 
@@ -182,6 +216,7 @@ class World:
         self.config = config
         self.bugs = bugs
         self.cut: set[tuple[str, str]] = set()
+        self.carriage: Carriage | None = None
         self.disks = {name: FakeDisk() for name in names}
         self.telemetry: dict[str, list[dict[str, object]]] = {name: [] for name in names}
         self.logs: dict[str, list[str]] = {name: [] for name in names}
@@ -222,7 +257,7 @@ class World:
         return await connect(self.dial("client", name))
 
     def dial(self, source: str, name: str) -> MemoryConnection:
-        here, there = connection_pair(lambda: (source, name) not in self.cut)
+        here, there = connection_pair(lambda: (source, name) not in self.cut, self.carriage)
         self._connections[name].append(there)
         accept = self._accept[name]
         self._spawn(name, accept(there), "accept")

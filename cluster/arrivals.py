@@ -1,0 +1,34 @@
+"""Tells a message that has arrived before from one that is new."""
+
+from __future__ import annotations
+
+from typing import Final
+
+WINDOW: Final = 8192
+"""How far behind the highest number a new one may come. Twice as many as a node has requests under way at most."""
+
+
+class Arrivals:
+    """What has arrived on one connection, by numbers that rise where they are sent and are never used again.
+
+    A network may deliver a message twice, and a command that is carried out twice is a wrong answer to whoever reads.
+    Numbers may come in any order. One that is far behind the highest counts as a repeat: nobody knows any more, and
+    whoever sent it waits in vain, which is the fate of a lost message.
+    """
+
+    __slots__ = ("_highest", "_recent")
+
+    def __init__(self) -> None:
+        self._highest = 0
+        self._recent: dict[int, None] = {}
+
+    def is_first(self, number: int) -> bool:
+        """Whether this number arrives for the first time; from now on it has arrived."""
+        if number in self._recent or number <= self._highest - WINDOW:
+            return False
+        self._recent[number] = None
+        self._highest = max(self._highest, number)
+        if len(self._recent) > 2 * WINDOW:
+            floor = self._highest - WINDOW
+            self._recent = {known: None for known in self._recent if known > floor}
+        return True

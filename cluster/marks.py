@@ -1,0 +1,81 @@
+"""Coverage marks: which states of the cluster a run has reached.
+
+`reached` stands where a state is known to have come about. A simulation counts what is reached while it lasts, in all
+the nodes that it runs, and shows the zeros as well: a state that no run ever reached is one that no run has tested
+(TigerBeetle's `coverage` marks; FoundationDB's `TEST` macro).
+
+Outside of `counted` a mark costs one comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+MARKS: Final[Mapping[str, str]] = {
+    # elections
+    "pre-vote refused": "a node was asked whether it would vote, and said no",
+    "vote granted": "a node voted for another",
+    "vote refused to a second candidate": "a node had voted for another candidate of the term",
+    "vote refused to a shorter log": "a candidate's log lacked what the voter's had",
+    "vote refused to an old term": "a candidate asked for votes in a term that was over",
+    "vote asked for again": "a candidate had no majority yet at its next tick",
+    "election won": "a candidate got a majority",
+    "election won by another": "a candidate heard from the leader of its own term",
+    "election won by nobody": "a candidate got no majority in time",
+    "leader met a higher term": "a leader stepped down because a message told of a higher term",
+    "leader heard no majority": "a leader stepped down because too few had replied for too long",
+    "old leader spoke": "a leader of a term that was over was told so",
+    # the log
+    "no-op committed": "a new leader committed the entry with which its term begins",
+    "follower's log did not match": "a leader had to look for where the logs agree, and send from there",
+    "log cut off by a new leader": "a follower's entries were replaced by a leader's",
+    "stale sync ignored": "entries that had just become durable had been cut off meanwhile",
+    "log applied in slices": "more was committed at once than a node applies in one go",
+    # requests
+    "read waited for the no-op": "a new leader did not yet know what was committed",
+    "read refused as leadership was lost": "a leader gave up reads that nobody had confirmed",
+    "command dropped": "a leader stepped down with a command in its log whose fate nobody knows",
+    "leader was busy": "a leader refused a request because too many were under way",
+    "request waited for a leader": "a node knew no leader that it could reach",
+    "request found no leader in time": "no leader could be reached until the request timed out",
+    "request got no majority in time": "a leader could not commit a command, or confirm a read, until it timed out",
+    "forwarded request got no answer in time": "a request had been passed on, and timed out",
+    "request forwarded": "a node passed a request on to the leader",
+    "forward refused": "a node that did not lead was taken for the leader",
+    "repeated forward ignored": "a request passed on by a peer arrived twice",
+    "repeated request ignored": "a client's request arrived twice",
+    # links
+    "link broke": "a connection to a peer broke",
+    "link came up again": "a link that had broken got a new connection",
+    "dial not answered": "a peer did not answer in time when it was dialled",
+    "messages for a peer were thrown away": "so many waited for a connection that the oldest gave way",
+    "connection made no sense": "what came on a connection was none of the protocol's, or not in its place",
+    # the disk
+    "recovered with a log": "a node started with entries that it had stored before",
+    "torn tail cut off": "the end of the log was the rest of an unfinished write",
+    "corruption refused": "a node refused to start, because something that had been durable was damaged",
+}
+"""Every mark, with a line on when it is reached."""
+
+_counts: dict[str, int] | None = None
+
+
+def reached(mark: str) -> None:
+    """Count a mark; outside of `counted` nothing happens."""
+    if _counts is not None:
+        assert mark in MARKS, f"there is no mark {mark!r}: add it to cluster.marks.MARKS"
+        _counts[mark] += 1
+
+
+@contextmanager
+def counted() -> Generator[Mapping[str, int]]:
+    """Count while the context lasts; yields the counts of all marks, zeros included. Cannot be nested."""
+    global _counts
+    assert _counts is None, "marks are being counted already"
+    _counts = dict.fromkeys(MARKS, 0)
+    try:
+        yield _counts
+    finally:
+        _counts = None
