@@ -25,6 +25,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "stats": ("checkers.stats:Stats", "counts, rates and latencies; figures only"),
         "coverage": ("checkers.coverage:Coverage", "did this test test anything"),
         "election-safety": ("checkers.consensus:ElectionSafety", "at most one leader per group and term"),
+        "leader-completeness": (
+            "checkers.consensus:LeaderCompleteness",
+            "whoever is elected has everything that was committed before",
+        ),
         "replica-agreement": ("checkers.consensus:ReplicaAgreement", "replicas agree on log and state at equal index"),
         "commit-monotonic": ("checkers.consensus:CommitMonotonic", "commit, applied and term never go back in a life"),
         "crashes": ("checkers.crashes:Crashes", "no node ends by itself while its disk is well"),

@@ -250,7 +250,7 @@ class Node:
 
     def _role_changed(self, effect: fx.RoleChanged) -> None:
         self._runtime.log(f"{effect.role} in term {effect.term}, leader {effect.leader or 'unknown'}")
-        self._telemetry.event("role")
+        self._telemetry.role(self._raft.last_index - 1 if effect.role == "leader" else None)
         self._requests.leader_changed(effect.leader)
 
     def _rebuild(self) -> None:

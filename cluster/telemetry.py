@@ -1,12 +1,14 @@
 """A node's telemetry: one JSON line for every change of role, term or leader, one for commits every 100 ms at most.
 
     {"wall": ns since the epoch, "group": "metadata", "event": "role", "term": 3, "role": "leader", "leader": "n1",
-     "commit": 17, "applied": 17, "voters": ["n1", "n2", "n3"], "chain": "hex", "state": "hex"}
+     "commit": 17, "applied": 17, "voters": ["n1", "n2", "n3"], "chain": "hex", "state": "hex",
+     "last": null}
 
 `chain` and `state` are those at `applied`, and `leader` is whom the node takes for the leader. Events:
 
     start, stop   a process of the node begins, ends in good order
-    role          role, term or leader changed
+    role          role, term or leader changed; of a new leader `last` is the index at which its log ended when it was
+                  elected, before it appended anything
     vote          the node voted in `term`; `leader` is whom it voted for
     commit        more was committed, at most every 100 ms
     hash          `applied` has just become a multiple of 64: every node that gets there tells its hashes at that index,
@@ -42,6 +44,7 @@ class _Line(msgspec.Struct, frozen=True):
     voters: tuple[str, ...]
     chain: str
     state: str
+    last: int | None
 
 
 class Telemetry:
@@ -55,7 +58,7 @@ class Telemetry:
         self._timer: Timer | None = None
         self._commit_is_news = False
 
-    def event(self, event: str, *, voted_for: str | None = None) -> None:
+    def event(self, event: str, *, voted_for: str | None = None, inherited: int | None = None) -> None:
         """Write a line now."""
         self._commit_is_news = False
         status = self._status()
@@ -71,8 +74,13 @@ class Telemetry:
             voters=self._voters,
             chain=status.chain_hash,
             state=status.state_hash,
+            last=inherited,
         )
         self._runtime.telemetry(self._encoder.encode(line))
+
+    def role(self, inherited: int | None) -> None:
+        """Role, term or leader have changed; `inherited`, for a leader, is the last index of what it did not append."""
+        self.event("role", inherited=inherited)
 
     def vote(self, candidate: str) -> None:
         """The node has voted."""

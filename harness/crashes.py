@@ -83,11 +83,14 @@ class Watched:
         return until_ns is None or self._journal.time_ns() < until_ns
 
     async def start(self, node: NodeId) -> NodeStatus:
-        """Start a node, which should run from now on."""
+        """Start a node, which should run from now on; one that ends at once has crashed."""
         await self._look_at(node)
-        status = await self._deployment.start(node)
         self._stopped[node] = False
-        return status
+        try:
+            return await self._deployment.start(node)
+        except NodeStartError:
+            await self._look_at(node)
+            raise
 
     async def kill(self, node: NodeId) -> NodeStatus:
         """Kill a node, which should not run from now on."""

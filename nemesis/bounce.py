@@ -5,6 +5,8 @@ milliseconds takes part in the election in which it was killed: whatever it prom
 promises again to somebody else. (Jepsen's tests restart nodes so with `kill` and `start` back to back.)
 
 An op carries the nodes in the order in which they are bounced, and the pauses between them, drawn when it is scheduled.
+Or it is for an election (`"when": "election"`): the leader is killed, and as soon as a node is seen to stand for
+election, every other one that runs is bounced, in the order that the op carries; the killed leader comes back last.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from harness.protocols import FaultKind, NemesisContext, NodeId
 from harness.rng import Rng
 from nemesis.effects import Effect, carry_out, request
 from nemesis.ledger import Ledger
+from nemesis.targets import leader, views
 from results.errors import BackendError, NemesisError
 from results.history import Op
 
@@ -29,6 +32,12 @@ TIMES: Final = (6, 16)
 
 PAUSES_MS: Final = (20, 300)
 """How long the pause after each is."""
+
+ELECTION_S: Final = 3.0
+"""How long an op waits for an election, and for its end."""
+
+POLL_MS: Final = 10
+"""How often it looks."""
 
 _MS: Final = 1_000_000
 
@@ -70,6 +79,10 @@ class Bounce:
         """Bounce the nodes that the op names, or start those that stayed down; with the lives that they had."""
 
         async def bounce(effect: Effect) -> None:
+            if request(op).get("when") == "election":
+                order: Sequence[NodeId] = request(op).get("order") or context.deployment.nodes
+                await self._bounce_in_election(context, order, effect)
+                return
             await self._bounce(context, _read(request(op), context.deployment.nodes), effect)
 
         async def stop(effect: Effect) -> None:
@@ -87,35 +100,62 @@ class Bounce:
         await self._start_all(context)
 
     async def _bounce(self, context: NemesisContext, bounces: Bounces, effect: Effect) -> None:
-        deployment, lives, problems = context.deployment, dict[NodeId, int](), list[str]()
+        lives: dict[NodeId, int] = {}
         for node, pause_ms in zip(bounces.nodes, bounces.pauses_ms, strict=False):
-            before = await deployment.status(node)
-            if before.state == "running":
-                await deployment.kill(node)
-                self._down[node] = None
-                try:
-                    after = await deployment.start(node)
-                except BackendError as problem:
-                    problems.append(f"{node}: {problem}")
-                else:
-                    del self._down[node]
-                    lives[node] = lives.get(node, 0) + after.life - before.life
-                    reached("node bounced")
+            await self._restart(context, node, lives)
             await context.runtime.clock.sleep_ns(pause_ms * _MS)
-        effect.target = " ".join(lives) or "nobody: no node was running"
-        effect.evidence["restarts"] = lives
-        if problems:
-            raise NemesisError(f"{FAULT}: {'; '.join(problems)}.")
+        self._tell(lives, effect)
+
+    async def _bounce_in_election(self, context: NemesisContext, order: Sequence[NodeId], effect: Effect) -> None:
+        deployment, clock, lives = context.deployment, context.runtime.clock, dict[NodeId, int]()
+        led = leader(await views(context))
+        if led is not None and (await deployment.status(led)).state == "running":
+            await deployment.kill(led)
+            self._down[led] = None
+        end_ns = clock.now_ns() + round(ELECTION_S * 1e9)
+        while clock.now_ns() < end_ns:
+            seen = await views(context)
+            standing = [view.node for view in seen if view.role == "candidate"]
+            for node in order:
+                if standing and node not in standing and node != led:
+                    await self._restart(context, node, lives)
+            if lives and leader(seen) not in (None, led):
+                break
+            await clock.sleep_ns(POLL_MS * _MS)
+        effect.evidence["killed"] = led
+        await self._start_all(context)
+        self._tell(lives, effect, *[led] if led is not None else [])
+
+    async def _restart(self, context: NemesisContext, node: NodeId, lives: dict[NodeId, int]) -> None:
+        """Kill a node that runs, start it, and count its lives; one that does not start stays down for now."""
+        before = await context.deployment.status(node)
+        if before.state != "running":
+            return
+        await context.deployment.kill(node)
+        self._down[node] = None
+        if await self._started(context, node) is None:
+            after = await context.deployment.status(node)
+            lives[node] = lives.get(node, 0) + after.life - before.life
+            reached("node bounced")
+
+    async def _started(self, context: NemesisContext, node: NodeId) -> str | None:
+        """Start a node; why it did not, None if it did."""
+        try:
+            await context.deployment.start(node)
+        except BackendError as problem:
+            return f"{node}: {problem}"
+        self._down.pop(node, None)
+        return None
+
+    def _tell(self, lives: Mapping[NodeId, int], effect: Effect, *killed: NodeId) -> None:
+        effect.target = " ".join(dict.fromkeys([*killed, *lives])) or "nobody: no node was there to be bounced"
+        effect.evidence["restarts"] = dict(lives)
+        if self._down:
+            raise NemesisError(f"{FAULT}: {', '.join(self._down)} did not come back.")
 
     async def _start_all(self, context: NemesisContext) -> None:
-        problems: list[str] = []
-        for node in [node for node in self._down if not self._ledger.held_by_others(node, FAULT)]:
-            try:
-                await context.deployment.start(node)
-            except BackendError as problem:
-                problems.append(f"{node}: {problem}")
-            else:
-                del self._down[node]
+        down = [node for node in self._down if not self._ledger.held_by_others(node, FAULT)]
+        problems = [problem for node in down if (problem := await self._started(context, node))]
         if problems:
             raise NemesisError(f"{FAULT}: {'; '.join(problems)}.")
 

@@ -94,6 +94,8 @@ def _disks(request: Mapping[str, Any], figures: Figures | None = None) -> tuple[
 
 _ONE_WAY = ("one-way-mute", "one-way-deaf", "one-way-mute-leader", "one-way-deaf-leader", "one-way-halves")
 
+_IN_ELECTION = Strike({"when": "election", "over": True}, nodes=3)
+
 _MIXES: Final[Mapping[str, Entry]] = {
     "partition": Entry(
         "partition",
@@ -115,8 +117,8 @@ _MIXES: Final[Mapping[str, Entry]] = {
     ),
     "power": Entry(
         "power",
-        (_specs("leader"), _specs("minority", "majority", "all")),
-        "cuts the power, unsynced writes are lost or torn: in turn of the leader, and of some or all nodes",
+        (_specs("all"), _specs("leader", "minority", "majority")),
+        "cuts the power, unsynced writes are lost or torn: in turn of all nodes, and of the leader or some",
     ),
     "packet": Entry(
         "packet",
@@ -146,8 +148,16 @@ _MIXES: Final[Mapping[str, Entry]] = {
     ),
     "bounce": Entry(
         "bounce",
+        ((Strike({}, figures=bounce.draw),), (_IN_ELECTION,)),
+        "kills nodes and starts them again at once: in turn one after the other, and those who vote in an election",
+    ),
+    "bounce-random": Entry(
+        "bounce",
         ((Strike({}, figures=bounce.draw),),),
         "kills nodes and starts them again at once, one after the other, 6 to 16 times",
+    ),
+    "bounce-election": Entry(
+        "bounce", ((_IN_ELECTION,),), "kills the leader, and restarts at once whoever votes for its successor"
     ),
     "packet-loss": Entry("packet", (_somewhere(packet.loss),), "links lose 5 to 40 % of the messages"),
     "packet-duplicate": Entry(

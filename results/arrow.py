@@ -64,6 +64,7 @@ TELEMETRY_SCHEMA: Final = pa.schema(
         pa.field("voters", pa.list_(pa.string())),
         pa.field("chain_hash", pa.string()),
         pa.field("state_hash", pa.string()),
+        pa.field("last_index", pa.int64()),
     ]
 )
 """The columns of the nodes' telemetry; `time` is in nanoseconds since the test began (see `results.telemetry`)."""

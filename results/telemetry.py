@@ -1,8 +1,12 @@
 """The nodes' telemetry: from the raw lines that each node appended to one table per run.
 
 A raw line is a JSON object: `wall` (nanoseconds since the Unix epoch), `event`, and as far as they apply `group`,
-`term`, `role`, `leader`, `commit`, `applied`, `voters`, `chain`, `state`. A node that is killed leaves a torn line; its
-next life appends right behind it. Such lines are counted and left out, what follows on the same line is kept.
+`term`, `role`, `leader`, `commit`, `applied`, `voters`, `chain`, `state`, `last`. In an event "vote" `leader` is whom
+the node voted for in `term`. In the event "role" of a new leader `last` is the index at which its log ended when it was
+elected, before it appended anything.
+
+A node that is killed leaves a torn line; its next life appends right behind it. Such lines are counted and left out,
+what follows on the same line is kept.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ class _Raw(msgspec.Struct, frozen=True):
     voters: tuple[str, ...] | None = None
     chain: str | int | None = None
     state: str | int | None = None
+    last: _Int64 | None = None
 
 
 class _Row(NamedTuple):
@@ -138,6 +143,7 @@ def _table(unordered: list[_Row]) -> pa.Table:
         [row.raw.voters for row in rows],
         [_text(row.raw.chain) for row in rows],
         [_text(row.raw.state) for row in rows],
+        [row.raw.last for row in rows],
     ]
     return pa.Table.from_pydict(dict(zip(TELEMETRY_SCHEMA.names, columns, strict=True)), schema=TELEMETRY_SCHEMA)
 

@@ -7,7 +7,8 @@ into the logs.
 from __future__ import annotations
 
 from checkers.consensus.agreement import ReplicaAgreement
+from checkers.consensus.completeness import LeaderCompleteness
 from checkers.consensus.election import ElectionSafety
 from checkers.consensus.progress import CommitMonotonic
 
-__all__ = ["CommitMonotonic", "ElectionSafety", "ReplicaAgreement"]
+__all__ = ["CommitMonotonic", "ElectionSafety", "LeaderCompleteness", "ReplicaAgreement"]

@@ -2,9 +2,11 @@
 
     two-leaders    two nodes led the same term
     elected-twice  one node led the same term in two of its lives: it forgot that the term was over
+    voted-twice    one node voted for two candidates in the same term
 
 A node starts as a follower and leads only after an election of its own, which takes a new term: whoever leads the same
-term again after a restart was elected twice in it.
+term again after a restart was elected twice in it. Where nodes tell their votes (rows of event "vote", whose `leader`
+is the candidate), a second vote in a term is found even if it changes no election.
 """
 
 from __future__ import annotations
@@ -22,11 +24,15 @@ Term: TypeAlias = tuple[str | None, int]
 Leaders: TypeAlias = dict[tuple[str, int], list[Row]]
 """For each node and life that led a term: the rows that say so."""
 
+Votes: TypeAlias = dict[tuple[str | None, str, int], dict[str, Row]]
+"""For each group, node and term: the first row that tells a vote for each candidate."""
+
 
 class ElectionSafety:
-    """Judges every row whose role is "leader". No options.
+    """Judges every row whose role is "leader", and every vote. No options.
 
-    The figures: `terms` in which somebody led, `leaders` (distinct nodes), `highest_term`, and `broken` terms.
+    The figures: `terms` in which somebody led, `leaders` (distinct nodes), `highest_term`, `votes` that were told, and
+    `broken` terms (votes included).
     """
 
     name = "election-safety"
@@ -36,14 +42,18 @@ class ElectionSafety:
         """Judge the telemetry of one run."""
         refuse_options(self.name, options)
         terms: dict[Term, Leaders] = {}
+        votes: Votes = {}
         roles_told = False
         for row in rows(telemetry):
             if row.role is None or row.term is None:
                 continue
             roles_told = True
+            if row.event == "vote":
+                votes.setdefault((row.group, row.node, row.term), {}).setdefault(row.leader or "", row)
             if row.role == "leader":
                 terms.setdefault((row.group, row.term), {}).setdefault((row.node, row.life), []).append(row)
         found = [_finding(term, leaders) for term, leaders in terms.items() if len(leaders) > 1]
+        found += [_double_vote(node, told) for (_, node, _), told in votes.items() if len(told) > 1]
         nodes = dict.fromkeys(node for leaders in terms.values() for node, _ in leaders)
         valid: Valid = "false" if found else "true" if roles_told else "unknown"
         return Verdict(
@@ -57,6 +67,7 @@ class ElectionSafety:
                 "terms": len(terms),
                 "leaders": len(nodes),
                 "highest_term": max((term for _, term in terms), default=0),
+                "votes": sum(map(len, votes.values())),
                 "broken": len(found),
             },
         )
@@ -93,6 +104,19 @@ def _finding(term: Term, leaders: Leaders) -> dict[str, Any]:
     }
 
 
+def _double_vote(node: str, told: dict[str, Row]) -> dict[str, Any]:
+    first = next(iter(told.values()))
+    stories = [f"for {candidate} {row.at}" for candidate, row in told.items()]
+    return {
+        "anomaly": "voted-twice",
+        "sentence": f"Voted twice: {node} voted in term {first.term}{of_group(first.group)} {' and '.join(stories)}.",
+        "group": first.group,
+        "term": first.term,
+        "node": node,
+        "votes": [{"candidate": candidate, **row.shown()} for candidate, row in told.items()],
+    }
+
+
 def _stretch(led: list[Row]) -> str:
     first, last = led[0].time / 1e9, led[-1].time / 1e9
     return f"seen at {first:.3f} s" if len(led) == 1 else f"seen from {first:.3f} s to {last:.3f} s"
@@ -104,7 +128,7 @@ def _count(nodes: int) -> str:
 
 def _sentence(found: list[dict[str, Any]], terms: int, nodes: int, roles_told: bool) -> str:
     if found:
-        more = f" ({len(found)} terms had more than one leader.)" if len(found) > 1 else ""
+        more = f" ({len(found)} findings in all.)" if len(found) > 1 else ""
         return f"{found[0]['sentence']}{more}"
     if not roles_told:
         return "Unknown: no row of the telemetry tells a role and a term."

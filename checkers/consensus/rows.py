@@ -24,10 +24,12 @@ class Row(NamedTuple):
     event: str
     term: int | None
     role: str | None
+    leader: str | None
     commit_index: int | None
     applied_index: int | None
     chain_hash: str | None
     state_hash: str | None
+    last_index: int | None = None
 
     @property
     def at(self) -> str:

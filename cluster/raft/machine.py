@@ -173,6 +173,11 @@ class Raft:
         return self._leader
 
     @property
+    def last_index(self) -> int:
+        """Index of the last entry of the log, durable or not; that of a leader's own no-op right after its election."""
+        return self._state.log.last_index
+
+    @property
     def commit_index(self) -> int:
         """What it knows to be committed."""
         return self._state.commit

@@ -138,12 +138,16 @@ def _beyond_clients(test: Test, options: RunOptions) -> list[CheckerSpec]:
     """
     specs: list[CheckerSpec] = []
     if test.system.telemetry(test, Path("node")) is not None:
-        specs += [CheckerSpec(name) for name in ("election-safety", "replica-agreement", "commit-monotonic")]
+        specs += [CheckerSpec(name) for name in TRACE_CHECKERS]
     if options.backend == "sim":
         specs.append(CheckerSpec("crashes"))
         if options.recovery > 0:
             specs.append(CheckerSpec("recovery", {"bound_s": options.recovery}))
     return specs
+
+
+TRACE_CHECKERS = ("election-safety", "leader-completeness", "replica-agreement", "commit-monotonic")
+"""Who judges the telemetry of nodes."""
 
 
 def _judged_by(specs: Sequence[CheckerSpec], workload: Workload) -> Workload:

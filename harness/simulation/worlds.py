@@ -67,7 +67,7 @@ _WAN: Final = World(
 def _swarm(rng: Rng) -> World:
     """Any world between a rack and a continent, with quick disks or slow ones (TigerBeetle draws its worlds so)."""
     link_ns = rng.choice((50 * _US, 200 * _US, 1 * _MS, 5 * _MS, 20 * _MS))
-    disk_ns = rng.choice((50 * _US, 200 * _US, 1 * _MS, 5 * _MS, 20 * _MS))
+    disk_ns = rng.choice((50 * _US, 500 * _US, 2 * _MS, 10 * _MS, 30 * _MS))
     return World(
         link=Latency(link_ns, link_ns * rng.between(2, 20)),
         client=Latency(100 * _US, rng.between(1, 10) * _MS),

@@ -47,10 +47,28 @@ def test_a_node_that_leads_the_same_term_again_after_a_restart_was_elected_twice
     assert "term 3 of group 'g' was led by n1 in more than one life" in verdict.sentence
 
 
+def votes(time_s: float, node: str, term: int, candidate: str, **fields: Any) -> dict[str, Any]:
+    return row(time_s, node, "vote", role="follower", term=term, leader=candidate, **fields)
+
+
+def test_a_node_that_votes_for_two_candidates_in_a_term_voted_twice_also_across_lives() -> None:
+    verdict = judge(votes(1, "n1", 3, "n2"), votes(2, "n1", 3, "n4", life=2), votes(3, "n3", 3, "n2"))
+    assert (verdict.valid, verdict.anomalies) == ("false", ("voted-twice",))
+    assert verdict.sentence == (
+        "Voted twice: n1 voted in term 3 of group 'g' for n2 at 1.000 s in life 1 and for n4 at 2.000 s in life 2."
+    )
+    assert [vote["candidate"] for vote in verdict.evidence["findings"][0]["votes"]] == ["n2", "n4"]
+
+
+def test_votes_in_other_terms_and_a_vote_told_again_are_right() -> None:
+    verdict = judge(votes(1, "n1", 3, "n2"), votes(2, "n1", 3, "n2", life=2), votes(3, "n1", 4, "n3"))
+    assert (verdict.valid, verdict.figures["votes"]) == ("true", 2)
+
+
 def test_one_leader_per_term_and_group_is_right_however_many_terms_and_groups() -> None:
     verdict = judge(leads(1, "n1", 1), leads(2, "n2", 2), leads(3, "n1", 3), leads(3, "n3", 3, group="other"))
     assert (verdict.valid, verdict.evidence) == ("true", {})
-    assert verdict.figures == {"terms": 4, "leaders": 3, "highest_term": 3, "broken": 0}
+    assert verdict.figures == {"terms": 4, "leaders": 3, "highest_term": 3, "votes": 0, "broken": 0}
 
 
 def test_a_pass_in_which_nobody_led_says_so_and_rows_without_roles_prove_nothing() -> None:

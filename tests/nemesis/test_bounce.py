@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.nemesis.support import Nodes, context, led_by, run
-
+from harness.protocols import NodeView
 from nemesis.bounce import Bounce
 from results.arrow import to_table
 from results.errors import NodeStartError
 from results.faults import happenings
 from results.history import NEMESIS, Op
+from tests.nemesis.support import Nodes, Roles, context, led_by, run
 
 
 def bounced(nodes: Nodes, *names: str, nemesis: Bounce | None = None) -> Op:
@@ -41,7 +41,7 @@ def test_a_node_that_does_not_come_back_makes_it_info_and_is_started_when_it_sto
 
     nodes, nemesis = Stubborn(), Bounce()
     done = bounced(nodes, "n1", "n2", "n3", nemesis=nemesis)
-    assert (done.type, done.error) == ("info", "bounce: n2: n2 does not start.")
+    assert (done.type, done.error) == ("info", "bounce: n2 did not come back.")
     assert done.value["down"] == ["n2"]
     nodes.refuses = False
     stop = Op(process=NEMESIS, type="invoke", f="stop-bounce", value={"fault": "bounce", "action": "stop"})
@@ -64,3 +64,24 @@ def test_the_window_of_a_bounce_is_its_op() -> None:
     ]
     (window,) = happenings(to_table(ops)).windows
     assert (window.begin_ns, window.end_ns) == (10, 90)
+
+
+def test_in_an_election_the_leader_stays_down_while_whoever_votes_is_bounced_in_order() -> None:
+    class Election(Roles):
+        """After its leader is gone n4 stands for election, and wins once two others have been bounced."""
+
+        async def view(self, deployment: Any, node: str) -> NodeView | None:
+            if deployment.states["n2"] != "running" and node == "n4":
+                bounced = sum(deployment.lives[name] - 1 for name in ("n1", "n3", "n5"))
+                return NodeView(node="n4", role="leader" if bounced >= 3 else "candidate", term=4, leader=None)
+            return await super().view(deployment, node)
+
+    nodes = Nodes()
+    system = Election(led_by("n2").roles)
+    value = {"fault": "bounce", "action": "start", "over": True, "when": "election", "order": ["n5", "n3", "n1"]}
+    op = Op(process=NEMESIS, type="invoke", f="bounce", value=value)
+    done = run(Bounce().invoke(context(nodes, system), op))
+    assert done.type == "ok", done.error
+    assert done.value["target"] == "n2 n5 n3 n1"
+    assert done.value["evidence"] == {"killed": "n2", "restarts": {"n5": 1, "n3": 1, "n1": 1}}
+    assert set(nodes.states.values()) == {"running"}

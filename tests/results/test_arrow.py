@@ -77,6 +77,7 @@ def test_the_columns_are_those_of_the_format() -> None:
         "voters",
         "chain_hash",
         "state_hash",
+        "last_index",
     ]
 
 

@@ -61,6 +61,7 @@ def test_lines_of_all_nodes_become_one_table_in_the_order_of_time(tmp_path: Path
         "voters": ["n1", "n2"],
         "chain_hash": "c0",
         "state_hash": "s0",
+        "last_index": None,
     }
 
 
