@@ -109,7 +109,7 @@ async def open_storage(disk: Disk, node: str, log: Callable[[str], None]) -> tup
     """Open a node's files, or make them for a new node.
 
     A torn tail of the log is cut off, with a line in the node's log. Everything handed back is durable: what a killed
-    process had appended and not synced is in the file, and is synced here before anybody relies on it.
+    process had appended or renamed and not synced is there, and is synced here before anybody relies on it.
 
     Raises:
         CorruptStorageError: something that had been made durable is damaged or gone.
@@ -155,6 +155,8 @@ async def _open_storage(disk: Disk, node: str, log: Callable[[str], None]) -> tu
         log(f"log: cut off {found.torn} bytes of an unfinished write after index {len(found.entries)}")
         file.truncate(found.size)
     await file.sync()
+    # The process before may have been killed between a rename and its sync: what was read is in the cache only then.
+    await disk.sync_names()
     storage = Storage(disk, node, file, found.size, len(found.entries))
     storage.mark_durable(found.size)
     return storage, Recovered(meta.term, meta.voted_for, found.entries)

@@ -79,6 +79,7 @@ class FakeDisk:
         self.gate: asyncio.Event | None = None
         self.broken = False
         self._files: dict[str, _Content] = {}
+        self._durable: dict[str, _Content] = {}
 
     async def pause(self) -> None:
         await asyncio.sleep(0)
@@ -97,23 +98,27 @@ class FakeDisk:
 
     async def replace(self, name: str, data: bytes) -> None:
         await self.pause()
-        self.put(name, data)
+        self._files[name] = _Content(bytearray(data), data)
+        await self.sync_names()
         self.calls.append(f"replace {name}")
 
     def remove(self, name: str) -> None:
         self._files.pop(name, None)
 
     async def sync_names(self) -> None:
+        names = dict(self._files)
         await self.pause()
+        self._durable = names
 
     def put(self, name: str, data: bytes) -> None:
         """Lay a file down, durably."""
-        self._files[name] = _Content(bytearray(data), data)
+        self._files[name] = self._durable[name] = _Content(bytearray(data), data)
 
     def crash(self, rng: random.Random) -> FakeDisk:
-        """What a loss of power leaves: of what was not synced any sectors, the others zeroed, up to any length."""
+        """What a loss of power leaves: of what was not synced any sectors, the others zeroed, up to any length; of
+        names those that were synced."""
         left = FakeDisk()
-        for name, content in self._files.items():
+        for name, content in self._durable.items():
             data = bytearray(content.cached)
             safe = len(content.durable)
             assert data[:safe] == content.durable, "what was synced was changed"

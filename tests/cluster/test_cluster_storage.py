@@ -140,6 +140,26 @@ class TestSyncing:
 
         run(check())
 
+    def test_a_vote_that_a_killed_process_had_not_made_durable_is_durable_before_it_is_handed_back(self) -> None:
+        """A kill leaves the new name in the cache; nobody may rely on it before the directory was synced."""
+
+        async def check() -> None:
+            disk = FakeDisk()
+            node = await opened(disk)
+            before = disk.read(META)
+            saving = asyncio.get_running_loop().create_task(node.storage.save_vote(7, "n3"))
+            while disk.read(META) == before:
+                await asyncio.sleep(0)
+            saving.cancel()
+            await node.stop()
+            assert disk.crash(_Everything()).read(META) == before, "the kill came before the directory was synced"
+            again = await opened(disk)
+            assert (again.term, again.voted_for) == (7, "n3")
+            assert disk.crash(_Everything()).read(META) == disk.read(META)
+            await again.stop()
+
+        run(check())
+
     def test_a_failing_sync_ends_the_syncing_and_confirms_nothing(self) -> None:
         async def check() -> None:
             disk = FakeDisk()
