@@ -109,7 +109,7 @@ class Bounce:
     async def _bounce_in_election(self, context: NemesisContext, order: Sequence[NodeId], effect: Effect) -> None:
         deployment, clock, lives = context.deployment, context.runtime.clock, dict[NodeId, int]()
         led = leader(await views(context))
-        if led is not None and (await deployment.status(led)).state == "running":
+        if led is not None and await self._can_be_killed(context, led):
             await deployment.kill(led)
             self._down[led] = None
         end_ns = clock.now_ns() + round(ELECTION_S * 1e9)
@@ -129,7 +129,7 @@ class Bounce:
     async def _restart(self, context: NemesisContext, node: NodeId, lives: dict[NodeId, int]) -> None:
         """Kill a node that runs, start it, and count its lives; one that does not start stays down for now."""
         before = await context.deployment.status(node)
-        if before.state != "running":
+        if not await self._can_be_killed(context, node):
             return
         await context.deployment.kill(node)
         self._down[node] = None
@@ -137,6 +137,11 @@ class Bounce:
             after = await context.deployment.status(node)
             lives[node] = lives.get(node, 0) + after.life - before.life
             reached("node bounced")
+
+    async def _can_be_killed(self, context: NemesisContext, node: NodeId) -> bool:
+        """Whether it runs, and no other fault has a say in whether it does."""
+        running = (await context.deployment.status(node)).state == "running"
+        return running and not self._ledger.held_by_others(node, FAULT)
 
     async def _started(self, context: NemesisContext, node: NodeId) -> str | None:
         """Start a node; why it did not, None if it did."""

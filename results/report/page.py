@@ -257,7 +257,9 @@ def _faults(view: RunView) -> list[dict[str, Any]]:
     for op in view.around.fault_ops[:_FAULTS_MAX]:
         value = op.value
         state = [f"{len(op.listed('cut'))} links cut"] if op.listed("cut") else []
-        state += [f"{name}: {' '.join(map(str, op.listed(name)))}" for name in ("down", "paused") if op.listed(name)]
+        state += [f"{len(op.listed('links'))} links disturbed"] if op.listed("links") else []
+        named = ("down", "paused", "disks", "clocks")
+        state += [f"{name}: {' '.join(map(str, op.listed(name)))}" for name in named if op.listed(name)]
         evidence = value.get("evidence")
         rows.append(
             {

@@ -21,7 +21,7 @@ BINS: Final = 360
 TERM_COLOURS: Final = 6
 MARKED_MAX: Final = 24
 
-_STYLED: Final = ("partition", "kill", "pause")
+_STYLED: Final = ("partition", "packet", "kill", "bounce", "power", "pause")
 _FAULT_LANE: Final = 20
 _NODE_LANE: Final = 46
 _GAP: Final = 6

@@ -6,6 +6,7 @@ from typing import Any
 
 from harness.protocols import NodeView
 from nemesis.bounce import Bounce
+from nemesis.ledger import Ledger
 from results.arrow import to_table
 from results.errors import NodeStartError
 from results.faults import happenings
@@ -28,6 +29,13 @@ def test_nodes_that_run_get_new_lives_and_those_that_are_down_or_paused_are_left
     assert done.value["evidence"] == {"restarts": {"n1": 2, "n2": 1}}
     assert done.value["target"] == "n1 n2"
     assert nodes.states == {"n1": "running", "n2": "running", "n3": "stopped", "n4": "paused", "n5": "running"}
+
+
+def test_a_node_in_which_another_fault_has_a_say_is_left_alone() -> None:
+    ledger = Ledger()
+    ledger.hold("n1", "disk")
+    done = bounced(Nodes(), "n1", "n2", nemesis=Bounce(ledger))
+    assert (done.type, done.value["evidence"]) == ("ok", {"restarts": {"n2": 1}})
 
 
 def test_a_node_that_does_not_come_back_makes_it_info_and_is_started_when_it_stops() -> None:
