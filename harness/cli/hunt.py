@@ -114,8 +114,9 @@ def command(
 
     from harness.cli.hunting import findings
     from harness.cli.hunting.answer import document_of, show
-    from harness.cli.hunting.search import Interrupts, Limits
+    from harness.cli.hunting.search import Limits
     from harness.cli.hunting.smaller import shrink_first
+    from harness.cli.interrupts import Interrupts
     from harness.cli.planned import cores
 
     processes = cores(jobs)
