@@ -88,7 +88,9 @@ def test_an_agent_without_its_controller_does_not_start() -> None:
 
 def test_doctor_lists_every_fault_of_the_local_backend_with_its_reason(without_namespaces: str) -> None:
     found = {finding.item: finding for finding in doctor.diagnose() if finding.area == "backend"}
-    assert [item for item in found if item.startswith("local: ")] == ["local: cut", "local: kill", "local: pause"]
+    listed = [item.removeprefix("local: ") for item in found if item.startswith("local: ")]
+    assert listed == ["cut", "kill", "pause", "power", "packet", "disk", "clock"]
+    assert "use --backend sim" in found["local: power"].detail
     assert without_namespaces in found["local: cut"].detail
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import asyncio
 import datetime
+import gc
 import io
 import linecache
 import logging
@@ -299,3 +300,20 @@ def test_a_call_by_a_library_names_the_line_that_called_the_library_too(
         module.work()
     assert f" at a_library.py:4 (called from {HERE}:" in str(caught.value)
     del sys.modules["a_library"]
+
+
+def test_whoever_watches_garbage_collection_may_look_at_the_clock() -> None:
+    """Test tools measure how long collections take, whenever one happens to run."""
+    looked: list[float] = []
+
+    def watch(phase: str, info: dict[str, int]) -> None:
+        looked.append(time.perf_counter())
+
+    gc.callbacks.append(watch)
+    try:
+        with forbidden() as guard:
+            gc.collect()
+    finally:
+        gc.callbacks.remove(watch)
+    assert len(looked) == 2
+    assert guard.offence is None

@@ -65,10 +65,10 @@ class LocalBackend:
         if not _is_linux():
             return dict.fromkeys(get_args(FaultKind), Support(False, _needs_linux()))
         return {
-            **dict.fromkeys(SIMULATED_ONLY, Support(False, SIMULATED_ONLY_WHY)),
             "cut": self._support_of_cuts(),
             "kill": Support(True, "SIGKILL, until the process is reaped"),
             "pause": Support(True, "SIGSTOP, until the kernel shows state T"),
+            **dict.fromkeys(SIMULATED_ONLY, Support(False, SIMULATED_ONLY_WHY)),
         }
 
     def _support_of_cuts(self) -> Support:
