@@ -13,13 +13,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from harness.protocols import LinkFault
 from harness.simulation.links import SimLink
 
 if TYPE_CHECKING:
-    from harness.simulation.loop import SimLoop
+    from harness.simulation.loop import SimLoop, SimTimer
     from harness.simulation.process import SimProcess
     from harness.simulation.trace import Trace
 
@@ -28,15 +28,26 @@ _MS: Final = 1_000_000
 GIVEN_UP_NS: Final = 2_000 * _MS
 """After so long without getting through a connection breaks (TCP_USER_TIMEOUT as the metadata cluster sets it)."""
 
-RETRANSMISSION_MAX_NS: Final = 800 * _MS
-"""After a heal TCP's next retransmission is so far away at most, if the connection did not break meanwhile."""
+WAITING_MAX: Final = 4096
+"""Messages that wait on one connection for its link to open; more break it."""
 
-STALLED_MAX: Final = 4096
-"""Messages that wait on one connection for a cut to heal; more break it."""
+
+class Fin(NamedTuple):
+    """The last thing that an end sends: that it is gone, and why."""
+
+    reason: str
+
+
+Item: TypeAlias = bytes | Fin
 
 
 class End:
-    """One end of a connection (`cluster.runtime.Connection`, `harness.protocols.MessageConnection`)."""
+    """One end of a connection (`cluster.runtime.Connection`, `harness.protocols.MessageConnection`).
+
+    What it sends crosses its link in order, its end (`Fin`) last. What finds the link cut or clogged waits, and
+    whatever comes behind it waits as well. All of that is the business of the sender's kernel: it goes on when the
+    process has closed the connection or is gone, and ends with the machine, or when the kernel gives the connection up.
+    """
 
     __slots__ = (
         "_broken",
@@ -44,9 +55,11 @@ class End:
         "_inbox",
         "_last_ns",
         "_loop",
-        "_stalled",
+        "_release",
+        "_reset",
         "_trace",
         "_waiter",
+        "_waiting",
         "link",
         "other",
         "owner",
@@ -58,10 +71,12 @@ class End:
         self._trace = trace
         self._inbox: deque[bytes] = deque()
         self._waiter: asyncio.Future[None] | None = None
-        self._broken: str | None = None
+        self._broken: str | None = None  # for its owner: why nothing can be sent or received any more
+        self._reset = False  # for its kernel: whether nothing more crosses the link
         self._last_ns = 0
-        self._stalled: list[bytes] | None = None
-        self._deadline: Callable[[], None] = _nothing
+        self._waiting: deque[Item] = deque()
+        self._deadline: SimTimer | None = None
+        self._release: SimTimer | None = None
         self.owner = owner
         self.link = link
         self.other: End
@@ -71,18 +86,8 @@ class End:
 
     def send(self, message: bytes) -> None:
         """Queue a message; silently lost on a broken connection."""
-        if self._broken is not None or (self.owner is not None and self.owner.state == "stopped"):
-            return
-        if self._stalled is not None:
-            self.link.swallowed += 1
-            self._stalled.append(message)
-            if len(self._stalled) > STALLED_MAX:
-                self.give_up("the other side does not take what is sent to it")
-            return
-        if self.link.fault is None:
-            self._loop.at(self._next_ns(), lambda: self._arrive(message))
-        else:
-            self._send_over_fault(message, self.link.fault)
+        if self._broken is None and (self.owner is None or self.owner.state != "stopped"):
+            self._launch(message)
 
     async def receive(self) -> bytes:
         """The next message.
@@ -101,48 +106,49 @@ class End:
         return self._inbox.popleft()
 
     def close(self) -> None:
-        """Close both directions; the other end learns of it if the link passes."""
-        if self._broken is None:
-            self._tell_other("the other side closed the connection")
-            self._break("the connection was closed on this side")
+        """Close both directions; the other end learns of it behind all that was sent."""
+        self._finish("the other side closed the connection", "the connection was closed on this side")
 
     # --- what happens to it ---------------------------------------------------------------------------------------
 
-    def link_healed(self) -> None:
-        """What waited for the link goes over it now, when TCP tries again."""
-        if self._stalled is None:
-            return
-        stalled, self._stalled = self._stalled, None
-        self._deadline()
-        self._last_ns = self._loop.now_ns + int(self.link.rng.random() * RETRANSMISSION_MAX_NS)
-        for message in stalled:
-            self.send(message)
-
     def owner_died(self, *, silent: bool) -> None:
-        """The process is gone; its kernel tells the other end, unless the whole machine is gone (`silent`)."""
-        if not silent:
-            self._tell_other("the other side's process ended")
-        self._break("its process ended")
+        """The process is gone; its kernel sees to the rest, unless the whole machine is gone (`silent`)."""
+        if silent:
+            self._break("its machine lost power")
+            self._stop_sending()
+        else:
+            self._finish("the other side's process ended", "its process ended")
 
     def break_both(self, reason: str) -> None:
-        """Break the connection at both ends at once."""
-        self.other._break(reason)
-        self._break(reason)
+        """Reset the connection: both ends at once, and all that is under way."""
+        for end in (self, self.other):
+            end._stop_sending()
+            end._break(reason)
 
-    def give_up(self, reason: str) -> None:
-        """Break it here, and tell the other end if that gets through."""
-        self._tell_other(reason)
-        self._break(reason)
+    def link_opened(self, delay_ns: int) -> None:
+        """What waited for the link crosses it so much later, if it is still open then."""
+        if self._waiting and self._release is None:
+            self._give_up_no_more()
+            self._release = self._loop.after(delay_ns, self._let_go)
 
-    # --- inside ---------------------------------------------------------------------------------------------------
+    # --- sending --------------------------------------------------------------------------------------------------
 
-    def _next_ns(self) -> int:
-        """When the next thing that is sent in order arrives: after everything before it."""
-        arrives_ns, last_ns = self._loop.now_ns + self.link.delay_ns(), self._last_ns
-        self._last_ns = arrives_ns if arrives_ns > last_ns else last_ns + 1
-        return self._last_ns
+    def _finish(self, to_other: str, here: str) -> None:
+        if self._broken is None:
+            self._break(here)
+            self._launch(Fin(to_other))
 
-    def _send_over_fault(self, message: bytes, fault: LinkFault) -> None:
+    def _launch(self, item: Item) -> None:
+        """Send something behind everything that was sent before."""
+        if self._reset:
+            return
+        fault = self.link.fault
+        if fault is None or isinstance(item, Fin):
+            self._loop.at(self._next_ns(), lambda: self._arrive(item))
+        else:
+            self._launch_over_fault(item, fault)
+
+    def _launch_over_fault(self, message: bytes, fault: LinkFault) -> None:
         link = self.link
         if link.strikes(fault.loss):
             link.count("lost")
@@ -157,69 +163,109 @@ class End:
             link.count("duplicated")
             self._loop.at(arrives_ns + link.late_ns(), lambda: self._arrive(message))
 
-    def _arrive(self, message: bytes) -> None:
-        """The message has crossed the link, if the link lets it."""
-        link = self.link
-        if self._broken is not None:
+    def _next_ns(self) -> int:
+        """When the next thing that is sent in order arrives: after everything before it."""
+        arrives_ns, last_ns = self._loop.now_ns + self.link.delay_ns(), self._last_ns
+        self._last_ns = arrives_ns if arrives_ns > last_ns else last_ns + 1
+        return self._last_ns
+
+    def _arrive(self, item: Item) -> None:
+        """The item has crossed the link, if the link lets it."""
+        if self._reset:
             return
+        if self._waiting or not self.link.passes():
+            self._wait(item)
+        else:
+            self.other._take(item)
+
+    def _wait(self, item: Item) -> None:
+        """Keep something until the link opens; give the connection up if a cut swallows it for too long."""
+        link = self.link
+        link.carried[self] = None
+        self._waiting.append(item)
         if link.cut:
             link.swallowed += 1
-            self._stall(message)
-        elif link.fault is not None and link.fault.held:
-            link.hold(lambda: self._arrive(message))
-        elif self._stalled is not None:
-            self._stalled.append(message)
-        else:
-            self.other.deliver(message)
+            self._give_up_in_time()
+        elif not link.passes():
+            link.count("held")
+        if len(self._waiting) > WAITING_MAX:
+            self._give_up("the other side does not take what is sent to it")
 
-    def deliver(self, message: bytes) -> None:
-        """Take a message in: the owner reads it when it can."""
-        if self._broken is not None:
-            self._answer_for_the_dead()
-            return
-        if self._trace is not None:
-            source, destination = self.other.link.link
-            self._trace.event(self._loop.now_ns, "message", f"{source}>{destination} {message.hex()}")
-        self._inbox.append(message)
-        if self._waiter is not None:
-            self._post(self._wake)
+    def _let_go(self) -> None:
+        self._release = None
+        if not self.link.passes():
+            return  # until it opens again
+        waiting, self._waiting = self._waiting, deque()
+        for item in waiting:
+            self.other._take(item)
+        if self._broken is not None and not self._waiting:
+            self.link.carried.pop(self, None)
 
-    def _answer_for_the_dead(self) -> None:
-        """What is sent to an end that is gone is answered with a reset, where an answer gets through."""
-        owner = self.owner
-        if owner is not None and owner.silent:
-            self.other._stall(None)
-        else:
-            self._tell_other("connection reset by the other side")
+    def _give_up_in_time(self) -> None:
+        if self._deadline is None:
+            self._deadline = self._loop.after(GIVEN_UP_NS, lambda: self._give_up("no acknowledgement for two seconds"))
 
-    def _tell_other(self, reason: str) -> None:
-        """Let the other end break as well, if the link passes when the news has crossed it."""
+    def _give_up_no_more(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self, reason: str) -> None:
+        """Break it here for good, and reset the other end if that gets through."""
+        self._tell_of_reset(reason)
+        self._stop_sending()
+        self._break(reason)
+
+    def _tell_of_reset(self, reason: str) -> None:
+        """A reset is sent once: an end that it does not reach stays half open."""
         other, link = self.other, self.link
 
         def told() -> None:
             if link.passes():
+                other._stop_sending()
                 other._break(reason)
 
         self._loop.at(self._next_ns(), told)
 
-    def _stall(self, message: bytes | None) -> None:
-        if self._broken is not None:
-            return
-        if self._stalled is None:
-            self._stalled = []
-            self._deadline = self._loop.after(
-                GIVEN_UP_NS, lambda: self.give_up("no acknowledgement for two seconds")
-            ).cancel
-        if message is not None:
-            self._stalled.append(message)
+    def _stop_sending(self) -> None:
+        self._reset = True
+        self._waiting.clear()
+        self._give_up_no_more()
+        self.link.carried.pop(self, None)
+
+    # --- receiving ------------------------------------------------------------------------------------------------
+
+    def _take(self, item: Item) -> None:
+        """Take in what has crossed the link: the owner reads it when it can."""
+        if isinstance(item, Fin):
+            self._break(item.reason)
+        elif self._broken is not None:
+            self._answer_for_the_dead(item)
+        else:
+            self._note(item)
+            self._inbox.append(item)
+            if self._waiter is not None:
+                self._post(self._wake)
+
+    def _answer_for_the_dead(self, message: bytes) -> None:
+        """What is sent to an end that is gone is answered with a reset, by a machine that has power."""
+        if self.owner is not None and self.owner.silent:
+            self.other._waiting.append(message)
+            self.other._give_up_in_time()
+        else:
+            self._tell_of_reset("connection reset by the other side")
+
+    def _note(self, message: bytes) -> None:
+        if self._trace is not None:
+            source, destination = self.other.link.link
+            self._trace.event(self._loop.now_ns, "message", f"{source}>{destination} {message.hex()}")
 
     def _break(self, reason: str) -> None:
         if self._broken is not None:
             return
         self._broken = reason
-        self._stalled = None
-        self._deadline()
-        self.link.carried.pop(self, None)
+        if not self._waiting:
+            self.link.carried.pop(self, None)
         self._post(self._wake)
 
     def _wake(self) -> None:
@@ -243,7 +289,3 @@ def connection(
     here, there = End(loop, owners[0], links[0], trace), End(loop, owners[1], links[1], trace)
     here.other, there.other = there, here
     return here, there
-
-
-def _nothing() -> None:
-    """Nothing is scheduled that could be cancelled."""

@@ -89,13 +89,18 @@ class Inode:
         self._syncing.clear()
 
     def drop_dirty(self) -> int:
-        """Go back to what is durable; how many bytes were written since."""
-        dropped = len(self.data) - self.durable.shared
+        """Go back to what is durable; how many bytes were written since.
+
+        A file that had grown stays as long as it was, and reads as zeros there: its length is kept apart from its
+        pages. (Were it shortened, what a process writes before it notices would close up to what was durable.)
+        """
+        dropped, size = len(self.data) - self.durable.shared, len(self.data)
         self.abandon_syncs()
         tail = self.durable.tail
         self.truncate(self.durable.shared)
         self.append(tail)
         self.durable = Version(len(self.data))
+        self.append(bytes(max(0, size - len(self.data))))
         return dropped
 
     def read(self) -> bytes:

@@ -17,12 +17,15 @@ _MS: Final = 1_000_000
 LATE_MAX_NS: Final = 100 * _MS
 """How much later a duplicate, or a message that others overtake, arrives at most."""
 
+RETRANSMISSION_MAX_NS: Final = 800 * _MS
+"""After a heal TCP's next retransmission is so far away at most, if the connection did not break meanwhile."""
+
 
 class Carried(Protocol):
     """An end of a connection, as the link sees it that carries what this end sends."""
 
-    def link_healed(self) -> None:
-        """The link is no longer cut."""
+    def link_opened(self, delay_ns: int) -> None:
+        """What waits may cross the link so much later."""
         ...
 
     def break_both(self, reason: str) -> None:
@@ -43,7 +46,6 @@ class SimLink:
     def __init__(self, loop: SimLoop, link: Link, latency: Latency, rng: Rng) -> None:
         self._loop = loop
         self._latency = latency
-        self._held: list[Callable[[], None]] = []
         self._next_reset: Callable[[], None] = _nothing
         self.link = link
         self.rng = rng
@@ -74,11 +76,6 @@ class SimLink:
         """How much later a straggler arrives."""
         return 1 + int(self.rng.random() * LATE_MAX_NS)
 
-    def hold(self, arrival: Callable[[], None]) -> None:
-        """Keep what arrives until the link is no longer clogged."""
-        self.count("held")
-        self._held.append(arrival)
-
     def count(self, what: str) -> None:
         """Count what the fault did."""
         self.counts[what] = self.counts.get(what, 0) + 1
@@ -90,9 +87,9 @@ class SimLink:
         self.cut = cut
         if cut:
             self.swallowed = 0
-        else:
+        elif self.passes():
             for end in list(self.carried):
-                end.link_healed()
+                end.link_opened(int(self.rng.random() * RETRANSMISSION_MAX_NS))
 
     def set_fault(self, fault: LinkFault | None) -> None:
         """Give it a fault, or none; what was held is let go."""
@@ -101,10 +98,9 @@ class SimLink:
         self.fault, self.counts = fault, {}
         self._next_reset()
         self._next_reset = _nothing
-        if fault is None or not fault.held:
-            held, self._held = self._held, []
-            for arrival in held:
-                arrival()
+        if self.passes():
+            for end in list(self.carried):
+                end.link_opened(0)
         if fault is not None and fault.resets > 0:
             self._schedule_reset(fault.resets)
 

@@ -155,6 +155,8 @@ class SimNetwork:
 
         def settle(found: End | str) -> None:
             timer.cancel()
+            if outcome.done() and isinstance(found, End):
+                found.close()  # whoever asked has given up meanwhile
             post(lambda: resolve(outcome, found))
 
         def asked() -> None:

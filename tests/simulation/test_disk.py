@@ -288,7 +288,7 @@ class Script:
         assert failed.value.errno == errno.EIO
         self.sim.give(None)
         self.generations += 1
-        file.cached, file.generation = file.durable, self.generations
+        file.cached, file.generation = dropped(file.cached, file.durable), self.generations
 
     async def crash(self, *, power: bool) -> None:
         if not power:
@@ -391,7 +391,7 @@ def test_what_is_durable_is_what_the_file_was_when_the_latest_sync_that_ended_be
                 else:
                     inode.power_loss(Rng(count))
                     durable = bytes(inode.data)
-                cached = durable
+                cached = dropped(cached, durable) if action == "drop" else durable
                 stale += [version for version, _ in syncs]
                 syncs.clear()
             case _:
@@ -399,6 +399,11 @@ def test_what_is_durable_is_what_the_file_was_when_the_latest_sync_that_ended_be
         for version in stale:
             inode.end_sync(version, done=True)
         assert (inode.data, _durable(inode)) == (cached, durable)
+
+
+def dropped(cached: bytes, durable: bytes) -> bytes:
+    """What is read of a file whose dirty pages were dropped: what is durable, and zeros up to its length."""
+    return durable + bytes(max(0, len(cached) - len(durable)))
 
 
 def _common(a: bytes, b: bytes) -> int:
@@ -729,16 +734,31 @@ class TestFaults:
             with pytest.raises(OSError, match="log") as failed:
                 await syncs[0]
             assert (failed.value.errno, failed.value.filename) == (errno.EIO, "log")
-            assert node.disk.read("log") == OLD
+            assert node.disk.read("log") == OLD + bytes(len(NEW))
             await gate.open()
             await syncs[1]
-            assert node.disk.read("log") == OLD
+            assert node.disk.read("log") == OLD + bytes(len(NEW))
             assert node.disk.read("other") == b"other"
             evidence = disk.give(None)
             assert (evidence["failed_syncs"], evidence["dropped_bytes"]) == (1, len(NEW))
             node.end()
             disk.power_loss()
-            assert content(disk, "log") == OLD
+            assert content(disk, "log").rstrip(bytes(1)) == OLD
+
+        run(check())
+
+    def test_what_is_written_after_a_failed_sync_stands_where_it_was_written(self) -> None:
+        """A process that has not noticed yet goes on at the offset that it knows: a gap shows, nothing closes up."""
+
+        async def check() -> None:
+            disk = await disk_with({"log": OLD})
+            file = mounted(disk).open("log")
+            file.append(NEW)
+            disk.give(DiskFault(sync_fails=True))
+            with pytest.raises(OSError, match="log"):
+                await file.sync()
+            file.append(b"later")
+            assert content(disk, "log") == OLD + bytes(len(NEW)) + b"later"
 
         run(check())
 

@@ -205,6 +205,84 @@ def test_a_clogged_link_delivers_nothing_and_then_everything_in_order() -> None:
     play(script)
 
 
+@pytest.mark.parametrize("how", ["close", "kill"])
+def test_what_was_sent_before_the_end_arrives_before_the_end(how: str) -> None:
+    async def script(town: Town) -> None:
+        await town.serve()
+        connection = await town.connect()
+        await town.wait(0.1)
+        send_all(connection, 3)
+        if how == "close":
+            connection.close()
+        else:
+            town.processes["n1"].end()
+        await town.wait(0.1)
+        assert town.numbers() == [0, 1, 2]
+        assert await broken(town.accepted[0].receive()) in (
+            "the other side closed the connection",
+            "the other side's process ended",
+        )
+
+    play(script)
+
+
+def test_a_loss_of_power_takes_what_waits_in_the_machine_and_leaves_what_is_on_the_wire() -> None:
+    async def script(town: Town) -> None:
+        await town.serve()
+        connection = await town.connect()
+        await town.wait(0.1)
+        connection.send(b"0")
+        town.network.cut(cut(("n1", "n2")))
+        await town.wait(0.1)
+        connection.send(b"1")
+        town.network.cut(cut())
+        other = await town.connect()
+        other.send(b"2")
+        town.processes["n1"].silent = True
+        town.processes["n1"].end()
+        await town.wait(5)
+        assert town.numbers() == []
+
+    play(script)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_order_holds_over_cuts_shorter_than_the_latency_and_clogs_between(seed: int) -> None:
+    rng, pair = Rng(seed), ("n1", "n2")
+
+    async def script(town: Town) -> None:
+        await town.serve()
+        connection = await town.connect()
+        sent = 0
+        for _ in range(60):
+            town.network.cut(cut(pair) if rng.random() < 0.3 else cut())
+            town.network.disturb({pair: LinkFault(held=True)} if rng.random() < 0.3 else {})
+            for _ in range(rng.between(0, 3)):
+                connection.send(b"%d" % sent)
+                sent += 1
+            await town.clock.sleep_ns(rng.between(0, 2 * MS))
+        town.network.cut(cut())
+        town.network.disturb({})
+        await town.wait(1)
+        assert town.numbers() == list(range(sent))
+
+    play(script, seed)
+
+
+def test_a_close_during_a_short_cut_is_told_when_the_link_has_healed() -> None:
+    async def script(town: Town) -> None:
+        await town.serve()
+        connection = await town.connect()
+        await town.wait(0.1)
+        town.network.cut(cut(("n1", "n2")))
+        connection.close()
+        await town.wait(0.2)
+        town.network.cut(cut())
+        assert await broken(town.accepted[0].receive()) == "the other side closed the connection"
+
+    play(script)
+
+
 def test_a_flaky_link_breaks_connections_at_both_ends() -> None:
     async def script(town: Town) -> None:
         await town.serve()
