@@ -13,6 +13,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+from results.errors import UsageError
+
 MARKS: Final[Mapping[str, str]] = {
     # what clients met
     "op timed out": "an op was sent and not answered in time",
@@ -80,9 +82,14 @@ def reached(mark: str) -> None:
 
 @contextmanager
 def counted() -> Generator[Mapping[str, int]]:
-    """Count while the context lasts; yields the counts of all marks, zeros included. Cannot be nested."""
+    """Count while the context lasts; yields the counts of all marks, zeros included.
+
+    Raises:
+        UsageError: marks are being counted already.
+    """
     global _counts
-    assert _counts is None, "marks are being counted already"
+    if _counts is not None:
+        raise UsageError("marks are being counted already: a process runs one simulation at a time.")
     _counts = dict.fromkeys(MARKS, 0)
     try:
         yield _counts

@@ -287,11 +287,11 @@ class Deployment(Protocol):
         ...
 
     async def pause(self, node: NodeId) -> NodeStatus:
-        """Stop the node's process from running (SIGSTOP) and wait until the kernel says so."""
+        """Stop the node's process from running (SIGSTOP) and wait until the kernel says so; one that ended stays so."""
         ...
 
     async def resume(self, node: NodeId) -> NodeStatus:
-        """Let a paused process run again."""
+        """Let a paused process run again; one that ended stays so."""
         ...
 
     async def status(self, node: NodeId) -> NodeStatus:

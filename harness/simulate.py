@@ -28,7 +28,7 @@ from harness.simulation.loop import SimLoop
 from harness.simulation.trace import Trace
 from harness.test import Test
 from results.arrow import history_hash, to_table
-from results.errors import SplitbrainError
+from results.errors import SimulationError, SplitbrainError
 from results.history import Op
 from results.telemetry import table_of
 
@@ -111,7 +111,7 @@ def simulate(
     kept = _Kept()
     loop = SimLoop(streams["scheduler"], trace=trace)
     runtime = Runtime(clock=TrueClock(loop), streams=streams)
-    folder = _Folder(recorder or kept)
+    folder = _Folder(kept if recorder is None else _Outside(recorder))
     summary: RunSummary | None = None
     failure: SplitbrainError | None = None
     with marks.counted() as ours, _marks_of(test.system) as theirs:
@@ -128,6 +128,8 @@ def simulate(
                         stop=stop,
                     )
                 )
+            except SystemExit as error:
+                failure = SimulationError(f"code inside the simulation asked this process to exit ({error.code}).")
             except Exception as error:
                 failure = as_harness_error(error)
         counts = {**ours, **theirs}
@@ -162,6 +164,22 @@ def _outside(call: Callable[[Any], None]) -> Callable[[Any], None]:
             call(argument)
 
     return called
+
+
+class _Outside:
+    """A recorder that works with real files."""
+
+    def __init__(self, recorder: HistoryFile) -> None:
+        self._recorder = recorder
+        self.record = recorder.record
+
+    def flush(self) -> None:
+        with outside():
+            self._recorder.flush()
+
+    def close(self) -> None:
+        with outside():
+            self._recorder.close()
 
 
 @dataclass

@@ -13,14 +13,24 @@ import concurrent.futures.thread
 import datetime
 import functools
 import os
+import queue
 import random
 import secrets
+import select
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Final, TypeAlias
+
+try:
+    import numpy.random
+
+    numpy_random: ModuleType | None = numpy.random
+except ImportError:  # the loop alone needs nothing but the standard library
+    numpy_random = None
 
 Check: TypeAlias = Callable[[str, str], None]
 """Called with the name of a call and what to use instead; raises if the call is forbidden now."""
@@ -108,8 +118,32 @@ _DISTRIBUTIONS: Final = (
     *("binomialvariate", "paretovariate", "weibullvariate", "seed", "getrandbits", "randbytes"),
 )
 _SECRETS: Final = ("token_bytes", "token_hex", "token_urlsafe", "randbelow", "randbits", "choice")
-_LOOKUPS: Final = ("stat", "lstat", "access")
+_LOOKUPS: Final = ("stat", "lstat", "access", "read", "write")
+_OF_THE_MACHINE: Final = ("times", "getloadavg")
+_SELECTORS: Final = ("select", "poll", "epoll", "kqueue", "devpoll")
+_OF_NUMPY: Final = (
+    *("rand", "randn", "randint", "random", "random_sample", "ranf", "sample", "random_integers", "choice", "bytes"),
+    *("shuffle", "permutation", "uniform", "normal", "standard_normal", "exponential", "poisson", "binomial", "seed"),
+)
 _WAITS: Final = ("wait", "wait_for", "as_completed")
+
+
+def _families() -> list[tuple[ModuleType, Sequence[str], str]]:
+    """Functions that are forbidden whatever their arguments: their modules, names, and what to use instead."""
+    families: list[tuple[ModuleType, Sequence[str], str]] = [
+        (time, _CLOCKS, _TIME),
+        (time, ("sleep",), _SLEEP),
+        (random, _DISTRIBUTIONS, _RANDOM),
+        (os, ("urandom", "getrandom"), _RANDOM),
+        (uuid, ("uuid1", "uuid4"), _RANDOM),
+        (secrets, _SECRETS, _RANDOM),
+        (os, _LOOKUPS, _FILE),
+        (os, _OF_THE_MACHINE, "It differs from run to run: use what the test says."),
+        (select, _SELECTORS, _NETWORK),
+    ]
+    if numpy_random is not None:
+        families.append((numpy_random, _OF_NUMPY, _RANDOM))
+    return families
 
 
 def replacements(check: Check) -> list[Replacement]:
@@ -125,24 +159,17 @@ def replacements(check: Check) -> list[Replacement]:
             substitute = _as_method(original, substitute)
         found.append(Replacement(owner, name, original, substitute))
 
-    for name in _CLOCKS:
-        add(time, name, f"time.{name}", _TIME)
     for name, position in _CALENDARS.items():
         add(time, name, f"time.{name}", _TIME, _without(position))
-    add(time, "sleep", "time.sleep", _SLEEP)
-    for name in _DISTRIBUTIONS:
-        add(random, name, f"random.{name}", _RANDOM)
     add(random.Random, "__init__", "random.Random without a seed", _SEED, _without(1))
     add(random.Random, "seed", "random.Random.seed without a seed", _SEED, _without(1))
     add(random, "_urandom", "random.SystemRandom", _RANDOM)
-    add(os, "urandom", "os.urandom", _RANDOM)
-    add(os, "getrandom", "os.getrandom", _RANDOM)
-    for name in ("uuid1", "uuid4"):
-        add(uuid, name, f"uuid.{name}", _RANDOM)
-    for name in _SECRETS:
-        add(secrets, name, f"secrets.{name}", _RANDOM)
-    for name in _LOOKUPS:
-        add(os, name, f"os.{name}", _FILE)
+    if numpy_random is not None:
+        add(numpy_random, "default_rng", "numpy.random.default_rng without a seed", _SEED, _without(0))
+    for owner, names, instead in _families():
+        for name in names:
+            add(owner, name, f"{owner.__name__}.{name}", instead)
+    add(queue.Queue, "get", "queue.Queue.get", _THREAD)
     add(threading.Thread, "start", "threading.Thread.start", _THREAD)
     add(threading, "_start_new_thread", "_thread.start_new_thread", _THREAD)
     add(_thread, "start_new_thread", "_thread.start_new_thread", _THREAD)

@@ -9,8 +9,9 @@ The error is raised where the call is made, and its first occurrence is kept: a 
 answer of a system that did not answer. Only the thread that entered is guarded. What Python itself does while it
 imports, logs, warns or prints a traceback is let through, since it changes nothing that a simulation computes.
 
-Two things get past it: functions that were stored elsewhere than in a module's globals before (a default argument, an
-attribute of an object), and C code that asks the operating system itself.
+What gets past it: functions that were stored elsewhere than in a module's globals before (a default argument, an
+attribute of an object), generators of random numbers made before, reading and writing on sockets and files that were
+opened before, and C code that asks the operating system itself (a database driver, say).
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ _LENIENT: Final = frozenset(
 """Modules that may do what they like, and so may what they call."""
 
 
+_DEPRECATED: Final = "wrapper"
+"""What a function that `warnings.deprecated` decorates is called from, without being Python's own doing."""
+
+
 class Guard:
     """Watches one thread.
 
@@ -51,7 +56,9 @@ class Guard:
         """Whether a call from that frame is Python's own doing: whoever watches garbage collection is a part of it."""
         watchers = [getattr(callback, "__code__", None) for callback in gc.callbacks]
         while frame is not None and frame is not self._entered_by:
-            if frame.f_globals.get("__name__") in _LENIENT or frame.f_code in watchers:
+            if frame.f_code in watchers or (
+                frame.f_globals.get("__name__") in _LENIENT and frame.f_code.co_name != _DEPRECATED
+            ):
                 return True
             frame = frame.f_back
         return False

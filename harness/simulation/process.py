@@ -32,7 +32,7 @@ class SimProcess:
     def __init__(self, loop: SimLoop, life: int, ended: Callable[[], None]) -> None:
         self._loop = loop
         self._ended = ended
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[None], Awaitable[None]] = {}
         self._held: list[Callable[[], None]] = []
         self.life = life
         self.state: Literal["running", "paused", "stopped"] = "running"
@@ -85,14 +85,15 @@ class SimProcess:
         self.state = "stopped"
         self.failure = failure
         self._held = []
-        tasks, self._tasks = list(self._tasks), {}
-        for task in tasks:
+        tasks, self._tasks = self._tasks, {}
+        for task, awaitable in tasks.items():
             task.cancel()
+            task.add_done_callback(lambda _, awaitable=awaitable: _close(awaitable))
         self._ended()
 
     def _begin(self, awaitable: Awaitable[None], name: str) -> asyncio.Task[None]:
         task = self._loop.create_task(_awaited(awaitable), name=name)
-        self._tasks[task] = None
+        self._tasks[task] = awaitable
         task.add_done_callback(self._task_ended)
         return task
 
@@ -109,6 +110,12 @@ def resolve(future: asyncio.Future[T], result: T) -> None:
     """Give a future its result, unless it has one or is cancelled."""
     if not future.done():
         future.set_result(result)
+
+
+def _close(awaitable: Awaitable[None]) -> None:
+    """A task that was cancelled before its first step leaves what it was to await, which Python would complain of."""
+    if asyncio.iscoroutine(awaitable):
+        awaitable.close()
 
 
 async def _awaited(awaitable: Awaitable[None]) -> None:

@@ -166,10 +166,11 @@ class Metadata:
         return MetadataSession(await _client(deployment, node), self._request_timeout_ms)
 
     async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
-        """What the node says of itself, None if it does not answer within half a second of being connected."""
+        """What the node says of itself, None if it takes more than half a second to connect, or to answer."""
         try:
-            client = await _client(deployment, node)
-        except DefiniteError:
+            async with asyncio.timeout(VIEW_TIMEOUT_S):
+                client = await _client(deployment, node)
+        except (DefiniteError, TimeoutError):
             return None
         timer = asyncio.get_running_loop().call_later(VIEW_TIMEOUT_S, client.abort)
         try:

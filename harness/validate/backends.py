@@ -73,10 +73,10 @@ class _ValidDeployment(Wrapper):
         return self._state("kill", node, await self._inner.kill(self._known(node)), "stopped")
 
     async def pause(self, node: NodeId) -> NodeStatus:
-        return self._state("pause", node, await self._inner.pause(self._known(node)), "paused")
+        return self._state("pause", node, await self._inner.pause(self._known(node)), "paused", "stopped")
 
     async def resume(self, node: NodeId) -> NodeStatus:
-        return self._state("resume", node, await self._inner.resume(self._known(node)), "running")
+        return self._state("resume", node, await self._inner.resume(self._known(node)), "running", "stopped")
 
     async def status(self, node: NodeId) -> NodeStatus:
         return self._state("status", node, await self._inner.status(self._known(node)))
@@ -140,11 +140,12 @@ class _ValidDeployment(Wrapper):
         if source == destination:
             raise ProtocolError(f"a link leads from one node to another, not from {source} to itself.")
 
-    def _state(self, call: str, node: NodeId, status: Any, expected: str | None = None) -> NodeStatus:
+    def _state(self, call: str, node: NodeId, status: Any, *expected: str) -> NodeStatus:
         if not isinstance(status, NodeStatus) or status.state not in ("running", "paused", "stopped"):
             raise ProtocolError(
                 f"backend {self._backend!r}: {call} of {node} returned {short(status)}, not a NodeStatus."
             )
-        if expected is not None and status.state != expected:
-            raise ProtocolError(f"backend {self._backend!r}: after {call}, {node} is {status.state}, not {expected}.")
+        if expected and status.state not in expected:
+            wanted = " or ".join(expected)
+            raise ProtocolError(f"backend {self._backend!r}: after {call}, {node} is {status.state}, not {wanted}.")
         return status

@@ -315,5 +315,5 @@ def test_whoever_watches_garbage_collection_may_look_at_the_clock() -> None:
             gc.collect()
     finally:
         gc.callbacks.remove(watch)
-    assert len(looked) == 2
+    assert len(looked) >= 2
     assert guard.offence is None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import queue
 import re
 import socket
+import sys
 import threading
 import time
 import urllib.request
@@ -13,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from harness.cli.compose import compose
@@ -64,6 +67,14 @@ async def looks_at_the_clock() -> None:
     time.monotonic()
 
 
+async def draws_from_numpy() -> None:
+    np.random.rand()
+
+
+async def waits_for_a_queue() -> None:
+    queue.Queue[int]().get(timeout=0.01)
+
+
 async def sleeps_for_real() -> None:
     time.sleep(0.01)
 
@@ -87,6 +98,8 @@ async def runs_in_an_executor() -> None:
         (opens_a_stream, "create_connection|getaddrinfo|open_connection"),
         (fetches_a_page, "socket"),
         (reads_a_file, "open"),
+        (draws_from_numpy, "numpy.random.rand"),
+        (waits_for_a_queue, "queue.Queue.get"),
         (looks_at_the_clock, "time.monotonic"),
         (sleeps_for_real, "time.sleep"),
         (starts_a_thread, "thread"),
@@ -102,6 +115,15 @@ def test_a_client_that_does_real_io_fails_the_run_and_the_error_names_the_call_a
     line = call.__code__.co_firstlineno + 1  # type: ignore[attr-defined]
     assert re.search(named, str(left.failure)), left.failure
     assert f"{HERE}:{line}" in str(left.failure)
+
+
+def test_a_client_that_asks_the_process_to_exit_fails_the_run_and_nothing_else() -> None:
+    async def exits() -> None:
+        sys.exit(3)
+
+    left = with_client(exits)
+    assert isinstance(left.failure, SimulationError)
+    assert "asked this process to exit (3)" in str(left.failure)
 
 
 def test_a_node_that_looks_at_the_real_clock_fails_the_run_too() -> None:
