@@ -29,9 +29,11 @@ that does just what the plan says.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 import msgspec
 
@@ -46,11 +48,15 @@ FORMAT: Final = 1
 """The version of plan files. A higher one is refused."""
 
 
+NODE_NAME: Final = re.compile("[A-Za-z][A-Za-z0-9]{0,11}")
+"""What a node of a plan can be called: names become folders."""
+
+
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """How a run of the plan came out.
 
     Attributes:
-        outcome: "pass", "violation", "inconclusive" or "harness error".
+        outcome: "pass", "violation", "inconclusive" or "harness error"; None if it was not judged.
         checker: which checker found the violation.
         anomalies: what it found.
         key: on which key, where it judges each by itself.
@@ -58,7 +64,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         fingerprint: the simulation's hash of everything that happened in it.
     """
 
-    outcome: str
+    outcome: Literal["pass", "violation", "inconclusive", "harness error"] | None = None
     checker: str | None = None
     anomalies: tuple[str, ...] = ()
     key: str | None = None
@@ -79,6 +85,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         final_ops: what clients did in the final phase; their times count from its beginning.
         expect: how it came out, None if nobody knows.
         versions: of what it was recorded with.
+        of_seed: the `digest` that it had when it was recorded in a simulation. As long as it still has it, the seed of
+            its options gives the very same run.
         format: version of the file's shape.
     """
 
@@ -91,7 +99,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     final_ops: tuple[ScriptedOp, ...] = ()
     expect: Expectation | None = None
     versions: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    of_seed: str | None = None
     format: int = FORMAT
+
+    def digest(self) -> str:
+        """A hash of what it says to do: of everything but what came of it and with what."""
+        bare = msgspec.structs.replace(self, expect=None, versions={}, of_seed=None)
+        return hashlib.blake2b(encode(bare), digest_size=16).hexdigest()
 
     def check(self) -> None:
         """Refuse a plan that makes no sense.
@@ -101,9 +115,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """
         if not self.nodes or not self.placement:
             raise UsageError("a plan needs at least one node and one client thread.")
+        for node in self.nodes:
+            if not NODE_NAME.fullmatch(node):
+                raise UsageError(f"{node!r} is no node name: use letters and digits, a letter first, 12 at most.")
         check_placement(self.placement, self.nodes, len(self.placement))
+        self._check_ops()
         if self.end_ns <= 0:
             raise UsageError(f"end_ns must be positive, not {self.end_ns}.")
+        for place, fault in enumerate(self.faults):
+            action = request(fault).get("action", "start")
+            if action not in ("start", "stop"):
+                raise UsageError(f"faults[{place}] has the action {action!r}: it starts a fault, or stops it.")
+
+    def _check_ops(self) -> None:
         threads = len(self.placement)
         for name, ops in (("ops", self.ops), ("final_ops", self.final_ops)):
             for place, op in enumerate(ops):
@@ -113,6 +137,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             for place, each in enumerate(timed):
                 if each.at_ns < 0:
                     raise UsageError(f"{name}[{place}] has a negative time: {each.at_ns}.")
+
+    def check_times(self) -> None:
+        """Refuse ops and faults that would never come.
+
+        Raises:
+            UsageError: one is due after the end of the faults phase.
+        """
+        for name, timed in (("ops", self.ops), ("faults", self.faults)):
+            for place, each in enumerate(timed):
+                if each.at_ns > self.end_ns:
+                    raise UsageError(f"{name}[{place}] is due at {each.at_ns}, after end_ns {self.end_ns}.")
 
 
 # --- from a history, to a test --------------------------------------------------------------------------------------
@@ -220,7 +255,7 @@ _ROWS: Final = ("faults", "ops", "final_ops")
 def encode(plan: Plan) -> bytes:
     """The plan as the text of a file: a line for each op, equal plans to the byte."""
     document: dict[str, Any] = msgspec.to_builtins(plan, str_keys=True)
-    names = ("format", "options", "nodes", "placement", "end_ns", *_ROWS, "expect", "versions")
+    names = ("format", "options", "nodes", "placement", "end_ns", *_ROWS, "expect", "versions", "of_seed")
     fields = [f'  "{name}": {_field(name, document[name])}' for name in names]
     return ("{\n" + ",\n".join(fields) + "\n}\n").encode()
 
@@ -255,6 +290,8 @@ def decode(text: bytes, source: str = "plan") -> Plan:
     """
     try:
         version = msgspec.json.decode(text, type=_Versioned).format
+        if version < 1:
+            raise HistoryFormatError(source, f"there is no format {version}: the first one is 1")
         if version > FORMAT:
             raise StoreVersionError(
                 f"{source} is in format {version}, this splitbrain reads up to {FORMAT}: upgrade splitbrain."
@@ -263,9 +300,11 @@ def decode(text: bytes, source: str = "plan") -> Plan:
         plan.check()
     except msgspec.ValidationError as error:
         raise HistoryFormatError(source, f"this is not a plan: {error}") from error
+    except RecursionError as error:
+        raise HistoryFormatError(source, "this is nested too deeply to be a plan") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise HistoryFormatError(source, f"this is not JSON: {error}", line=_line(text, str(error))) from error
-    except StoreVersionError:
+    except (StoreVersionError, HistoryFormatError):
         raise
     except UsageError as error:
         raise HistoryFormatError(source, f"this plan cannot be followed: {error}") from error
@@ -285,7 +324,12 @@ def load(path: str | os.PathLike[str]) -> Plan:
             text = file.read()
     except OSError as error:
         raise UsageError(f"{os.fspath(path)}: the plan cannot be read: {error.strerror}.") from error
-    return decode(text, os.fspath(path))
+    plan = decode(text, os.fspath(path))
+    try:
+        plan.check_times()
+    except UsageError as error:
+        raise HistoryFormatError(os.fspath(path), f"this plan cannot be followed: {error}") from error
+    return plan
 
 
 def _line(text: bytes, problem: str) -> int | None:

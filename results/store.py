@@ -128,7 +128,13 @@ class RunDir:
         return self.path / "splitbrain.log"
 
     def node_dir(self, node: str) -> Path:
-        """The folder for whatever a node leaves behind; created if missing."""
+        """The folder for whatever a node leaves behind; created if missing.
+
+        Raises:
+            UsageError: a folder cannot have that name.
+        """
+        if Path(node).name != node or node in (".", ".."):
+            raise UsageError(f"{node!r} cannot be the name of a node's folder: it leads elsewhere.")
         folder = self.path / "nodes" / node
         folder.mkdir(parents=True, exist_ok=True)
         return folder

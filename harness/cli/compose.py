@@ -14,6 +14,7 @@ import msgspec
 
 from checkers.verdict import CheckerSpec
 from harness.backends import catalogue as backends
+from harness.plan import NODE_NAME
 from harness.simulation.worlds import WORLDS
 from harness.systems import catalogue as systems
 from harness.test import CONCURRENCY_MAX, RATE_MAX, TIME_MAX_S, Test, Workload, check_number
@@ -68,7 +69,7 @@ def node_names(nodes: str) -> tuple[str, ...]:
     if not listed:
         raise UsageError("--nodes: a test needs at least one node: give a number of 1 or more, or names.")
     for name in listed:
-        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9]{0,11}", name):
+        if not NODE_NAME.fullmatch(name):
             raise UsageError(f"--nodes: {name!r} is no node name. Use letters and digits, a letter first, 12 at most.")
     return listed
 

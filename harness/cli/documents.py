@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,8 +33,18 @@ def telemetry_of(test: Test, run: RunDir) -> dict[str, str]:
 
 def keep_plan(run: RunDir, test: Test) -> None:
     """Store what was planned to happen, apart from what happened: ops, and faults as they were asked for."""
-    from harness.plan import encode, plan_of
-    from results.arrow import from_table
+    from harness.cli.planned import with_revision
+    from harness.plan import Expectation, encode, plan_of
+    from results.arrow import from_table, history_hash
+    from results.history import HARNESS
 
-    history = from_table(run.finish_history(), str(run.history_path))
-    run.write_plan(encode(plan_of(history, test, versions=run.read_test()["versions"])))
+    table, document = run.finish_history(), run.read_test()
+    versions = with_revision(document["versions"], document.get("git"))
+    history = from_table(table, str(run.history_path))
+    plan = plan_of(history, test, versions=versions)
+    simulation: Mapping[str, Any] | None = document.get("simulation")
+    interrupted = any(op.process == HARNESS and op.f == "interrupted" for op in history)
+    if simulation is not None and not interrupted:
+        expect = Expectation(history=history_hash(table), fingerprint=simulation["fingerprint"])
+        plan = msgspec.structs.replace(plan, expect=expect, of_seed=plan.digest())
+    run.write_plan(encode(plan))

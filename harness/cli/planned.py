@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -80,7 +80,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
         """What the next run of the same plan must be like."""
         first = self.guilt[0] if self.guilt else Guilt("", (), None)
         return Expectation(
-            outcome=self.outcome.value,
+            outcome=cast("Any", self.outcome.value),
             checker=first.checker or None,
             anomalies=first.anomalies,
             key=first.key,
@@ -139,8 +139,13 @@ def options_of(document: dict[str, Any], source: str) -> RunOptions:
     """The options that a test.json or a plan holds.
 
     Raises:
-        HistoryFormatError: they are not those of `splitbrain run`.
+        HistoryFormatError: they are not those of `splitbrain run`, or there is no seed among them.
     """
+    strange = [name for name in document if name not in RunOptions.__struct_fields__]
+    if strange:
+        raise HistoryFormatError(source, f"its options are not those of splitbrain run: {', '.join(strange)}")
+    if document.get("seed") is None:
+        raise HistoryFormatError(source, "its options have no seed: without one every run would be another")
     try:
         return RunOptions.of(**document)
     except (msgspec.ValidationError, TypeError) as error:

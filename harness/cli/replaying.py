@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from harness.cli.compose import RunOptions, compose
-from harness.cli.planned import LIMIT_S, Played, Task, options_of, play, with_revision
+from harness.cli.planned import LIMIT_S, Played, Task, options_of, play, test_of, with_revision
 from harness.cli.shrinking import plan_of_run, store_run
 from harness.cli.warm import warm_up
 from harness.cli.workers import Workers
@@ -74,15 +74,15 @@ def original_of(reference: str, store: Path, backend: str | None = None) -> Orig
         UsageError: there is no such run or file, or the run cannot be repeated.
     """
     if Path(reference).is_file():
-        return _elsewhere(_of_plan(load(reference), reference), backend)
+        return _elsewhere(_of_plan(load(reference), reference, backend), backend)
     run = Store(store).find(reference)
     document = run.read_test()
     options = options_of(document["options"], str(run.path))
     if document.get("scripted"):
-        return _elsewhere(_of_plan(load(run.plan_path), f"run {run.name}"), backend)
+        return _elsewhere(_of_plan(load(run.plan_path), f"run {run.name}", backend), backend)
     if options.backend != "sim" or backend not in (None, "sim"):
         plan = plan_of_run(run)
-        return _elsewhere(_of_plan(plan, f"run {run.name}"), backend)
+        return _elsewhere(_of_plan(plan, f"run {run.name}", backend), backend)
     judged = run.read_verdicts()
     figures: Mapping[str, Any] = document.get("simulation") or {}
     return Original(
@@ -96,12 +96,14 @@ def original_of(reference: str, store: Path, backend: str | None = None) -> Orig
     )
 
 
-def _of_plan(plan: Plan, source: str) -> Original:
-    expect = plan.expect
+def _of_plan(plan: Plan, source: str, backend: str | None) -> Original:
+    """A plan that was taken from a simulated run and is as it was stands for that run: its seed gives it again."""
+    expect, options = plan.expect, options_of(plan.options, source)
+    of_seed = options.backend == "sim" and backend in (None, "sim") and plan.of_seed == plan.digest()
     return Original(
         source=source,
-        options=options_of(plan.options, source),
-        plan=plan,
+        options=options,
+        plan=None if of_seed else plan,
         outcome=None if expect is None else expect.outcome,
         history=None if expect is None else expect.history,
         fingerprint=None if expect is None else expect.fingerprint,
@@ -128,7 +130,7 @@ def replay(original: Original, times: int, jobs: int) -> list[Played]:
         HarnessError: a worker process died.
     """
     plan = None if original.plan is None else encode(original.plan)
-    compose(original.options)  # whatever is wrong with them is told at once
+    test_of(original.options, original.plan)  # whatever is wrong with them is told at once
     if times == 1:
         return [play(Task(0, original.options, plan))]
     played: dict[int, Played] = {}
@@ -167,6 +169,8 @@ def compare(original: Original, runs: Sequence[Played]) -> Comparison:
     if found == original.history:
         return _comparison(original, hashes, differences, None, f"the same history, hash {found[:16]}{times}")
     then = f"another history than then (hash {found[:16]} instead of {original.history[:16]}){times}"
+    if not differences and "git" not in original.versions:
+        differences = ["nobody knows of which revision the code was then"]
     if differences:
         return _comparison(original, hashes, differences, None, f"{then}: {'; '.join(differences)}.")
     problem = f"{then}, although code and Python are the same: the simulation is not deterministic."

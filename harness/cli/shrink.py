@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import time
@@ -12,6 +13,7 @@ import click
 import msgspec
 
 from harness.cli import options
+from results.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.cli.judging import Conclusion
@@ -76,22 +78,43 @@ def command(
 
     check_number("budget", budget, TIME_MAX_S)
     workers = cores(jobs)
+    if output is not None:
+        _check_output(Path(output))
     failure = failure_of(what, Path(store))
     interrupts = Interrupts()
     with interrupts.heard(), ShrinkProgress(f"shrinking {failure.source}") as shown:
         found = smallest(failure, jobs=workers, budget_s=budget, go_on=lambda: not interrupts.seen, show=shown.show)
-    if output is not None:
-        path = Path(output)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, lambda aside: aside.write_bytes(encode(found.after)))
     with Progress("running the smallest plan") as progress:
         conclusion = store_run(found.after, Path(store), progress)
+    if output is not None:
+        try:
+            replace_file(Path(output), lambda aside: aside.write_bytes(encode(found.after)))
+        except OSError as error:
+            raise UsageError(
+                f"{output} cannot be written ({error.strerror}); the plan is at {conclusion.run.plan_path}."
+            ) from error
     plan_file = Path(output) if output is not None else conclusion.run.plan_path
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(_document(found, conclusion, plan_file))).decode())
     else:
         _print(found, conclusion, plan_file)
     ctx.exit(conclusion.outcome.exit_code)
+
+
+def _check_output(path: Path) -> None:
+    """Make sure that a plan can be written there, before time is spent on it.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if path.is_dir():
+        raise UsageError(f"--output {path} is a folder: name a file.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--output {path}: {path.parent} cannot be made: {error.strerror}.") from error
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"--output {path}: {path.parent} cannot be written.")
 
 
 def sizes(plan: Plan) -> str:
@@ -118,6 +141,9 @@ def _print(found: Smallest, conclusion: Conclusion, plan_file: Path) -> None:
     click.echo(f"  {sizes(found.after)}")
     click.echo(found.sentence)
     click.echo(f"before  {sizes(found.before)}")
+    then, now = found.before.options["seed"], found.after.options["seed"]
+    if then != now:
+        click.echo(f"seed    {now}: with the delays of seed {then} the plan alone did not fail")
     ended = "nothing more can be left out" if found.minimal else "ended early: there may be a smaller one"
     click.echo(f"tried   {found.tried} simulated runs; {ended}")
     problem = difference(found.after, conclusion)

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from checkers.verdict import Outcome
+from harness.cli import replaying
 from harness.cli.planned import Guilt, Played, Task, play_plan
 from harness.cli.replaying import compare, original_of, replay
 from harness.cli.shrinking import Pool
@@ -142,7 +143,9 @@ def test_what_does_not_fail_cannot_be_shrunk(tmp_path: Path) -> None:
     assert not (tmp_path / "store").exists()
 
 
-def test_a_run_in_simulation_is_replayed_exactly_or_what_differs_is_named(tmp_path: Path) -> None:
+def test_a_run_in_simulation_is_replayed_exactly_or_what_differs_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = ["--backend", "sim", "--nodes", "3", "--nemesis", "none", "--time-limit", "2", "--seed", "4"]
     ran = splitbrain("run", "--json", *options, cwd=tmp_path)
     assert answer(ran)["outcome"] == "pass"
@@ -158,14 +161,52 @@ def test_a_run_in_simulation_is_replayed_exactly_or_what_differs_is_named(tmp_pa
     document = run.read_test()
     run.write_test({**document, "options": {**document["options"], "seed": 5}, "git": None})
     other = splitbrain("replay", "latest", cwd=tmp_path)
-    assert other.returncode == 255
+    assert other.returncode == 0
     assert "another history" in other.stdout
-    assert "not deterministic" in other.stdout
+    assert "nobody knows of which revision the code was then" in other.stdout
+
+    clean = {"revision": "abc", "dirty": False}
+    monkeypatch.setattr(replaying, "git_revision", lambda: clean)
+    run.write_test({**run.read_test(), "git": clean})
+    original = original_of("latest", tmp_path / "store")
+    accused = compare(original, replay(original, 1, 1))
+    assert "the simulation is not deterministic" in str(accused.problem)
+
     run.write_test({**run.read_test(), "versions": {**document["versions"], "python": "3.1.4"}})
     original = original_of("latest", tmp_path / "store")
     explained = compare(original, replay(original, 1, 1))
     assert (explained.same, explained.problem) == (0, None)
     assert "python 3.1.4 then" in explained.sentence
+
+
+@pytest.mark.parametrize("seed", [104, 115, 124])
+def test_the_plan_of_a_simulated_run_gives_that_run_until_it_is_changed(seed: int, tmp_path: Path) -> None:
+    options = [
+        "--backend",
+        "sim",
+        "--world",
+        "swarm",
+        "--nemesis",
+        "partition,packet,kill",
+        "--time-limit",
+        "8",
+        "--interval",
+        "1",
+    ]
+    ran = splitbrain("run", *options, "--seed", str(seed), cwd=tmp_path)
+    assert ran.returncode in (0, 2)
+    run = RunDir(only_run(tmp_path / "store"))
+    plan = load(run.plan_path)
+    assert plan.expect is not None
+    assert plan.expect.history == history_hash(run.history())
+
+    found = answer(splitbrain("replay", str(run.plan_path), "--json", cwd=tmp_path))
+    assert (found["same"], found["problem"]) == (1, None)
+
+    changed = msgspec.structs.replace(plan, ops=plan.ops[:-20], expect=None)
+    (tmp_path / "changed.json").write_bytes(encode(changed))
+    found = answer(splitbrain("replay", "changed.json", "--json", cwd=tmp_path))
+    assert plan.expect.history not in found["hashes"]
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,12 @@ anything = st.builds(
     faults=st.lists(st.builds(ScriptedFault, at_ns=times, f=names, value=plain), max_size=3).map(tuple),
     ops=st.lists(client_ops, max_size=5).map(tuple),
     final_ops=st.lists(client_ops, max_size=2).map(tuple),
-    expect=st.none() | st.builds(Expectation, outcome=names, anomalies=st.lists(names, max_size=2).map(tuple)),
+    expect=st.none()
+    | st.builds(
+        Expectation,
+        outcome=st.sampled_from(["pass", "violation", None]),
+        anomalies=st.lists(names, max_size=2).map(tuple),
+    ),
     versions=st.dictionaries(names, names, max_size=2),
 )
 
@@ -293,3 +298,47 @@ def test_a_newer_plan_is_refused_and_a_missing_one_told() -> None:
         decode(encode(small_plan(format=2)))
     with pytest.raises(UsageError, match="nowhere"):
         load("nowhere.json")
+
+
+def _plan_text(**changes: Any) -> bytes:
+    plan = Plan(
+        options={"workload": "register", "seed": 1},
+        nodes=("n1", "n2"),
+        placement=("n1", "n2"),
+        end_ns=1000,
+        faults=(ScriptedFault(at_ns=10, f="kill", value={"action": "start", "fault": "kill"}),),
+        ops=(ScriptedOp(at_ns=20, thread=1, f="read", key="0"),),
+    )
+    return encode(msgspec.structs.replace(plan, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"nodes": ("../../x",), "placement": ("../../x",) * 2}, "'../../x' is no node name"),
+        ({"nodes": ("/etc",), "placement": ("/etc",) * 2}, "'/etc' is no node name"),
+        ({"faults": (ScriptedFault(at_ns=1, f="kill", value={"action": "boom"}),)}, "the action 'boom'"),
+        ({"end_ns": 15}, r"ops\[0\] is due at 20, after end_ns 15"),
+        ({"format": 0}, "there is no format 0"),
+    ],
+)
+def test_a_plan_file_that_would_do_harm_or_nothing_is_refused_with_the_place(
+    changes: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "plan.json"
+    file.write_bytes(_plan_text(**changes))
+    with pytest.raises(HistoryFormatError, match=problem):
+        load(file)
+
+
+def test_a_plan_that_is_nested_without_end_is_refused() -> None:
+    with pytest.raises(HistoryFormatError):
+        decode(b"[" * 100_000)
+
+
+def test_the_digest_is_of_what_is_to_be_done_and_of_nothing_else() -> None:
+    plan = decode(_plan_text())
+    same = msgspec.structs.replace(plan, of_seed="x", versions={"python": "3"}, expect=Expectation(history="h"))
+    assert same.digest() == plan.digest()
+    assert msgspec.structs.replace(plan, ops=()).digest() != plan.digest()
+    assert msgspec.structs.replace(plan, options={**plan.options, "seed": 2}).digest() != plan.digest()
