@@ -34,9 +34,9 @@ _HASH_SHOWN = 12
 class ReplicaAgreement:
     """Judges every row that tells an applied index with a chain hash or a state hash. No options.
 
-    The figures: `indexes` that were told, `compared` (told by at least two nodes; index 0, where nothing is applied,
-    does not count), `highest_compared`, `nodes`, and `broken` indexes. Where nodes could have been compared and none
-    was, the verdict is unknown.
+    The figures: `indexes` that were told, `compared` (at least two nodes told a hash of the same kind; index 0, where
+    nothing is applied, does not count), `highest_compared`, `nodes`, and `broken` indexes. Where several nodes told
+    something and no two could be compared, the verdict is unknown.
     """
 
     name = "replica-agreement"
@@ -53,7 +53,7 @@ class ReplicaAgreement:
             if row.applied_index is not None and hashes != (None, None):
                 place = places.setdefault((row.group, row.applied_index), {})
                 place.setdefault(hashes, {}).setdefault((row.node, row.life), row)
-        compared = [place for place, sightings in places.items() if place[1] > 0 and len(_nodes(sightings)) > 1]
+        compared = [place for place, sightings in places.items() if place[1] > 0 and _comparable(sightings)]
         broken = {place: found for place, sightings in places.items() if (found := list(_anomalies(sightings)))}
         findings = _first_of_each(places, compared, broken)
         valid: Valid = "false" if findings else "true" if compared or len(nodes) < 2 else "unknown"
@@ -79,8 +79,11 @@ class ReplicaAgreement:
         return verdict
 
 
-def _nodes(sightings: Sightings) -> list[str]:
-    return list(dict.fromkeys(node for told in sightings.values() for node, _ in told))
+def _comparable(sightings: Sightings) -> bool:
+    """Whether two nodes told a hash of the same kind."""
+    by_chain = {node for (chain, _), told in sightings.items() if chain is not None for node, _ in told}
+    by_state = {node for (_, state), told in sightings.items() if state is not None for node, _ in told}
+    return len(by_chain) > 1 or len(by_state) > 1
 
 
 def _anomalies(sightings: Sightings) -> Iterator[tuple[str, Hashes, Hashes]]:
@@ -140,7 +143,8 @@ def _praise(compared: list[Place], nodes: int) -> str:
     if compared:
         highest = max(index for _, index in compared)
         figures = f"{len(compared)} indexes, the highest {highest}"
-        return f"Replicas agree at every index that two or more nodes told ({figures})."
+        return f"Replicas agree at every index at which two or more nodes could be compared ({figures})."
     if nodes < 2:
         return "Nothing to compare: only one node told anything, and it agrees with itself."
-    return f"Unknown: no index was told by two of the {nodes} nodes, so nothing was compared."
+    told = f"at no index above 0 did two of the {nodes} nodes tell a hash of the same kind"
+    return f"Unknown: {told}, so nothing was compared."

@@ -23,8 +23,8 @@ class LeaderCompleteness:
     """Judges every row of event "role" in which a node leads and tells `last_index`. No options.
 
     An index counts as committed in an earlier term if a node that was in an earlier term told it as its commit index;
-    times are not compared. The figures: `elections` judged, `highest_commit`, and `broken` elections. Unknown if nodes
-    were elected and none tells where its log ended.
+    times are not compared. The figures: `elections` judged, `highest_commit`, and `broken` elections. Unknown if no
+    leader is known to be incomplete and some do not tell where their logs ended.
     """
 
     name = "leader-completeness"
@@ -45,7 +45,7 @@ class LeaderCompleteness:
         earlier = {group: _Committed(of_terms) for group, of_terms in committed.items()}
         judged = [row for row in elected if row.last_index is not None]
         found = [finding for row in judged if (finding := _finding(row, earlier.get(row.group)))]
-        valid: Valid = "false" if found else "unknown" if elected and not judged else "true"
+        valid: Valid = "false" if found else "unknown" if len(judged) < len(elected) else "true"
         return Verdict(
             checker=self.name,
             valid=valid,
@@ -118,11 +118,16 @@ def _finding(leader: Row, committed: _Committed | None) -> dict[str, Any] | None
 
 
 def _sentence(found: list[dict[str, Any]], elected: int, judged: int) -> str:
+    unjudged = elected - judged
+    why = "it does not tell where its log ended" if unjudged == 1 else "they do not tell where their logs ended"
+    left_out = f"{unjudged} of the {elected} leaders that were elected could not be judged, since {why}"
     if found:
         more = f" ({len(found)} leaders were incomplete.)" if len(found) > 1 else ""
-        return f"{found[0]['sentence']}{more}"
+        return f"{found[0]['sentence']}{more}" + (f" ({left_out}.)" if unjudged else "")
     if not elected:
         return "No node was seen to be elected, so no leader lacked anything."
     if not judged:
         return "Unknown: no node that was elected tells where its log ended."
+    if unjudged:
+        return f"Unknown: {left_out}; the other {judged} had everything that was known to be committed before."
     return f"Each of the {judged} leaders that were elected had everything that was known to be committed before."

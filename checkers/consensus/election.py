@@ -1,12 +1,14 @@
 """Election safety: at most one leader in a term (Raft, figure 3 and section 5.2; Ongaro and Ousterhout 2014).
 
     two-leaders    two nodes led the same term
-    elected-twice  one node led the same term in two of its lives: it forgot that the term was over
+    elected-twice  one node led the same term in two of its lives, or again after another role in it: it forgot that the
+                   term was over
     voted-twice    one node voted for two candidates in the same term
 
 A node starts as a follower and leads only after an election of its own, which takes a new term: whoever leads the same
-term again after a restart was elected twice in it. Where nodes tell their votes (rows of event "vote", whose `leader`
-is the candidate), a second vote in a term is found even if it changes no election.
+term again, after a restart or after it stepped down, was elected twice in it. Where nodes tell their votes (rows of
+event "vote", whose `leader` is the candidate), a second vote in a term is found even if it changes no election. A vote
+that names no candidate counts for nobody.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from checkers.verdict import Partition, Valid, Verdict
 from results.calls import seconds
 
 Term: TypeAlias = tuple[str | None, int]
-Leaders: TypeAlias = dict[tuple[str, int], list[Row]]
-"""For each node and life that led a term: the rows that say so."""
+Leaders: TypeAlias = dict[tuple[str, int, int], list[Row]]
+"""For each node and life that led a term, and how often it had stepped down from it before: the rows that say so."""
 
 Votes: TypeAlias = dict[tuple[str | None, str, int], dict[str, Row]]
 """For each group, node and term: the first row that tells a vote for each candidate."""
@@ -42,19 +44,22 @@ class ElectionSafety:
         """Judge the telemetry of one run."""
         refuse_options(self.name, options)
         terms: dict[Term, Leaders] = {}
+        stretches: dict[tuple[Term, str, int], _Stretches] = {}
         votes: Votes = {}
         roles_told = False
         for row in rows(telemetry):
             if row.role is None or row.term is None:
                 continue
             roles_told = True
-            if row.event == "vote":
-                votes.setdefault((row.group, row.node, row.term), {}).setdefault(row.leader or "", row)
+            if row.event == "vote" and row.leader is not None:
+                votes.setdefault((row.group, row.node, row.term), {}).setdefault(row.leader, row)
+            term = (row.group, row.term)
+            stretch = stretches.setdefault((term, row.node, row.life), _Stretches()).step(row)
             if row.role == "leader":
-                terms.setdefault((row.group, row.term), {}).setdefault((row.node, row.life), []).append(row)
+                terms.setdefault(term, {}).setdefault((row.node, row.life, stretch), []).append(row)
         found = [_finding(term, leaders) for term, leaders in terms.items() if len(leaders) > 1]
         found += [_double_vote(node, told) for (_, node, _), told in votes.items() if len(told) > 1]
-        nodes = dict.fromkeys(node for leaders in terms.values() for node, _ in leaders)
+        nodes = dict.fromkeys(node for leaders in terms.values() for node, _, _ in leaders)
         valid: Valid = "false" if found else "true" if roles_told else "unknown"
         return Verdict(
             checker=self.name,
@@ -78,14 +83,31 @@ class ElectionSafety:
         return verdict
 
 
+class _Stretches:
+    """How often one life of a node stepped down in a term that it led."""
+
+    def __init__(self) -> None:
+        self._leads = False
+        self._ended = 0
+
+    def step(self, row: Row) -> int:
+        """Take the life's next row in the term."""
+        leads = row.role == "leader"
+        self._ended += self._leads and not leads
+        self._leads = leads
+        return self._ended
+
+
 def _finding(term: Term, leaders: Leaders) -> dict[str, Any]:
-    nodes = list(dict.fromkeys(node for node, _ in leaders))
-    stretches = [f"{node} in life {life}, {_stretch(led)}" for (node, life), led in leaders.items()]
+    nodes = list(dict.fromkeys(node for node, _, _ in leaders))
+    stretches = [f"{node} in life {life}, {_stretch(led)}" for (node, life, _), led in leaders.items()]
     where = f"term {term[1]}{of_group(term[0])}"
     if len(nodes) > 1:
         sentence = f"{_count(len(nodes))} leaders: {where} was led by {' and by '.join(stretches)}."
     else:
-        sentence = f"Elected twice: {where} was led by {nodes[0]} in more than one life: {'; '.join(stretches)}."
+        in_one_life = len({life for _, life, _ in leaders}) == 1
+        how = "again after it had told another role in it" if in_one_life else "in more than one life"
+        sentence = f"Elected twice: {where} was led by {nodes[0]} {how}: {'; '.join(stretches)}."
     return {
         "anomaly": "two-leaders" if len(nodes) > 1 else "elected-twice",
         "sentence": sentence,
@@ -99,7 +121,7 @@ def _finding(term: Term, leaders: Leaders) -> dict[str, Any]:
                 "last_s": seconds(led[-1].time),
                 "rows": len(led),
             }
-            for (node, life), led in leaders.items()
+            for (node, life, _), led in leaders.items()
         ],
     }
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from checkers.consensus import ElectionSafety
 from checkers.verdict import Verdict
@@ -47,7 +48,39 @@ def test_a_node_that_leads_the_same_term_again_after_a_restart_was_elected_twice
     assert "term 3 of group 'g' was led by n1 in more than one life" in verdict.sentence
 
 
-def votes(time_s: float, node: str, term: int, candidate: str, **fields: Any) -> dict[str, Any]:
+def test_a_node_that_leads_the_same_term_again_after_another_role_in_it_was_elected_twice() -> None:
+    verdict = judge(
+        leads(1, "n1", 3),
+        row(1.2, "n1", "role", role=None, term=3),  # tells no role
+        row(1.3, "n1", "role", role="follower", term=3, group="other"),
+        row(1.4, "n2", "role", role="follower", term=3),
+        leads(1.5, "n1", 3),
+        row(2, "n1", "role", role="follower", term=3),
+        leads(3, "n1", 3),
+    )
+    assert (verdict.valid, verdict.anomalies, verdict.figures["broken"]) == ("false", ("elected-twice",), 1)
+    assert verdict.sentence == (
+        "Elected twice: term 3 of group 'g' was led by n1 again after it had told another role in it: "
+        "n1 in life 1, seen from 1.000 s to 1.500 s; n1 in life 1, seen at 3.000 s."
+    )
+    assert [(led["life"], led["first_s"], led["rows"]) for led in verdict.evidence["findings"][0]["leaders"]] == [
+        (1, 1.0, 2),
+        (1, 3.0, 1),
+    ]
+
+
+def test_a_node_that_was_no_leader_yet_or_steps_down_or_leads_another_term_was_elected_once() -> None:
+    verdict = judge(
+        row(0, "n1", "role", role="candidate", term=3),
+        leads(1, "n1", 3),
+        row(2, "n1", "role", role="follower", term=3),
+        row(3, "n1", "role", role="follower", term=4),
+        leads(4, "n1", 5),
+    )
+    assert (verdict.valid, verdict.figures["terms"]) == ("true", 2)
+
+
+def votes(time_s: float, node: str, term: int, candidate: str | None, **fields: Any) -> dict[str, Any]:
     return row(time_s, node, "vote", role="follower", term=term, leader=candidate, **fields)
 
 
@@ -63,6 +96,11 @@ def test_a_node_that_votes_for_two_candidates_in_a_term_voted_twice_also_across_
 def test_votes_in_other_terms_and_a_vote_told_again_are_right() -> None:
     verdict = judge(votes(1, "n1", 3, "n2"), votes(2, "n1", 3, "n2", life=2), votes(3, "n1", 4, "n3"))
     assert (verdict.valid, verdict.figures["votes"]) == ("true", 2)
+
+
+def test_a_vote_that_names_no_candidate_counts_for_nobody() -> None:
+    verdict = judge(votes(1, "n1", 3, "n2"), votes(2, "n1", 3, None), votes(3, "n3", 3, None))
+    assert (verdict.valid, verdict.figures["votes"]) == ("true", 1)
 
 
 def test_one_leader_per_term_and_group_is_right_however_many_terms_and_groups() -> None:
@@ -83,17 +121,39 @@ def test_there_are_no_options() -> None:
         ElectionSafety().check(told(leads(1, "n1", 1)), {"bound": 1})
 
 
-@given(telemetries())
-@settings(deadline=None, max_examples=300)
+@st.composite
+def telemetries_with_votes(draw: st.DrawFn) -> list[dict[str, Any]]:
+    rows = draw(telemetries())
+    for each in rows:
+        if each["event"] == "commit" and draw(st.booleans()):
+            each |= {"event": "vote", "leader": draw(st.sampled_from(["n1", "n2", None]))}
+    return rows
+
+
+def _same(one: dict[str, Any], other: dict[str, Any], *names: str) -> bool:
+    return all(one[name] == other[name] for name in names)
+
+
+@given(telemetries_with_votes())
+@settings(deadline=None, max_examples=500)
 def test_it_finds_what_comparing_every_two_rows_finds(rows: list[dict[str, Any]]) -> None:
-    leading = [r for r in rows if r["role"] == "leader" and r["term"] is not None]
+    told_roles = [r for r in rows if r["role"] is not None and r["term"] is not None]
     by_term: dict[Any, set[bool]] = {}
-    for one, other in combinations(leading, 2):
-        same_term = one["group"] == other["group"] and one["term"] == other["term"]
-        if same_term and (one["node"], one["life"]) != (other["node"], other["life"]):
-            by_term.setdefault((one["group"], one["term"]), set()).add(one["node"] != other["node"])
+    double_votes: set[Any] = set()
+    for i, j in combinations(range(len(told_roles)), 2):
+        one, other = told_roles[i], told_roles[j]
+        if not _same(one, other, "group", "term"):
+            continue
+        if one["role"] == other["role"] == "leader":
+            between = [r for r in told_roles[i:j] if _same(r, one, "group", "term", "node", "life")]
+            if not _same(one, other, "node", "life") or any(r["role"] != "leader" for r in between):
+                by_term.setdefault((one["group"], one["term"]), set()).add(one["node"] != other["node"])
+        both_voted = one["event"] == other["event"] == "vote" and one["node"] == other["node"]
+        if both_voted and None not in (one["leader"], other["leader"]) and one["leader"] != other["leader"]:
+            double_votes.add((one["group"], one["node"], one["term"]))
     expected = {"two-leaders" if True in kinds else "elected-twice" for kinds in by_term.values()}
+    expected |= {"voted-twice"} if double_votes else set()
     verdict = judge(*rows)
     assert set(verdict.anomalies) == expected
-    assert verdict.figures["broken"] == len(by_term)
+    assert verdict.figures["broken"] == len(by_term) + len(double_votes)
     assert (verdict.valid == "false") == bool(expected)

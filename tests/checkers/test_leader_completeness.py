@@ -56,21 +56,42 @@ def test_without_an_election_it_is_true_and_with_elections_that_tell_nothing_unk
     )
 
 
+def test_elections_that_could_not_be_judged_are_counted_and_leave_it_unknown_unless_another_is_incomplete() -> None:
+    rows = [elected(1, "n1", 1, 0), commits(2, "n1", 1, 5), elected(3, "n2", 2, None), elected(4, "n3", 3, 5)]
+    verdict = judge(*rows)
+    assert (verdict.valid, verdict.anomalies, verdict.figures["elections"]) == ("unknown", (), 2)
+    assert verdict.sentence == (
+        "Unknown: 1 of the 3 leaders that were elected could not be judged, since it does not tell where its log "
+        "ended; the other 2 had everything that was known to be committed before."
+    )
+    broken = judge(*rows, elected(5, "n4", 4, 4), elected(6, "n4", 5, None))
+    assert (broken.valid, broken.anomalies) == ("false", ("incomplete-leader",))
+    assert broken.sentence.startswith("Incomplete leader: n4 was elected in term 4")
+    assert broken.sentence.endswith(
+        " (2 of the 5 leaders that were elected could not be judged, since they do not tell where their logs ended.)"
+    )
+
+
 @st.composite
 def small_rows(draw: st.DrawFn) -> dict[str, Any]:
-    make = draw(st.sampled_from([elected, commits]))
-    return make(1, draw(st.sampled_from(["a", "b"])), draw(st.integers(0, 4)), draw(st.integers(0, 4)))
+    node, term, index = draw(st.sampled_from(["a", "b"])), draw(st.integers(0, 4)), draw(st.integers(0, 4))
+    if draw(st.booleans()):
+        return commits(1, node, term, index)
+    return elected(1, node, term, index if draw(st.integers(0, 4)) else None)
 
 
 @given(st.lists(small_rows(), min_size=1, max_size=8))
 @settings(deadline=None, max_examples=300)
 def test_it_finds_what_comparing_every_election_with_every_row_finds(rows: list[dict[str, Any]]) -> None:
+    elections = [each for each in rows if each["event"] == "role"]
+    judged = [each for each in elections if each["last_index"] is not None]
     broken = [
         leader
-        for leader in rows
-        if leader["event"] == "role"
-        and any(each["term"] < leader["term"] and each["commit_index"] > leader["last_index"] for each in rows)
+        for leader in judged
+        if any(each["term"] < leader["term"] and each["commit_index"] > leader["last_index"] for each in rows)
     ]
     verdict = judge(*rows)
     assert verdict.figures["broken"] == len(broken)
-    assert (verdict.valid == "false") is bool(broken)
+    assert verdict.valid == ("false" if broken else "true" if judged == elections else "unknown")
+    if 0 < len(judged) < len(elections):
+        assert f"{len(elections) - len(judged)} of the {len(elections)} leaders" in verdict.sentence

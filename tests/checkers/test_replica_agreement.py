@@ -68,20 +68,40 @@ def test_agreement_tells_how_many_indexes_were_compared_and_other_groups_are_not
         at(1, "n1", 64, "a", "s"),
         at(2, "n2", 64, "a", "s"),
         at(2, "n2", 65, "b", "t"),
+        at(2, "n1", 66, "c", None),
+        at(2, "n2", 66, None, "u"),  # of another kind
         at(2, "n3", 64, "other", "other", group="other"),
     )
     assert verdict.valid == "true"
-    assert verdict.sentence == "Replicas agree at every index that two or more nodes told (1 indexes, the highest 64)."
+    assert verdict.sentence == (
+        "Replicas agree at every index at which two or more nodes could be compared (1 indexes, the highest 64)."
+    )
     assert verdict.figures["compared"] == 1
 
 
 def test_nodes_that_could_not_be_compared_prove_nothing() -> None:
     verdict = judge(at(0, "n1", 0, "-", "-"), at(0, "n2", 0, "-", "-"), at(1, "n1", 3, "a", "s"))
     assert (verdict.valid, verdict.figures["compared"]) == ("unknown", 0)
-    assert verdict.sentence == "Unknown: no index was told by two of the 2 nodes, so nothing was compared."
+    assert verdict.sentence == (
+        "Unknown: at no index above 0 did two of the 2 nodes tell a hash of the same kind, so nothing was compared."
+    )
     alone = judge(at(1, "n1", 3, "a", "s"))
     assert (alone.valid, alone.figures["compared"]) == ("true", 0)
     assert alone.sentence.startswith("Nothing to compare: only one node")
+
+
+def test_a_chain_hash_and_a_state_hash_are_not_compared_with_each_other() -> None:
+    chain, state = at(1, "n1", 64, "a", None), at(2, "n2", 64, None, "s")
+    verdict = judge(chain, state)
+    assert (verdict.valid, verdict.figures["compared"], verdict.figures["highest_compared"]) == ("unknown", 0, 0)
+    assert verdict.sentence == (
+        "Unknown: at no index above 0 did two of the 2 nodes tell a hash of the same kind, so nothing was compared."
+    )
+    both_kinds_of_one_node = judge(chain, state, at(3, "n1", 64, "a", None, life=2))
+    assert (both_kinds_of_one_node.valid, both_kinds_of_one_node.figures["compared"]) == ("unknown", 0)
+    third = judge(chain, state, at(3, "n3", 64, "b", "s"))
+    assert third.anomalies == ("divergence",)
+    assert judge(chain, state, at(3, "n3", 64, None, "s")).figures["compared"] == 1
 
 
 @given(telemetries())
@@ -106,8 +126,13 @@ def test_it_finds_what_comparing_every_two_rows_finds(rows: list[dict[str, Any]]
     found = {(f["group"], f["anomaly"]): f["applied_index"] for f in verdict.evidence.get("findings", ())}
     assert found == lowest
     assert set(verdict.anomalies) == {anomaly for _, anomaly in lowest}
-    told_by: dict[Any, set[str]] = {}
-    for r in rows:
-        if r["applied_index"] and (r["chain_hash"], r["state_hash"]) != (None, None):
-            told_by.setdefault((r["group"], r["applied_index"]), set()).add(r["node"])
-    assert verdict.figures["compared"] == sum(len(nodes) > 1 for nodes in told_by.values())
+    compared = {
+        (one["group"], one["applied_index"])
+        for one, other in combinations(rows, 2)
+        if one["node"] != other["node"] and one["group"] == other["group"]
+        if one["applied_index"] and one["applied_index"] == other["applied_index"]
+        if any(None not in (one[kind], other[kind]) for kind in ("chain_hash", "state_hash"))
+    }
+    assert verdict.figures["compared"] == len(compared)
+    alone = len({r["node"] for r in rows}) == 1
+    assert verdict.valid == ("false" if lowest else "true" if compared or alone else "unknown")
