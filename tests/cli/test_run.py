@@ -68,8 +68,9 @@ def test_a_bug_is_found_and_named(tmp_path: Path, bug: str, workload: str, anoma
         str(store),
     )
     found = judged(done, "violation", 1)
-    [guilty] = [verdict for verdict in found["verdicts"] if verdict["valid"] is False]
-    assert anomaly in guilty["anomalies"]
+    # What nodes tell of themselves may convict as well; here it is about what clients saw.
+    guilty = next(verdict for verdict in found["verdicts"] if anomaly in verdict["anomalies"])
+    assert guilty["valid"] is False
     assert any(f"n{i}" in guilty["sentence"] for i in range(1, 6))
     assert guilty["evidence"]
 
