@@ -39,4 +39,4 @@ lock:
 	  --python-version 3.11 --extra dev pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-3.* .pytest_cache .ruff_cache .hypothesis
