@@ -57,6 +57,14 @@ def _environment(temporary: Path, **changes: str | None) -> dict[str, str]:
     return {name: value for name, value in environment.items() if value is not None}
 
 
+def _wait_for_a_worker(temporary: Path) -> None:
+    """Until the job is under way: before that, this process talks to Java, and an interrupt breaks the talk off."""
+    deadline = time.monotonic() + 30
+    while len(_using(temporary)) < 4:
+        assert time.monotonic() < deadline, "python, java, the workers' parent and a worker"
+        time.sleep(0.05)
+
+
 def _run(temporary: Path, seconds: float = 0, **changes: str | None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", _SCRIPT, str(seconds)],
@@ -254,7 +262,7 @@ def _told(entry: Path, folder: Path) -> bool:
 
 @pytest.mark.spark
 def test_ctrl_c_reaches_python_alone_and_judging_can_go_on(started: subprocess.Popen[str], temporary: Path) -> None:
-    time.sleep(1)
+    _wait_for_a_worker(temporary)
     os.killpg(started.pid, signal.SIGINT)
     said, _ = started.communicate(timeout=60)
     assert said.splitlines() == ["interrupted", "rows 4", "ended"]
@@ -266,10 +274,7 @@ def test_ctrl_c_reaches_python_alone_and_judging_can_go_on(started: subprocess.P
 def test_when_python_is_killed_java_and_its_workers_go_too_and_the_next_session_sweeps(
     started: subprocess.Popen[str], temporary: Path
 ) -> None:
-    deadline = time.monotonic() + 20
-    while len(_using(temporary)) < 4:
-        assert time.monotonic() < deadline, "python, java, the workers' parent and a worker"
-        time.sleep(0.05)
+    _wait_for_a_worker(temporary)
     started.kill()
     started.wait()
     assert _gone(temporary) == []
