@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 SEEDS: Final = 20
 """So many seeds are tried with a plan: other delays, the same ops and faults. One of them must fail."""
 
+FEW_OPS: Final = 10
+"""So many ops a person can follow: with more the search goes on with other delays."""
+
 _TICK_S: Final = 0.2
 
 
@@ -167,15 +170,41 @@ def smallest(
         show(Step(failure.plan, 0, "first run"))
         before, wanted, tries = _beginning(failure, pool)
         ends_s = time.monotonic() + budget_s
-        found = shrink(
-            msgspec.structs.replace(
-                before, expect=Played(number=0, outcome=Outcome.VIOLATION, guilt=(wanted,)).expectation()
-            ),
-            lambda candidates: pool.failing(candidates, wanted),
-            progress=show,
-            go_on=lambda: go_on() and time.monotonic() < ends_s,
-        )
+
+        def search(plan: Plan) -> Shrunk:
+            return shrink(
+                plan,
+                lambda candidates: pool.failing(candidates, wanted),
+                progress=show,
+                go_on=lambda: go_on() and time.monotonic() < ends_s,
+            )
+
+        expected = Played(number=0, outcome=Outcome.VIOLATION, guilt=(wanted,)).expectation()
+        found = search(msgspec.structs.replace(before, expect=expected))
+        found = _with_other_delays(found, search, lambda plan: pool.failing(iter([plan]), wanted) is not None)
         return _finished(before, found, wanted, tries, pool)
+
+
+def _with_other_delays(found: Shrunk, search: Callable[[Plan], Shrunk], fails: Callable[[Plan], bool]) -> Shrunk:
+    """A search that got stuck on many ops goes on with the delays of later seeds, as long as what is left fails too.
+
+    Every op that is left out shifts the delays of what follows: a plan can be stuck because of that alone.
+    """
+    first, tried = found.plan.options["seed"], found.tried
+    for seed in range(first + 1, first + SEEDS):
+        if not found.minimal or _ops(found.plan) <= FEW_OPS:
+            break
+        plan = msgspec.structs.replace(found.plan, options={**found.plan.options, "seed": seed})
+        tried += 1
+        if fails(plan):
+            again = search(plan)
+            tried += again.tried
+            found = again if _ops(again.plan) < _ops(found.plan) else found
+    return Shrunk(found.plan, found.minimal, tried)
+
+
+def _ops(plan: Plan) -> int:
+    return len(plan.ops) + len(plan.final_ops)
 
 
 def _beginning(failure: Failure, pool: Pool) -> tuple[Plan, Guilt, int]:
