@@ -19,7 +19,8 @@ import msgspec
 import pyarrow as pa
 
 from checkers import linearizable, models
-from checkers.linearizable.encoding import events, read_ops
+from checkers.linearizable.encoding import events
+from checkers.linearizable.ops import read_ops
 from checkers.linearizable.search import Limits, Search
 from checkers.linearizable.transitions import Stepper
 from results.arrow import to_table

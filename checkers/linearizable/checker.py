@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from checkers import models
 from checkers.linearizable import evidence, witness
-from checkers.linearizable.encoding import Ops, events, read_ops, show
+from checkers.linearizable.encoding import events
+from checkers.linearizable.ops import Ops, read_ops, show
 from checkers.linearizable.search import Limits, Result, Search
 from checkers.linearizable.transitions import Stepper
 from checkers.models import Model

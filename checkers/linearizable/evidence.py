@@ -9,8 +9,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from checkers.linearizable.encoding import OPEN, Ops, Problem, show
+from checkers.linearizable.encoding import Problem
 from checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH
+from checkers.linearizable.ops import OPEN, Ops, show
 from checkers.linearizable.search import Result
 from checkers.linearizable.transitions import Stepper, assignments, steps_by_assignment
 from checkers.linearizable.witness import Witness

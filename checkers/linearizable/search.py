@@ -10,7 +10,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from checkers.linearizable import encoding
+from checkers.linearizable import encoding, ops
 from checkers.linearizable import frontier as f
 from checkers.linearizable.encoding import Problem
 from checkers.linearizable.transitions import Stepper, TooManyCellsError
@@ -220,4 +220,5 @@ def warm_up() -> None:
     f.advance(events, steps, space, live, m, BUDGET)
     f.rehash(space, m)
     f.cell_position(0, 1)
+    ops.warm_up()
     encoding.warm_up()

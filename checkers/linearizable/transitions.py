@@ -13,7 +13,6 @@ from typing import Any, Final, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from checkers.linearizable.encoding import Transition
 from checkers.linearizable.frontier import (
     ANY,
     ASSIGNMENTS,
@@ -25,6 +24,7 @@ from checkers.linearizable.frontier import (
     Steps,
     cell_position,
 )
+from checkers.linearizable.ops import Transition
 from checkers.models import Assignment, AssignmentModel, Model, Special
 from results.errors import UsageError
 

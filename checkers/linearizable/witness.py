@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from checkers.linearizable.encoding import OPEN, Ops, events
+from checkers.linearizable.encoding import events
+from checkers.linearizable.ops import OPEN, Ops
 from checkers.linearizable.search import Limits, Search
 from checkers.linearizable.transitions import Stepper
 

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from checkers import models
-from checkers.linearizable.encoding import Ops, Problem, events, read_ops
+from checkers.linearizable.encoding import Problem, events
+from checkers.linearizable.ops import Ops, read_ops
 from checkers.linearizable.search import Limits, Result, Search
 from checkers.linearizable.transitions import Stepper
 from checkers.models import IMPOSSIBLE, UNKNOWN, Model, frozen

@@ -1,0 +1,58 @@
+"""Specialised deciders: near-linear answers where a model and a history meet exact preconditions.
+
+A decider looks at one partition. It answers with a proof either way, or with None where its preconditions do not hold;
+then the next one is asked, and at last the search. Everything it says is exact.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, TypeAlias, cast
+
+from checkers.linearizable.ops import Ops
+from checkers.models import Model
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a decider proved.
+
+    Attributes:
+        valid: whether the partition is linearizable.
+        culprits: where it is not, ops (by number) that contradict each other whatever the other ops did, by
+            invocation; few enough to be verified by hand.
+        reason: why they do, as a clause that follows "but" or stands alone: "7 was read after 8 had replaced it".
+    """
+
+    valid: bool
+    culprits: tuple[int, ...] = ()
+    reason: str = ""
+
+
+Decider: TypeAlias = Callable[[Ops, Model], Decision | None]
+
+DECIDERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType({})
+"""Name of a model: (algorithm, where it is), in the order in which they are asked."""
+
+
+def decide(ops: Ops, model: Model) -> tuple[str, Decision] | None:
+    """The first proof that a decider gives, with the algorithm's name; None if none of them applies.
+
+    Only for models of our own: one with the same name may mean something else.
+    """
+    for algorithm, decider in _deciders(model):
+        decision = decider(ops, model)
+        if decision is not None:
+            return algorithm, decision
+    return None
+
+
+def _deciders(model: Model) -> Iterator[tuple[str, Decider]]:
+    if type(model).__module__.partition(".")[0] != "checkers":
+        return
+    for algorithm, location in DECIDERS.get(model.name, ()):
+        module, _, function = location.partition(":")
+        yield algorithm, cast(Decider, getattr(importlib.import_module(module), function))

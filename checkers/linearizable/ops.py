@@ -1,0 +1,180 @@
+"""From the columns of a history to ops: what was asked, what came of it, and which distinct transitions there are.
+
+Everything per row is columnar; Python looks at each distinct value and each distinct transition once. An op here is an
+invocation with what is known of its end. Failed ops did not happen and are gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from checkers.kernels import kernel
+from checkers.models import UNKNOWN, Model, frozen
+from results.errors import HistoryFormatError, UsageError
+
+I32: TypeAlias = npt.NDArray[np.int32]
+I64: TypeAlias = npt.NDArray[np.int64]
+B: TypeAlias = npt.NDArray[np.bool_]
+
+OPEN: Final = -1
+"""The completion of an op that the history ends before."""
+
+
+@dataclass(frozen=True)
+class Transition:
+    """A distinct (function, argument, result): all that a model may look at."""
+
+    f: str
+    value: Any
+    result: Any
+
+    def __str__(self) -> str:
+        """As in "read -> 3" or "cas [1,2]"."""
+        if self.result is not UNKNOWN and self.result != self.value:
+            value = "" if self.value is None else f" {show(self.value)}"
+            return f"{self.f}{value} -> {show(self.result)}"
+        return self.f if self.value is None and self.f != "read" else f"{self.f} {show(self.value)}"
+
+
+@dataclass(frozen=True)
+class Ops:
+    """The ops of a partition that may have happened, by invocation.
+
+    Attributes:
+        table: the history, a row per event.
+        invoked: row of the invocation, by op, ascending.
+        completed: row of the completion, by op; OPEN without one.
+        crashed: whether nobody knows if it happened, by op.
+        transition: index into `transitions`, by op.
+        transitions: the distinct transitions.
+    """
+
+    table: pa.Table
+    invoked: I64
+    completed: I64
+    crashed: B
+    transition: I32
+    transitions: list[Transition]
+
+
+def show(value: Any) -> str:
+    """A frozen value as JSON-like text."""
+    if isinstance(value, tuple):
+        return "[" + ",".join(show(item) for item in cast("tuple[Any, ...]", value)) + "]"
+    if isinstance(value, frozenset):
+        return "{" + ",".join(sorted(show(item) for item in cast("frozenset[Any]", value))) + "}"
+    if hasattr(value, "items") and not isinstance(value, str):
+        return "{" + ",".join(f'"{key}":{show(item)}' for key, item in value.items) + "}"
+    try:
+        return msgspec.json.encode(value).decode()
+    except TypeError:
+        return str(value)
+
+
+def read_ops(table: pa.Table, model: Model) -> Ops:
+    """Pair invocations with completions, and number the distinct transitions.
+
+    Args:
+        table: rows of one partition in the order of the history, columns as in `results.arrow.HISTORY_SCHEMA`.
+        model: for the functions that it knows.
+
+    Raises:
+        HistoryFormatError: a completion without an invocation, or two ops of one process at once.
+        UsageError: the history has a function that the model does not know.
+    """
+    table = table.filter(pa.array(table.column("process").to_numpy() >= 0))
+    types, type_names = _codes(table, "type")
+    invoked, completed = _pairs(table, types, type_names)
+    ended = np.append(types, -1)[completed]
+    happened = ended != _code(type_names, "fail")
+    invoked, completed, ended = invoked[happened], completed[happened], ended[happened]
+    crashed = ended != _code(type_names, "ok")
+    fs, f_names = _codes(table, "f")
+    _refuse_unknown(table, model, fs[invoked], f_names, invoked)
+    values, texts = _codes(table, "value")
+    transition, transitions = _transitions(
+        fs[invoked], values[invoked], np.where(crashed, -1, values[completed]), f_names, texts
+    )
+    return Ops(table, invoked, completed, crashed, transition, transitions)
+
+
+def _codes(table: pa.Table, column: str) -> tuple[I64, list[Any]]:
+    """A text column as codes into its distinct texts; null is one of them."""
+    chunks: Any = table.column(column)
+    encoded = chunks.combine_chunks().dictionary_encode(null_encoding="encode")
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()
+
+
+def _code(names: list[Any], name: str) -> int:
+    return names.index(name) if name in names else -2
+
+
+def _pairs(table: pa.Table, types: I64, type_names: list[Any]) -> tuple[I64, I64]:
+    """Rows of the invocations, and of their completions."""
+    processes = table.column("process").to_numpy()
+    distinct, codes = np.unique(processes, return_inverse=True)
+    partner = np.full(len(types), OPEN, np.int64)
+    invoke = _code(type_names, "invoke")
+    wrong = _pair(codes.astype(np.int64), types, invoke, partner, np.full(len(distinct), -1, np.int64))
+    if wrong >= 0:
+        index = table.column("index")[wrong].as_py()
+        what = "invokes while an op of its own is open" if types[wrong] == invoke else "completes what it never invoked"
+        raise HistoryFormatError(
+            "history", f"op {index}: process {processes[wrong]} {what}. Give the ops of one key, in order."
+        )
+    invoked = np.flatnonzero(types == invoke).astype(np.int64)
+    return invoked, partner[invoked]
+
+
+@kernel
+def _pair(processes: I64, types: I64, invoke: int, partner: I64, under_way: I64) -> int:
+    """Fill in the completion's row of each invocation; the row that does not fit, or -1."""
+    for row in range(types.size):
+        process = processes[row]
+        if types[row] == invoke:
+            if under_way[process] >= 0:
+                return row
+            under_way[process] = row
+        else:
+            if under_way[process] < 0:
+                return row
+            partner[under_way[process]] = row
+            under_way[process] = -1
+    return -1
+
+
+def _refuse_unknown(table: pa.Table, model: Model, fs: I64, f_names: list[Any], invoked: I64) -> None:
+    for code in np.unique(fs):
+        if f_names[code] not in model.fs:
+            index = table.column("index")[int(invoked[np.argmax(fs == code)])].as_py()
+            raise UsageError(
+                f"model {model.name!r} does not know {f_names[code]!r} (op {index}); it knows "
+                f"{', '.join(sorted(model.fs))}. Choose the model of this workload."
+            )
+
+
+def _transitions(
+    fs: I64, values: I64, results: I64, f_names: list[Any], texts: list[Any]
+) -> tuple[I32, list[Transition]]:
+    width = len(texts) + 1
+    combined = (fs * width + values) * width + results + 1
+    distinct, transition = np.unique(combined, return_inverse=True)
+    parsed = [frozen(None if text is None else msgspec.json.decode(text)) for text in texts]
+    transitions: list[Transition] = []
+    for code in distinct.tolist():
+        rest, result = divmod(code, width)
+        f, value = divmod(rest, width)
+        transitions.append(Transition(f_names[f], parsed[value], UNKNOWN if result == 0 else parsed[result - 1]))
+    return transition.astype(np.int32).reshape(-1), transitions
+
+
+def warm_up() -> None:
+    """Compile the kernel of this module, or load it from the cache."""
+    numbers = np.zeros(0, np.int64)
+    _pair(numbers, numbers, 0, numbers, numbers)
