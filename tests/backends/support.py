@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -132,15 +132,17 @@ def processes_with(token: str) -> dict[int, str]:
     return found
 
 
-def network_namespaces() -> list[str]:
-    """Every network namespace in which some process lives, as far as this user may look."""
-    found: set[str] = set()
+def residents(networks: Collection[str]) -> set[tuple[int, bytes]]:
+    """Processes that live in these network namespaces: pid and start time, for the kernel gives both names again."""
+    found: set[tuple[int, bytes]] = set()
     for name in filter(str.isdigit, os.listdir("/proc")):
+        folder = Path("/proc", name)
         try:
-            found.add(os.readlink(f"/proc/{name}/ns/net"))
+            if os.readlink(folder / "ns/net") in networks:
+                found.add((int(name), (folder / "stat").read_bytes().rsplit(b")", 1)[1].split()[19]))
         except OSError:
             continue
-    return sorted(found)
+    return found
 
 
 def wait_until_gone(token: str, within_s: float = 5.0) -> dict[int, str]:

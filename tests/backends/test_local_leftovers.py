@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness.backends.local import Links, LocalBackend, ownership
-from tests.backends.support import network_namespaces, processes_with, wait_until_gone
+from tests.backends.support import processes_with, residents, wait_until_gone
 
 pytestmark = pytest.mark.cluster
 
@@ -47,11 +47,12 @@ def test_a_killed_controller_leaves_no_process_and_no_namespace(links: Links, tm
         assert agent in processes_with(f":{controller.pid}:")
         networks = set(living.values()) - {os.readlink("/proc/self/ns/net")}
         assert len(networks) == (3 if links == "namespaces" else 0)
+        before = residents(networks)
         controller.kill()
         controller.wait()
         assert wait_until_gone(str(tmp_path)) == {}
         assert wait_until_gone(f":{controller.pid}:") == {}
-        assert not networks & set(network_namespaces())
+        assert not residents(networks) & before
 
 
 def test_a_killed_agent_takes_its_nodes_along(links: Links, tmp_path: Path) -> None:
@@ -74,6 +75,8 @@ def test_an_interrupt_from_the_terminal_reaches_only_the_controller(links: Links
 def marked_process(marker: str) -> Generator[subprocess.Popen[bytes], None, None]:
     process = subprocess.Popen(["/bin/sleep", "60"], env={ownership.MARKER_VARIABLE: marker})
     try:
+        while process.pid not in processes_with(marker):  # exec shows the environment a moment after it succeeded
+            assert process.poll() is None
         yield process
     finally:
         process.kill()

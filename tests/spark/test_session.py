@@ -21,6 +21,7 @@ ROOT = Path(sessions.__file__).parent.parent.parent
 _SCRIPT = """
 import os, signal, sys, time, warnings
 warnings.simplefilter("error")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would inherit that it is ignored
 import pyarrow as pa
 from checkers.spark.session import session
 
