@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,8 @@ BUDGET: Final = 100_000
 
 FRONTIER_ROWS: Final = 256
 POOL_ROWS: Final = 1024
+
+Answer: TypeAlias = Literal["linearizable", "violation", "time", "memory", "cells"]
 
 
 @dataclass(frozen=True)
@@ -41,12 +44,13 @@ class Result:
         seconds: CPU time of this thread, compilation apart, the model's own steps included.
         peak: the largest frontier.
         expanded: configurations that were expanded.
-        frontier: configurations before the last event (rows as in `frontier`).
+        frontier: configurations after the last event that was explained (rows as in `frontier`).
         reachable: at a violation, configurations that can be reached from them by ops under way.
         words: words of a row that hold live ops.
+        algorithm: what judged.
     """
 
-    answer: Literal["linearizable", "violation", "time", "memory", "cells"]
+    answer: Answer
     event: int
     seconds: float
     peak: int
@@ -54,14 +58,16 @@ class Result:
     words: int = 1
     frontier: f.U64 = field(default_factory=lambda: np.zeros((0, 2), np.uint64))
     reachable: f.U64 = field(default_factory=lambda: np.zeros((0, 2), np.uint64))
+    algorithm: str = "frontier"
 
 
 class Search:
     """One search for a linearization."""
 
-    def __init__(self, problem: Problem, stepper: Stepper, limits: Limits) -> None:
-        """Set up the arrays for the beginning of the history: one configuration, the initial state."""
+    def __init__(self, problem: Problem, stepper: Stepper, limits: Limits, initial: Sequence[int] = (0,)) -> None:
+        """Set up the arrays for the beginning of the history: a configuration per state in `initial`, by number."""
         warm_up()
+        self._seconds = 0.0
         self._problem = problem
         self._stepper = stepper
         self._limits = limits
@@ -69,9 +75,12 @@ class Search:
         crashed = int(np.count_nonzero(problem.events.kind == f.CRASH))
         crashed_words = min(1, crashed)
         m = self._m = np.zeros(f.REGISTERS, np.int64)
-        m[f.FRONTIER] = m[f.PEAK] = 1
+        starts = np.unique(np.asarray(initial, np.int64))
+        m[f.FRONTIER] = m[f.PEAK] = len(starts)
         states = max(16, len(stepper.states.known))
-        self._space = _space(words, states, FRONTIER_ROWS, POOL_ROWS, 1 + words + crashed_words)
+        rows = max(FRONTIER_ROWS, len(starts))
+        self._space = _space(words, states, rows, max(POOL_ROWS, 2 * len(starts)), 1 + words + crashed_words)
+        self._space.frontier[: len(starts), 0] = starts
         width = max(1, len(stepper.transitions))
         slots = max(1, problem.slots)
         self._live = f.Live(
@@ -88,35 +97,55 @@ class Search:
 
     def run(self) -> Result:
         """Search until there is an answer, or a limit is reached."""
+        while True:
+            result = self.advance(self._limits.time_s)
+            if result is not None:
+                return result
+
+    def advance(self, seconds: float) -> Result | None:
+        """Go on for about so many CPU seconds of this thread; None if there is no answer by then.
+
+        The stepper may have been used by others since the last call, and may know more states and cells.
+        """
         began = time.thread_time()
+        self._make_room_for_states()
         while True:
             status = f.advance(self._problem.events, self._stepper.steps, self._space, self._live, self._m, BUDGET)
-            if status == f.DONE:
-                return self._result("linearizable", began)
-            if status == f.VIOLATION:
-                return self._result("violation", began)
-            if time.thread_time() - began > self._limits.time_s:
-                return self._result("time", began)
-            if status == f.NEEDS_CELL:
-                try:
-                    self._fill()
-                except TooManyCellsError:
-                    return self._result("cells", began)
-            elif status != f.PAUSED and not self._grow(status):
-                return self._result("memory", began)
+            spent = time.thread_time() - began
+            answer = self._answer(status, spent)
+            if answer is not None or (status == f.PAUSED and spent >= seconds):
+                self._seconds += time.thread_time() - began
+                return None if answer is None else self._result(answer)
 
-    def _result(self, answer: Literal["linearizable", "violation", "time", "memory", "cells"], began: float) -> Result:
+    def _answer(self, status: int, spent: float) -> Answer | None:
+        """The end of the search if this is it; else the machine has what it needs to go on."""
+        if status == f.DONE:
+            return "linearizable"
+        if status == f.VIOLATION:
+            return "violation"
+        if self._seconds + spent > self._limits.time_s:
+            return "time"
+        if status == f.NEEDS_CELL:
+            try:
+                self._fill()
+            except TooManyCellsError:
+                return "cells"
+        elif status != f.PAUSED and not self._grow(status):
+            return "memory"
+        return None
+
+    def _result(self, answer: Answer) -> Result:
         m, space = self._m, self._space
-        failed = answer == "violation"
+        reachable = space.pool[: m[f.POOL]][space.alive[: m[f.POOL]] != 0] if answer == "violation" else space.pool[:0]
         return Result(
             answer,
             int(m[f.EVENT]),
-            time.thread_time() - began,
+            self._seconds,
             int(m[f.PEAK]),
             int(m[f.EXPANDED]),
             space.words,
-            space.frontier[: m[f.FRONTIER]].copy() if failed else space.frontier[:0].copy(),
-            space.pool[: m[f.POOL]][space.alive[: m[f.POOL]] != 0] if failed else space.pool[:0].copy(),
+            space.frontier[: m[f.FRONTIER]].copy(),
+            reachable.copy(),
         )
 
     def _fill(self) -> None:
@@ -130,6 +159,9 @@ class Search:
             for state in np.unique(self._space.frontier[: m[f.FRONTIER], 0]):
                 self._stepper.fill(int(state), [called])
         self._stepper.fill(int(m[f.MISSING]), sorted(wanted))
+        self._make_room_for_states()
+
+    def _make_room_for_states(self) -> None:
         states, known = self._space.absorbed_at.size, len(self._stepper.states.known)
         if known > states:
             self._space = self._space._replace(
