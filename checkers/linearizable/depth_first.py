@@ -1,0 +1,229 @@
+"""Drives the depth-first machine: dead ends as they become more, cells as it asks for them, and the limits."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from checkers.linearizable import backtracking as b
+from checkers.linearizable import dead_ends
+from checkers.linearizable.encoding import Problem, events
+from checkers.linearizable.frontier import ANY, ASSIGNMENTS, CRASH, EXPIRE, I32, I64, RETURN, Steps
+from checkers.linearizable.frontier import CALL_OBSERVER as OBSERVED
+from checkers.linearizable.ops import Ops
+from checkers.linearizable.search import Answer, Limits, Result
+from checkers.linearizable.transitions import Stepper, TooManyCellsError
+
+ALGORITHM: Final = "depth-first"
+
+BUDGET: Final = 20_000
+"""Configurations between two looks at the clock: some ten milliseconds."""
+
+ROWS: Final = 1024
+"""Dead ends that there is room for at first."""
+
+
+class DepthFirst:
+    """One depth-first search for a linearization.
+
+    The events are those of `encoding.events`, so that positions can be compared with the frontier's.
+    """
+
+    def __init__(self, ops: Ops, stepper: Stepper, limits: Limits) -> None:
+        """Set up the arrays for the beginning of the history.
+
+        Args:
+            ops: the partition.
+            stepper: steps on its transitions; it may be shared with another search.
+            limits: time for this search alone; memory for its arrays, of which dead ends get what the path leaves.
+        """
+        warm_up()
+        self._problem = events(ops, stepper.observer)
+        self._stepper = stepper
+        self._limits = limits
+        self._history, self._live, self._crashed = _history(ops, self._problem)
+        words = max(1, -(-self._problem.slots // 64))
+        self._path = _path(self._history, words)
+        self._dead = dead_ends.empty(1 + words, self._path.now.size, ROWS)
+        self._m = np.zeros(b.REGISTERS, np.int64)
+        self._seconds = 0.0
+        self.limit_memory(limits.memory_bytes)
+
+    @property
+    def furthest(self) -> int:
+        """Events that some explanation reached."""
+        return int(self._m[b.FURTHEST])
+
+    @property
+    def explored(self) -> int:
+        """Configurations from which there was a choice, counted as often as they were met."""
+        return int(self._m[b.EXPLORED])
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the path and the dead ends hold."""
+        return sum(array.nbytes for array in (*self._path, *self._history)) + self._row_bytes * self._dead.chain.size
+
+    def limit_memory(self, memory_bytes: int) -> None:
+        """Let the arrays of the search take so many bytes, from now on."""
+        self._memory_bytes = memory_bytes
+        self._m[b.BOUNDED] = 0
+
+    def run(self) -> Result:
+        """Search until there is an answer, or a limit is reached."""
+        while True:
+            result = self.advance(self._limits.time_s)
+            if result is not None:
+                return result
+
+    def advance(self, seconds: float) -> Result | None:
+        """Go on for about so many CPU seconds of this thread; None if there is no answer by then.
+
+        The stepper may have been used by others since the last call, and may know more states and cells.
+
+        Raises:
+            UsageError: the model failed, or contradicts itself.
+        """
+        if self.memory_bytes > self._memory_bytes:
+            return self._result("memory")
+        began = time.thread_time()
+        before = self._seconds
+        while True:
+            status = b.advance(self._history, self._stepper.steps, self._path, self._dead, self._m, BUDGET)
+            self._seconds = before + time.thread_time() - began
+            if status == b.DONE:
+                return self._result("linearizable")
+            if status == b.VIOLATION:
+                return self._result("violation")
+            if self._seconds >= self._limits.time_s:
+                return self._result("time")
+            if status == b.NEEDS_CELL:
+                try:
+                    self._fill()
+                except TooManyCellsError:
+                    return self._result("cells")
+            elif status == b.NEEDS_ROOM:
+                self._make_room()
+            if self._seconds - before >= seconds:
+                return None
+
+    def order(self) -> list[int]:
+        """Ops by number, in an order in which they can have taken effect; those that never did are left out.
+
+        After "linearizable" it is a linearization of the history. Before, it explains what the search is at.
+        """
+        return self._numbers(self._path.move[: self._m[b.MOVES]])
+
+    def _numbers(self, moves: I32) -> list[int]:
+        live = len(self._live)
+        used = np.zeros(len(self._history.class_transition), np.int64)
+        numbers: list[int] = []
+        for move in moves.tolist():
+            if move < live:
+                numbers.append(int(self._live[move]))
+            else:
+                known = move - live - 2
+                numbers.append(int(self._crashed[self._history.class_first[known] + used[known]]))
+                used[known] += 1
+        return numbers
+
+    def _fill(self) -> None:
+        """Compute the missing cell, and those next to it that will be asked for in a moment."""
+        state, wanted = int(self._m[b.MISSING]), int(self._m[b.MISSING_TRANSITION])
+        path, transition = self._path, self._history.transition
+        near = {wanted}
+        for head in (len(transition), len(transition) + 1):
+            op = int(path.following[head])
+            while op != head:
+                near.add(int(transition[op]))
+                op = int(path.following[op])
+        self._stepper.fill(state, sorted(near))
+
+    def _make_room(self) -> None:
+        """Room for more dead ends; from the limit on, older ones make way."""
+        rows = 2 * self._dead.chain.size
+        if self.memory_bytes + self._row_bytes * rows > self._memory_bytes:
+            self._m[b.BOUNDED] = 1
+        else:
+            self._dead = dead_ends.enlarged(self._dead, rows)
+
+    @property
+    def _row_bytes(self) -> int:
+        return dead_ends.row_bytes(self._dead.rows.shape[1])
+
+    def _result(self, answer: Answer) -> Result:
+        words = self._path.kept.shape[1] - 1
+        return Result(
+            answer,
+            self.furthest,
+            self._seconds,
+            int(self._dead.m[dead_ends.COUNT]),
+            self.explored,
+            words,
+            algorithm=ALGORITHM,
+        )
+
+
+def _history(ops: Ops, problem: Problem) -> tuple[b.History, I64, I64]:
+    """The arrays of a history, and the numbers of its live and of its crashed ops."""
+    kind, op = problem.events.kind, problem.op.astype(np.int64)
+    crash, returns = kind == CRASH, kind == RETURN
+    if (kind == EXPIRE).any():
+        raise AssertionError("every op that returned is obliged")
+    calls = ~(crash | returns)
+    live = op[calls]
+    number = np.full(len(ops.crashed), -1, np.int32)
+    number[live] = np.arange(len(live))
+    due = np.zeros(len(live), np.int32)
+    due[number[op[returns]]] = np.flatnonzero(returns)
+    own = np.select([crash, returns, kind == OBSERVED], [b.CRASH, b.RETURN, b.CALL_OBSERVER], b.CALL).astype(np.int8)
+
+    crashed_at = np.flatnonzero(crash)
+    transitions, first, classes = np.unique(ops.transition[op[crashed_at]], return_index=True, return_inverse=True)
+    by_invocation = np.argsort(first, kind="stable")
+    rank = np.argsort(by_invocation, kind="stable")[classes.reshape(-1)]
+    grouped = np.argsort(rank, kind="stable")
+    history = b.History(
+        kind=own,
+        op=np.where(crash, -1, number[op]).astype(np.int32),
+        transition=ops.transition[live].astype(np.int32),
+        slot=problem.events.slot[calls].astype(np.int32),
+        due=due,
+        crashed_at=crashed_at[grouped].astype(np.int32),
+        class_transition=transitions[by_invocation].astype(np.int32),
+        class_first=np.append(0, np.cumsum(np.bincount(rank, minlength=len(transitions)))).astype(np.int32),
+    )
+    return history, live, op[crashed_at[grouped]]
+
+
+def _path(history: b.History, words: int) -> b.Path:
+    live, crashed = len(history.transition), len(history.crashed_at)
+    moves = live + crashed
+    following = np.empty(live + 2, np.int32)
+    following[live:] = [live, live + 1]
+    return b.Path(
+        following=following,
+        previous=following.copy(),
+        move=np.empty(moves, np.int32),
+        moved_at=np.empty(moves, np.int32),
+        base=np.empty(moves + 1, np.int32),
+        kept=np.empty((moves + 1, 1 + words), np.uint64),
+        used=np.zeros(len(history.class_transition), np.int32),
+        now=np.zeros(1 + words + -(-crashed // 64), np.uint64),
+    )
+
+
+@cache
+def warm_up() -> None:
+    """Compile the kernels of the depth-first search, or load them from the cache; once per process."""
+    none: I32 = np.zeros(1, np.int32)
+    steps = Steps(ASSIGNMENTS, 1, np.full(1, ANY, np.int32), none, none, np.full(1, -1, np.int64), none)
+    kinds = np.array([b.CALL, b.RETURN], np.int8)
+    history = b.History(kinds, np.zeros(2, np.int32), none, none, none + 1, none[:0], none[:0], none)
+    path = _path(history, 1)
+    dead = dead_ends.empty(2, 2, 1)
+    b.advance(history, steps, path, dead, np.zeros(b.REGISTERS, np.int64), BUDGET)
+    dead_ends.enlarged(dead, 2)
