@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from checkers import models
-from checkers.linearizable import evidence, witness
+from checkers.linearizable import evidence
 from checkers.linearizable.encoding import events
 from checkers.linearizable.ops import Ops, read_ops, show
 from checkers.linearizable.search import Limits, Result, Search
@@ -185,9 +185,7 @@ def _check(history: pa.Table, key: str | None, model: Model, options: Options) -
         )
     stepper.confirm_observers(sorted({int(t) for t in ops.transition[ops.crashed]}))
     violation = evidence.Violation(key, ops, problem, stepper, result)
-    shrunk = None
-    if options.witness_time_s > 0:
-        shrunk = witness.find(ops, stepper, violation.failing, replace(limits, time_s=options.witness_time_s))
+    explanation = evidence.explain(violation, replace(limits, time_s=options.witness_time_s))
     return Verdict(
         checker=Linearizable.name,
         valid="false",
@@ -196,8 +194,8 @@ def _check(history: pa.Table, key: str | None, model: Model, options: Options) -
         anomalies=(ANOMALY,),
         figures=figures,
         seconds=result.seconds,
-        sentence=evidence.sentence(violation, shrunk),
-        evidence=evidence.facts(violation, shrunk),
+        sentence=explanation.sentence,
+        evidence=explanation.facts,
     )
 
 

@@ -9,13 +9,17 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from checkers.linearizable import paths as final
+from checkers.linearizable import witness as smallest
+from checkers.linearizable.deciders import Decision
 from checkers.linearizable.encoding import Problem
 from checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH
 from checkers.linearizable.ops import OPEN, Ops, show
-from checkers.linearizable.search import Result
+from checkers.linearizable.paths import Path, Paths
+from checkers.linearizable.search import Limits, Result
 from checkers.linearizable.transitions import Stepper, assignments, steps_by_assignment
 from checkers.linearizable.witness import Witness
-from checkers.models import Assignment, AssignmentModel, Special
+from checkers.models import Assignment, AssignmentModel, Model, Special
 
 WINDOW: Final = 10
 PENDING: Final = 50
@@ -26,7 +30,10 @@ IN_WORDS: Final = 80
 
 @dataclass(frozen=True)
 class Violation:
-    """A search that found a violation, with all that it was about."""
+    """A search that found a violation, with all that it was about.
+
+    Of a violation that was found without configurations nothing is said about states.
+    """
 
     key: str | None
     ops: Ops
@@ -59,34 +66,110 @@ class Violation:
         return [op for op in live if op != self.failing] + crashed
 
 
-def facts(violation: Violation, witness: Witness | None) -> dict[str, Any]:
-    """The evidence of a verdict: JSON only; indexes are those of the history."""
-    ops, failing = violation.ops, violation.failing
-    row = int(ops.completed[failing])
-    states, pending = violation.states(), violation.pending()
-    before = np.flatnonzero((ops.completed != OPEN) & (ops.completed <= row) & ~ops.crashed)
-    window = before[np.argsort(ops.completed[before])][-WINDOW:]
-    return {
-        "key": violation.key,
-        "model": violation.stepper.model.name,
-        "prefix": {
-            "ops": int(np.count_nonzero(ops.invoked <= row)),
-            "last_index": _cell(ops, "index", row),
-            "time_ns": _cell(ops, "time", row),
+@dataclass(frozen=True)
+class Explanation:
+    """A violation for a person (`sentence`) and for programs and pictures (`facts`, JSON only)."""
+
+    sentence: str
+    facts: dict[str, Any]
+
+
+def explain(violation: Violation, limits: Limits) -> Explanation:
+    """Why a search found that no order exists.
+
+    Args:
+        violation: what it found.
+        limits: for making the witness small and for finding the final paths, each; without time neither is looked for.
+    """
+    ops, stepper, failing = violation.ops, violation.stepper, violation.failing
+    witness, paths = None, None
+    if limits.time_s > 0:
+        witness = smallest.find(ops, stepper, failing, limits)
+        paths = final.find(ops, stepper, failing, limits)
+    return Explanation(sentence(violation, witness), facts(violation, witness, paths))
+
+
+def explain_decision(key: str | None, ops: Ops, model: Model, decision: Decision) -> Explanation:
+    """Why a decider proved that no order exists: its culprits are the witness, the last of them to return fails.
+
+    The prefix up to that return is impossible; a smaller one may be.
+    """
+    culprits = sorted(decision.culprits, key=lambda op: int(ops.completed[op]))
+    failing = culprits[-1]
+    reason = decision.reason or "no order of the ops lets it take effect at any moment since its invocation"
+    return Explanation(
+        f"{_accusation(key, ops, failing)}, but {reason}.{_contradiction(ops, culprits)}",
+        {
+            **_common(key, ops, model, failing, exact=False),
+            "reason": decision.reason,
+            "witness": {"ops": [describe(ops, op) for op in culprits], "minimal": False},
         },
-        "failing_op": describe(ops, failing),
+    )
+
+
+def facts(violation: Violation, witness: Witness | None, paths: Paths | None = None) -> dict[str, Any]:
+    """The evidence of a verdict: JSON only; indexes are those of the history."""
+    ops = violation.ops
+    states, pending = violation.states(), violation.pending()
+    return {
+        **_common(violation.key, ops, violation.stepper.model, violation.failing, exact=True),
         "possible_states": states[:STATES],
         "possible_states_count": len(states),
         "pending": [describe(ops, op) for op in pending[:PENDING]],
         "pending_count": len(pending),
-        "window": [describe(ops, int(op)) for op in window],
         "witness": None
         if witness is None
         else {
             "ops": [describe(ops, op) for op in witness.ops],
             "minimal": witness.minimal,
         },
+        "final_paths": None if paths is None else _paths(violation, paths),
     }
+
+
+def _common(key: str | None, ops: Ops, model: Model, failing: int, *, exact: bool) -> dict[str, Any]:
+    row = int(ops.completed[failing])
+    before = np.flatnonzero((ops.completed != OPEN) & (ops.completed <= row) & ~ops.crashed)
+    window = before[np.argsort(ops.completed[before])][-WINDOW:]
+    return {
+        "key": key,
+        "model": model.name,
+        "prefix": {
+            "ops": int(np.count_nonzero(ops.invoked <= row)),
+            "last_index": _cell(ops, "index", row),
+            "time_ns": _cell(ops, "time", row),
+        },
+        "prefix_is_smallest": exact,
+        "failing_op": describe(ops, failing),
+        "window": [describe(ops, int(op)) for op in window],
+    }
+
+
+def _paths(violation: Violation, paths: Paths) -> dict[str, Any]:
+    ops = violation.ops
+    return {
+        "since_index": _cell(ops, "index", paths.since),
+        "ops_before": int(np.count_nonzero((ops.completed != OPEN) & (ops.completed < paths.since))),
+        "paths": [_path(violation, path) for path in paths.paths],
+        "states_left_out": paths.states - len(paths.paths),
+    }
+
+
+def _path(violation: Violation, path: Path) -> dict[str, Any]:
+    ops, end = violation.ops, show(path.ends)
+    return {
+        "begins": show(path.begins),
+        "already": [_step(ops, op) for op in path.already],
+        "steps": [{**_step(ops, op), "state": show(state)} for op, state in path.steps],
+        "ends": end,
+        "then": f"{_what(ops, violation.failing)} cannot follow: the state is {_brief(end)}",
+    }
+
+
+def _step(ops: Ops, op: int) -> dict[str, Any]:
+    row = int(ops.invoked[op])
+    what = str(ops.transitions[int(ops.transition[op])])
+    return {"op": what, "process": _cell(ops, "process", row), "invoked_index": _cell(ops, "index", row)}
 
 
 def describe(ops: Ops, op: int) -> dict[str, Any]:
@@ -121,36 +204,39 @@ def _json(text: str | None) -> Any:
 
 def sentence(violation: Violation, witness: Witness | None) -> str:
     """What is wrong, for a person: key, node and times, and the shortest reason that is true."""
-    ops, failing = violation.ops, violation.failing
-    row = int(ops.completed[failing])
-    where = "Not linearizable" + (f": key {_brief(show(violation.key))}. " if violation.key is not None else ". ")
-    began = _at(ops, int(ops.invoked[failing])).replace(" at ", "begun at ")
-    place = f"({began and began + ', '}process {_cell(ops, 'process', row)}, op {_cell(ops, 'index', row)})"
-    who = f"{_who(ops, failing)} answered {_what(ops, failing)}{_at(ops, row)} {place}"
+    who = _accusation(violation.key, violation.ops, violation.failing)
     model = violation.stepper.model
     reason = _assignment_reason(violation, model) if steps_by_assignment(model) else None
     if reason is None:
-        return f"{where}{who}, but {_general_reason(violation)}.{_contradiction(ops, witness)}"
-    return f"{where}{who}, but {reason}."
+        culprits = [] if witness is None else witness.ops
+        return f"{who}, but {_general_reason(violation)}.{_contradiction(violation.ops, culprits)}"
+    return f"{who}, but {reason}."
+
+
+def _accusation(key: str | None, ops: Ops, failing: int) -> str:
+    row = int(ops.completed[failing])
+    where = "Not linearizable" + (f": key {_brief(show(key))}. " if key is not None else ". ")
+    began = _at(ops, int(ops.invoked[failing])).replace(" at ", "begun at ")
+    place = f"({began and began + ', '}process {_cell(ops, 'process', row)}, op {_cell(ops, 'index', row)})"
+    return f"{where}{_who(ops, failing)} answered {_what(ops, failing)}{_at(ops, row)} {place}"
 
 
 def _general_reason(violation: Violation) -> str:
     ops, failing = violation.ops, violation.failing
     since = _cell(ops, "index", int(ops.invoked[failing]))
     holder = "the value" if isinstance(violation.stepper.model, AssignmentModel) else "the state"
-    return (
-        f"no order of the ops lets it take effect at any moment since its invocation (op {since}); when it "
-        f"returned, {holder} could only be {_any_of([_brief(state) for state in violation.states()])}"
-    )
+    reason = f"no order of the ops lets it take effect at any moment since its invocation (op {since})"
+    states = [_brief(state) for state in violation.states()]
+    return f"{reason}; when it returned, {holder} could only be {_any_of(states)}" if states else reason
 
 
-def _contradiction(ops: Ops, witness: Witness | None) -> str:
-    """The witness in words, where it is short enough to be read."""
-    if witness is None or not 2 <= len(witness.ops) <= WITNESS_IN_WORDS:
+def _contradiction(ops: Ops, culprits: Sequence[int]) -> str:
+    """Ops that contradict each other in words, where they are few enough to be read."""
+    if not 2 <= len(culprits) <= WITNESS_IN_WORDS:
         return ""
     listed = [
         f"{_who(ops, op)}'s {_what(ops, op)} (op {_cell(ops, 'index', row)})"
-        for op in witness.ops
+        for op in culprits
         for row in [int(ops.completed[op])]
     ]
     return (
