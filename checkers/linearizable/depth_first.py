@@ -11,7 +11,7 @@ import numpy as np
 from checkers.linearizable import backtracking as b
 from checkers.linearizable import dead_ends
 from checkers.linearizable.encoding import Problem, events
-from checkers.linearizable.frontier import ANY, ASSIGNMENTS, CRASH, EXPIRE, I32, I64, RETURN, Steps
+from checkers.linearizable.frontier import ANY, ASSIGNMENTS, CRASH, EXPIRE, I32, I64, RETURN, U64, Steps
 from checkers.linearizable.frontier import CALL_OBSERVER as OBSERVED
 from checkers.linearizable.ops import Ops
 from checkers.linearizable.search import Answer, Limits, Result
@@ -110,6 +110,10 @@ class DepthFirst:
             if self._seconds - before >= seconds:
                 return None
 
+    def given_up(self) -> Result:
+        """The end of a search that gets no more time: how far it came."""
+        return self._result("time")
+
     def order(self) -> list[int]:
         """Ops by number, in an order in which they can have taken effect; those that never did are left out.
 
@@ -154,6 +158,18 @@ class DepthFirst:
     def _row_bytes(self) -> int:
         return dead_ends.row_bytes(self._dead.rows.shape[1])
 
+    def _reachable(self) -> U64:
+        """States in which the object can have been when nothing followed any more; none if some were forgotten.
+
+        Every configuration at the furthest position is a dead end in the end.
+        """
+        dead = self._dead
+        if dead.m[dead_ends.FORGOTTEN] > 0:
+            return np.zeros((0, 2), np.uint64)
+        first = dead.rows[: dead.m[dead_ends.COUNT], 0]
+        states = np.unique(first[first >> np.uint64(32) == self.furthest] & np.uint64(0xFFFFFFFF))
+        return np.stack([states, np.zeros_like(states)], axis=1)
+
     def _result(self, answer: Answer) -> Result:
         words = self._path.kept.shape[1] - 1
         return Result(
@@ -163,6 +179,7 @@ class DepthFirst:
             int(self._dead.m[dead_ends.COUNT]),
             self.explored,
             words,
+            reachable=self._reachable() if answer == "violation" else np.zeros((0, 2), np.uint64),
             algorithm=ALGORITHM,
         )
 

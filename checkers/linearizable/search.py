@@ -134,6 +134,10 @@ class Search:
             return "memory"
         return None
 
+    def given_up(self) -> Result:
+        """The end of a search that gets no more time: how far it came."""
+        return self._result("time")
+
     def _result(self, answer: Answer) -> Result:
         m, space = self._m, self._space
         reachable = space.pool[: m[f.POOL]][space.alive[: m[f.POOL]] != 0] if answer == "violation" else space.pool[:0]
