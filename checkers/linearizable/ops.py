@@ -98,8 +98,11 @@ def read_ops(table: pa.Table, model: Model) -> Ops:
     fs, f_names = _codes(table, "f")
     _refuse_unknown(table, model, fs[invoked], f_names, invoked)
     values, texts = _codes(table, "value")
+    arguments = values[invoked]
+    if getattr(model, "owned", False):
+        arguments, texts = _owners(table, invoked, arguments, texts)
     transition, transitions = _transitions(
-        fs[invoked], values[invoked], np.where(crashed, -1, values[completed]), f_names, texts
+        fs[invoked], arguments, np.where(crashed, -1, values[completed]), f_names, texts
     )
     return Ops(table, invoked, completed, crashed, transition, transitions)
 
@@ -157,6 +160,14 @@ def _refuse_unknown(table: pa.Table, model: Model, fs: I64, f_names: list[Any], 
                 f"model {model.name!r} does not know {f_names[code]!r} (op {index}); it knows "
                 f"{', '.join(sorted(model.fs))}. Choose the model of this workload."
             )
+
+
+def _owners(table: pa.Table, invoked: I64, arguments: I64, texts: list[Any]) -> tuple[I64, list[Any]]:
+    """Arguments with the process where the value is null, as codes into the texts and those of the processes."""
+    processes = table.column("process").to_numpy()[invoked]
+    distinct, codes = np.unique(processes, return_inverse=True)
+    null = np.array([text is None for text in texts], np.bool_)[arguments]
+    return np.where(null, len(texts) + codes.reshape(-1), arguments), [*texts, *map(str, distinct.tolist())]
 
 
 def _transitions(

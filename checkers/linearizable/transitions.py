@@ -28,7 +28,7 @@ from checkers.linearizable.ops import Transition
 from checkers.models import Assignment, AssignmentModel, Model, Special
 from results.errors import UsageError
 
-CLOSURE_CELLS: Final = 4_096
+CLOSURE_CELLS: Final = 1_024
 """Cells that are computed beforehand, at most; a model with more is asked lazily."""
 
 _NO_I32: Final[I32] = np.zeros(1, np.int32)

@@ -26,14 +26,37 @@ INVOCATIONS: dict[str, list[Invocation]] = {
     "cas-register": [("read", None), ("write", 0), ("write", 1), ("cas", [0, 1]), ("cas", [1, 0]), ("cas", [1, 1])],
     "create-once": [("read", None), ("create", 1), ("create", 2)],
     "mutex": [("acquire", None), ("release", None)],
-    "set": [("read", None), ("add", 1), ("add", 2), ("add", 3)],
+    "owner-mutex": [("acquire", 1), ("acquire", 2), ("release", 1), ("release", 2)],
+    "reentrant-mutex": [("acquire", 1), ("acquire", 2), ("release", 1), ("release", 2)],
+    "fenced-mutex": [("acquire", 1), ("acquire", 2), ("release", 1), ("release", 2)],
+    "semaphore": [("acquire", None), ("release", None)],
+    "multi-register": [
+        ("read", {"x": None}),
+        ("write", {"x": 0}),
+        ("write", {"x": 1, "y": 1}),
+        ("txn", [["r", "x", None], ["w", "x", 1]]),
+        ("txn", [["w", "x", 0], ["r", "y", None]]),
+    ],
+    "set": [("add", 1), ("add", 2), ("remove", 1), ("contains", 1), ("contains", 2), ("read", None)],
+    "grow-set": [("read", None), ("add", 1), ("add", 2), ("add", 3)],
+    "fifo-queue": [("enqueue", 1), ("enqueue", 2), ("dequeue", None)],
+    "unordered-queue": [("enqueue", 1), ("enqueue", 2), ("enqueue", 3), ("dequeue", None)],
+    "priority-queue": [("enqueue", 1), ("enqueue", 2), ("enqueue", 3), ("dequeue", None)],
+    "stack": [("push", 1), ("push", 2), ("pop", None)],
+    "unique-ids": [("generate", None)],
     "counter": [("read", None), ("add", 1), ("add", 2)],
     "kv": [("get", None), ("put", "a"), ("append", "b"), ("append", "c")],
 }
 
 RESULTS: dict[str, list[Any]] = {
-    "read": [None, 0, 1, 2, 3, [], [1], [2], [1, 2], [3, 1], [1, 2, 3]],
+    "read": [None, 0, 1, 2, 3, [], [1], [2], [1, 2], [3, 1], [1, 2, 3], {"x": 0}, {"x": 1}, {"x": None, "y": 1}],
     "get": ["", "a", "b", "c", "ab", "ac", "bc", "cb", "abc"],
+    "acquire": [1, 2, 3, 4],
+    "contains": [True, False],
+    "remove": [True, False, None],
+    "dequeue": [None, 1, 2, 3],
+    "pop": [None, 1, 2],
+    "generate": [1, 2, 3, 4, 5],
 }
 
 
@@ -48,6 +71,11 @@ class Table:
 def results_of(f: str, value: Any) -> list[Any]:
     if f == "cas":
         return [value, False]
+    if f == "txn":
+        return [
+            [["r", name, seen] if kind == "r" else [kind, name, new] for kind, name, new in value]
+            for seen in (None, 0, 1)
+        ]
     return RESULTS.get(f, [value])
 
 

@@ -1,0 +1,64 @@
+"""What a correct object does, one op at a time: sequential models, in plain Python.
+
+A model has an initial state and a step. Any object with the members of `Model` will do, given as `module:attribute`.
+States must be hashable and are compared with `==`. Values come in hashable form (`frozen`): JSON lists as tuples, JSON
+objects as `JsonObject`.
+
+The *value* of an op is that of its invocation, the *result* that of its completion; the result of a crashed op is
+`UNKNOWN`. The docstring of each model says what its functions take and return. An op that certainly did not happen is
+a `fail`: no model sees it.
+"""
+
+from checkers.models.catalogue import model, names, parameter
+from checkers.models.counters import Counter, UniqueIds
+from checkers.models.key_values import KeyValue
+from checkers.models.locks import FencedMutex, Mutex, OwnerMutex, ReentrantMutex, Semaphore
+from checkers.models.model import (
+    IMPOSSIBLE,
+    UNKNOWN,
+    Assignment,
+    AssignmentModel,
+    JsonObject,
+    Model,
+    Special,
+    State,
+    frozen,
+)
+from checkers.models.nondeterministic import NondeterministicModel
+from checkers.models.queues import FifoQueue, PriorityQueue, Stack, UnorderedQueue
+from checkers.models.registers import CasRegister, CreateOnce, MultiRegister, Register
+from checkers.models.sets import GrowSet, Set
+
+__all__ = [
+    "IMPOSSIBLE",
+    "UNKNOWN",
+    "Assignment",
+    "AssignmentModel",
+    "CasRegister",
+    "Counter",
+    "CreateOnce",
+    "FencedMutex",
+    "FifoQueue",
+    "GrowSet",
+    "JsonObject",
+    "KeyValue",
+    "Model",
+    "MultiRegister",
+    "Mutex",
+    "NondeterministicModel",
+    "OwnerMutex",
+    "PriorityQueue",
+    "ReentrantMutex",
+    "Register",
+    "Semaphore",
+    "Set",
+    "Special",
+    "Stack",
+    "State",
+    "UniqueIds",
+    "UnorderedQueue",
+    "frozen",
+    "model",
+    "names",
+    "parameter",
+]

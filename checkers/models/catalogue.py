@@ -1,0 +1,100 @@
+"""Models by name."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Hashable
+from typing import Any, Final, cast
+
+import msgspec
+
+from checkers.models.counters import Counter, UniqueIds
+from checkers.models.key_values import KeyValue
+from checkers.models.locks import FencedMutex, Mutex, OwnerMutex, ReentrantMutex, Semaphore
+from checkers.models.model import Model, frozen
+from checkers.models.queues import FifoQueue, PriorityQueue, Stack, UnorderedQueue
+from checkers.models.registers import CasRegister, CreateOnce, MultiRegister, Register
+from checkers.models.sets import GrowSet, Set
+from results.errors import UnknownNameError, UsageError
+
+_MODELS: Final[dict[str, Callable[..., Model]]] = {
+    model.name: model
+    for model in (
+        Register,
+        CasRegister,
+        MultiRegister,
+        CreateOnce,
+        KeyValue,
+        Mutex,
+        OwnerMutex,
+        ReentrantMutex,
+        FencedMutex,
+        Semaphore,
+        Set,
+        GrowSet,
+        FifoQueue,
+        UnorderedQueue,
+        PriorityQueue,
+        Stack,
+        Counter,
+        UniqueIds,
+    )
+}
+
+_NAME: Final = re.compile(r"(?P<base>[^()]+)(?:\((?P<parameter>.*)\))?", re.DOTALL)
+
+
+def names() -> list[str]:
+    """Names of all models, sorted."""
+    return sorted(_MODELS)
+
+
+def model(name: str) -> Model:
+    """The model of that name, or the one at `module:attribute` (an instance, or a class).
+
+    Either may end in a parameter, JSON in parentheses, with which the class is called: `semaphore(2)`,
+    `register("a")`, `my.module:Account(100)`.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+        UsageError: the parameter does not fit, `module:attribute` cannot be imported, or it is not a model.
+    """
+    split = _NAME.fullmatch(name)
+    if split is None:
+        raise UnknownNameError("model", name, _MODELS)
+    base, text = split["base"], split["parameter"]
+    arguments = () if text is None else (_parameter(name, text),)
+    if ":" in base:
+        return _imported(base, arguments)
+    make = _MODELS.get(base)
+    if make is None:
+        raise UnknownNameError("model", base, _MODELS)
+    if arguments and not parameter(make):
+        raise UsageError(f"model {base!r} takes no parameter: leave out ({text}).")
+    return make(*arguments)
+
+
+def parameter(described: object) -> str:
+    """What the parameter of a model, or of its class, stands for; empty if it takes none."""
+    return getattr(described, "parameter", "")
+
+
+def _parameter(name: str, text: str) -> Hashable:
+    try:
+        return frozen(msgspec.json.decode(text))
+    except msgspec.DecodeError as error:
+        raise UsageError(f"model {name!r}: its parameter {text!r} is not JSON ({error}). Quote a string.") from error
+
+
+def _imported(location: str, arguments: tuple[Hashable, ...]) -> Model:
+    module, _, attribute = location.partition(":")
+    try:
+        found: Any = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"model {location!r} cannot be imported: {error}. Give module:attribute.") from error
+    found = found(*arguments) if isinstance(found, type) else found
+    missing = [member for member in ("name", "fs", "init", "step", "observes") if not hasattr(found, member)]
+    if missing:
+        raise UsageError(f"{location} is not a model: it lacks {', '.join(missing)}.")
+    return cast(Model, found)

@@ -1,0 +1,64 @@
+"""Numbers that grow, and ids that must not repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, cast
+
+from checkers.models.model import IMPOSSIBLE, UNKNOWN, Special, State
+from results.errors import UsageError
+
+
+class Counter:
+    """A number to which amounts are added, negative ones too; 0 at first, or the parameter.
+
+    The result null of a read counts as 0.
+    """
+
+    name = "counter"
+    fs = frozenset({"add", "read"})
+    parameter = "initial"
+
+    def __init__(self, initial: Hashable = 0) -> None:
+        if isinstance(initial, bool) or not isinstance(initial, int | float):
+            raise UsageError(
+                f"model 'counter' takes the number that it starts with, as in counter(10); not {initial!r}."
+            )
+        self.initial = initial
+
+    def init(self) -> State:
+        """The number at the beginning."""
+        return self.initial
+
+    def step(self, state: State, f: str, value: Any, result: Any) -> State | Special:
+        """An add is always possible; a read requires the sum so far."""
+        total = cast(int, state)
+        if f == "add":
+            return total + value
+        return total if result is UNKNOWN or (result or 0) == total else IMPOSSIBLE
+
+    def observes(self, f: str, value: Any, result: Any) -> bool:
+        """A read does, and an add of nothing."""
+        return f == "read" or value == 0
+
+
+class UniqueIds:
+    """A source of ids, none of which it gives twice: `generate` returns one."""
+
+    name = "unique-ids"
+    fs = frozenset({"generate"})
+
+    def init(self) -> State:
+        """No id was given yet."""
+        return frozenset[Hashable]()
+
+    def step(self, state: State, f: str, value: Any, result: Any) -> State | Special:
+        """An id must be new. One that nobody saw says nothing: there is always another."""
+        given = cast("frozenset[Hashable]", state)
+        if result is UNKNOWN:
+            return given
+        return IMPOSSIBLE if result in given else given | {result}
+
+    def observes(self, f: str, value: Any, result: Any) -> bool:
+        """Only where nobody saw the id."""
+        return result is UNKNOWN

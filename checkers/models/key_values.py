@@ -1,0 +1,46 @@
+"""A store of strings by key, of which a model sees one key."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, cast
+
+from checkers.models.model import IMPOSSIBLE, UNKNOWN, Special, State
+from results.errors import UsageError
+
+
+class KeyValue:
+    """One key of a string store: get, put, append, as in Porcupine's kv model; empty at first, or the parameter.
+
+    A missing key is the empty string, and so is the result null of a get.
+    """
+
+    name = "kv"
+    fs = frozenset({"get", "put", "append"})
+    parameter = "initial"
+
+    def __init__(self, initial: Hashable = "") -> None:
+        if not isinstance(initial, str):
+            raise UsageError(f"model 'kv' takes the string that it starts with, as in kv(\"a\"); not {initial!r}.")
+        self.initial = initial
+
+    def init(self) -> State:
+        """The string at the beginning."""
+        return self.initial
+
+    def step(self, state: State, f: str, value: Any, result: Any) -> State | Special:
+        """Put and append are always possible; a get requires the string."""
+        text = cast(str, state)
+        if f == "put":
+            return value
+        if f == "append":
+            return text + value
+        return text if result is UNKNOWN or (result or "") == text else IMPOSSIBLE
+
+    def observes(self, f: str, value: Any, result: Any) -> bool:
+        """A get does, and an append of nothing."""
+        return f == "get" or (f == "append" and value == "")
+
+    def overwrites(self, f: str, value: Any, result: Any) -> bool:
+        """A put does."""
+        return f == "put"

@@ -1,0 +1,134 @@
+"""What a model is: an initial state, and what each op makes of a state."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from enum import Enum
+from typing import Any, Final, Protocol, TypeAlias, cast
+
+import msgspec
+
+from results.errors import UsageError
+
+State: TypeAlias = Hashable
+
+
+class Special(Enum):
+    """Values that are none of JSON's."""
+
+    IMPOSSIBLE = "impossible"
+    UNKNOWN = "unknown"
+    ANY = "any"
+
+
+IMPOSSIBLE: Final = Special.IMPOSSIBLE
+"""What `step` answers where the op cannot have that result in that state."""
+
+UNKNOWN: Final = Special.UNKNOWN
+"""The result of an op that crashed: whatever the model allows."""
+
+
+class JsonObject(msgspec.Struct, frozen=True):
+    """A JSON object in hashable form: its items, sorted by key."""
+
+    items: tuple[tuple[str, Hashable], ...]
+
+
+def frozen(value: Any) -> Hashable:
+    """A JSON value in hashable form: lists as tuples, objects as `JsonObject`.
+
+    Equality is Python's, so that 1, 1.0 and true are one value.
+    """
+    if isinstance(value, list | tuple):
+        return tuple(frozen(item) for item in cast("list[Any]", value))
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return JsonObject(tuple(sorted((key, frozen(item)) for key, item in items)))
+    return cast(Hashable, value)
+
+
+class Model(Protocol):
+    """A sequential, deterministic object.
+
+    A model may have two more members:
+
+        owned = True
+            Ops have an owner: where an invocation has no value, the op's process is its value.
+        overwrites(f, value, result) -> bool
+            Whether the op is possible in every state, leads from all of them to the same one and tells nothing of
+            the state before (a put). Leaving it out is always right; what it says must be true.
+
+    Attributes:
+        name: as given to `--model`, without a parameter.
+        fs: the functions that it knows; a history with any other is refused.
+    """
+
+    name: str
+    fs: frozenset[str]
+
+    def init(self) -> State:
+        """The state before the first op."""
+        ...
+
+    def step(self, state: State, f: str, value: Any, result: Any) -> State | Special:
+        """The state after an op, IMPOSSIBLE if the op cannot be answered with that result in that state.
+
+        Pure: equal arguments give equal answers. With the result UNKNOWN every result is allowed.
+        """
+        ...
+
+    def observes(self, f: str, value: Any, result: Any) -> bool:
+        """Whether the op leaves *every* state as it is (a read), so that the search need not branch on it.
+
+        False is always right, and slower where the model has too many states to see it for itself. True must be true:
+        a step that contradicts it is an error.
+        """
+        ...
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """A transition of an object that holds one value: a guard, and what the value becomes.
+
+    Attributes:
+        requires: the value that must be held, or ANY.
+        refuses: a value that must not be held, or UNKNOWN for none.
+        becomes: the new value, or ANY if it stays.
+    """
+
+    requires: Hashable = Special.ANY
+    refuses: Hashable = Special.UNKNOWN
+    becomes: Hashable = Special.ANY
+
+
+class AssignmentModel:
+    """An object that holds one value; each op is an `Assignment`. The search needs no table for these."""
+
+    name: str
+    fs: frozenset[str]
+    initial: Hashable = None
+
+    def assignment(self, f: str, value: Any, result: Any) -> Assignment:
+        """The guard and the effect of an op."""
+        raise UsageError(
+            f"model {type(self).__name__!r} derives from AssignmentModel and has no method `assignment`: write one."
+        )
+
+    def init(self) -> State:
+        """The initial value."""
+        return self.initial
+
+    def step(self, state: State, f: str, value: Any, result: Any) -> State | Special:
+        """Apply the assignment where its guard holds."""
+        assignment = self.assignment(f, value, result)
+        if assignment.requires is not Special.ANY and state != assignment.requires:
+            return IMPOSSIBLE
+        if assignment.refuses is not Special.UNKNOWN and state == assignment.refuses:
+            return IMPOSSIBLE
+        return state if assignment.becomes is Special.ANY else assignment.becomes
+
+    def observes(self, f: str, value: Any, result: Any) -> bool:
+        """Whether nothing is assigned, or only the value that is held anyway."""
+        assignment = self.assignment(f, value, result)
+        return assignment.becomes is Special.ANY or (
+            assignment.requires is not Special.ANY and assignment.requires == assignment.becomes
+        )

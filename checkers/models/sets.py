@@ -1,0 +1,72 @@
+"""Sets of elements."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, cast
+
+from checkers.models.model import IMPOSSIBLE, UNKNOWN, Special, State
+
+
+class GrowSet:
+    """A set to which elements are added; a read returns all of them, in any order."""
+
+    name = "grow-set"
+    fs = frozenset({"add", "read"})
+
+    def init(self) -> State:
+        """The empty set."""
+        return frozenset[Hashable]()
+
+    def step(self, state: State, f: str, value: Any, result: Any) -> State | Special:
+        """A read requires exactly the elements that it returned, each once."""
+        elements = cast("frozenset[Hashable]", state)
+        if f == "add":
+            return elements | {value}
+        return elements if _shows(elements, result) else IMPOSSIBLE
+
+    def observes(self, f: str, value: Any, result: Any) -> bool:
+        """A read does."""
+        return f == "read"
+
+
+class Set:
+    """A set: add and remove elements, ask for one (`contains`) or read them all, in any order.
+
+    The result of `contains` is true or false. The result of add and remove may say whether it changed the set, true or
+    false; anything else says nothing.
+    """
+
+    name = "set"
+    fs = frozenset({"add", "remove", "contains", "read"})
+
+    def init(self) -> State:
+        """The empty set."""
+        return frozenset[Hashable]()
+
+    def step(self, state: State, f: str, value: Any, result: Any) -> State | Special:
+        """What an op tells of the set must fit; a read requires exactly the elements that it returned, each once."""
+        elements = cast("frozenset[Hashable]", state)
+        if f == "read":
+            return elements if _shows(elements, result) else IMPOSSIBLE
+        present = value in elements
+        if f == "contains":
+            if result is not UNKNOWN and not isinstance(result, bool):
+                raise TypeError("the result of contains is true or false")
+            return elements if result is UNKNOWN or result == present else IMPOSSIBLE
+        changes = present == (f == "remove")
+        if isinstance(result, bool) and result != changes:
+            return IMPOSSIBLE
+        return elements ^ {value} if changes else elements
+
+    def observes(self, f: str, value: Any, result: Any) -> bool:
+        """What reads does, and what was seen to change nothing."""
+        return f in ("contains", "read") or result is False
+
+
+def _shows(elements: frozenset[Hashable], result: Any) -> bool:
+    """Whether a read of all elements can have that result; null is none."""
+    if result is UNKNOWN:
+        return True
+    listed = cast("tuple[Hashable, ...]", () if result is None else result)
+    return len(listed) == len(elements) and elements.issuperset(listed)
