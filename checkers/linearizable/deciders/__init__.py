@@ -34,7 +34,14 @@ class Decision:
 
 Decider: TypeAlias = Callable[[Ops, Model], Decision | None]
 
-DECIDERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType({})
+DECIDERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
+    {
+        "fifo-queue": (("fifo-patterns", "checkers.linearizable.deciders.queues:fifo"),),
+        "unordered-queue": (("bag-patterns", "checkers.linearizable.deciders.queues:unordered"),),
+        "stack": (("stack-stretches", "checkers.linearizable.deciders.stacks:stack"),),
+        "priority-queue": (("priority-placement", "checkers.linearizable.deciders.priority_queues:smallest_first"),),
+    }
+)
 """Name of a model: (algorithm, where it is), in the order in which they are asked."""
 
 

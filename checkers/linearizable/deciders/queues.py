@@ -1,0 +1,80 @@
+"""FIFO queues and unordered queues of distinct values.
+
+That a FIFO queue's history is linearizable unless one of a few patterns occurs was shown by Henzinger, Sezgin and
+Vafeiadis (Aspect-oriented linearizability proofs, CONCUR 2013) and, with pending ops, by Bouajjani, Emmi, Enea and
+Hamza (On reducing linearizability to state reachability, ICALP 2015). The patterns are
+
+- a dequeue of a value that was never enqueued, or was dequeued by another, or was enqueued only later,
+- two values of which one went in surely before the other and came out surely after it, or never,
+- a dequeue that found nothing, while in every moment of it something was surely inside.
+
+Each is found by a sort and a sweep.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from checkers.linearizable.deciders import Decision
+from checkers.linearizable.deciders.containers import NEVER, NONE, Clash, Stays, decide, in_order, read_stays
+from checkers.linearizable.deciders.moments import unfounded_empty
+from checkers.linearizable.ops import Ops
+from checkers.models import Model
+
+
+def fifo(ops: Ops, model: Model) -> Decision | None:
+    """Decide a FIFO queue, in O(n log n); None for values enqueued twice and dequeues that crashed."""
+    del model
+    return decide(read_stays(ops, "enqueue", "dequeue"), ops, _fifo_clash, _tell_fifo)
+
+
+def unordered(ops: Ops, model: Model) -> Decision | None:
+    """Decide an unordered queue, in O(n log n); None for values enqueued twice and dequeues that crashed.
+
+    Values do not depend on each other, but for dequeues that found nothing.
+    """
+    del model
+    return decide(read_stays(ops, "enqueue", "dequeue"), ops, unfounded_empty, _tell_empty)
+
+
+def _fifo_clash(stays: Stays) -> Clash | None:
+    return _overtaken(stays) or unfounded_empty(stays)
+
+
+def _overtaken(stays: Stays) -> Clash | None:
+    """The value that came out first though another that went in surely before it came out surely after it.
+
+    Each value is compared with the one that came out last among all that had gone in before it.
+    """
+    if not len(stays.put):
+        return None
+    by_put = np.argsort(stays.put_until)
+    latest = np.maximum.accumulate(stays.take_from[by_put])
+    before = np.searchsorted(stays.put_until[by_put], stays.put_from)
+    wrong = (before > 0) & (latest[np.maximum(before - 1, 0)] > stays.take_until)
+    if not bool(np.any(wrong)):
+        return None
+    second = int(np.flatnonzero(wrong)[np.argmin(stays.take_until[wrong])])
+    earlier = by_put[: before[second]]
+    first = int(earlier[np.argmax(stays.take_from[earlier])])
+    return Clash(np.array([first, second], np.int64), NONE)
+
+
+def _tell_fifo(stays: Stays, values: list[str]) -> str:
+    if len(stays.empty):
+        return _tell_empty(stays, values)
+    first, second = in_order(values, stays.put_from)
+    came_out = "was never dequeued" if NEVER in stays.take else "was dequeued after it"
+    return f"{first} was enqueued before {second} and {came_out}, which was dequeued"
+
+
+def _tell_empty(stays: Stays, values: list[str]) -> str:
+    return found_nothing("dequeue", stays, values)
+
+
+def found_nothing(take: str, stays: Stays, values: list[str]) -> str:
+    """Why the one empty take of a clash is wrong."""
+    inside = in_order(values, stays.put_until)
+    if len(inside) == 1:
+        return f"a {take} found nothing while {inside[0]} was inside"
+    return f"a {take} found nothing, and at every moment of it one of {', '.join(inside)} was inside"
