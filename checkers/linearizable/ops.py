@@ -25,6 +25,9 @@ B: TypeAlias = npt.NDArray[np.bool_]
 OPEN: Final = -1
 """The completion of an op that the history ends before."""
 
+_ANSWER_NULL: Final = frozenset({"read", "get", "dequeue", "pop"})
+"""Functions for which null is an answer: there is nothing."""
+
 
 @dataclass(frozen=True)
 class Transition:
@@ -35,11 +38,12 @@ class Transition:
     result: Any
 
     def __str__(self) -> str:
-        """As in "read -> 3" or "cas [1,2]"."""
-        if self.result is not UNKNOWN and self.result != self.value:
-            value = "" if self.value is None else f" {show(self.value)}"
-            return f"{self.f}{value} -> {show(self.result)}"
-        return self.f if self.value is None and self.f != "read" else f"{self.f} {show(self.value)}"
+        """As in "read -> 3" or "cas [1,2]"; a result that only repeats the argument, or says nothing, is left out."""
+        asked = self.f if self.value is None else f"{self.f} {show(self.value)}"
+        says_nothing = self.result is None and self.f not in _ANSWER_NULL
+        if self.result is UNKNOWN or says_nothing or (self.result == self.value and self.value is not None):
+            return asked
+        return f"{asked} -> {show(self.result)}"
 
 
 @dataclass(frozen=True)
@@ -166,7 +170,7 @@ def _owners(table: pa.Table, invoked: I64, arguments: I64, texts: list[Any]) -> 
     """Arguments with the process where the value is null, as codes into the texts and those of the processes."""
     processes = table.column("process").to_numpy()[invoked]
     distinct, codes = np.unique(processes, return_inverse=True)
-    null = np.array([text is None for text in texts], np.bool_)[arguments]
+    null = np.array([text in (None, "null") for text in texts], np.bool_)[arguments]
     return np.where(null, len(texts) + codes.reshape(-1), arguments), [*texts, *map(str, distinct.tolist())]
 
 

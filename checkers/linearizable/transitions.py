@@ -25,7 +25,7 @@ from checkers.linearizable.frontier import (
     cell_position,
 )
 from checkers.linearizable.ops import Transition
-from checkers.models import Assignment, AssignmentModel, Model, Special
+from checkers.models import Assignment, AssignmentModel, Model, Special, examined
 from results.errors import UsageError
 
 CLOSURE_CELLS: Final = 1_024
@@ -78,6 +78,7 @@ class Stepper:
         self.model = model
         self.transitions = transitions
         self.states = States(model)
+        self._ask = examined(model)
         self.states.number(model.init())
         self.observer: npt.NDArray[np.bool_] = np.zeros(len(transitions), np.bool_)
         self._budget = cells
@@ -140,7 +141,9 @@ class Stepper:
     def _step(self, state: int, transition: int) -> int:
         what = self.transitions[transition]
         try:
-            following = self.model.step(self.states.known[state], what.f, what.value, what.result)
+            following = self._ask(self.states.known[state], what.f, what.value, what.result)
+        except UsageError:
+            raise
         except Exception as error:
             raise UsageError(
                 f"model {self.model.name!r} failed on {what} in the state {self.states.known[state]!r}: "

@@ -28,6 +28,7 @@ from checkers.models.nondeterministic import NondeterministicModel
 from checkers.models.queues import FifoQueue, PriorityQueue, Stack, UnorderedQueue
 from checkers.models.registers import CasRegister, CreateOnce, MultiRegister, Register
 from checkers.models.sets import GrowSet, Set
+from checkers.models.validation import examined
 
 __all__ = [
     "IMPOSSIBLE",
@@ -57,6 +58,7 @@ __all__ = [
     "State",
     "UniqueIds",
     "UnorderedQueue",
+    "examined",
     "frozen",
     "model",
     "names",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 from collections.abc import Callable, Hashable
 from typing import Any, Final, cast
@@ -16,6 +17,7 @@ from checkers.models.model import Model, frozen
 from checkers.models.queues import FifoQueue, PriorityQueue, Stack, UnorderedQueue
 from checkers.models.registers import CasRegister, CreateOnce, MultiRegister, Register
 from checkers.models.sets import GrowSet, Set
+from checkers.models.validation import validated
 from results.errors import UnknownNameError, UsageError
 
 _MODELS: Final[dict[str, Callable[..., Model]]] = {
@@ -93,8 +95,17 @@ def _imported(location: str, arguments: tuple[Hashable, ...]) -> Model:
         found: Any = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise UsageError(f"model {location!r} cannot be imported: {error}. Give module:attribute.") from error
-    found = found(*arguments) if isinstance(found, type) else found
-    missing = [member for member in ("name", "fs", "init", "step", "observes") if not hasattr(found, member)]
-    if missing:
-        raise UsageError(f"{location} is not a model: it lacks {', '.join(missing)}.")
-    return cast(Model, found)
+    if isinstance(found, type):
+        return validated(location, _made(location, cast("type[Any]", found), arguments))
+    if arguments:
+        raise UsageError(f"model {location} is an object and takes no parameter: name a class, or leave it out.")
+    return validated(location, found)
+
+
+def _made(location: str, described: type[Any], arguments: tuple[Hashable, ...]) -> Any:
+    try:
+        inspect.signature(described).bind(*arguments)
+    except TypeError as error:
+        wanted = "takes no parameter" if arguments else "needs a parameter, JSON in parentheses"
+        raise UsageError(f"model {location} {wanted} ({error}).") from error
+    return described(*arguments)

@@ -10,9 +10,9 @@ from results.errors import UsageError
 
 
 class Counter:
-    """A number to which amounts are added, negative ones too; 0 at first, or the parameter.
+    """A number to which amounts are added.
 
-    The result null of a read counts as 0.
+    It is 0 at first, or the parameter; amounts may be negative. The result null of a read counts as 0.
     """
 
     name = "counter"
@@ -43,7 +43,7 @@ class Counter:
 
 
 class UniqueIds:
-    """A source of ids, none of which it gives twice: `generate` returns one."""
+    """A source of ids, none of which it gives twice."""
 
     name = "unique-ids"
     fs = frozenset({"generate"})

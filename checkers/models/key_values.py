@@ -10,9 +10,9 @@ from results.errors import UsageError
 
 
 class KeyValue:
-    """One key of a string store: get, put, append, as in Porcupine's kv model; empty at first, or the parameter.
+    """A string under a key, as in Porcupine's kv model.
 
-    A missing key is the empty string, and so is the result null of a get.
+    It is empty at first, or the parameter. A missing key is the empty string, and so is the result null of a get.
     """
 
     name = "kv"

@@ -13,7 +13,7 @@ _FREE: Final = "free"
 
 
 class Mutex(AssignmentModel):
-    """A lock that is held or free; whoever holds it, anyone may release it."""
+    """A lock that is held or free, and that anyone may release."""
 
     name = "mutex"
     fs = _LOCK
@@ -27,7 +27,10 @@ class Mutex(AssignmentModel):
 
 
 class OwnerMutex(AssignmentModel):
-    """A lock that only its holder releases; the owner is the op's value, or its process where that is null."""
+    """A lock that only its holder releases.
+
+    The owner is the op's value, or its process where that is null.
+    """
 
     name = "owner-mutex"
     fs = _LOCK
@@ -41,9 +44,10 @@ class OwnerMutex(AssignmentModel):
 
 
 class ReentrantMutex:
-    """A lock that its holder may acquire again, at most as often as the parameter says, and releases as often.
+    """A lock that its holder may acquire again, and releases as often.
 
-    The owner is the op's value, or its process where that is null.
+    The parameter says how often it can be acquired at most. The owner is the op's value, or its process where that is
+    null.
     """
 
     name = "reentrant-mutex"
@@ -78,7 +82,7 @@ _Fenced: TypeAlias = tuple[Hashable, int | None]
 
 
 class FencedMutex:
-    """A lock that only its holder releases; acquire returns a fencing token, greater than every one before.
+    """A lock that only its holder releases; acquire returns a token greater than all before.
 
     Tokens are whole numbers. A token that nobody saw (the acquire crashed, or its result is null) takes one up all the
     same. The owner is the op's value, or its process where that is null.
@@ -110,9 +114,9 @@ class FencedMutex:
 
 
 class Semaphore:
-    """Permits, as many as the parameter says (1): acquire takes one and release returns one, or as many as its value.
+    """Permits that are taken and returned; 1, or as many as the parameter says.
 
-    More than were taken are never returned.
+    An op is about one permit, or as many as its value says. More than were taken are never returned.
     """
 
     name = "semaphore"

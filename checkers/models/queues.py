@@ -18,7 +18,7 @@ _Values: TypeAlias = tuple[Hashable, ...]
 
 
 class FifoQueue:
-    """A queue, first in, first out: `enqueue VALUE`, `dequeue` returns a value, or null where it was empty."""
+    """A queue, first in, first out."""
 
     name = "fifo-queue"
     fs = _QUEUE
@@ -40,7 +40,7 @@ class FifoQueue:
 
 
 class Stack:
-    """A stack, last in, first out: `push VALUE`, `pop` returns a value, or null where it was empty."""
+    """A stack, last in, first out."""
 
     name = "stack"
     fs = frozenset({"push", "pop"})
@@ -62,7 +62,7 @@ class Stack:
 
 
 class PriorityQueue:
-    """A queue, smallest first: `enqueue VALUE`, `dequeue` returns a value, or null where it was empty.
+    """A queue, smallest value first.
 
     Values are numbers, or strings, or lists that compare item by item.
     """
@@ -91,7 +91,7 @@ _Layers: TypeAlias = tuple[frozenset[tuple[Hashable, int]], ...]
 
 
 class UnorderedQueue:
-    """A bag of values: `enqueue VALUE`, `dequeue` returns any of them, or null where it was empty.
+    """A bag of values, of which dequeue returns any.
 
     A dequeue that crashed took one value, nobody knows which: every one that was there is possible. Instead of trying
     each, the state keeps the values in layers, a new one since each such dequeue. The i-th dequeue took something from

@@ -20,7 +20,10 @@ def _read(result: Any) -> Assignment:
 
 
 class Register(AssignmentModel):
-    """A value that is read and written; null at first, or the parameter."""
+    """A value that is read and written.
+
+    It is null at first, or the parameter.
+    """
 
     name = "register"
     fs = frozenset({"read", "write"})
@@ -36,10 +39,11 @@ class Register(AssignmentModel):
 
 
 class CasRegister(AssignmentModel):
-    """A register with compare-and-set, `cas [expected, new]`; null at first, or the parameter.
+    """A register with compare-and-set, cas [expected, new].
 
-    The result False of a cas says that it was seen not to match. Only formats that record such an answer have it
-    (Porcupine's, compact); elsewhere a cas that did not match is a `fail`, and is gone.
+    It is null at first, or the parameter. The result False of a cas says that it was seen not to match. Only formats
+    that record such an answer have it (Porcupine's, compact); elsewhere a cas that did not match is a `fail`, and
+    is gone.
     """
 
     name = "cas-register"
@@ -64,9 +68,10 @@ class CasRegister(AssignmentModel):
 
 
 class CreateOnce(AssignmentModel):
-    """A name that is declared once: exactly one create succeeds, and every later read returns its value.
+    """A name that is declared once.
 
-    The loser's create is a `fail`. A read before any create returns null.
+    Exactly one create succeeds, and every later read returns its value. The loser's create is a `fail`. A read before
+    any create returns null.
     """
 
     name = "create-once"
@@ -78,16 +83,17 @@ class CreateOnce(AssignmentModel):
 
 
 class MultiRegister:
-    """Registers by name, read and written together; null at first, or as in the parameter, a map.
+    """Registers by name, read and written together.
 
-    `write {"x": 1, "y": 2}` replaces those and leaves the others; `read -> {"x": 1}` saw what it lists, at one moment.
-    `txn [[f, name, value], ...]` reads (`r`, `read`) and writes (`w`, `write`) in that order, all at one moment; its
-    result is the same list with the values read. Names that are no strings count as their JSON text.
+    They are null at first, or as in the parameter, a map. `write {"x": 1, "y": 2}` replaces those and leaves the
+    others; `read -> {"x": 1}` saw what it lists, at one moment. `txn [[f, name, value], ...]` reads (`r`, `read`)
+    and writes (`w`, `write`) in that order, all at one moment; its result is the same list with the values read.
+    Names that are no strings count as their JSON text.
     """
 
     name = "multi-register"
     fs = frozenset({"read", "write", "txn"})
-    parameter = '{"name": initial}'
+    parameter = "initial"
 
     def __init__(self, initial: Hashable = _NOTHING) -> None:
         if not isinstance(initial, JsonObject):

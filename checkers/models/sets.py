@@ -9,7 +9,7 @@ from checkers.models.model import IMPOSSIBLE, UNKNOWN, Special, State
 
 
 class GrowSet:
-    """A set to which elements are added; a read returns all of them, in any order."""
+    """A set to which elements are added; a read lists all, in any order."""
 
     name = "grow-set"
     fs = frozenset({"add", "read"})
@@ -31,10 +31,10 @@ class GrowSet:
 
 
 class Set:
-    """A set: add and remove elements, ask for one (`contains`) or read them all, in any order.
+    """A set: add and remove elements, ask for one or read them all.
 
-    The result of `contains` is true or false. The result of add and remove may say whether it changed the set, true or
-    false; anything else says nothing.
+    A read lists the elements in any order. The result of `contains` is true or false. The result of add and remove may
+    say whether it changed the set, true or false; anything else says nothing.
     """
 
     name = "set"

@@ -26,12 +26,33 @@ def command(kind: str | None, as_json: bool) -> None:
         return
     for each, entries in found.items():
         click.secho(each, bold=True)
-        width = max((len(name) for name in entries), default=0)
-        for name, line in entries.items():
+        lines = dict(
+            _of_model(name, about) if isinstance(about, _Model) else (name, about) for name, about in entries.items()
+        )
+        width = max((len(name) for name in lines), default=0)
+        for name, line in lines.items():
             click.echo(f"  {name:{width}}  {line}")
 
 
-def _entries(kind: str) -> Mapping[str, str]:
+class _Model(msgspec.Struct, frozen=True):
+    """What a user must know of a model to name it.
+
+    Attributes:
+        line: what it is.
+        fs: its functions.
+        parameter: what may follow the name in parentheses, empty if nothing.
+    """
+
+    line: str
+    fs: list[str]
+    parameter: str
+
+
+def _of_model(name: str, about: _Model) -> tuple[str, str]:
+    return f"{name}[({about.parameter})]" if about.parameter else name, f"{', '.join(about.fs)}: {about.line}"
+
+
+def _entries(kind: str) -> Mapping[str, str | _Model]:
     """Name and one line on each."""
     if kind == "workloads":
         from workloads.catalogue import WORKLOADS
@@ -48,7 +69,10 @@ def _entries(kind: str) -> Mapping[str, str]:
     if kind == "models":
         from checkers import models
 
-        return {name: _first_line(type(models.model(name))) for name in models.names()}
+        return {
+            name: _Model(_first_line(type(model)), sorted(model.fs), models.parameter(model))
+            for name, model in ((name, models.model(name)) for name in models.names())
+        }
     if kind == "formats":
         from results.formats import FORMATS
 
