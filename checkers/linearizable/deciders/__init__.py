@@ -36,6 +36,17 @@ Decider: TypeAlias = Callable[[Ops, Model], Decision | None]
 
 DECIDERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
     {
+        "register": (("register-zones", "checkers.linearizable.deciders.registers:decide_register"),),
+        "cas-register": (("register-zones", "checkers.linearizable.deciders.registers:decide_register"),),
+        "kv": (("register-zones", "checkers.linearizable.deciders.registers:decide_kv"),),
+        "create-once": (("one-moment", "checkers.linearizable.deciders.create_once:decide_create_once"),),
+        "set": (("set-elements", "checkers.linearizable.deciders.sets:decide_set"),),
+        "grow-set": (("grow-set-stages", "checkers.linearizable.deciders.grow_sets:decide_grow_set"),),
+        "counter": (
+            ("counter-levels", "checkers.linearizable.deciders.counters:decide_by_levels"),
+            ("counter-bounds", "checkers.linearizable.deciders.counters:decide_by_bounds"),
+        ),
+        "unique-ids": (("distinct-ids", "checkers.linearizable.deciders.unique_ids:decide_unique_ids"),),
         "fifo-queue": (("fifo-patterns", "checkers.linearizable.deciders.queues:fifo"),),
         "unordered-queue": (("bag-patterns", "checkers.linearizable.deciders.queues:unordered"),),
         "stack": (("stack-stretches", "checkers.linearizable.deciders.stacks:stack"),),

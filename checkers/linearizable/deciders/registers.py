@@ -1,0 +1,75 @@
+"""Registers, compare-and-set registers and keys of a string store, where each observed value was written once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from checkers.linearizable.deciders import Decision, zones
+from checkers.linearizable.deciders.zones import INITIAL, NONE, Accesses
+from checkers.linearizable.ops import Ops, Transition
+from checkers.models import UNKNOWN, Model
+
+
+def decide_register(ops: Ops, model: Model) -> Decision | None:
+    """Whether the ops are those of a register, with or without compare-and-set; O(n log n).
+
+    None if an observed value was written more than once, the initial one at all, or if a compare-and-set was seen not
+    to match a value that may have been there: when that was, nothing tells.
+    """
+    numbers: dict[Hashable, int] = {model.init(): INITIAL}
+    requires, becomes = [NONE] * len(ops.transitions), [NONE] * len(ops.transitions)
+    mismatches: list[int] = []
+    for t, transition in enumerate(ops.transitions):
+        f = transition.f
+        if f == "read":
+            if transition.result is not UNKNOWN:
+                requires[t] = numbers.setdefault(transition.result, len(numbers))
+        elif f == "write":
+            becomes[t] = numbers.setdefault(transition.value, len(numbers))
+        elif f != "cas" or not _is_pair(transition.value):
+            return None
+        elif transition.result is False:
+            mismatches.append(t)
+        else:
+            expected, new = (numbers.setdefault(value, len(numbers)) for value in transition.value)
+            requires[t] = expected
+            becomes[t] = NONE if expected == new else new
+    possible = {INITIAL, *becomes}
+    if any(numbers.get(ops.transitions[t].value[0], NONE - 1) in possible for t in mismatches):
+        return None
+    return zones.decide(ops, _accesses(ops, requires, becomes, len(numbers)))
+
+
+def decide_kv(ops: Ops, model: Model) -> Decision | None:
+    """Whether the ops are those of one key of a string store; O(n log n).
+
+    None if there is an append, or if an observed string was put more than once, the empty one at all.
+    """
+    numbers: dict[Hashable, int] = {model.init(): INITIAL}
+    requires, becomes = [NONE] * len(ops.transitions), [NONE] * len(ops.transitions)
+    for t, transition in enumerate(ops.transitions):
+        if transition.f == "get":
+            if transition.result is not UNKNOWN:
+                requires[t] = numbers.setdefault(_text(transition), len(numbers))
+        elif transition.f == "put" and isinstance(transition.value, str):
+            becomes[t] = numbers.setdefault(transition.value, len(numbers))
+        else:
+            return None
+    return zones.decide(ops, _accesses(ops, requires, becomes, len(numbers)))
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _text(get: Transition) -> Hashable:
+    """What a get answered; a missing key is the empty string."""
+    return get.result or ""
+
+
+def _accesses(ops: Ops, requires: list[int], becomes: list[int], values: int) -> Accesses:
+    of = ops.transition
+    return Accesses(np.array(requires, np.int64)[of], np.array(becomes, np.int64)[of], values)
