@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from harness.cli import options
+from harness.cli import counterexample, options
 from results.errors import HistoryFormatError, SplitbrainError, UsageError
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="For each file's partitions; what is not decided by then is unknown.",
 )
+@counterexample.options
 @options.as_json
 @click.pass_context
 def command(
@@ -59,6 +60,8 @@ def command(
     model: str,
     format_name: str | None,
     time_limit: float,
+    picture: str | None,
+    no_picture: bool,
     as_json: bool,
 ) -> None:
     """Judge history files: is what clients saw allowed?
@@ -75,6 +78,7 @@ def command(
     from checkers.verdict import CheckerSpec, Outcome, outcome, worst
     from results.store import plain_verdict
 
+    pictures = None if no_picture else counterexample.Pictures(picture, files)
     settings = {"model": model, "time_limit_s": time_limit} if checker_name == "linearizable" else {}
     spec = CheckerSpec(checker_name, settings)
     outcomes: list[Outcome] = []
@@ -86,20 +90,23 @@ def command(
     for file, history in histories:
         [verdict] = judge(history, [spec], _telemetry(file))
         outcomes.append(outcome([verdict]))
-        rows.append({"file": file, "ops": history.num_rows, **plain_verdict(verdict)})
+        drawn = pictures.draw(file, history, verdict) if pictures is not None else None
+        rows.append({"file": file, "ops": history.num_rows, **plain_verdict(verdict), "picture": drawn})
         if not as_json:
-            _print(file, verdict)
+            _print(file, verdict, drawn)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
     ctx.exit(worst(outcomes).exit_code)
 
 
-def _print(file: str, verdict: Verdict) -> None:
+def _print(file: str, verdict: Verdict, picture: str | None) -> None:
     words = {"true": "valid", "false": "INVALID", "unknown": "unknown"}
     algorithm = f", {verdict.algorithm}" if verdict.algorithm else ""
     click.echo(f"{words[verdict.valid]:8}{file}  ({verdict.seconds:.3f} s{algorithm})")
     if verdict.sentence and verdict.valid != "true":
         click.echo(f"        {verdict.sentence}")
+    if picture is not None:
+        click.echo(f"        picture: {picture}")
 
 
 def _read(file: str, format_name: str | None) -> pa.Table:

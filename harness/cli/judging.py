@@ -12,6 +12,7 @@ from checkers import engine
 from checkers.verdict import Outcome, Verdict
 from results import telemetry
 from results.report import write_report
+from results.report.counterexample import COUNTEREXAMPLE, is_drawable, write_counterexample
 from results.store import RunDir, plain_verdict
 
 if TYPE_CHECKING:
@@ -92,7 +93,19 @@ def _conclude(run: RunDir, verdicts: list[Verdict], engine_name: str, harness_er
         harness_error = before.harness_error if before is not None else None
     outcome, error = engine.judged_outcome(verdicts, harness_error)
     run.write_verdicts(verdicts, outcome.value, engine=engine_name, harness_error=error)
+    _draw(run, verdicts)
     return Conclusion(run, outcome, verdicts, error, write_report(run.path))
+
+
+def _draw(run: RunDir, verdicts: Sequence[Verdict]) -> None:
+    """Store the picture of a linearizability violation with the run; one of an earlier judgement goes."""
+    path = run.path / COUNTEREXAMPLE
+    for verdict in verdicts:
+        if verdict.valid == "false" and is_drawable(verdict.evidence):
+            source = f"{run.test_name}, {run.name}"
+            write_counterexample(path, run.history(), verdict.evidence, verdict.sentence, source)
+            return
+    path.unlink(missing_ok=True)
 
 
 def conclusion_document(conclusion: Conclusion) -> dict[str, Any]:

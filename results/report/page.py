@@ -14,6 +14,7 @@ from markupsafe import Markup
 from results.calls import OPEN, cell
 from results.counts import ENDS, run_counts, window_counts
 from results.history import Op
+from results.report.counterexample import COUNTEREXAMPLE, is_drawable
 from results.report.plots import POINTS_MAX, latency_plot, latency_points, rate_plot
 from results.report.run_view import RunView
 from results.report.svg import WIDTH
@@ -162,7 +163,14 @@ def _verdict(view: RunView, verdict: dict[str, Any]) -> dict[str, Any]:
         "witness_indexes": indexes,
         "witness": _witness(view, indexes),
         "others": _other_findings(evidence),
+        "picture": _picture(view, verdict),
     }
+
+
+def _picture(view: RunView, verdict: Mapping[str, Any]) -> str | None:
+    """The page that draws a verdict's counterexample, where there is one."""
+    drawn = verdict.get("valid") is False and is_drawable(verdict.get("evidence") or {})
+    return COUNTEREXAMPLE if drawn and (view.run.path / COUNTEREXAMPLE).exists() else None
 
 
 def _word(valid: Any) -> str:

@@ -1,0 +1,94 @@
+"""Where `splitbrain check` puts the pictures of what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from results.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from checkers.verdict import Verdict
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SUFFIX: Final = ".counterexample.html"
+
+
+def options(function: F) -> F:
+    """The options of a command that draws pictures: `picture` and `no_picture`."""
+    for option in (
+        click.option("--no-picture", is_flag=True, help="Do not draw violations."),
+        click.option(
+            "--picture",
+            default=None,
+            metavar="PATH",
+            help=f"File for the picture of a linearizability violation, or folder for many.  [default: FILE{SUFFIX}, "
+            "here]",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+class Pictures:
+    """The pictures of one command."""
+
+    def __init__(self, target: str | None, files: Sequence[str]) -> None:
+        """Find a name for the picture of each file.
+
+        Args:
+            target: the file to write, or a folder that is there; None for the current folder.
+            files: what is judged.
+
+        Raises:
+            UsageError: one file cannot take the pictures of several histories, or the folder is missing.
+        """
+        folder = Path(target or ".")
+        self._paths = dict(zip(files, _names(files), strict=True))
+        if folder.is_dir():
+            self._paths = {file: folder / name for file, name in self._paths.items()}
+        elif len(self._paths) > 1:
+            raise UsageError(
+                f"--picture {target}: there is no such folder, and one file cannot take the pictures of "
+                f"{len(self._paths)} histories. Make the folder first."
+            )
+        elif not folder.parent.is_dir():
+            raise UsageError(f"--picture {target}: there is no folder {folder.parent}. Make it first.")
+        else:
+            self._paths = dict.fromkeys(files, folder)
+
+    def draw(self, file: str, history: pa.Table, verdict: Verdict) -> str | None:
+        """Write the picture of a verdict on `file`, and return its path; None if there is nothing to draw.
+
+        A picture that cannot be written is told on standard error: the verdict stands without it.
+        """
+        if verdict.valid != "false":
+            return None
+        from results.report.counterexample import is_drawable, write_counterexample
+
+        if not is_drawable(verdict.evidence):
+            return None
+        path = self._paths[file]
+        try:
+            write_counterexample(path, history, verdict.evidence, verdict.sentence, Path(file).name)
+        except OSError as error:
+            click.echo(f"{path}: the picture cannot be written: {error.strerror}.", err=True)
+            return None
+        return str(path)
+
+
+def _names(files: Sequence[str]) -> list[Path]:
+    """A name per file, from the file's; the second of two that are alike is numbered."""
+    found: list[Path] = []
+    for file in files:
+        path = Path(file).resolve()
+        stem = path.name if path.is_dir() else path.stem
+        names = (Path(f"{stem}{number}{SUFFIX}") for number in ["", *(f"-{n}" for n in range(2, len(files) + 2))])
+        found.append(next(name for name in names if name not in found))
+    return found
