@@ -1,0 +1,361 @@
+"""One key's history in segments: where it may be cut, what a segment does to the state, and how segments compose.
+
+At a *quiescent* point nothing is under way, and nothing that crashed before may still take effect. Every op before it
+took effect before every op after it, so that the only thing that passes is the state: the history is linearizable
+exactly if there is a state at each cut through which its segments are. What a segment makes of every state that it may
+begin in is a relation; relations are computed apart from each other, in any order and anywhere, and composed in order.
+
+Which states a segment may begin in is decided without its past:
+
+- An `AssignmentModel` compares the value that it holds with those in the guards of the segment's ops, and with nothing
+  else. Any two values that no guard mentions are therefore alike: the same ops are possible from both, and both are
+  replaced by the same value at the first assignment, or stay until the end. One symbol, SAME, stands for all of them,
+  and at the end for "as it was at the beginning".
+- A closed table lists all states that the whole history can reach.
+- A model with any other states is not cut.
+
+Few of the states in which a segment could begin matter for long: the first read is possible in one of them, and the
+first write makes all of them alike. So searches from different states are compared after some ops, those that have come
+to the same frontier go on as one, and a segment costs hardly more than its part of the whole history.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from checkers.linearizable.encoding import Problem, events
+from checkers.linearizable.frontier import CRASH
+from checkers.linearizable.ops import I64, OPEN, B, Ops, Transition, read_ops
+from checkers.linearizable.search import Limits, Result, Search
+from checkers.linearizable.transitions import Stepper, assignments, steps_by_assignment
+from checkers.models import Assignment, Model, Special, State
+
+SEGMENT_ROWS: Final = 40_000
+"""Rows of a segment, at least; two per op. A segment is a task's work, so it should be worth a task."""
+
+FIRST_PIECE: Final = 64
+"""Ops of a segment's first piece, at least; each further one is twice as long once few states are left."""
+
+FIRST_PROBE: Final = 64
+"""Ops after which the searches from different states are compared for the first time."""
+
+PROBE_GROWTH: Final = 4
+"""How many times as many ops lie before the next comparison: all of them together cost a third of the last one."""
+
+MOST_BEGINNINGS: Final = 256
+"""A segment that could begin in more states is not worth being judged by itself."""
+
+MOST_APART: Final = 16
+"""Nor is one that is to be searched to its end from more states than this."""
+
+COLUMNS: Final = ("index", "process", "type", "f", "value")
+"""The columns of a history that cuts and relations depend on."""
+
+
+class Unchanged(Enum):
+    """The state in which a segment began, whichever of those that it does not mention that was."""
+
+    SAME = "same"
+
+
+SAME: Final = Unchanged.SAME
+States: TypeAlias = frozenset[State]
+
+
+# --- where to cut -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the history of a key is cut.
+
+    Attributes:
+        cuts: the history's index at which each segment but the first begins, ascending; none if it is not cut.
+        why_not: why it is not cut, as the end of a sentence; empty if it is.
+        ops: how many ops there are that may have happened.
+        crashed: how many of them crashed.
+        vocabulary: the transitions of the whole history, where the states that a segment may begin in depend on them
+            (a closed table); else None.
+    """
+
+    cuts: tuple[int, ...]
+    why_not: str
+    ops: int
+    crashed: int
+    vocabulary: list[Transition] | None = None
+
+
+def plan(table: pa.Table, model: Model, *, segment_rows: int = SEGMENT_ROWS) -> Plan:
+    """Where to cut the history of one key.
+
+    Args:
+        table: its rows by index; only `COLUMNS` are looked at.
+        model: what it is judged by.
+        segment_rows: rows of a segment, at least; the last one may have fewer.
+
+    Raises:
+        HistoryFormatError, UsageError: as `read_ops` and `Stepper`.
+    """
+    ops = read_ops(table, model)
+    stepper = Stepper(model, ops.transitions, cells=Limits.cells)
+    assigned = steps_by_assignment(model)
+    whole = Plan((), "", len(ops.invoked), int(np.count_nonzero(ops.crashed)), None if assigned else ops.transitions)
+    if not assigned:
+        if stepper.mode != "closed table":
+            return replace(whole, why_not=f"a segment could begin in any state of the model {model.name!r}")
+        if len(stepper.states.known) > MOST_BEGINNINGS:
+            states = len(stepper.states.known)
+            return replace(whole, why_not=f"a segment could begin in {states} states, too many to try")
+    rows = quiescent(ops, stepper.observer)
+    chosen = _spaced(rows, segment_rows)
+    if len(chosen) == 0:
+        return replace(whole, why_not=_why_not(ops, stepper.observer, rows, segment_rows))
+    index = ops.table.column("index").to_numpy()
+    return replace(whole, cuts=tuple(int(cut) for cut in index[chosen]))
+
+
+def quiescent(ops: Ops, observer: B) -> I64:
+    """Rows (of `ops.table`, not the first) before which nothing is under way and no crashed op may still take effect.
+
+    A crashed op that observes changes nothing whenever it happens, so it never matters. Failed ops did not happen, but
+    count as under way: no op then has its rows on both sides of a cut, except a crashed one that does not matter.
+    """
+    types = ops.table.column("type").to_numpy()
+    change = np.where(types == "invoke", 1, -1)
+    ignored = ops.crashed & observer[ops.transition]
+    change[ops.invoked[ignored]] = 0
+    change[ops.completed[ignored & (ops.completed != OPEN)]] = 0
+    free = np.cumsum(change)[:-1] == 0
+    mutators = ops.invoked[ops.crashed & ~ignored]
+    if len(mutators):
+        free[mutators[0] :] = False
+    return (np.flatnonzero(free) + 1).astype(np.int64)
+
+
+def _spaced(rows: I64, distance: int) -> list[int]:
+    """The first of `rows` that is `distance` or more from the beginning, the first so far from that one, and so on."""
+    chosen: list[int] = []
+    at = 0
+    while (place := int(np.searchsorted(rows, at + max(1, distance)))) < len(rows):
+        at = int(rows[place])
+        chosen.append(at)
+    return chosen
+
+
+def _why_not(ops: Ops, observer: B, rows: I64, segment_rows: int) -> str:
+    mutators = ops.invoked[ops.crashed & ~observer[ops.transition]]
+    if len(mutators) and int(mutators[0]) < segment_rows:
+        index = ops.table.column("index")[int(mutators[0])].as_py()
+        return f"op {index} crashed and may have taken effect at any later time"
+    if len(rows) == 0:
+        return "at no moment was nothing under way"
+    return f"at no moment after its first {segment_rows} rows was nothing under way"
+
+
+def rows_of(table: pa.Table) -> pa.Table:
+    """The rows of a segment, without completions whose invocations are in an earlier one: crashed observers'."""
+    processes = table.column("process").to_numpy()
+    first = np.unique(processes, return_index=True)[1]
+    orphans = first[table.column("type").to_numpy()[first] != "invoke"]
+    return table if len(orphans) == 0 else table.take(np.delete(np.arange(table.num_rows), orphans))
+
+
+# --- what a segment does ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Relation:
+    """The states in which a part of a history may end, by the state in which it begins.
+
+    Attributes:
+        named: by state; no states where the part is impossible from there.
+        other: for every state that is not named; SAME stands for that state.
+    """
+
+    named: Mapping[State, States]
+    other: States
+
+    def after(self, state: State) -> States:
+        """The states in which the part may end that begins in `state`."""
+        found = self.named.get(state)
+        if found is not None:
+            return found
+        return frozenset(state if end is SAME else end for end in self.other)
+
+    def image(self, states: Iterable[State]) -> States:
+        """The states in which the part may end that begins in one of `states`."""
+        return frozenset[State]().union(*map(self.after, states))
+
+
+class UndecidedError(Exception):
+    """A limit was reached before a relation was known; the text says which, as in "ran out of time"."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What became of a segment.
+
+    Attributes:
+        relation: what it does to the state.
+        ops: how many ops it has that may have happened.
+        peak: the largest frontier of any search.
+        expanded: configurations that were expanded, in all searches.
+        searches: how many searches it took.
+        concurrency: how many ops were under way at once, at most (crashed ones not counted).
+        seconds: CPU time.
+    """
+
+    relation: Relation
+    ops: int
+    peak: int
+    expanded: int
+    searches: int
+    concurrency: int
+    seconds: float
+
+
+def segment(table: pa.Table, model: Model, vocabulary: list[Transition] | None, limits: Limits) -> Segment:
+    """Work out the relation of a segment.
+
+    Args:
+        table: its rows by index, as between two cuts of a `Plan`.
+        model: what the history is judged by.
+        vocabulary: as in the plan.
+        limits: for the segment.
+
+    Raises:
+        UndecidedError: a limit was reached.
+        HistoryFormatError, UsageError: as `read_ops` and `Stepper`.
+    """
+    ops = read_ops(rows_of(table), model)
+    if vocabulary is not None:
+        ops = _renumbered(ops, vocabulary)
+    return _Working(ops, Stepper(model, ops.transitions, cells=limits.cells), limits).run()
+
+
+def _renumbered(ops: Ops, vocabulary: list[Transition]) -> Ops:
+    """The ops with the transitions of the whole history, of which theirs are some."""
+    place = {transition: number for number, transition in enumerate(vocabulary)}
+    own = np.array([place[transition] for transition in ops.transitions], np.int32)
+    return replace(ops, transition=own[ops.transition] if len(own) else ops.transition, transitions=vocabulary)
+
+
+class _Working:
+    """A segment being worked out."""
+
+    def __init__(self, ops: Ops, stepper: Stepper, limits: Limits) -> None:
+        self._ops = ops
+        self._stepper = stepper
+        self._limits = limits
+        self._began = time.thread_time()
+        self._peak = self._expanded = self._searches = 0
+
+    def run(self) -> Segment:
+        if not len(self._ops.invoked):
+            return Segment(Relation({}, frozenset({SAME})), 0, 0, 0, 0, 0, 0.0)
+        stepper = self._stepper
+        if steps_by_assignment(stepper.model):
+            begins = [*_beginnings(self._ops, assignments(stepper.model, stepper.transitions)), SAME]
+        else:
+            begins = stepper.states.known.copy()
+        if len(begins) > MOST_BEGINNINGS:
+            raise UndecidedError(f"could begin in {len(begins)} states, too many to try")
+        alike = self._alike([[stepper.states.number(state)] for state in begins])
+        if len(alike) > MOST_APART:
+            raise UndecidedError(f"would have to be searched from {len(alike)} states")
+        problem = events(self._ops, stepper.observer)
+        ends: dict[State, States] = dict.fromkeys([SAME, *begins], frozenset())
+        for numbers in alike:
+            result = self._search(problem, numbers[0])
+            if result is not None:
+                states = frozenset(stepper.states.known[int(state)] for state in np.unique(result.frontier[:, 0]))
+                ends.update((stepper.states.known[number], states) for number in numbers)
+        return Segment(
+            relation=_relation(ends),
+            ops=len(self._ops.invoked),
+            peak=self._peak,
+            expanded=self._expanded,
+            searches=self._searches,
+            concurrency=problem.slots,
+            seconds=time.thread_time() - self._began,
+        )
+
+    def _alike(self, groups: list[list[int]]) -> list[list[int]]:
+        """States in which the segment is possible for a while, together where they have come to the same by then.
+
+        Equal frontiers after equal events have one future. Where an op has crashed already they may not look it: a
+        crashed op's place in a configuration is not the same in every search.
+        """
+        length = FIRST_PROBE
+        while len(groups) > 1 and length < len(self._ops.invoked):
+            problem = events(self._ops, self._stepper.observer, until_row=int(self._ops.invoked[length - 1]))
+            if np.any(problem.events.kind == CRASH):
+                break
+            found: dict[bytes, list[int]] = {}
+            for group in groups:
+                result = self._search(problem, group[0])
+                if result is not None:
+                    found.setdefault(np.unique(result.frontier, axis=0).tobytes(), []).extend(group)
+            groups = list(found.values())
+            length *= PROBE_GROWTH
+        return groups
+
+    def _search(self, problem: Problem, state: int) -> Result | None:
+        """A search from one state; None if nothing is possible from there."""
+        left = self._limits.time_s - (time.thread_time() - self._began)
+        if left <= 0:
+            raise UndecidedError("ran out of time")
+        result = Search(problem, self._stepper, replace(self._limits, time_s=left), [state]).run()
+        self._searches += 1
+        self._peak = max(self._peak, result.peak)
+        self._expanded += result.expanded
+        if result.answer == "violation":
+            return None
+        if result.answer != "linearizable":
+            raise UndecidedError(f"ran out of {result.answer}")
+        return result
+
+
+def _beginnings(ops: Ops, of_transition: Sequence[Assignment]) -> set[State]:
+    """The values that the first one may be compared with, in some order of the ops.
+
+    Once an op has returned that assigns, no op that begins then comes before it, so that none meets the first value.
+    """
+    assigns = np.array([each.becomes is not Special.ANY for each in of_transition])
+    certain = assigns[ops.transition] & ~ops.crashed
+    returned = int(ops.completed[certain].min(initial=ops.table.num_rows))
+    found: set[State] = set()
+    for transition in np.unique(ops.transition[ops.invoked < returned]):
+        each = of_transition[int(transition)]
+        found |= {each.requires} - {Special.ANY}
+        found |= {each.refuses} - {Special.UNKNOWN}
+    return found
+
+
+def _relation(ends: Mapping[State, States]) -> Relation:
+    """The relation with these ends, SAME's for all others; only what differs from those has to be named."""
+    rest = Relation({}, ends[SAME])
+    return Relation({state: end for state, end in ends.items() if end != rest.after(state)}, rest.other)
+
+
+# --- all segments together --------------------------------------------------------------------------------------------
+
+
+def first_impossible(relations: Sequence[Relation], initial: State) -> int | None:
+    """The number of the first segment that is impossible from every state that may precede it; None if none is.
+
+    A history is linearizable exactly if there is none; else its smallest failing prefix ends in that segment.
+    """
+    states: States = frozenset({initial})
+    for number, relation in enumerate(relations):
+        states = relation.image(states)
+        if not states:
+            return number
+    return None
