@@ -13,7 +13,8 @@ once, however long the history, and there is no set of all ops to be stored.
   taken out and put back in place, as its neighbours still point to where it was (Knuth's dancing links).
 - Observers take effect the moment they are valid; nothing branches on them.
 - Mutators are tried by their return, the earliest first; crashed ops at last. Of identical crashed ops only the
-  earliest unused is tried, and a use that changes nothing is skipped.
+  earliest unused is tried. A use that changes nothing is skipped, and so is an op right after a use if it would have
+  led to the same state without it: that configuration has used less, and whatever follows from this one follows there.
 
 A search that ends without a linearization has reached, up to dominance, every configuration that explains a prefix: the
 furthest position that it was at is the event that ends the smallest failing prefix, the frontier's.
@@ -66,6 +67,7 @@ BOUNDED: Final = 11
 REGISTERS: Final = 12
 
 _STATE_BITS: Final = np.uint64(32)
+_STATE: Final = np.uint64(0xFFFFFFFF)
 _ONE: Final = np.uint64(1)
 _ZERO: Final = np.uint64(0)
 
@@ -215,10 +217,25 @@ def _open(history: History, path: Path, m: I64) -> None:
 
 
 @inlined
+def _before_unseen_use(history: History, path: Path, m: I64) -> Int:
+    """The state before the last move if that used a crashed op, and nothing took effect since; else -1.
+
+    What leads from there to the same state as from here makes that use a waste, and need not be tried here.
+    """
+    frame = m[FRAMES] - 1
+    if frame == 0 or path.base[frame] != path.base[frame - 1] + 1:
+        return np.int64(-1)
+    if path.move[path.base[frame] - 1] < history.transition.size + 2:
+        return np.int64(-1)
+    return np.int64(path.kept[frame - 1, 0] & _STATE)
+
+
+@inlined
 def _choose(history: History, steps: Steps, path: Path, m: I64) -> Int:
     """Let the next op take effect that can; DONE if there is none left."""
     mutators = history.transition.size
     classes = mutators + 2
+    before = _before_unseen_use(history, path, m)
     if m[CURSOR] < mutators:
         op = m[CURSOR]
         while op != mutators:
@@ -228,7 +245,7 @@ def _choose(history: History, steps: Steps, path: Path, m: I64) -> Int:
                 m[MISSING] = m[STATE]
                 m[MISSING_TRANSITION] = history.transition[op]
                 return NEEDS_CELL
-            if following >= 0:
+            if following >= 0 and (before < 0 or step(steps, before, history.transition[op]) != following):
                 _take_effect(history, path, m, op)
                 m[UNSEEN] = following != m[STATE]
                 m[STATE] = following
@@ -249,7 +266,11 @@ def _choose(history: History, steps: Steps, path: Path, m: I64) -> Int:
             m[MISSING] = m[STATE]
             m[MISSING_TRANSITION] = history.class_transition[known]
             return NEEDS_CELL
-        if following >= 0 and following != m[STATE]:
+        if (
+            following >= 0
+            and following != m[STATE]
+            and (before < 0 or step(steps, before, history.class_transition[known]) != following)
+        ):
             path.used[known] += 1
             path.now[path.kept.shape[1] + (crashed >> 6)] |= _ONE << np.uint64(crashed & 63)
             path.move[m[MOVES]] = classes + known
@@ -293,7 +314,7 @@ def _back(history: History, path: Path, m: I64) -> bool:
             m[CURSOR] = moved + 1
     for w in range(path.kept.shape[1]):
         path.now[w] = path.kept[frame, w]
-    m[STATE] = np.int64(path.now[0] & np.uint64(0xFFFFFFFF))
+    m[STATE] = np.int64(path.now[0] & _STATE)
     return True
 
 

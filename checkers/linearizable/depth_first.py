@@ -63,6 +63,16 @@ class DepthFirst:
         return int(self._m[b.EXPLORED])
 
     @property
+    def dead_ends(self) -> int:
+        """Configurations without a way on that there was room made for."""
+        return int(self._dead.m[dead_ends.COUNT])
+
+    @property
+    def forgotten(self) -> int:
+        """Dead ends that made way for others."""
+        return int(self._dead.m[dead_ends.FORGOTTEN])
+
+    @property
     def memory_bytes(self) -> int:
         """What the path and the dead ends hold."""
         return sum(array.nbytes for array in (*self._path, *self._history)) + self._row_bytes * self._dead.chain.size
@@ -163,10 +173,9 @@ class DepthFirst:
 
         Every configuration at the furthest position is a dead end in the end.
         """
-        dead = self._dead
-        if dead.m[dead_ends.FORGOTTEN] > 0:
+        if self.forgotten > 0:
             return np.zeros((0, 2), np.uint64)
-        first = dead.rows[: dead.m[dead_ends.COUNT], 0]
+        first = self._dead.rows[: self.dead_ends, 0]
         states = np.unique(first[first >> np.uint64(32) == self.furthest] & np.uint64(0xFFFFFFFF))
         return np.stack([states, np.zeros_like(states)], axis=1)
 
@@ -176,7 +185,7 @@ class DepthFirst:
             answer,
             self.furthest,
             self._seconds,
-            int(self._dead.m[dead_ends.COUNT]),
+            self.dead_ends,
             self.explored,
             words,
             reachable=self._reachable() if answer == "violation" else np.zeros((0, 2), np.uint64),

@@ -1,0 +1,124 @@
+"""Both arms in turn: whichever answers is right, limits hold for the sum, one that gives up leaves the other going."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from checkers import models
+from checkers.linearizable import depth_first, portfolio, transitions
+from checkers.linearizable import search as search_module
+from checkers.linearizable.encoding import events
+from checkers.linearizable.ops import Ops, read_ops
+from checkers.linearizable.portfolio import search
+from checkers.linearizable.search import Limits, Result, Search
+from checkers.linearizable.transitions import Stepper
+from checkers.models import Model
+from results.arrow import to_table
+from results.history import Op
+from tests.checkers.linearizable.busy_registers import busy_register
+from tests.checkers.linearizable.support import INVOCATIONS, Table, random_history
+
+MODELS = sorted(INVOCATIONS)
+
+
+def prepared(model: Model, history: list[Op], cells: int = 1_000_000) -> tuple[Ops, Stepper]:
+    ops = read_ops(to_table(history), model)
+    return ops, Stepper(model, ops.transitions, cells=cells)
+
+
+def alone(model: Model, history: list[Op]) -> Result:
+    ops, stepper = prepared(model, history)
+    return Search(events(ops, stepper.observer), stepper, Limits()).run()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_arms_that_take_turns_after_every_step_agree_with_the_frontier_alone(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a lazy table that both fill, so that each finds states that it has not met itself."""
+    monkeypatch.setattr(portfolio, "SLICE_S", 0.0)
+    monkeypatch.setattr(depth_first, "BUDGET", 1)
+    monkeypatch.setattr(search_module, "BUDGET", 1)
+    monkeypatch.setattr(transitions, "CLOSURE_CELLS", 0)
+    rng = random.Random(name)
+    winners: set[str] = set()
+    for _ in range(50):
+        history = random_history(rng, name, ops=8, processes=4, lies=0.1, crashes=0.2)
+        expected = alone(models.model(name), history)
+        result = search(*prepared(Table(models.model(name)), history), Limits())
+        assert (result.answer, result.event) == (expected.answer, expected.event)
+        winners.add(result.algorithm)
+    assert winners == {"depth-first", "frontier"}
+
+
+def test_a_legal_history_is_the_depth_first_arms() -> None:
+    history = busy_register(1, clients=60, ops=1000, values=3)
+    result = search(*prepared(models.model("cas-register"), history), Limits())
+    assert (result.answer, result.algorithm) == ("linearizable", "depth-first")
+
+
+def test_a_crowded_violation_is_the_frontiers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no explanation, the arm that keeps few configurations is ahead by far if slices are alike."""
+    history = busy_register(1, clients=18, ops=4000, values=5, bad=True)
+    monkeypatch.setattr(portfolio, "SLICE_S", 0.001)
+    monkeypatch.setattr(depth_first, "BUDGET", 100)
+    result = search(*prepared(models.model("cas-register"), history), Limits())
+    assert (result.answer, result.algorithm) == ("violation", "frontier")
+    assert len(result.reachable) > 0
+
+
+def test_when_the_frontier_is_out_of_memory_the_other_arm_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The depth-first arm has its turn only after the frontier gave up."""
+    monkeypatch.setattr(portfolio, "SLICE_S", 0.0)
+    monkeypatch.setattr(depth_first, "BUDGET", 1)
+    history = busy_register(1, clients=80, ops=600, values=3)
+    ops, stepper = prepared(models.model("cas-register"), history)
+    limits = Limits(memory_bytes=1_000_000)
+    assert Search(events(ops, stepper.observer), stepper, limits).run().answer == "memory"
+    result = search(ops, stepper, limits)
+    assert (result.answer, result.algorithm) == ("linearizable", "depth-first")
+
+
+def test_when_the_depth_first_arm_is_out_of_memory_the_frontier_answers() -> None:
+    history = busy_register(1, clients=3, ops=3000, values=5)
+    result = search(*prepared(models.model("cas-register"), history), Limits(memory_bytes=200_000))
+    assert (result.answer, result.algorithm) == ("linearizable", "frontier")
+
+
+def test_time_runs_out_for_both_together_and_the_farther_one_tells_how_far() -> None:
+    history = busy_register(1, clients=80, ops=600, values=3, bad=True)
+    limits = Limits(time_s=0.3)
+    result = search(*prepared(models.model("cas-register"), history), limits)
+    assert result.answer == "time"
+    assert result.algorithm == "depth-first"
+    bad = next(i for i, op in enumerate(history) if op.value == 1000)
+    assert bad - 80 < result.event <= bad
+
+
+def test_memory_is_what_ran_out_if_neither_arm_has_enough() -> None:
+    history = busy_register(1, clients=40, ops=1000, values=5)
+    result = search(*prepared(models.model("cas-register"), history), Limits(memory_bytes=50_000))
+    assert result.answer == "memory"
+
+
+def test_a_full_table_of_steps_ends_both_arms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transitions, "CLOSURE_CELLS", 0)
+    history: list[Op] = []
+    for _ in range(3000):
+        add = Op(process=0, type="invoke", f="add", value=1)
+        history += [add, add.complete("ok", 1)]
+    result = search(*prepared(Table(models.model("counter")), history, cells=100), Limits())
+    assert result.answer == "cells"
+    assert 0 < result.event < len(history)
+
+
+def test_the_frontier_is_not_built_where_the_first_turn_suffices(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> Search:
+        raise AssertionError("the second arm was built")
+
+    monkeypatch.setattr(portfolio, "Search", refuse)
+    history = busy_register(1, clients=5, ops=200, values=5)
+    result = search(*prepared(models.model("cas-register"), history), Limits())
+    assert result.answer == "linearizable"
