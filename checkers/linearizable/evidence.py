@@ -122,6 +122,8 @@ def facts(violation: Violation, witness: Witness | None, paths: Paths | None = N
         else {
             "ops": [describe(ops, op) for op in witness.ops],
             "minimal": witness.minimal,
+            "since_index": None if witness.since is None else _cell(ops, "index", witness.since),
+            "states_before": None if witness.states is None else _known(violation.stepper, witness.states),
         },
         "final_paths": None if paths is None else _paths(violation, paths),
     }
@@ -172,6 +174,10 @@ def _step(ops: Ops, op: int) -> dict[str, Any]:
     return {"op": what, "process": _cell(ops, "process", row), "invoked_index": _cell(ops, "index", row)}
 
 
+def _known(stepper: Stepper, states: Sequence[int]) -> list[str]:
+    return [show(stepper.states.known[state]) for state in states[:STATES]]
+
+
 def describe(ops: Ops, op: int) -> dict[str, Any]:
     """One op as JSON: what was asked and answered, by whom, where and when. `completed_*` are None for a crashed op."""
     invoked, completed = int(ops.invoked[op]), int(ops.completed[op])
@@ -209,7 +215,8 @@ def sentence(violation: Violation, witness: Witness | None) -> str:
     reason = _assignment_reason(violation, model) if steps_by_assignment(model) else None
     if reason is None:
         culprits = [] if witness is None else witness.ops
-        return f"{who}, but {_general_reason(violation)}.{_contradiction(violation.ops, culprits)}"
+        given = "" if witness is None else _given(violation, witness)
+        return f"{who}, but {_general_reason(violation)}.{_contradiction(violation.ops, culprits, given)}"
     return f"{who}, but {reason}."
 
 
@@ -230,7 +237,15 @@ def _general_reason(violation: Violation) -> str:
     return f"{reason}; when it returned, {holder} could only be {_any_of(states)}" if states else reason
 
 
-def _contradiction(ops: Ops, culprits: Sequence[int]) -> str:
+def _given(violation: Violation, witness: Witness) -> str:
+    """The states that a witness sets out from, where it rests on them."""
+    if witness.states is None or witness.since is None:
+        return ""
+    states = _any_of([_brief(state) for state in _known(violation.stepper, witness.states)])
+    return f" Before op {_cell(violation.ops, 'index', witness.since)} the state could only be {states}."
+
+
+def _contradiction(ops: Ops, culprits: Sequence[int], given: str = "") -> str:
     """Ops that contradict each other in words, where they are few enough to be read."""
     if not 2 <= len(culprits) <= WITNESS_IN_WORDS:
         return ""
@@ -240,7 +255,7 @@ def _contradiction(ops: Ops, culprits: Sequence[int]) -> str:
         for row in [int(ops.completed[op])]
     ]
     return (
-        f" Whatever the other ops did, {len(listed)} cannot all have happened as recorded: "
+        f"{given} Whatever the other ops did, {len(listed)} cannot all have happened as recorded: "
         f"{', '.join(listed[:-1])} and {listed[-1]}."
     )
 

@@ -4,28 +4,51 @@ Every op of the failing prefix is made optional within its interval (it may have
 long as the prefix stays impossible. What remains obliged is the witness: no order puts these ops where they were
 acknowledged, whatever the others did. Making an op optional only adds possibilities, so that whatever stays impossible
 was so before.
+
+A long history is not searched from its beginning for that: what came before a window is made optional altogether. Then
+the window begins in any state at all, as far as that can be told from the model's steps; where it cannot, in one of the
+states that were possible there, which becomes part of the witness. The window grows until it is impossible.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from checkers.linearizable.encoding import events
+from checkers.linearizable.frontier import ASSIGNMENTS, CLOSED
 from checkers.linearizable.ops import OPEN, Ops
 from checkers.linearizable.search import Limits, Search
 from checkers.linearizable.transitions import Stepper
 
+WHOLE: Final = 400
+"""Events of a prefix that is searched from its beginning."""
+
+WINDOW: Final = 16
+WIDER: Final = 4
+
+I64 = npt.NDArray[np.int64]
+
 
 @dataclass(frozen=True)
 class Witness:
-    """Ops (by number) that are obliged, the failing one last; and whether each of them is known to be needed."""
+    """Ops that contradict each other.
+
+    Attributes:
+        ops: by number; obliged, the failing one last.
+        minimal: whether each of them is known to be needed, given what is known of the state before them.
+        since: row of the event before which nothing is obliged; None if the witness reaches back to the beginning.
+        states: numbers of the only states that were possible before `since`, if the contradiction rests on that.
+    """
 
     ops: list[int]
     minimal: bool
+    since: int | None = None
+    states: tuple[int, ...] | None = None
 
 
 def find(ops: Ops, stepper: Stepper, failing: int, limits: Limits) -> Witness | None:
@@ -40,6 +63,27 @@ def find(ops: Ops, stepper: Stepper, failing: int, limits: Limits) -> Witness | 
     return _Shrinking(ops, stepper, failing, limits).run()
 
 
+@dataclass(frozen=True)
+class _Window:
+    """The ops that have to do with the events from `since` on.
+
+    Attributes:
+        since: row of the first event; None for all events.
+        ops: those ops.
+        number: what each is called in the partition.
+        obliging: which may be obliged: those that began in the window and returned in it.
+        starts: numbers of the states in which it may begin.
+        known: whether `starts` are a finding about this history, and not all that is conceivable.
+    """
+
+    since: int | None
+    ops: Ops
+    number: I64
+    obliging: I64
+    starts: tuple[int, ...]
+    known: bool = False
+
+
 class _Shrinking:
     def __init__(self, ops: Ops, stepper: Stepper, failing: int, limits: Limits) -> None:
         self._ops = ops
@@ -48,48 +92,128 @@ class _Shrinking:
         self._limits = limits
         self._deadline = time.thread_time() + limits.time_s
         self._out_of_time = False
-        row = int(ops.completed[failing])
-        before = np.flatnonzero(~ops.crashed & (ops.completed != OPEN) & (ops.completed < row))
-        self._before: npt.NDArray[np.int64] = before[np.argsort(ops.completed[before])].astype(np.int64)
+        self._until = int(ops.completed[failing])
+        ended = ops.completed[~ops.crashed & (ops.completed != OPEN)]
+        rows = np.concatenate([ops.invoked, ended])
+        self._rows: I64 = np.sort(rows[rows <= self._until]).astype(np.int64)
 
     def run(self) -> Witness | None:
-        kept = self._recent()
-        if kept is None:
+        size = WINDOW
+        while not self._out_of_time:
+            since = self._beginning(size)
+            window = self._window(since)
+            kept = None if window is None else self._first(window)
+            if window is not None and kept is not None:
+                return self._smaller(window, kept)
+            if since is None:
+                return None
+            size *= WIDER
+        return None
+
+    def _beginning(self, size: int) -> int | None:
+        """The row where a window of some `size` events begins that has the failing op whole; None for all events."""
+        if len(self._rows) <= max(WHOLE, size):
             return None
+        return min(int(self._rows[len(self._rows) - size]), int(self._ops.invoked[self._failing]))
+
+    # --- windows ------------------------------------------------------------------------------------------------------
+
+    def _window(self, since: int | None) -> _Window | None:
+        ops, begin = self._ops, 0 if since is None else since
+        in_play = (ops.invoked <= self._until) & (ops.crashed | (ops.completed >= begin))
+        number = np.flatnonzero(in_play).astype(np.int64)
+        part = replace(
+            ops,
+            invoked=ops.invoked[number],
+            completed=ops.completed[number],
+            crashed=ops.crashed[number],
+            transition=ops.transition[number],
+        )
+        inside = ~part.crashed & (part.completed < self._until) & (part.invoked >= begin)
+        obliging = np.flatnonzero(inside)
+        obliging = obliging[np.argsort(part.completed[obliging])].astype(np.int64)
+        if since is None:
+            return _Window(since, part, number, obliging, (0,))
+        starts = self._conceivable(part, since)
+        if starts is not None:
+            return _Window(since, part, number, obliging, starts)
+        possible = self._possible(since)
+        return None if possible is None else _Window(since, part, number, obliging, possible, known=True)
+
+    def _conceivable(self, part: Ops, since: int) -> tuple[int, ...] | None:
+        """States in which the window may begin if nothing before it is obliged; None if the model does not tell.
+
+        Of the states that no op in the window asks for, one stands for all.
+        """
+        steps = self._stepper.steps
+        if steps.mode == CLOSED:
+            return tuple(range(len(self._stepper.states.known)))
+        if steps.mode != ASSIGNMENTS:
+            return None
+        before = self._ops.transition[self._ops.invoked < since]
+        settable = np.union1d(steps.becomes[before], [0])
+        settable = settable[settable >= 0]
+        requires = steps.requires[part.transition]
+        asked = np.unique(np.where(requires < -1, -2 - requires, requires))
+        wanted, others = np.intersect1d(settable, asked), np.setdiff1d(settable, asked)
+        return (*wanted.tolist(), *others[:1].tolist())
+
+    def _possible(self, since: int) -> tuple[int, ...] | None:
+        """States that were possible before the window; None if that takes too long."""
+        problem = events(self._ops, self._stepper.observer, until_row=since - 1)
+        result = Search(problem, self._stepper, replace(self._limits, time_s=self._left())).run()
+        if result.answer != "linearizable":
+            return None
+        return tuple(np.unique(result.frontier[:, 0]).astype(np.int64).tolist())
+
+    # --- making it smaller --------------------------------------------------------------------------------------------
+
+    def _first(self, window: _Window) -> list[int] | None:
+        """The shortest run of the last ops of a window that suffices, by doubling: violations are local as a rule."""
+        count, most = 0, len(window.obliging)
+        while not self._out_of_time:
+            recent: list[int] = window.obliging[most - count :].tolist()
+            if self._impossible(window, recent):
+                return recent
+            if count == most:
+                return None
+            count = min(max(2 * count, 4), most)
+        return None
+
+    def _smaller(self, window: _Window, kept: list[int]) -> Witness:
+        """Delta debugging: leave out runs of ops, shorter and shorter ones."""
         chunk = max(1, len(kept) // 2)
         while True:
             at = 0
             while at < len(kept) and not self._out_of_time:
                 fewer = kept[:at] + kept[at + chunk :]
-                if self._impossible(fewer):
+                if self._impossible(window, fewer):
                     kept = fewer
                 else:
                     at += chunk
             if chunk == 1 or self._out_of_time:
-                return Witness([*kept, self._failing], minimal=not self._out_of_time)
+                break
             chunk //= 2
+        return Witness(
+            [*window.number[kept].tolist(), self._failing],
+            minimal=not self._out_of_time,
+            since=window.since,
+            states=window.starts if window.known else None,
+        )
 
-    def _recent(self) -> list[int] | None:
-        """The shortest run of the last ops that suffices, by doubling: violations are local as a rule."""
-        count = 0
-        while not self._out_of_time:
-            recent: list[int] = self._before[len(self._before) - count :].tolist()
-            if self._impossible(recent):
-                return recent
-            if count == len(self._before):
-                return None
-            count = min(max(2 * count, 4), len(self._before))
-        return None
-
-    def _impossible(self, kept: list[int]) -> bool:
-        left = self._deadline - time.thread_time()
+    def _impossible(self, window: _Window, kept: list[int]) -> bool:
+        left = self._left()
         if left <= 0:
             self._out_of_time = True
             return False
-        obliged = np.zeros(len(self._ops.crashed), np.bool_)
-        obliged[[*kept, self._failing]] = True
-        until = int(self._ops.completed[self._failing])
-        problem = events(self._ops, self._stepper.observer, until_row=until, obliged=obliged)
-        result = Search(problem, self._stepper, replace(self._limits, time_s=left)).run()
+        obliged = np.zeros(len(window.number), np.bool_)
+        obliged[kept] = True
+        obliged |= window.number == self._failing
+        problem = events(window.ops, self._stepper.observer, until_row=self._until, obliged=obliged)
+        limits = replace(self._limits, time_s=left)
+        result = Search(problem, self._stepper, limits, window.starts).run()
         self._out_of_time = result.answer in ("time", "memory", "cells")
         return result.answer == "violation"
+
+    def _left(self) -> float:
+        return self._deadline - time.thread_time()
