@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 import numpy as np
@@ -32,6 +32,9 @@ _MOP: Final = pa.struct(
     ]
 )
 
+MOPS: Final[Any] = pa.list_(_MOP)
+"""The type of the column of micro-operations."""
+
 HISTORY_SCHEMA: Final = pa.schema(
     [
         pa.field("index", pa.int64(), nullable=False),
@@ -41,7 +44,7 @@ HISTORY_SCHEMA: Final = pa.schema(
         pa.field("f", pa.string(), nullable=False),
         pa.field("key", pa.string()),
         pa.field("value", pa.string()),
-        pa.field("mops", pa.list_(_MOP)),
+        pa.field("mops", MOPS),
         pa.field("node", pa.string()),
         pa.field("term", pa.int64()),
         pa.field("error", pa.string()),
@@ -69,10 +72,22 @@ TELEMETRY_SCHEMA: Final = pa.schema(
 )
 """The columns of the nodes' telemetry; `time` is in nanoseconds since the test began (see `results.telemetry`)."""
 
+Column: TypeAlias = Any
+"""An Arrow array."""
+
+_untyped: Any = pa
+compute: Any = pc
+"""Arrow's functions on columns. Their stubs do not know what most of them make of which column."""
+
 FORMAT_KEY: Final = b"splitbrain.format"
 RECOVERED_KEY: Final = b"splitbrain.recovered"
 _FIELDS: Final = tuple(cast("Iterable[Any]", HISTORY_SCHEMA))
 _TYPES: Final = frozenset({"invoke", "ok", "fail", "info"})
+
+
+def array(values: Any, kind: Any = None) -> Column:
+    """An Arrow array of the values, nulls for None."""
+    return _untyped.array(values, kind)
 
 
 # --- ops to columns, and back ---------------------------------------------------------------------------------------
@@ -180,6 +195,12 @@ def _conform(table: pa.Table, schema: pa.Schema, kind: str, source: str) -> pa.T
                 source, f"column {field.name!r} is {column.type}, expected {field.type}: {_first_line(error)}"
             ) from error
     return pa.Table.from_arrays(columns, schema=schema.with_metadata(table.schema.metadata))
+
+
+def mops_column(transactions: Sequence[Sequence[Mop] | None]) -> Column:
+    """Micro-operations as a column; None for an op that is no transaction."""
+    rows = [None if mops is None else [_mop_row(mop) for mop in mops] for mops in transactions]
+    return array(rows, MOPS)
 
 
 def _mop_row(mop: Mop) -> tuple[str, str, int | None, tuple[int, ...] | None]:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from harness.cli import counterexample, options
-from results.errors import HistoryFormatError, SplitbrainError, UsageError
+from harness.cli import options
+from results.errors import HistoryFormatError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from checkers.verdict import Verdict
+    from results.formats.rows import Independent
 
 
 @click.command("check")
@@ -35,22 +36,32 @@ if TYPE_CHECKING:
     metavar="NAME|MODULE:CLASS",
     help="For linearizable: what a correct object does (splitbrain list models).",
 )
-@click.option(
-    "--format",
-    "format_name",
-    default=None,
-    metavar="NAME",
-    help="parquet, jsonl, porcupine or compact.  [default: recognised]",
-)
+@options.history_format
+@options.independent
 @click.option(
     "--time-limit",
     type=float,
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="For each file's partitions; what is not decided by then is unknown.",
+    help="For linearizable, CPU seconds for each key; what is not decided by then is unknown.",
 )
-@counterexample.options
+@click.option(
+    "--memory-limit",
+    type=int,
+    default=1024,
+    show_default=True,
+    metavar="MB",
+    help="For linearizable, for each key; what does not fit is unknown.",
+)
+@click.option(
+    "--witness-time",
+    type=float,
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For linearizable, CPU seconds to make the evidence of a violation small.",
+)
 @options.as_json
 @click.pass_context
 def command(
@@ -59,9 +70,10 @@ def command(
     checker_name: str,
     model: str,
     format_name: str | None,
+    independent: Independent,
     time_limit: float,
-    picture: str | None,
-    no_picture: bool,
+    memory_limit: int,
+    witness_time: float,
     as_json: bool,
 ) -> None:
     """Judge history files: is what clients saw allowed?
@@ -71,57 +83,57 @@ def command(
     \b
     Examples:
       splitbrain check store/test=*/run=*/history.parquet
-      splitbrain check --format porcupine --model cas-register etcd_000.log
+      splitbrain check --model cas-register history.edn
+      splitbrain check --format porcupine --model kv c10-ok.txt
       splitbrain check --checker set history.jsonl
     """
     from checkers.engine import judge
     from checkers.verdict import CheckerSpec, Outcome, outcome, worst
+    from harness.cli.steps import Steps
     from results.store import plain_verdict
 
-    pictures = None if no_picture else counterexample.Pictures(picture, files)
-    settings = {"model": model, "time_limit_s": time_limit} if checker_name == "linearizable" else {}
-    spec = CheckerSpec(checker_name, settings)
+    settings = {
+        "model": model,
+        "time_limit_s": time_limit,
+        "memory_limit_mb": memory_limit,
+        "witness_time_s": witness_time,
+    }
+    spec = CheckerSpec(checker_name, settings if checker_name == "linearizable" else {})
     outcomes: list[Outcome] = []
     rows: list[Mapping[str, Any]] = []
-    histories = [(file, _read(file, format_name)) for file in files]
-    for file, history in histories:
-        if history.num_rows == 0:
-            raise HistoryFormatError(file, "holds no operation: there is nothing to judge.")
-    for file, history in histories:
-        [verdict] = judge(history, [spec], _telemetry(file))
-        outcomes.append(outcome([verdict]))
-        drawn = pictures.draw(file, history, verdict) if pictures is not None else None
-        rows.append({"file": file, "ops": history.num_rows, **plain_verdict(verdict), "picture": drawn})
-        if not as_json:
-            _print(file, verdict, drawn)
+    with Steps(2 * len(files)) as steps:
+        histories: list[tuple[str, pa.Table]] = []
+        for file in files:
+            steps.enter(f"reading {file}")
+            histories.append((file, _read(file, format_name, independent)))
+        for file, history in histories:
+            steps.enter(f"judging {file}, {history.num_rows} rows")
+            [verdict] = judge(history, [spec], _telemetry(file))
+            outcomes.append(outcome([verdict]))
+            rows.append({"file": file, "ops": history.num_rows, **plain_verdict(verdict)})
+            if not as_json:
+                with steps.aside():
+                    _print(file, verdict)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
     ctx.exit(worst(outcomes).exit_code)
 
 
-def _print(file: str, verdict: Verdict, picture: str | None) -> None:
+def _print(file: str, verdict: Verdict) -> None:
     words = {"true": "valid", "false": "INVALID", "unknown": "unknown"}
     algorithm = f", {verdict.algorithm}" if verdict.algorithm else ""
     click.echo(f"{words[verdict.valid]:8}{file}  ({verdict.seconds:.3f} s{algorithm})")
     if verdict.sentence and verdict.valid != "true":
         click.echo(f"        {verdict.sentence}")
-    if picture is not None:
-        click.echo(f"        picture: {picture}")
 
 
-def _read(file: str, format_name: str | None) -> pa.Table:
-    from results import arrow, formats
-    from results.store import RunDir
+def _read(file: str, format_name: str | None, independent: Independent) -> pa.Table:
+    from harness.cli.histories import read_history_of
 
-    path = Path(file)
-    if path.is_dir():
-        return RunDir(path).history()
-    if not path.exists():
-        raise UsageError(f"{file}: there is no such file.")
-    name = format_name or _recognise(path)
-    if name == "parquet":
-        return arrow.conform(arrow.read_parquet(path), file)
-    return arrow.to_table(formats.read_history(path, name))
+    history = read_history_of(file, format_name, independent)
+    if history.num_rows == 0:
+        raise HistoryFormatError(file, "holds no operation: there is nothing to judge.")
+    return history
 
 
 def _telemetry(file: str) -> pa.Table | None:
@@ -129,28 +141,3 @@ def _telemetry(file: str) -> pa.Table | None:
     from results.store import RunDir
 
     return RunDir(Path(file)).telemetry() if Path(file).is_dir() else None
-
-
-def _recognise(path: Path) -> str:
-    """The format of a history file, by its first bytes.
-
-    Raises:
-        HistoryFormatError: it looks like none of those that splitbrain reads.
-    """
-    try:
-        with path.open("rb") as file:
-            head = file.read(4096).lstrip()
-    except OSError as error:
-        raise SplitbrainError(f"{path}: cannot be read: {error.strerror}.") from error
-    for start, name in (
-        (b"PAR1", "parquet"),
-        (b'{"', "jsonl"),
-        (b"{:", "porcupine"),
-        (b"INFO", "porcupine"),
-        (b"c ", "compact"),
-    ):
-        if head.startswith(start):
-            return name
-    raise HistoryFormatError(
-        str(path), "not recognised as a history. Say which --format it is in: parquet, jsonl, porcupine or compact."
-    )

@@ -76,7 +76,7 @@ def _entries(kind: str) -> Mapping[str, str | _Model]:
     if kind == "formats":
         from results.formats import FORMATS
 
-        return {"parquet": "what runs of our own are stored in", **FORMATS}
+        return FORMATS
     from harness.backends.catalogue import BACKENDS
     from harness.systems.catalogue import SYSTEMS, build
 

@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "shrink": ("harness.cli.shrink", "The smallest schedule and op set that still fails."),
     "hunt": ("harness.cli.hunt", "Simulate seed after seed on all cores until something breaks."),
     "check": ("harness.cli.check", "Judge history files: is what clients saw allowed by a model?"),
+    "export": ("harness.cli.export", "Write a history as EDN (Jepsen, Knossos, Elle) or JSON lines."),
     "analyze": ("harness.cli.analyze", "Judge stored runs, all at once, with the Spark pipeline."),
     "report": ("harness.cli.report", "Build the report page of a run again."),
     "list": ("harness.cli.listing", "What there is: workloads, nemeses, checkers, models, systems, backends, bugs."),

@@ -21,6 +21,24 @@ def _apply(options: list[Callable[[Any], Any]]) -> Callable[[F], F]:
 
 store = click.option("--store", default="store", show_default=True, metavar="DIR", help="Where runs are kept.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for a machine.")
+history_format = click.option(
+    "--format",
+    "format_name",
+    default=None,
+    metavar="NAME",
+    help="edn, jsonl, parquet, porcupine or compact (splitbrain list formats).  [default: recognised]",
+)
+source_format = click.option(
+    "--from", "format_name", default=None, metavar="NAME", help="The format of FILE.  [default: recognised]"
+)
+independent = click.option(
+    "--independent",
+    type=click.Choice(["auto", "yes", "no"]),
+    default="auto",
+    show_default=True,
+    help="In EDN and JSON: whether values are [key value], as jepsen.independent makes them. auto: if all of them are "
+    "pairs, reads included.",
+)
 engine = _apply(
     [
         click.option(

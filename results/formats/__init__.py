@@ -1,101 +1,138 @@
-"""Histories in other tools' formats, read into ours.
+"""Histories in other tools' formats, read into ours, and written from it.
 
-A reader takes the lines of a file and yields ops; `read_history` numbers them. Where a format has no times, `time` is
--1. A failed cas that a format records as *an answer* (the compare did not match) becomes an `ok` cas with the value
-False; where it cannot be told from a refusal it stays a `fail`.
+A reader takes a file's text and gives columns (`rows.Rows`); `rows.table_of` makes the history of them. Times are
+nanoseconds, -1 where a format has none. Ops are numbered anew, in the order of the file.
+
+A failed cas is an observation (the compare did not match) only in Porcupine's logs and the compact format: there it
+becomes an `ok` cas with the value False. In all others `fail` means that the op did not happen.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeAlias
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from results.errors import HistoryFormatError, UnknownNameError, UsageError
 from results.history import Op
 
-Reader: TypeAlias = Callable[[Iterable[str], str], Iterator[Op]]
+if TYPE_CHECKING:
+    from results.formats.rows import Independent, Rows
+
+Reader: TypeAlias = Callable[[str, str], "Rows"]
 
 FORMATS: Final = {
     "compact": "one call or return a line: c ID CLIENT F A B, r ID ok|fail VALUE",
-    "jsonl": "one op a line, as JSON with the fields of our history",
+    "edn": "Jepsen's, Knossos' and Elle's histories: a vector of op maps, or one after the other",
+    "jsonl": "one op a line, as JSON with the fields of our history; or a JSON array of ops (elle-cli)",
+    "parquet": "what runs of our own are stored in",
     "porcupine": "Porcupine's test logs: Jepsen console logs of a cas-register, or maps of a key-value store",
 }
 """Name: what it looks like."""
 
+_WITH_TUPLES: Final = frozenset({"edn", "jsonl"})
+_PARQUET: Final = b"PAR1"
+_HEAD_BYTES: Final = 1 << 16
+_STARTS: Final = (
+    (re.compile(r'\{\s*"|\[\s*(?:\{\s*"|\]\s*\Z)'), "jsonl"),
+    (re.compile(r"(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\s+\S+ - "), "porcupine"),
+    (re.compile(r"[cr] -?\d+ "), "compact"),
+    (re.compile(r"\s*(?:[\[(]\s*)?(?:#jepsen\.history\.Op)?\{\s*:"), "edn"),
+)
+_EDN_FILLER: Final = re.compile(r"(?:[\s,]+|;[^\n]*\n?)+")
 
-def read_history(path: str | Path, name: str) -> list[Op]:
-    """The history in a file, indexes from 0.
+
+def read_table(path: str | Path, name: str | None = None, *, independent: Independent = "auto") -> Any:
+    """The history in a file, as a table of `results.arrow.HISTORY_SCHEMA`.
+
+    Args:
+        path: the file.
+        name: its format; recognised by its content if None.
+        independent: whether clients' values are `[key value]` (in `edn` and `jsonl`): see
+            `results.formats.independent`. "auto" lets the history decide.
 
     Raises:
         UnknownNameError: there is no format of that name.
-        UsageError: the file cannot be opened.
-        HistoryFormatError: a line is not what the format has there, or the file was cut off inside one.
+        UsageError: the file cannot be opened, or the format names keys apart from values.
+        HistoryFormatError: something in the file is not what the format has there, or it was cut off.
     """
+    source = str(path)
+    name = recognise(path) if name is None else name
     if name not in FORMATS:
         raise UnknownNameError("format", name, FORMATS)
+    if independent == "yes" and name not in _WITH_TUPLES:
+        raise UsageError(f"{source}: {name} has keys apart from values: leave out --independent.")
+    if name == "parquet":
+        from results import arrow
+
+        return arrow.conform(arrow.read_parquet(Path(path)), source)
+    from results.formats.rows import table_of
+
     read: Reader = importlib.import_module(f"results.formats.{name}").read
+    return table_of(read(_text(path), source), source, independent)
+
+
+def read_history(path: str | Path, name: str | None = None, *, independent: Independent = "auto") -> list[Op]:
+    """The history in a file, op by op; raises what `read_table` raises."""
+    from results.arrow import from_table
+
+    return from_table(read_table(path, name, independent=independent), str(path))
+
+
+def recognise(path: str | Path) -> str:
+    """The format of a history file, by how it begins.
+
+    Raises:
+        UsageError: the file cannot be opened.
+        HistoryFormatError: it looks like none of those that splitbrain reads.
+    """
     try:
-        with open(path, encoding="utf-8") as file:
-            return [msgspec.structs.replace(op, index=index) for index, op in enumerate(read(file, str(path)))]
+        with open(path, "rb") as file:
+            head = file.read(_HEAD_BYTES)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}.") from error
+        raise _unreadable(path, error) from error
+    if head.startswith(_PARQUET):
+        return "parquet"
+    text = head.decode("utf-8-sig", "replace")
+    filler = _EDN_FILLER.match(text)
+    begin = text if filler is None else text[filler.end() :]
+    for start, name in _STARTS:
+        if start.match(begin):
+            return name
+    raise HistoryFormatError(
+        str(path), f"not recognised as a history. Say which --format it is in: {', '.join(sorted(FORMATS))}."
+    )
+
+
+def _text(path: str | Path) -> str:
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            return file.read()
+    except OSError as error:
+        raise _unreadable(path, error) from error
     except UnicodeDecodeError as error:
         raise HistoryFormatError(str(path), f"not text: {error.reason} at byte {error.start}.") from error
 
 
-def whole_lines(lines: Iterable[str], source: str) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers from 1, without line ends; empty ones are left out.
+def _unreadable(path: str | Path, error: OSError) -> UsageError:
+    return UsageError(f"{path}: cannot be read: {error.strerror}.")
+
+
+def whole_lines(text: str, source: str) -> list[str]:
+    """The lines of a text, without line ends.
 
     Raises:
         HistoryFormatError: the last line has no end. Its value may have lost digits, so it is not trusted.
     """
-    for number, line in enumerate(lines, 1):
-        if not line.endswith("\n"):
-            raise HistoryFormatError(
-                source,
-                f"the file ends in the middle of a line, after {line[-40:]!r}. Get the "
-                f"whole file, or end its last line if it is whole.",
-                line=number,
-            )
-        if line.strip():
-            yield number, line.strip()
-
-
-class OpenOps:
-    """The ops under way while a file is read, by process.
-
-    In these formats a process may act again after an op that never completed: that op is closed as `info` first.
-    """
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-        self._open: dict[int, Op] = {}
-
-    def invoke(self, op: Op) -> Iterator[Op]:
-        """The invocation, after the crash of whatever its process had open."""
-        crashed = self._open.get(op.process)
-        if crashed is not None:
-            yield crashed.complete("info", error="never completed")
-        self._open[op.process] = op
-        yield op
-
-    def take(self, process: int, f: str, line: int) -> Op:
-        """The invocation that a completion belongs to.
-
-        Raises:
-            HistoryFormatError: the process has no such op open.
-        """
-        op = self._open.pop(process, None)
-        if op is None:
-            raise HistoryFormatError(
-                self._source, f"process {process} completes {f!r}, which it did not invoke.", line=line
-            )
-        if op.f != f:
-            raise HistoryFormatError(
-                self._source, f"process {process} completes {f!r}, but its open op is {op.f!r}.", line=line
-            )
-        return op
+    lines = text.split("\n")
+    last = lines.pop()
+    if last.strip():
+        raise HistoryFormatError(
+            source,
+            f"the file ends in the middle of a line, after {last[-40:]!r}. Get the "
+            f"whole file, or end its last line if it is whole.",
+            line=len(lines) + 1,
+        )
+    return lines

@@ -1,27 +1,203 @@
-"""JSON lines: one op a line, an object with the fields of `results.history.Op` (process, type and f at least)."""
+"""JSON: one op a line, an object with the fields of `results.history.Op` (process, type and f at least).
+
+An array of such objects is read as well, as elle-cli has them. Beyond our own, `process` may be "nemesis" or "harness",
+`key` a number, `error` anything. Values of an array may be tuples of independent keys (see `independent`); lines are
+our own, their keys are fields, unless one says otherwise. Fields that an op does not have are named in the table's
+notes and not read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from typing import Any, Final
 
 import msgspec
+import numpy as np
+import pyarrow as pa
 
+from results.arrow import Column, array, compute, mops_column
 from results.errors import HistoryFormatError
-from results.formats import whole_lines
-from results.history import Op
+from results.formats.rows import NO_PROCESS, NONE, Ints, Rows, nothing, texts
+from results.formats.transactions import with_mops
+from results.history import HARNESS, NEMESIS, Mop, canonical_json
+
+_NAMED_PROCESSES: Final = {"nemesis": NEMESIS, "harness": HARNESS}
+_NULL: Final = msgspec.Raw(b"null")
 
 
-def read(lines: Iterable[str], source: str) -> Iterator[Op]:
+class _Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """A line; `value` and `error` stay the text that they are."""
+
+    type: str
+    f: str
+    process: int | str | None = None
+    value: msgspec.Raw = _NULL
+    key: str | int | None = None
+    time: int | None = None
+    index: int | None = None
+    node: str | None = None
+    term: int | None = None
+    error: msgspec.Raw = _NULL
+    mops: list[Mop] | None = None
+
+
+class _LooseOp(_Op, frozen=True, forbid_unknown_fields=False, gc=False):
+    """A line with further fields."""
+
+
+_FIELDS: Final = frozenset(_Op.__struct_fields__)
+
+
+def read(text: str, source: str) -> Rows:
     """The ops of a file; `source` names it in errors.
 
     Raises:
         HistoryFormatError: a line is not an op.
     """
-    decode = msgspec.json.Decoder(Op).decode
-    for number, line in whole_lines(lines, source):
-        try:
-            yield decode(line)
-        except msgspec.MsgspecError as error:
+    content = text.encode()
+    whole = text.lstrip()[:1] == "["
+    ignored: set[str] = set()
+    if whole:
+        ops, line = _array(content, source, ignored)
+    else:
+        ops, line = _lines(content, source, ignored)
+    return _rows(ops, line, source, whole, tuple(sorted(ignored)))
+
+
+def _lines(content: bytes, source: str, ignored: set[str]) -> tuple[list[_Op], Ints]:
+    lines = content.split(b"\n")
+    numbers = [number for number, line in enumerate(lines, 1) if line and not line.isspace()]
+    try:
+        ops = msgspec.json.Decoder(_Op).decode_lines(content)
+    except msgspec.MsgspecError:
+        ops = [_line(lines[number - 1], number, source, ignored) for number in numbers]
+    return ops, np.asarray(numbers, np.int64)
+
+
+def _line(line: bytes, number: int, source: str, ignored: set[str]) -> _Op:
+    try:
+        return _loose(line, ignored)
+    except msgspec.MsgspecError as error:
+        raise HistoryFormatError(
+            source, f"expected an op as a JSON object with process, type and f: {error}.", line=number
+        ) from error
+
+
+def _loose(content: bytes, ignored: set[str]) -> _Op:
+    """An op that may have further fields."""
+    try:
+        return msgspec.json.decode(content, type=_Op)
+    except msgspec.ValidationError:
+        op = msgspec.json.decode(content, type=_LooseOp)
+        ignored.update(set(msgspec.json.decode(content, type=dict[str, msgspec.Raw])) - _FIELDS)
+        return op
+
+
+def _array(content: bytes, source: str, ignored: set[str]) -> tuple[list[_Op], Ints]:
+    """The ops of an array, and the lines on which they begin."""
+    try:
+        items = msgspec.json.decode(content, type=list[msgspec.Raw])
+    except msgspec.MsgspecError as error:
+        found = re.search(r"\(byte (\d+)\)", str(error))
+        at = len(content) if found is None else int(found[1])
+        raise HistoryFormatError(
+            source, f"expected a JSON array of ops: {error}.", line=content[:at].count(b"\n") + 1
+        ) from error
+    ops: list[_Op] = []
+    numbers: list[int] = []
+    at, number = 0, 1
+    for item in items:
+        raw = bytes(item)
+        begin = content.index(raw, at)
+        number += content.count(b"\n", at, begin)
+        numbers.append(number)
+        ops.append(_line(raw, number, source, ignored))
+        at, number = begin + len(raw), number + raw.count(b"\n")
+    return ops, np.asarray(numbers, np.int64)
+
+
+def _rows(ops: list[_Op], line: Ints, source: str, foreign: bool, ignored: tuple[str, ...]) -> Rows:
+    f, value = texts([op.f for op in ops]), _json([op.value for op in ops])
+    mops = with_mops(f, value) if foreign else None
+    if any(op.mops is not None for op in ops):
+        mops = mops_column([op.mops for op in ops])
+    try:
+        return Rows(
+            line=line,
+            process=_processes(ops, line, source),
+            type=texts([op.type for op in ops]),
+            f=f,
+            value=value,
+            key=_keys(ops, line, source),
+            node=texts([op.node for op in ops]),
+            error=_errors([op.error for op in ops]),
+            term=array([op.term for op in ops], pa.int64()),
+            time=_numbers([op.time for op in ops]),
+            index=_numbers([op.index for op in ops]),
+            mops=mops,
+            tuples=foreign,
+            ignored=ignored,
+        )
+    except OverflowError as error:
+        raise HistoryFormatError(source, "a time, an index or a term is too large for 64 bits.") from error
+
+
+def _numbers(column: list[int | None]) -> Ints:
+    if None in column:
+        return np.asarray([NONE if number is None else number for number in column], np.int64)
+    return np.asarray(column, np.int64)
+
+
+def _json(raws: list[msgspec.Raw]) -> Column:
+    """Values as canonical JSON; null for null. Each distinct text is looked at once."""
+    if not raws:
+        return nothing(0)
+    encoded = array([bytes(raw) for raw in raws], pa.binary()).dictionary_encode()
+    distinct: Column = encoded.dictionary.cast(pa.string())
+    plain: Column = compute.match_substring_regex(distinct, r'^(?:-?[1-9][0-9]{0,17}|0|true|false|"[ !#-\[\]-~]*")$')
+    canonical = [
+        text if fine else _canonical(text) for text, fine in zip(distinct.to_pylist(), plain.to_pylist(), strict=True)
+    ]
+    return texts(canonical).take(encoded.indices)
+
+
+def _canonical(text: str) -> str | None:
+    value = msgspec.json.decode(text)
+    return None if value is None else canonical_json(value)
+
+
+def _errors(raws: list[msgspec.Raw]) -> Column:
+    """A string as it is, anything else as JSON."""
+    found = _json(raws)
+    if found.null_count == len(found):
+        return found
+    encoded: Any = found.dictionary_encode()
+    plain = [msgspec.json.decode(text) if text.startswith('"') else text for text in encoded.dictionary.to_pylist()]
+    return texts(plain).take(encoded.indices)
+
+
+def _processes(ops: list[_Op], line: Ints, source: str) -> Ints:
+    column = [op.process for op in ops]
+    named = {process for process in column if not isinstance(process, int)}
+    if not named:
+        return np.asarray(column, np.int64)
+    for process in named:
+        if process is not None and process not in _NAMED_PROCESSES:
+            where = int(line[column.index(process)])
             raise HistoryFormatError(
-                source, f"expected an op as a JSON object with process, type and f: {error}.", line=number
-            ) from error
+                source, f"expected a process as a whole number, 'nemesis' or 'harness', found {process!r}.", line=where
+            )
+    known: dict[Any, int] = {None: NO_PROCESS, **_NAMED_PROCESSES}
+    return np.asarray([known.get(process, process) for process in column], np.int64)
+
+
+def _keys(ops: list[_Op], line: Ints, source: str) -> Column:
+    column = [op.key for op in ops]
+    kinds = {type(key) for key in column} - {type(None)}
+    if kinds <= {str}:
+        return texts(column)
+    names = {key for key in column if isinstance(key, str)}
+    for key, where in zip(column, line.tolist(), strict=True):
+        if isinstance(key, int) and str(key) in names:
+            raise HistoryFormatError(source, f"the keys {key} and '{key}' would become one.", line=where)
+    return texts([None if key is None else str(key) for key in column])

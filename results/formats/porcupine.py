@@ -6,7 +6,7 @@ Jepsen's console log of a cas-register in etcd, fields separated by tabs:
 
 A write or cas with `:info`, or without completion, crashed. `:fail :read :timed-out` is a read of which nothing is
 known: it stays a `fail`. `:fail :cas` is an answer, that the compare did not match: an `ok` cas with the value False.
-Lines of other loggers, and of processes that are not numbers (the nemesis), are left out.
+Lines of other loggers are left out; the nemesis is kept.
 
 And one EDN map a line of a multi-key string store:
 
@@ -15,41 +15,60 @@ And one EDN map a line of a multi-key string store:
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any, Final, cast
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
 
 from results.errors import HistoryFormatError
-from results.formats import OpenOps, whole_lines
-from results.history import Op, OpType
+from results.formats import edn, edn_text, whole_lines
+from results.formats.rows import NONE, Rows, nothing, texts
+from results.history import NEMESIS, canonical_json
 
-_LOG_LINE: Final = re.compile(r"(TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\s+(?P<logger>\S+) - (?P<message>.*)")
-_MESSAGE: Final = re.compile(
-    r"(?P<process>\d+|:\w+)\s+:(?P<type>invoke|ok|fail|info)\s+:(?P<f>[\w-]+)\s+(?P<value>\S.*)"
-)
-_TEXT: Final = r'"(?:[^"\\]|\\.)*"'
-_MAP: Final = re.compile(
-    r"\{:process (?P<process>\d+), :type :(?P<type>invoke|ok|fail|info), :f :(?P<f>get|put|append), "
-    rf":key (?P<key>{_TEXT}), :value (?P<value>nil|{_TEXT})\}}"
-)
+_LOG_LINE: Final = re.compile(r"(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\s+(\S+) - (.*)")
+_MESSAGE: Final = re.compile(r"(\d{1,10}|:nemesis)\s+:(invoke|ok|fail|info)\s+:([\w-]+)\s+(\S.*)")
+_LOGGER: Final = "jepsen.util"
+_NUMBER: Final = re.compile(r"-?\d{1,18}")
+_PAIR: Final = re.compile(r"\[-?\d{1,18} -?\d{1,18}\]")
+_FUNCTIONS: Final = ("read", "write", "cas")
+_STORE_FUNCTIONS: Final = ("get", "put", "append")
 
 
-def read(lines: Iterable[str], source: str) -> Iterator[Op]:
+def read(text: str, source: str) -> Rows:
     """The ops of a log of either kind; `source` names it in errors.
 
     Raises:
         HistoryFormatError: a line is neither.
     """
-    open_ops = OpenOps(source)
-    for number, line in whole_lines(lines, source):
-        if line.startswith("{"):
-            yield from _map_op(line, number, source, open_ops)
-        else:
-            yield from _log_op(line, number, source, open_ops)
+    if text.lstrip().startswith("{"):
+        return _store(text, source)
+    lines: list[int] = []
+    cells: list[tuple[int, str, str, str | None, str | None]] = []
+    for number, line in enumerate(whole_lines(text, source), 1):
+        op = _op(line.strip(), number, source) if line.strip() else None
+        if op is not None:
+            lines.append(number)
+            cells.append(op)
+    process, kind, f, value, error = zip(*cells, strict=True) if cells else ((), (), (), (), ())
+    count = len(lines)
+    return Rows(
+        line=np.asarray(lines, np.int64),
+        process=np.asarray(process, np.int64),
+        type=texts(kind),
+        f=texts(f),
+        value=texts(value),
+        key=nothing(count),
+        node=nothing(count),
+        error=texts(error),
+        term=nothing(count, pa.int64()),
+        time=np.full(count, NONE, np.int64),
+        index=np.full(count, NONE, np.int64),
+    )
 
 
-def _log_op(line: str, number: int, source: str, open_ops: OpenOps) -> Iterator[Op]:
+def _op(line: str, number: int, source: str) -> tuple[int, str, str, str | None, str | None] | None:
+    """Process, type, function, value as JSON, and error of a line; None for another logger's."""
     found = _LOG_LINE.fullmatch(line)
     if found is None:
         raise HistoryFormatError(
@@ -57,81 +76,56 @@ def _log_op(line: str, number: int, source: str, open_ops: OpenOps) -> Iterator[
             f"expected 'INFO  jepsen.util - PROCESS :TYPE :F VALUE' or an EDN map, found {line[:60]!r}.",
             line=number,
         )
-    if found["logger"] != "jepsen.util":
-        return
-    op = _MESSAGE.fullmatch(found["message"])
+    if found[1] != _LOGGER:
+        return None
+    op = _MESSAGE.fullmatch(found[2])
     if op is None:
         raise HistoryFormatError(
-            source,
-            f"expected 'PROCESS :invoke|:ok|:fail|:info :F VALUE', found {found['message'][:60]!r}.",
-            line=number,
+            source, f"expected 'PROCESS :invoke|:ok|:fail|:info :F VALUE', found {found[2][:60]!r}.", line=number
         )
-    if not op["process"].startswith(":"):
-        kind = cast(OpType, op["type"])
-        yield from _log_event(int(op["process"]), kind, op["f"], op["value"], number, source, open_ops)
-
-
-def _log_event(
-    process: int, kind: OpType, f: str, text: str, number: int, source: str, open_ops: OpenOps
-) -> Iterator[Op]:
-    if f not in ("read", "write", "cas"):
+    process, kind, f, text = op.groups()
+    if process == ":nemesis":
+        return NEMESIS, kind, f, _nemesis_value(text), None
+    if f not in _FUNCTIONS:
         raise HistoryFormatError(source, f"expected :read, :write or :cas, found ':{f}'.", line=number)
-    if kind == "invoke":
-        value = _register_value(f, text, number, source)
-        yield from open_ops.invoke(Op(process=process, type="invoke", f=f, value=value))
-        return
-    invocation = open_ops.take(process, f, number)
-    if kind == "ok":
-        yield invocation.complete("ok", _register_value(f, text, number, source))
-    elif kind == "fail" and f == "cas" and not text.startswith(":"):
-        yield invocation.complete("ok", value=False)
-    else:
-        yield invocation.complete(kind, error=text.removeprefix(":") if text.startswith(":") else None)
+    if kind in ("invoke", "ok"):
+        return int(process), kind, f, _value(f, text, number, source), None
+    if kind == "fail" and f == "cas" and not text.startswith(":"):
+        return int(process), "ok", f, "false", None
+    return int(process), kind, f, None, text.removeprefix(":") if text.startswith(":") else None
 
 
-def _register_value(f: str, text: str, number: int, source: str) -> Any:
-    if f == "read" and text == "nil":
-        return None
+def _value(f: str, text: str, number: int, source: str) -> str | None:
     if f == "cas":
-        pair = re.fullmatch(r"\[(\d+) (\d+)\]", text)
-        if pair is None:
+        if _PAIR.fullmatch(text) is None:
             raise HistoryFormatError(
                 source, f"expected the value of a cas as '[EXPECTED NEW]', found {text!r}.", line=number
             )
-        return [int(pair[1]), int(pair[2])]
-    if not text.isdecimal():
+        return text.replace(" ", ",")
+    if f == "read" and text == "nil":
+        return None
+    if _NUMBER.fullmatch(text) is None:
         raise HistoryFormatError(source, f"expected a number as the value of a {f}, found {text!r}.", line=number)
-    return int(text)
+    return text
 
 
-def _map_op(line: str, number: int, source: str, open_ops: OpenOps) -> Iterator[Op]:
-    found = _MAP.fullmatch(line)
-    if found is None:
-        raise HistoryFormatError(
-            source,
-            f"expected '{{:process N, :type :T, :f :get|:put|:append, :key \"K\", :value V}}', found {line[:60]!r}.",
-            line=number,
-        )
-    process, kind, f = int(found["process"]), cast(OpType, found["type"]), found["f"]
-    key = _text(found["key"], number, source)
-    value = None if found["value"] == "nil" else _text(found["value"], number, source)
-    if kind == "invoke":
-        yield from open_ops.invoke(Op(process=process, type="invoke", f=f, key=key, value=value))
-        return
-    invocation = open_ops.take(process, f, number)
-    if invocation.key != key:
-        raise HistoryFormatError(
-            source,
-            f"process {process} completes {f} of key {key!r}, but its open op is of key {invocation.key!r}.",
-            line=number,
-        )
-    yield invocation.complete(kind, value if kind == "ok" else None)
-
-
-def _text(literal: str, number: int, source: str) -> str:
+def _nemesis_value(text: str) -> str | None:
+    """What the nemesis says, read as EDN where it is; as a string where it is not."""
     try:
-        return cast(str, json.loads(literal))
-    except json.JSONDecodeError as error:
-        raise HistoryFormatError(
-            source, f"the string {literal[:40]!r} cannot be read: {error.msg}.", line=number
-        ) from error
+        return edn_text.json_of(text)
+    except edn_text.EdnError:
+        return canonical_json(text)
+
+
+def _store(text: str, source: str) -> Rows:
+    """The maps of a key-value store's log."""
+    rows = edn.read(text, source)
+    for number, f, key in zip(rows.line.tolist(), rows.f.to_pylist(), rows.key.to_pylist(), strict=True):
+        if f not in _STORE_FUNCTIONS or key is None:
+            raise HistoryFormatError(
+                source,
+                f"expected '{{:process N, :type :T, :f :get|:put|:append, :key \"K\", :value V}}', found :f {f}, "
+                f":key {key}.",
+                line=number,
+            )
+    return rows

@@ -32,6 +32,18 @@ KV = """{:process 0, :type :invoke, :f :append, :key "0", :value "x 0 \\"0\\" y"
 {:process 1, :type :ok, :f :get, :key "0", :value "x 0 \\"0\\" y"}
 """
 
+LINES = """{"process":0,"type":"invoke","f":"write","value":3}
+{"process":0,"type":"ok","f":"write","value":3}
+"""
+
+ARRAY = """[{"process":0,"type":"invoke","f":"write","value":3},
+ {"process":0,"type":"ok","f":"write","value":3}]
+"""
+
+VECTOR = """[{:process 0, :type :invoke, :f :write, :value 3}
+ {:process 0, :type :ok, :f :write, :value 3}]
+"""
+
 COMPACT = """c 0 2 0 0 0
 c 1 4 1 7 0
 c 2 7 2 -1 1
@@ -59,6 +71,7 @@ def test_a_jepsen_log_is_read_with_its_failed_cas_as_an_answer(tmp_path: Path) -
     assert short(ops) == [
         (0, "invoke", "read", None),
         (1, "invoke", "write", 3),
+        (-1, "info", "start", None),
         (0, "ok", "read", None),
         (2, "invoke", "cas", [3, 4]),
         (2, "ok", "cas", False),
@@ -70,7 +83,7 @@ def test_a_jepsen_log_is_read_with_its_failed_cas_as_an_answer(tmp_path: Path) -
         (4, "invoke", "write", 1),
     ]
     assert [op.index for op in ops] == list(range(len(ops)))
-    assert ops[5].error == "timed-out"
+    assert ops[6].error == "timed-out"
 
 
 def test_a_key_value_log_is_read_with_its_keys(tmp_path: Path) -> None:
@@ -119,18 +132,32 @@ def test_an_empty_file_is_an_empty_history(tmp_path: Path) -> None:
         ("porcupine", LOG),
         ("porcupine", KV),
         ("compact", COMPACT),
-        ("jsonl", '{"process":1,"type":"ok","f":"read"}\n'),
+        ("jsonl", LINES),
+        ("edn", KV),
     ],
 )
 def test_a_file_cut_anywhere_inside_a_line_is_refused_with_the_line(tmp_path: Path, name: str, text: str) -> None:
-    for cut in range(1, len(text)):
+    for cut in range(1, len(text), 3):
         if text[cut - 1] == "\n":
             continue
+        if text[cut - 1] == "}" and text[:cut].rpartition("\n")[2].startswith("{"):
+            continue  # whole: the bracket says where the op ends
         path = written(tmp_path, text[:cut])
         line = text[:cut].count("\n") + 1
         with pytest.raises(HistoryFormatError) as caught:
             read_history(path, name)
         assert str(caught.value).startswith(f"{path}:{line}: ")
+
+
+@pytest.mark.parametrize(("name", "text"), [("jsonl", ARRAY), ("edn", VECTOR)])
+def test_a_file_that_is_one_list_is_refused_without_its_bracket(tmp_path: Path, name: str, text: str) -> None:
+    end = text.rindex("]")
+    for cut in range(1, end):
+        path = written(tmp_path, text[:cut])
+        with pytest.raises(HistoryFormatError) as caught:
+            read_history(path, name)
+        assert str(caught.value).startswith(f"{path}:")
+    assert len(read_history(written(tmp_path, text[: end + 1]), name)) == 2
 
 
 @pytest.mark.parametrize(
@@ -157,11 +184,12 @@ def test_a_file_cut_anywhere_inside_a_line_is_refused_with_the_line(tmp_path: Pa
             KV[: KV.index("\n") + 1] + '{:process 0, :type :ok, :f :append, :key "1", :value "x"}\n',
             "completes append of key '1', but its open op is of key '0'",
         ),
-        ("compact", "c 0 1 9 0 0\n", "expected F as 0, 1 or 2, found 9"),
-        ("compact", "c 0 1 x 0 0\n", "history:1: invalid literal"),
+        ("compact", "c 0 1 9 0 0\n", "history:1: expected 'c ID CLIENT F A B' with F 0, 1 or 2"),
+        ("compact", "c 0 1 x 0 0\n", "history:1: expected 'c ID CLIENT F A B'"),
         ("compact", "r 3 ok 1\n", "op 3 returns, but is not under way"),
         ("compact", "q 0\n", "expected 'c ID CLIENT F A B'"),
-        ("jsonl", '{"process":"a","type":"ok","f":"read"}\n', "expected an op as a JSON object"),
+        ("jsonl", '{"process":"a","type":"ok","f":"read"}\n', "expected a process as a whole number, 'nemesis'"),
+        ("jsonl", '{"process":1,"f":"read"}\n', "expected an op as a JSON object"),
     ],
 )
 def test_a_wrong_line_is_refused_with_its_place_and_what_was_expected(

@@ -1,0 +1,78 @@
+"""`splitbrain export`: a history as text that other tools read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from harness.cli import options
+from results.atomic import replace_file
+from results.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from harness.cli.steps import Steps
+    from results.formats.rows import Independent
+
+
+@click.command("export")
+@click.argument("file", metavar="RUN|FILE")
+@click.option(
+    "--format",
+    "target",
+    type=click.Choice(["edn", "jsonl"]),
+    default="edn",
+    show_default=True,
+    help="edn is what Jepsen, Knossos and Elle read; jsonl has every field of ours.",
+)
+@click.option("-o", "--output", default=None, metavar="FILE", help="Where to.  [default: standard output]")
+@options.source_format
+@options.independent
+def command(file: str, target: str, output: str | None, format_name: str | None, independent: Independent) -> None:
+    """Write a history for other tools, an op a line.
+
+    RUN is the folder of a stored run, FILE a history in one of the formats. What is written reads back as the same
+    history (splitbrain check does).
+
+    \b
+    Examples:
+      splitbrain export store/test=*/run=* -o history.edn
+      splitbrain export --format jsonl etcd_004.log | head
+    """
+    from harness.cli.histories import read_history_of
+    from harness.cli.steps import Steps
+
+    with Steps(2) as steps:
+        steps.enter(f"reading {file}")
+        history = read_history_of(file, format_name, independent)
+        steps.enter(f"writing {output or 'to standard output'}")
+        if output is None:
+            _write(history, target, sys.stdout, steps)
+            sys.stdout.flush()
+        else:
+            _write_file(history, target, Path(output), steps)
+
+
+def _write(history: pa.Table, target: str, file: TextIO, steps: Steps) -> None:
+    from results.formats.export import pieces
+
+    for written, text in pieces(history, target):
+        file.write(text)
+        steps.tell(f"writing, {written} of {history.num_rows} rows")
+
+
+def _write_file(history: pa.Table, target: str, path: Path, steps: Steps) -> None:
+    """Write the whole file or none: half a history would pass for one."""
+
+    def fill(aside: Path) -> None:
+        with aside.open("w", encoding="utf-8") as file:
+            _write(history, target, file, steps)
+
+    try:
+        replace_file(path, fill)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}.") from error

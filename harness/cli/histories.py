@@ -1,0 +1,39 @@
+"""The history that an argument of a command names: a file in one of the formats, or the folder of a stored run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from results.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from results.formats.rows import Independent
+
+
+def read_history_of(file: str, format_name: str | None, independent: Independent) -> pa.Table:
+    """The history; fields of the file that a history has no place for are told on standard error.
+
+    Raises:
+        UsageError: there is no such file, or it cannot be read.
+        HistoryFormatError: something in it is not what its format has there.
+    """
+    from results.formats import read_table
+    from results.store import RunDir
+
+    path = Path(file)
+    if path.is_dir():
+        return RunDir(path).history()
+    if not path.exists():
+        raise UsageError(f"{file}: there is no such file.")
+    table: pa.Table = read_table(path, format_name, independent=independent)
+    from results.formats.rows import IGNORED_KEY
+
+    ignored = (table.schema.metadata or {}).get(IGNORED_KEY)
+    if ignored is not None:
+        click.echo(f"note: {file}: fields that were not read: {ignored.decode()}", err=True)
+    return table

@@ -1,0 +1,83 @@
+"""What a command that reads and judges files is about: shown on standard error once it has taken two seconds.
+
+On a terminal one line is redrawn; elsewhere each step that begins after that is a plain line.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final, TextIO
+
+_QUIET_S: Final = 2.0
+_REDRAW_S: Final = 0.25
+
+
+class Steps:
+    """The steps of a command: `enter` says what comes next; a thread shows it, as the work itself may not return."""
+
+    def __init__(self, count: int, file: TextIO | None = None) -> None:
+        self._count = count
+        self._file = sys.stderr if file is None else file
+        self._live = self._file.isatty()
+        self._started = time.monotonic()
+        self._done = 0
+        self._what = ""
+        self._shown = ""
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Steps:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        with self._lock:
+            self._clear()
+
+    def enter(self, what: str) -> None:
+        """Say what is done from now on."""
+        with self._lock:
+            self._done += bool(self._what)
+            self._what = what
+
+    def tell(self, what: str) -> None:
+        """Say how far the step is."""
+        with self._lock:
+            self._what = what
+
+    @contextmanager
+    def aside(self) -> Generator[None]:
+        """Print something else, without the line in between."""
+        with self._lock:
+            self._clear()
+            yield
+
+    def _watch(self) -> None:
+        wait_s = _QUIET_S
+        while not self._ended.wait(wait_s):
+            wait_s = _REDRAW_S
+            with self._lock:
+                self._show()
+
+    def _show(self) -> None:
+        line = f"{self._what}  ({self._done}/{self._count})"
+        if self._live:
+            line += f"  {time.monotonic() - self._started:.0f} s"
+            self._file.write(f"\r\x1b[2K{line}")
+        elif line != self._shown:
+            self._file.write(f"{line}\n")
+        self._shown = line
+        self._file.flush()
+
+    def _clear(self) -> None:
+        if self._live and self._shown:
+            self._file.write("\r\x1b[2K")
+            self._file.flush()
+            self._shown = ""

@@ -1,0 +1,310 @@
+"""Jepsen's histories: EDN, one vector (or list) of ops, or one op after the other.
+
+    {:index 0, :time 10529279413, :type :invoke, :process 0, :f :write, :value 3}
+
+What is read: :type, :process, :f, :value, :key, :node, :term, :error, :time, :index; other fields are named in the
+table's notes. How EDN becomes JSON is described at `edn_text`. Further:
+
+*   `:process :nemesis` is the nemesis (-1), `:process :harness` the harness (-2).
+*   `:fail` means "did not happen", that of a cas too.
+*   Values that are tuples of independent keys, ops without processes or completions: see `rows.table_of`.
+*   A transaction (`:f :txn`, or no :f and micro-operations as the value) keeps its value, and has it as columns too.
+*   `:splitbrain/type`, `:splitbrain/value` and `:splitbrain/key` come from our own export: what the op is exactly,
+    where Jepsen would have to be told something else.
+
+Most files have an op a line in a few layouts. Such lines are taken apart by one regular expression for each layout,
+and each distinct value is parsed once; whatever is written in another way goes through the parser. Both read the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, cast
+
+import numpy as np
+import pyarrow as pa
+
+from results.arrow import Column, array, compute
+from results.errors import HistoryFormatError
+from results.formats import edn_text
+from results.formats.edn_text import EdnError
+from results.formats.rows import NO_PROCESS, NONE, Ints, Rows, nothing, texts
+from results.formats.transactions import with_mops
+from results.history import HARNESS, NEMESIS
+
+Match: TypeAlias = Callable[[str], re.Match[str] | None]
+
+_FIELDS: Final = (
+    "type",
+    "process",
+    "f",
+    "value",
+    "key",
+    "node",
+    "term",
+    "error",
+    "time",
+    "index",
+    "splitbrain/type",
+    "splitbrain/value",
+    "splitbrain/key",
+)
+_NAMED_PROCESSES: Final = {"nemesis": NEMESIS, "harness": HARNESS}
+_LAYOUTS_LIMIT: Final = 64
+
+_ATOM: Final = r'[^\s,\[\](){}"\\;#]++'
+_STRING: Final = r'"[^"\\]*+"'
+_INSIDE: Final = r'[^\[\](){}"\\;#]'
+_FLAT: Final = rf"(?:\[|\(|\#?\{{)(?:{_INSIDE}|{_STRING})*+[\])}}]"
+_NESTED: Final = rf"(?:\[|\(|\#?\{{)(?:{_INSIDE}|{_STRING}|{_FLAT})*+[\])}}]"
+_VALUE: Final = rf"(?:\[|\(|\#?\{{)(?:{_INSIDE}|{_STRING}|{_NESTED})*+[\])}}]|{_ATOM}|{_STRING}"
+_ENTRY: Final = re.compile(rf":({_ATOM})[\s,]*+({_VALUE})[\s,]*+")
+_OPENING: Final = re.compile(r"(?:\#jepsen\.history\.Op)?\{[\s,]*+")
+_BLANK: Final = re.compile(r"[\s,]*+(?:;.*)?")
+
+
+def read(text: str, source: str) -> Rows:
+    """The ops of a file; `source` names it in errors.
+
+    Raises:
+        HistoryFormatError: it is not EDN, or something in it is not an op.
+    """
+    found = _line_by_line(text)
+    if found is None:
+        found = _form_by_form(text, source)
+    return _rows(*found, source)
+
+
+# --- an op a line -----------------------------------------------------------------------------------------------------
+
+
+def _line_by_line(text: str) -> tuple[Ints, dict[str, Column]] | None:
+    """Lines and fields as EDN texts, if every line holds one op in a layout that a pattern fits; else None."""
+    lines = _without_brackets(text)
+    if lines is None:
+        return None
+    layouts: dict[tuple[str, ...], Match] = {}
+    rows: dict[tuple[str, ...], tuple[list[int], list[Any]]] = {}
+    match = None
+    numbers: list[int] = []
+    groups: list[Any] = []
+    for number, line in enumerate(lines):
+        found = match(line) if match is not None else None
+        if found is None:
+            if _BLANK.fullmatch(line):
+                continue
+            fitting = _fitting(line, layouts)
+            if fitting is None:
+                return None
+            layout, match = fitting
+            numbers, groups = rows.setdefault(layout, ([], []))
+            found = match(line)
+            if found is None:
+                return None
+        numbers.append(number)
+        groups.append(found.groups())
+    return _columns(rows)
+
+
+def _fitting(line: str, layouts: dict[tuple[str, ...], Match]) -> tuple[tuple[str, ...], Match] | None:
+    """A layout that the line is in, one that is known if possible; None if there is none, or there are too many."""
+    for layout, match in layouts.items():
+        if match(line) is not None:
+            return layout, match
+    made = _layout(line)
+    if made is None or len(layouts) == _LAYOUTS_LIMIT:
+        return None
+    layouts[made[0]] = made[1]
+    return made
+
+
+def _without_brackets(text: str) -> list[str] | None:
+    """The lines of a file, without the brackets around all ops; None if a bracket is not where one expects it."""
+    at = edn_text.start(text)
+    if at == len(text) or text[at] not in "[(":
+        return text.split("\n")
+    end = len(text.rstrip())
+    if end - 1 == at or text[end - 1] != ("]" if text[at] == "[" else ")"):
+        return None
+    lines = f"{text[:at]} {text[at + 1 : end - 1]}".split("\n")
+    # A bracket in a comment closes nothing.
+    return None if ";" in lines[-1] else lines
+
+
+def _layout(line: str) -> tuple[tuple[str, ...], Match] | None:
+    """The fields of an op in their order, and a pattern for lines like it; None if it is not so simple."""
+    start = _OPENING.match(line.strip(" ,\t\r"))
+    if start is None:
+        return None
+    names: list[str] = []
+    at, content = start.end(), line.strip(" ,\t\r")
+    while content[at : at + 1] != "}":
+        entry = _ENTRY.match(content, at)
+        if entry is None:
+            return None
+        names.append(entry[1])
+        at = entry.end()
+    if at + 1 != len(content) or len(set(names)) < len(names):
+        return None
+    entries = r"[\s,]*+".join(rf":{re.escape(name)}(?![^\s,\[\](){{}}\"\\;#])[\s,]*+({_VALUE})" for name in names)
+    return tuple(names), re.compile(rf"[\s,]*+{_OPENING.pattern}{entries}[\s,]*+\}}[\s,]*+").fullmatch
+
+
+def _columns(rows: dict[tuple[str, ...], tuple[list[int], list[Any]]]) -> tuple[Ints, dict[str, Column]]:
+    """Columns of EDN texts in the order of the lines, from the rows of each layout."""
+    lines = np.concatenate([np.asarray(numbers, np.int64) for numbers, _ in rows.values()] or [np.zeros(0, np.int64)])
+    order = np.argsort(lines, kind="stable")
+    straight = len(rows) == 1
+    columns: dict[str, list[Any]] = {}
+    before = 0
+    for layout, (numbers, groups) in rows.items():
+        for name, column in zip(layout, zip(*groups, strict=True), strict=True):
+            cells = columns.setdefault(name, [])
+            cells.extend([None] * (before - len(cells)))
+            cells.extend(column)
+        before += len(numbers)
+    found: dict[str, Column] = {}
+    for name, cells in columns.items():
+        cells.extend([None] * (before - len(cells)))
+        column = texts(cells)
+        found[name] = column if straight else column.take(array(order))
+    return lines[order] + 1, found
+
+
+# --- anything else ----------------------------------------------------------------------------------------------------
+
+
+def _form_by_form(text: str, source: str) -> tuple[Ints, dict[str, Column]]:
+    """Lines and fields as EDN texts, by the parser."""
+    breaks = np.asarray([found.start() for found in re.finditer("\n", text)], np.int64)
+
+    def line(at: int) -> int:
+        return int(np.searchsorted(breaks, at)) + 1
+
+    lines: list[int] = []
+    columns: dict[str, list[Any]] = {}
+    try:
+        at = edn_text.start(text)
+        outer = text[at : at + 1] in ("[", "(")
+        for place, form in edn_text.elements(text, at) if outer else edn_text.forms(text):
+            if not isinstance(form, dict):
+                found = edn_text.written(form)[:60]
+                raise HistoryFormatError(source, f"expected an op as a map, found {found}.", line=line(place))
+            for name, value in cast("dict[str, Any]", form).items():
+                cells = columns.setdefault(name, [])
+                cells.extend([None] * (len(lines) - len(cells)))
+                cells.append(edn_text.written(value))
+            lines.append(line(place))
+    except EdnError as error:
+        raise HistoryFormatError(source, f"not EDN: {error}.", line=line(error.at)) from error
+    for cells in columns.values():
+        cells.extend([None] * (len(lines) - len(cells)))
+    return np.asarray(lines, np.int64), {name: texts(cells) for name, cells in columns.items()}
+
+
+# --- fields to columns ------------------------------------------------------------------------------------------------
+
+
+class _Fields:
+    """The fields of a file as EDN texts, and what they become."""
+
+    def __init__(self, line: Ints, columns: dict[str, Column], source: str) -> None:
+        self.line = line
+        self.columns = columns
+        self.source = source
+
+    def json(self, name: str, *, explicit_nil: bool = False) -> Column:
+        """JSON texts; null where there is no such field, or nil."""
+        column = self.columns.get(name)
+        if column is None:
+            return nothing(len(self.line))
+        encoded: Any = compute.dictionary_encode(column)
+        distinct: list[str] = encoded.dictionary.to_pylist()
+        try:
+            found = list(map(edn_text.json_of, distinct))
+        except EdnError:
+            found = [self._json(name, text) for text in distinct]
+        if explicit_nil:
+            found = ["null" if text is None else text for text in found]
+        return texts(found).take(encoded.indices)
+
+    def _json(self, name: str, text: str) -> str | None:
+        try:
+            return edn_text.json_of(text)
+        except EdnError as error:
+            raise self._wrong(name, text, f"cannot be read: {error}") from error
+
+    def _wrong(self, name: str, text: str, problem: str) -> HistoryFormatError:
+        row = cast(int, compute.index(self.columns[name], text).as_py())
+        return HistoryFormatError(self.source, f":{name} {text[:60]} {problem}.", line=int(self.line[row]))
+
+    def words(self, name: str) -> Column:
+        """Texts: a string or a keyword as it is, anything else as JSON."""
+        found = self.json(name)
+        encoded: Any = compute.dictionary_encode(found)
+        plain = [
+            cast(str, edn_text.parse(text)) if text.startswith('"') else text for text in encoded.dictionary.to_pylist()
+        ]
+        return texts(plain).take(encoded.indices)
+
+    def numbers(self, name: str, named: dict[str, int] | None = None) -> Column:
+        """Whole numbers, and what named ones stand for; null where there are none."""
+        column = self.columns.get(name)
+        if column is None:
+            return nothing(len(self.line), pa.int64())
+        simple: Any = compute.match_substring_regex(column, r"^-?[0-9]{1,18}$")
+        if compute.all(simple).as_py():
+            return compute.cast(column, pa.int64())
+        encoded: Any = compute.dictionary_encode(column)
+        found: list[int | None] = []
+        for text in encoded.dictionary.to_pylist():
+            value = edn_text.parse(text)
+            if isinstance(value, str):
+                value = (named or {}).get(value, value)
+            if value is not None and (not isinstance(value, int) or abs(value) >= 1 << 63):
+                expected = " or ".join(["a whole number", *(f":{each}" for each in named or ())])
+                raise self._wrong(name, text, f"is not {expected}")
+            found.append(value)
+        numbers: Any = array(found, pa.int64())
+        return numbers.take(encoded.indices)
+
+
+def _rows(line: Ints, columns: dict[str, Column], source: str) -> Rows:
+    fields = _Fields(line, columns, source)
+    kind, f, value = fields.words("type"), fields.words("f"), fields.json("value")
+    if "splitbrain/type" in columns:
+        kind = compute.coalesce(fields.words("splitbrain/type"), kind)
+    f = _named_transactions(f, value)
+    process: Any = fields.numbers("process", _NAMED_PROCESSES)
+    time, index = fields.numbers("time"), fields.numbers("index")
+    return Rows(
+        line=line,
+        process=_filled(process, NO_PROCESS),
+        type=kind,
+        f=f,
+        value=value,
+        key=fields.words("key"),
+        node=fields.words("node"),
+        error=fields.words("error"),
+        term=fields.numbers("term"),
+        time=_filled(time, NONE),
+        index=_filled(index, NONE),
+        mops=with_mops(f, value),
+        exact_key=fields.json("splitbrain/key", explicit_nil=True) if "splitbrain/key" in columns else None,
+        exact_value=fields.json("splitbrain/value", explicit_nil=True) if "splitbrain/value" in columns else None,
+        tuples=True,
+        ignored=tuple(sorted(name for name in columns if name not in _FIELDS)),
+    )
+
+
+def _filled(column: Any, empty: int) -> Ints:
+    return np.asarray(column.fill_null(empty).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _named_transactions(f: Column, value: Column) -> Column:
+    """Ops without a function whose value is a list of lists are transactions: Elle lets them leave out `:f :txn`."""
+    if not f.null_count:
+        return f
+    transaction = compute.starts_with(value, "[[").fill_null(False)
+    return compute.if_else(compute.and_(f.is_null(), transaction), pa.scalar("txn"), f)

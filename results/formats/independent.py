@@ -1,0 +1,94 @@
+"""Independent keys in values: Jepsen's `jepsen.independent` makes every client's value a tuple of key and value.
+
+Its tuples are Clojure map entries, which print as `[key value]`: nothing in a file tells them from a cas of two
+values, or from an element that is a pair. So the whole history decides (`has_tuples`), or the person who has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NoReturn, TypeAlias, cast
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from results.arrow import Column, array, compute
+from results.history import canonical_json
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Refuse: TypeAlias = Callable[[int, str], NoReturn]
+
+_PAIRS: Final = msgspec.json.Decoder(list[tuple[Any, Any]])
+
+
+def has_tuples(asked: Column, answered: Column, f: Column) -> bool:
+    """Whether values are `[key value]`, as far as a history tells.
+
+    They are, if every invocation of a client has a list of two, the first of which is neither null nor a list nor an
+    object, and every `ok` has such a list or nothing. A plain read is invoked without a value, so one read is enough
+    to tell. Where clients only ever `cas`, the second must be a list too.
+
+    Args:
+        asked: JSON values of the clients' invocations.
+        answered: JSON values of what completed as `ok`.
+        f: functions of the invocations.
+    """
+    if not len(asked) or asked.null_count:
+        return False
+    distinct: Column = compute.unique(pa.concat_arrays([asked, answered])).drop_null()
+    lists: Column = compute.starts_with(distinct, "[")
+    if not compute.all(lists).as_py():
+        return False
+    try:
+        pairs = _PAIRS.decode(_joined(distinct.to_pylist()))
+    except msgspec.ValidationError:
+        return False
+    if any(name is None or isinstance(name, list | dict) for name, _ in pairs):
+        return False
+    return compute.unique(f).to_pylist() != ["cas"] or all(isinstance(rest, list) for _, rest in pairs)
+
+
+def _joined(texts: list[str]) -> str:
+    return "[" + ",".join(texts) + "]"
+
+
+def split_tuples(value: Column, tupled: Bools, certain: Bools, refuse: Refuse) -> tuple[Column, Column]:
+    """Keys and values of ops whose values are `[key value]`; nulls and untouched values in all other rows.
+
+    Args:
+        value: JSON, by row.
+        tupled: rows that have a tuple or nothing.
+        certain: rows that must have a tuple if they have anything. Elsewhere ("timed-out") it may be anything.
+        refuse: called with a row and a problem, to raise.
+    """
+    encoded: Any = compute.dictionary_encode(value)
+    codes = np.asarray(encoded.indices.fill_null(NONE).to_numpy(zero_copy_only=False), dtype=np.int64)
+    texts: list[str] = encoded.dictionary.to_pylist()
+    names: list[str | None] = [None] * (len(texts) + 1)
+    rests: list[str | None] = [*texts, None]
+    kinds: dict[str, object] = {}
+    decode = msgspec.json.Decoder().decode
+    tuples: list[int] = np.unique(codes[tupled & (codes != NONE)]).tolist()
+    for code in tuples:
+        pair: Any = decode(texts[code])
+        if not isinstance(pair, list) or len(cast("list[Any]", pair)) != 2 or pair[0] is None:
+            wrong = certain & (codes == code)
+            if wrong.any():
+                refuse(
+                    int(np.argmax(wrong)), f"expected [key value], as of independent keys, found {texts[code][:60]}."
+                )
+            continue
+        name, rest = cast("list[object]", pair)
+        text = name if isinstance(name, str) else canonical_json(name)
+        if kinds.setdefault(text, type(name)) is not type(name):
+            refuse(int(np.argmax(tupled & (codes == code))), f"the keys {text} and {text!r} would become one.")
+        names[code] = text
+        rests[code] = None if rest is None else canonical_json(rest)
+    rows = np.where(tupled & (codes != NONE), codes, len(texts))
+    found = array(rests, pa.string()).take(array(rows))
+    return array(names, pa.string()).take(array(rows)), compute.if_else(array(tupled), found, value)
+
+
+NONE: Final = -1

@@ -1,0 +1,59 @@
+"""Transactions whose micro-operations are in their values, as Elle has them, as columns.
+
+[["append","x",1],["r","y",null]]        a read's result is null, a number, or a list of numbers
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from results.arrow import MOPS, Column, array, compute
+
+_TRANSACTIONS: Final = msgspec.json.Decoder(list[list[tuple[str, str | int, int | list[int] | None]]])
+_FUNCTIONS: Final = frozenset({"r", "w", "append"})
+_LIMIT: Final = 1 << 63
+
+
+def with_mops(f: Column, value: Column) -> Column | None:
+    """The column of micro-operations; None if no op is a transaction, or one has what the column cannot carry.
+
+    Args:
+        f: functions; a transaction's is "txn".
+        value: JSON.
+    """
+    is_txn: Any = compute.equal(f, pa.scalar("txn", pa.string())).fill_null(False)
+    encoded: Any = compute.dictionary_encode(value.filter(is_txn))
+    if not len(encoded.dictionary):
+        return None
+    try:
+        transactions = _TRANSACTIONS.decode("[" + ",".join(encoded.dictionary.to_pylist()) + "]")
+    except (msgspec.ValidationError, msgspec.DecodeError):
+        return None
+    mops = [mop for transaction in transactions for mop in transaction]
+    kinds: dict[str, type] = {}
+    for f_name, key, result in mops:
+        if f_name not in _FUNCTIONS or kinds.setdefault(str(key), type(key)) is not type(key):
+            return None
+        if isinstance(result, int) and not -_LIMIT <= result < _LIMIT:
+            return None
+    columns: list[Any] = [
+        array([mop[0] for mop in mops], pa.string()),
+        array([str(mop[1]) for mop in mops], pa.string()),
+        array([None if isinstance(mop[2], list) else mop[2] for mop in mops], pa.int64()),
+        array([mop[2] if isinstance(mop[2], list) else None for mop in mops], pa.list_(pa.int64())),
+    ]
+    sizes = np.fromiter((len(transaction) for transaction in transactions), np.int64, len(transactions))
+    offsets: npt.NDArray[np.int32] = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    arrow: Any = pa
+    struct = arrow.StructArray.from_arrays(columns, fields=list(MOPS.value_type))
+    distinct = arrow.ListArray.from_arrays(array(offsets), struct, type=MOPS)
+    rows = np.full(len(f), len(transactions), np.int64)
+    rows[np.asarray(is_txn.to_numpy(zero_copy_only=False))] = np.asarray(
+        encoded.indices.fill_null(len(transactions)).to_numpy(zero_copy_only=False)
+    )
+    return arrow.concat_arrays([distinct, pa.nulls(1, MOPS)]).take(array(rows))
