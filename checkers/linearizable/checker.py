@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -11,19 +12,23 @@ import pyarrow as pa
 
 from checkers import models
 from checkers.linearizable import evidence
-from checkers.linearizable.encoding import events
+from checkers.linearizable.deciders import Decision, decide
+from checkers.linearizable.encoding import Problem, events
 from checkers.linearizable.ops import Ops, read_ops, show
-from checkers.linearizable.search import Limits, Result, Search
+from checkers.linearizable.portfolio import search
+from checkers.linearizable.search import Limits, Result
 from checkers.linearizable.transitions import Stepper
 from checkers.models import Model
-from checkers.verdict import Partition, Verdict
+from checkers.verdict import Partition, Valid, Verdict
 from results.arrow import to_table
-from results.errors import UsageError
+from results.errors import EngineError, UsageError
 from results.history import Op
 
-ALGORITHM: Final = "frontier"
 ANOMALY: Final = "nonlinearizable"
 KEYS_SHOWN: Final = 100
+
+EXPLAIN_S: Final = 10.0
+"""CPU seconds for finding the failing prefix of what a decider has proven impossible already."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,7 +86,7 @@ class Linearizable:
             return Verdict(
                 checker=self.name,
                 valid="false",
-                algorithm=ALGORITHM,
+                algorithm=_algorithms(failing),
                 anomalies=(ANOMALY,),
                 seconds=seconds,
                 sentence=failing[0].sentence + more,
@@ -98,7 +103,7 @@ class Linearizable:
             return Verdict(
                 checker=self.name,
                 valid="unknown",
-                algorithm=ALGORITHM,
+                algorithm=_algorithms(unknown),
                 seconds=seconds,
                 figures=figures,
                 sentence=unknown[0].sentence + more,
@@ -112,7 +117,7 @@ class Linearizable:
         return Verdict(
             checker=self.name,
             valid="true",
-            algorithm=ALGORITHM,
+            algorithm=_algorithms(parts),
             seconds=seconds,
             figures=figures,
             sentence=f"Linearizable as a {model}: {keys}, {figures['ops']} ops.",
@@ -148,15 +153,25 @@ def _options(options: Mapping[str, Any]) -> Options:
 
 
 def _check(history: pa.Table, key: str | None, model: Model, options: Options) -> Verdict:
+    """A specialised decider where one applies, else the search; a violation is explained by the search if it can."""
     limits = Limits(time_s=options.time_limit_s, memory_bytes=options.memory_limit_mb << 20)
     ops = read_ops(history, model)
+    began = time.thread_time()
+    decided = decide(ops, model)
+    spent = time.thread_time() - began
+    if decided is None:
+        return _searched(key, ops, model, limits, options)
+    algorithm, decision = decided
+    verdict = _verdict("true" if decision.valid else "false", key, algorithm, spent, _figures(ops))
+    return verdict if decision.valid else _explained(verdict, ops, model, decision, limits, options)
+
+
+def _searched(key: str | None, ops: Ops, model: Model, limits: Limits, options: Options) -> Verdict:
     stepper = Stepper(model, ops.transitions, cells=limits.cells)
     problem = events(ops, stepper.observer)
-    result = Search(problem, stepper, limits).run()
-    explained = int(problem.op[result.event]) if result.event < len(problem.op) else len(ops.invoked)
+    result = search(ops, stepper, limits)
     figures = {
-        "ops": len(ops.invoked),
-        "crashed": int(ops.crashed.sum()),
+        **_figures(ops),
         "frontier_max": result.peak,
         "expanded": result.expanded,
         "states": len(stepper.states.known),
@@ -164,39 +179,67 @@ def _check(history: pa.Table, key: str | None, model: Model, options: Options) -
         "transitions": stepper.mode,
     }
     if result.answer == "linearizable":
-        return Verdict(
-            checker=Linearizable.name,
-            valid="true",
-            key=key,
-            algorithm=ALGORITHM,
-            figures=figures,
-            seconds=result.seconds,
+        return _verdict("true", key, result.algorithm, result.seconds, figures)
+    if result.answer == "violation":
+        verdict = _verdict("false", key, result.algorithm, result.seconds, figures)
+        explanation = _explanation(key, ops, problem, stepper, result, limits, options)
+        return msgspec.structs.replace(verdict, sentence=explanation.sentence, evidence=explanation.facts)
+    explained = int(problem.op[result.event]) if result.event < len(problem.op) else len(ops.invoked)
+    return msgspec.structs.replace(
+        _verdict("unknown", key, result.algorithm, result.seconds, figures),
+        sentence=_undecided(key, ops, result, options, explained),
+        evidence={"key": key, "ran_out": result.answer, "explained_ops": explained, "ops": len(ops.invoked)},
+    )
+
+
+def _explained(
+    verdict: Verdict, ops: Ops, model: Model, decision: Decision, limits: Limits, options: Options
+) -> Verdict:
+    """What a decider found impossible, with the failing prefix that the search finds, if it does within the time."""
+    stepper = Stepper(model, ops.transitions, cells=limits.cells)
+    problem = events(ops, stepper.observer)
+    result = search(ops, stepper, replace(limits, time_s=min(limits.time_s, EXPLAIN_S)))
+    if result.answer == "linearizable":
+        raise EngineError(
+            f"the decider {verdict.algorithm!r} calls {len(ops.invoked)} ops impossible, and {result.algorithm!r} "
+            f"found an order of them: one of the two is wrong. Please report this with the history."
         )
-    if result.answer != "violation":
-        return Verdict(
-            checker=Linearizable.name,
-            valid="unknown",
-            key=key,
-            algorithm=ALGORITHM,
-            figures=figures,
-            seconds=result.seconds,
-            sentence=_undecided(key, ops, result, options, explained),
-            evidence={"key": key, "ran_out": result.answer, "explained_ops": explained, "ops": len(ops.invoked)},
-        )
+    explanation = (
+        _explanation(verdict.key, ops, problem, stepper, result, limits, options)
+        if result.answer == "violation"
+        else evidence.explain_decision(verdict.key, ops, model, decision)
+    )
+    return msgspec.structs.replace(verdict, sentence=explanation.sentence, evidence=explanation.facts)
+
+
+def _explanation(
+    key: str | None,
+    ops: Ops,
+    problem: Problem,
+    stepper: Stepper,
+    result: Result,
+    limits: Limits,
+    options: Options,
+) -> evidence.Explanation:
     stepper.confirm_observers(sorted({int(t) for t in ops.transition[ops.crashed]}))
     violation = evidence.Violation(key, ops, problem, stepper, result)
-    explanation = evidence.explain(violation, replace(limits, time_s=options.witness_time_s))
+    return evidence.explain(violation, replace(limits, time_s=options.witness_time_s))
+
+
+def _verdict(valid: Valid, key: str | None, algorithm: str, seconds: float, figures: dict[str, Any]) -> Verdict:
     return Verdict(
         checker=Linearizable.name,
-        valid="false",
+        valid=valid,
         key=key,
-        algorithm=ALGORITHM,
-        anomalies=(ANOMALY,),
+        algorithm=algorithm,
+        anomalies=(ANOMALY,) if valid == "false" else (),
         figures=figures,
-        seconds=result.seconds,
-        sentence=explanation.sentence,
-        evidence=explanation.facts,
+        seconds=seconds,
     )
+
+
+def _figures(ops: Ops) -> dict[str, Any]:
+    return {"ops": len(ops.invoked), "crashed": int(ops.crashed.sum())}
 
 
 def _undecided(key: str | None, ops: Ops, result: Result, options: Options, explained: int) -> str:
@@ -207,9 +250,14 @@ def _undecided(key: str | None, ops: Ops, result: Result, options: Options, expl
         "cells": "the model has too many states for the table of its steps",
     }[result.answer]
     return (
-        f"Undecided:{where} {ran_out}. Everything before op {explained} of {len(ops.invoked)} is linearizable; the "
-        f"frontier had grown to {result.peak} configurations."
+        f"Undecided:{where} {ran_out}. Everything before op {explained} of {len(ops.invoked)} is linearizable; "
+        f"{result.expanded} configurations had been looked at."
     )
+
+
+def _algorithms(parts: Iterable[Verdict]) -> str:
+    """Who judged, over all keys."""
+    return ", ".join(sorted({part.algorithm for part in parts if part.algorithm}))
 
 
 def _sum(parts: Sequence[Verdict]) -> dict[str, Any]:
