@@ -74,3 +74,9 @@ def _deciders(model: Model) -> Iterator[tuple[str, Decider]]:
     for algorithm, location in DECIDERS.get(model.name, ()):
         module, _, function = location.partition(":")
         yield algorithm, cast(Decider, getattr(importlib.import_module(module), function))
+
+
+def warm_up() -> None:
+    """Compile the kernels of the deciders, or load them from the cache."""
+    for module in ("minimum_trees", "moments", "priority_queues", "stacks"):
+        importlib.import_module(f"{__name__}.{module}").warm_up()

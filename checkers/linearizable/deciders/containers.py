@@ -31,7 +31,8 @@ NEVER: Final = -1
 ATTEMPTS: Final = 1000
 """Parts that are tried when a clash is made small."""
 
-_PUT, _TAKE, _EMPTY, _CRASHED_TAKE = range(4)
+PUT, TAKE, EMPTY, CRASHED_TAKE = range(4)
+"""What an op does: a take is one that returned a value, an empty one saw that there was none."""
 
 
 @dataclass(frozen=True)
@@ -161,50 +162,63 @@ def read_stays(ops: Ops, put: str, take: str) -> Stays | Decision | None:
         put: the function that puts a value in; its value is that.
         take: the function that takes one out; its result is the value, or null where there was none.
     """
-    known = _by_transition(ops, put, take)
+    known = by_transition(ops, put, take)
     if known is None:
         return None
-    kind, number, count = known
-    put_op, put_value = _of_kind(ops, kind, number, _PUT)
+    put_op, put_value = known.of_kind(ops, PUT)
     if len(np.unique(put_value)) < len(put_value):
         return None
-    putter = np.full(count, NEVER, np.int64)
+    putter = np.full(known.values, NEVER, np.int64)
     putter[put_value] = put_op
-    take_op, take_value = _of_kind(ops, kind, number, _TAKE)
+    take_op, take_value = known.of_kind(ops, TAKE)
     wrong = _unexplained(ops, putter[take_value], take_op, take_value, take)
     if wrong is not None:
         return wrong
-    taker = np.full(count, NEVER, np.int64)
+    taker = np.full(known.values, NEVER, np.int64)
     taker[take_value] = take_op
     seen_out = taker[put_value] != NEVER
     certain = ~ops.crashed[put_op]
-    if bool(np.any(certain & ~seen_out)) and bool(np.any(kind[ops.transition] == _CRASHED_TAKE)):
+    if bool(np.any(certain & ~seen_out)) and len(known.of_kind(ops, CRASHED_TAKE)[0]) > 0:
         return None
     kept = certain | seen_out
-    return _stays(ops, put_op[kept], taker[put_value[kept]], _of_kind(ops, kind, number, _EMPTY)[0])
+    return _stays(ops, put_op[kept], taker[put_value[kept]], known.of_kind(ops, EMPTY)[0])
 
 
-def _by_transition(ops: Ops, put: str, take: str) -> tuple[I64, I64, int] | None:
-    """What each distinct transition does, the number of its value, and how many values there are."""
+@dataclass(frozen=True)
+class Known:
+    """What the distinct transitions do.
+
+    Attributes:
+        kind: PUT, TAKE, EMPTY or CRASHED_TAKE, by transition.
+        value: number of the value that goes in or comes out, by transition; equal values have one number.
+        values: how many numbers there are.
+    """
+
+    kind: I64
+    value: I64
+    values: int
+
+    def of_kind(self, ops: Ops, kind: int) -> tuple[I64, I64]:
+        """The ops of a kind, and the numbers of their values."""
+        found = np.flatnonzero(self.kind[ops.transition] == kind).astype(np.int64)
+        return found, self.value[ops.transition[found]]
+
+
+def by_transition(ops: Ops, put: str, take: str) -> Known | None:
+    """What each distinct transition does; None if one of them puts null in, which stands for nothing."""
     kinds: list[int] = []
     values: list[int] = []
     numbers: dict[object, int] = {}
     for transition in ops.transitions:
-        kind, value = _PUT, transition.value
+        kind, value = PUT, transition.value
         if transition.f == take:
             value = transition.result
-            kind = _CRASHED_TAKE if value is UNKNOWN else _EMPTY if value is None else _TAKE
+            kind = CRASHED_TAKE if value is UNKNOWN else EMPTY if value is None else TAKE
         elif transition.f != put or value is None:
             return None
         kinds.append(kind)
         values.append(numbers.setdefault(value, len(numbers)))
-    return np.asarray(kinds, np.int64), np.asarray(values, np.int64), len(numbers)
-
-
-def _of_kind(ops: Ops, kinds: I64, numbers: I64, kind: int) -> tuple[I64, I64]:
-    """The ops of a kind, and their values' numbers."""
-    found = np.flatnonzero(kinds[ops.transition] == kind).astype(np.int64)
-    return found, numbers[ops.transition[found]]
+    return Known(np.asarray(kinds, np.int64), np.asarray(values, np.int64), len(numbers))
 
 
 def _unexplained(ops: Ops, putter: I64, take_op: I64, take_value: I64, take: str) -> Decision | None:

@@ -13,12 +13,26 @@ Each is found by a sort and a sweep.
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from checkers.linearizable.deciders import Decision
-from checkers.linearizable.deciders.containers import NEVER, NONE, Clash, Stays, decide, in_order, read_stays
+from checkers.linearizable.deciders.containers import (
+    EMPTY,
+    NEVER,
+    NONE,
+    PUT,
+    TAKE,
+    Clash,
+    Stays,
+    by_transition,
+    decide,
+    in_order,
+    read_stays,
+)
 from checkers.linearizable.deciders.moments import unfounded_empty
-from checkers.linearizable.ops import Ops
+from checkers.linearizable.ops import Ops, show
 from checkers.models import Model
 
 
@@ -29,12 +43,43 @@ def fifo(ops: Ops, model: Model) -> Decision | None:
 
 
 def unordered(ops: Ops, model: Model) -> Decision | None:
-    """Decide an unordered queue, in O(n log n); None for values enqueued twice and dequeues that crashed.
+    """Decide an unordered queue, in O(n log n).
 
-    Values do not depend on each other, but for dequeues that found nothing.
+    Values do not depend on each other, but for dequeues that found nothing. None where there is such a dequeue, and
+    besides a value that was enqueued twice, or a dequeue that crashed and may have taken a value.
     """
     del model
-    return decide(read_stays(ops, "enqueue", "dequeue"), ops, unfounded_empty, _tell_empty)
+    return decide(read_stays(ops, "enqueue", "dequeue"), ops, unfounded_empty, _tell_empty) or _uncovered(ops)
+
+
+def _uncovered(ops: Ops) -> Decision | None:
+    """Decide an unordered queue in which no dequeue found nothing, whatever was enqueued twice or crashed.
+
+    Then a value in it does no harm: enqueues may take effect at once and dequeues as late as possible, and those that
+    crashed not at all. What must be is that a value has been dequeued no oftener than it had begun to be enqueued.
+    """
+    known = by_transition(ops, "enqueue", "dequeue")
+    if known is None or bool(np.any(known.kind[ops.transition] == EMPTY)):
+        return None
+    put, put_value = known.of_kind(ops, PUT)
+    take, take_value = known.of_kind(ops, TAKE)
+    op = np.concatenate((put, take))
+    value = np.concatenate((put_value, take_value))
+    when = np.concatenate((ops.invoked[put], ops.completed[take]))
+    order = np.lexsort((when, value))
+    left = np.cumsum(np.where(np.arange(len(op)) < len(put), 1, -1)[order])
+    starts = np.flatnonzero(np.diff(value[order], prepend=-1))
+    before = np.repeat(np.append(0, left)[starts], np.diff(np.append(starts, len(op))))
+    wrong = left < before
+    if not bool(np.any(wrong)):
+        return Decision(True)
+    last = int(np.flatnonzero(wrong)[np.argmin(when[order][wrong])])
+    first = int(starts[np.searchsorted(starts, last, side="right") - 1])
+    culprits = cast("list[int]", np.sort(op[order[first : last + 1]]).tolist())
+    taken = (len(culprits) + 1) // 2
+    text = show(ops.transitions[int(ops.transition[op[order[last]]])].result)
+    reason = f"{text} was dequeued more often than anyone had begun to enqueue it: {taken} times, and {taken - 1}"
+    return Decision(False, tuple(culprits), reason)
 
 
 def _fifo_clash(stays: Stays) -> Clash | None:
@@ -64,8 +109,9 @@ def _tell_fifo(stays: Stays, values: list[str]) -> str:
     if len(stays.empty):
         return _tell_empty(stays, values)
     first, second = in_order(values, stays.put_from)
-    came_out = "was never dequeued" if NEVER in stays.take else "was dequeued after it"
-    return f"{first} was enqueued before {second} and {came_out}, which was dequeued"
+    if NEVER in stays.take:
+        return f"{second} was dequeued, and {first}, which had been enqueued before it, never was"
+    return f"{first} was enqueued before {second} and dequeued after it"
 
 
 def _tell_empty(stays: Stays, values: list[str]) -> str:

@@ -138,6 +138,7 @@ def random_calls(
     crashed_takes: float = 0.0,
     takes: float = 0.5,
     hurry: float = 0.5,
+    full: int = FAR,
 ) -> list[Call]:
     """A linearizable history: each op takes effect at one moment between its invocation and its completion.
 
@@ -150,6 +151,7 @@ def random_calls(
         crashed_takes: likewise of the takes.
         takes: share of the takes.
         hurry: how soon ops complete; the smaller, the more of them overlap.
+        full: when so many values are inside, only takes begin.
     """
     held: list[Any] = []
     under_way: list[_UnderWay] = []
@@ -159,7 +161,7 @@ def random_calls(
     row = invoked = 0
     while invoked < count or under_way:
         if len(under_way) < processes and invoked < count and rng.random() >= hurry * bool(under_way):
-            take = rng.random() < takes
+            take = len(held) >= full or rng.random() < takes
             under_way.append(_UnderWay(kind.take if take else kind.put, None if take else values[invoked], row))
             invoked, row = invoked + 1, row + 1
             continue
@@ -196,13 +198,14 @@ def _take_effect(rng: random.Random, kind: Kind, held: list[Any], op: _UnderWay)
 
 
 def twisted(rng: random.Random, kind: Kind, calls: list[Call]) -> list[Call]:
-    """The history with some answers changed for others, so that it may be wrong: mostly swapped, seldom made up."""
+    """The history with some answers changed for others, so that it may be wrong: swapped with one near, or made up."""
     calls = list(calls)
     answered = [i for i, call in enumerate(calls) if call.f == kind.take and not call.crashed]
     for _ in range(rng.choice([1, 1, 2, 4])):
         if not answered:
             break
-        one, other = rng.choice(answered), rng.choice(answered)
+        at = rng.randrange(len(answered))
+        one, other = answered[at], answered[min(max(at + rng.randint(-4, 4), 0), len(answered) - 1)]
         if rng.random() < 0.85:
             first, second = calls[one].result, calls[other].result
             calls[one] = replace(calls[one], result=second)
