@@ -69,4 +69,4 @@ def _shows(elements: frozenset[Hashable], result: Any) -> bool:
     if result is UNKNOWN:
         return True
     listed = cast("tuple[Hashable, ...]", () if result is None else result)
-    return len(listed) == len(elements) and elements.issuperset(listed)
+    return len(listed) == len(elements) and elements == frozenset(listed)

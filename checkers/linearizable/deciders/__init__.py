@@ -78,5 +78,5 @@ def _deciders(model: Model) -> Iterator[tuple[str, Decider]]:
 
 def warm_up() -> None:
     """Compile the kernels of the deciders, or load them from the cache."""
-    for module in ("minimum_trees", "moments", "priority_queues", "stacks"):
+    for module in ("counters", "minimum_trees", "moments", "priority_queues", "stacks", "zones"):
         importlib.import_module(f"{__name__}.{module}").warm_up()

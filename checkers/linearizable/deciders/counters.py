@@ -136,7 +136,7 @@ class _Levels:
 
     def _assigned(self) -> Decision:
         """Assign adds to cuts; cut k is the one before level k, and the one after the last level takes any number."""
-        adds, levels = self._counted.adds, len(self._height)
+        adds = self._counted.adds
         begun = np.where(self._last == _NONE, _NONE, self._start[self._last])
         ended = np.where(self._first == _NONE, FOREVER, self._end[self._first])
         lowest = 1 + np.searchsorted(ended[1:], self._start[adds])
@@ -144,13 +144,12 @@ class _Levels:
         empty = np.flatnonzero(lowest > highest)
         if empty.size:
             return self._excluded(int(adds[empty[0]]), int(lowest[empty[0]]), int(highest[empty[0]]))
-        taken = np.zeros(levels, np.int64)
         heap = np.zeros(adds.size, np.int64)
         demand = np.diff(self._height, prepend=0)
-        failed = _most_urgent_first(lowest, highest, demand, taken, heap)
+        failed = _most_urgent_first(lowest, highest, demand, heap)
         if failed > 0:
             return self._too_few(failed, lowest)
-        return self._too_many(-failed, taken, lowest, highest) if failed < 0 else Decision(True)
+        return self._too_many(-failed, lowest, highest) if failed < 0 else Decision(True)
 
     def _excluded(self, add: int, lowest: int, highest: int) -> Decision:
         """An add between two reads of which the later saw no more than the earlier."""
@@ -167,12 +166,13 @@ class _Levels:
         reason = f"{name(self._counted.ops, reader)} needs more adds than the {begun} that had begun before it ended"
         return Decision(False, (reader,), reason)
 
-    def _too_many(self, cut: int, taken: I64, lowest: I64, highest: I64) -> Decision:
+    def _too_many(self, cut: int, lowest: I64, highest: I64) -> Decision:
         """Adds that are confined between two levels, and more than these are apart."""
-        since = cut - 1
-        while since > 0 and taken[since] <= cut:
-            since -= 1
-        ops, confined = self._counted.ops, np.flatnonzero((lowest > since) & (highest <= cut))
+        within = highest <= cut
+        from_low = np.cumsum(np.bincount(lowest[within], minlength=cut + 1)[::-1])[::-1]
+        # The narrowest range of cuts up to this one that has more adds than it needs.
+        since = int(np.flatnonzero(from_low[1:] > self._height[cut] - self._height[:cut])[-1])
+        ops, confined = self._counted.ops, np.flatnonzero(within & (lowest > since))
         after = int(self._last[cut])
         about, start = [after], 0
         between = f"before {name(ops, after)} began"
@@ -207,14 +207,13 @@ def _earliest(reads: I64, level: I64, end: I64, levels: int) -> I64:
 
 
 @kernel
-def _most_urgent_first(lowest: I64, highest: I64, demand: I64, taken: I64, heap: I64) -> int:
+def _most_urgent_first(lowest: I64, highest: I64, demand: I64, heap: I64) -> int:
     """Give each cut its number of adds, the most urgent first.
 
     Args:
         lowest: the first cut that each add fits into, ascending.
         highest: the last one.
         demand: how many adds each cut needs; there is no cut 0.
-        taken: gets, by cut, the last cut that any of its adds fits into.
         heap: room for the last cuts of all adds.
 
     Returns:
@@ -229,7 +228,6 @@ def _most_urgent_first(lowest: I64, highest: I64, demand: I64, taken: I64, heap:
         if size < demand[cut]:
             return cut
         for _ in range(demand[cut]):
-            taken[cut] = max(taken[cut], heap[0])
             size -= 1
             _replace_top(heap, size, heap[size])
         if size > 0 and heap[0] <= cut:
@@ -258,6 +256,12 @@ def _replace_top(heap: I64, size: Int, number: Int) -> None:
         heap[at] = heap[child]
         at = child
     heap[at] = number
+
+
+def warm_up() -> None:
+    """Compile the kernel of this module, or load it from the cache."""
+    none = np.zeros(0, np.int64)
+    _most_urgent_first(none, none, none, none)
 
 
 # --- adds of different amounts ----------------------------------------------------------------------------------------

@@ -269,3 +269,13 @@ def _value_of_block(ops: Ops, timed: _Timed, block: int, last_start: I64) -> str
     if timed.requires[op] != NONE:
         return _value(ops, timed, op)
     return show(ops.transitions[int(ops.transition[op])].value)
+
+
+def warm_up() -> None:
+    """Compile the kernels of this module, or load them from the cache."""
+    none, value, nobody = np.zeros(0, np.int64), np.full(1, NONE, np.int64), np.zeros(0, np.bool_)
+    clusters = _Clusters(*(value.copy() for _ in _Clusters._fields))
+    timed = _Timed(none, none, none, none, nobody)
+    _observe_through_crashed(nobody, none, value, np.zeros(1, np.bool_))
+    _cluster(timed, clusters, value)
+    _chain(timed, clusters, value, value, np.zeros(1, np.bool_), value)

@@ -1,0 +1,76 @@
+"""Names that are declared once, and ids that are given once, against the definition."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from checkers.linearizable.deciders import Decider
+from checkers.linearizable.deciders.create_once import decide_create_once
+from checkers.linearizable.deciders.unique_ids import decide_unique_ids
+from tests.checkers.linearizable.decided import FAILS, Answers, Clients, assert_exact, decided, history_of
+
+HISTORIES = 400
+MANY = 20_000
+
+
+def _name(rng: random.Random, state: Any, f: str, value: Any, used: Sequence[Any]) -> Answers:
+    if f == "read":
+        return state, rng.choice([*used, None])
+    return (None if state is None else FAILS), None
+
+
+def _id(rng: random.Random, state: Any, f: str, value: Any, used: Sequence[Any]) -> Answers:
+    return len(state) + 1, rng.randint(1, 9)
+
+
+NAME = Clients(
+    "create-once", lambda rng, fresh: rng.choice([("read", None), ("read", None), ("create", rng.randrange(3))]), _name
+)
+IDS = Clients("unique-ids", lambda rng, fresh: ("generate", None), _id)
+
+
+@pytest.mark.parametrize(("decider", "clients"), [(decide_create_once, NAME), (decide_unique_ids, IDS)])
+def test_names_and_ids_are_decided_as_by_definition(decider: Decider, clients: Clients) -> None:
+    assert_exact(decider, clients, HISTORIES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("decider", "clients"), [(decide_create_once, NAME), (decide_unique_ids, IDS)])
+def test_names_and_ids_are_decided_as_by_definition_in_many_histories(decider: Decider, clients: Clients) -> None:
+    assert_exact(decider, clients, MANY, ops=8)
+
+
+def test_a_crashed_create_is_the_one_that_was_read() -> None:
+    history = history_of(
+        (0, "invoke", "create", 1),
+        (0, "info", "create", None),
+        (1, "invoke", "read", None),
+        (1, "ok", "read", 1),
+        (2, "invoke", "read", None),
+        (2, "ok", "read", None),
+    )
+    decision = decided(decide_create_once, "create-once", history)
+    assert decision is not None
+    assert decision.culprits == (1, 2)
+    assert decision.reason == "read -> 1 had ended before read -> null began"
+
+
+def test_a_name_that_is_null_is_left_to_others() -> None:
+    history = history_of((0, "invoke", "create", None), (0, "ok", "create", None))
+    assert decided(decide_create_once, "create-once", history) is None
+
+
+def test_ids_that_are_equal_numbers_are_equal_whatever_they_are_written_as() -> None:
+    history = history_of(
+        (0, "invoke", "generate", None),
+        (0, "ok", "generate", 1),
+        (0, "invoke", "generate", None),
+        (0, "ok", "generate", 1.0),
+    )
+    decision = decided(decide_unique_ids, "unique-ids", history)
+    assert decision is not None
+    assert decision.culprits == (0, 1)

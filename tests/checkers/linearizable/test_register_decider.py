@@ -1,0 +1,143 @@
+"""Registers whose values tell the order: zones against the definition and the frontier."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from checkers import models
+from checkers.linearizable.deciders.registers import decide_kv, decide_register
+from checkers.linearizable.ops import read_ops
+from results.arrow import to_table
+from tests.checkers.linearizable.decided import (
+    FAILS,
+    Answers,
+    Clients,
+    Row,
+    acknowledged,
+    assert_as_by_frontier,
+    assert_exact,
+    culprits,
+    decided,
+    history_of,
+)
+
+HISTORIES = 400
+MANY = 20_000
+
+
+def _read_or_write(rng: random.Random, state: Any, f: str, value: Any, used: Sequence[Any]) -> Answers:
+    if f == "cas":
+        return (value if state == value[0] else FAILS), value
+    seen: list[Any] = [new[1] if isinstance(new, list) else new for new in used]
+    return (state, rng.choice(seen)) if f in ("read", "get") else (None, None)
+
+
+def _cas(rng: random.Random, fresh: int) -> tuple[str, Any]:
+    expected = rng.choice([None, *range(max(1, fresh - 4), fresh)])
+    return rng.choice([("read", None), ("read", None), ("write", fresh), ("cas", [expected, fresh])])
+
+
+REGISTER = Clients("register", lambda rng, fresh: rng.choice([("read", None), ("write", fresh)]), _read_or_write)
+CAS_REGISTER = Clients("cas-register", _cas, _read_or_write)
+KV = Clients("kv", lambda rng, fresh: rng.choice([("get", None), ("put", str(fresh))]), _read_or_write)
+REPEATING = Clients(
+    "cas-register(0)",
+    lambda rng, fresh: rng.choice([("read", None), ("write", rng.randrange(4)), ("cas", [rng.randrange(4), fresh])]),
+    _read_or_write,
+)
+
+
+def test_register_with_unique_writes_is_decided_as_by_definition() -> None:
+    assert_exact(decide_register, REGISTER, HISTORIES)
+
+
+def test_chains_of_compare_and_set_are_decided_as_by_definition() -> None:
+    assert_exact(decide_register, CAS_REGISTER, HISTORIES)
+
+
+def test_string_store_with_unique_puts_is_decided_as_by_definition() -> None:
+    assert_exact(decide_kv, KV, HISTORIES // 2)
+
+
+def test_values_written_again_are_decided_as_by_definition_where_nobody_observed_them() -> None:
+    assert_exact(decide_register, REPEATING, HISTORIES // 2, declines=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clients", [REGISTER, CAS_REGISTER])
+def test_registers_are_decided_as_by_definition_in_many_histories(clients: Clients) -> None:
+    assert_exact(decide_register, clients, MANY, ops=8)
+
+
+@pytest.mark.parametrize("clients", [REGISTER, CAS_REGISTER])
+def test_registers_are_decided_as_by_the_frontier_in_longer_histories(clients: Clients) -> None:
+    assert_as_by_frontier(decide_register, clients, 60, lies=0.005)
+
+
+def test_a_stale_read_is_told_by_the_reads_around_it() -> None:
+    history = history_of(
+        (0, "invoke", "write", 1),
+        (0, "ok", "write", None),
+        (0, "invoke", "write", 2),
+        (0, "ok", "write", None),
+        (1, "invoke", "read", None),
+        (1, "ok", "read", 1),
+    )
+    decision = decided(decide_register, "register", history)
+    ops = read_ops(to_table(history), models.model("register"))
+    assert culprits(decision, ops) == ["write 1", "write 2", "read -> 1"]
+    assert decision is not None
+    assert decision.reason == "2 can only have been the value while 1 must have been, before and after"
+
+
+def test_a_compare_and_set_that_crashed_counts_where_its_value_was_read() -> None:
+    crashed: list[Row] = [(0, "invoke", "cas", [None, 1]), (0, "info", "cas", None)]
+    taken: list[Row] = acknowledged(1, "cas", [None, 2])
+    read: list[Row] = acknowledged(1, "read", None, 1)
+    unread = decided(decide_register, "cas-register", history_of(*crashed, *taken))
+    assert unread is not None
+    assert unread.valid
+    twice = decided(decide_register, "cas-register", history_of(*crashed, *taken, *read))
+    assert twice is not None
+    assert twice.reason == "two ops replaced the same null, which was written once"
+    assert twice.culprits == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("write", 1, None), ("write", 1, None), ("read", None, 1)],
+        [("write", None, None), ("read", None, None)],
+        [("write", 1, None), ("cas", [1, 2], False)],
+        [("cas", [None, 1], False)],
+    ],
+    ids=["read value written twice", "initial value written", "mismatch with a written value", "with the initial one"],
+)
+def test_what_values_do_not_tell_is_left_to_others(rows: list[tuple[str, Any, Any]]) -> None:
+    events: list[Row] = []
+    for f, value, result in rows:
+        events += acknowledged(0, f, value, result)
+    assert decided(decide_register, "cas-register", history_of(*events)) is None
+
+
+def test_a_mismatch_with_a_value_that_nobody_wrote_says_nothing() -> None:
+    history = history_of((0, "invoke", "cas", [7, 1]), (0, "ok", "cas", False))
+    decision = decided(decide_register, "cas-register", history)
+    assert decision is not None
+    assert decision.valid
+
+
+def test_appends_are_left_to_others() -> None:
+    history = history_of((0, "invoke", "append", "a"), (0, "ok", "append", None))
+    assert decided(decide_kv, "kv", history) is None
+
+
+def test_a_missing_key_is_the_empty_string() -> None:
+    history = history_of((0, "invoke", "get", None), (0, "ok", "get", None))
+    decision = decided(decide_kv, "kv", history)
+    assert decision is not None
+    assert decision.valid

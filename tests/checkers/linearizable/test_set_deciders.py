@@ -1,0 +1,177 @@
+"""Sets by element, and sets that only grow with reads of all elements, against the definition and the frontier."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from checkers import models
+from checkers.linearizable.deciders import sets
+from checkers.linearizable.deciders.grow_sets import decide_grow_set
+from checkers.linearizable.deciders.sets import decide_set
+from checkers.linearizable.ops import read_ops
+from results.arrow import to_table
+from tests.checkers.linearizable.decided import (
+    Answers,
+    Clients,
+    Row,
+    acknowledged,
+    assert_as_by_frontier,
+    assert_exact,
+    culprits,
+    decided,
+    history_of,
+)
+
+HISTORIES = 400
+MANY = 20_000
+
+
+def _element_answers(rng: random.Random, state: Any, f: str, value: Any, used: Sequence[Any]) -> Answers:
+    present = value in state
+    if f == "contains":
+        return present, not present
+    changes = present == (f == "remove")
+    return rng.choice([changes, None]), not changes
+
+
+def _all_answers(rng: random.Random, state: Any, f: str, value: Any, used: Sequence[Any]) -> Answers:
+    if f == "add":
+        return None, None
+    elements = rng.sample(sorted(state), len(state))
+    known = sorted({element for element in used if element is not None})
+    lie = {element for element in known if (element in state) != (rng.random() < 1.5 / len(known))}
+    return elements, rng.sample(sorted(lie), len(lie))
+
+
+def _one_of(*elements: int) -> Clients:
+    return Clients(
+        "set", lambda rng, fresh: (rng.choice(["add", "remove", "contains"]), rng.choice(elements)), _element_answers
+    )
+
+
+def _growing(rng: random.Random, fresh: int) -> tuple[str, Any]:
+    return rng.choice([("add", fresh), ("read", None)])
+
+
+def _repeating(rng: random.Random, fresh: int) -> tuple[str, Any]:
+    return rng.choice([("add", rng.randrange(3)), ("read", None)])
+
+
+ONE, TWO, MANY_ELEMENTS = _one_of(1), _one_of(1, 2), _one_of(*range(12))
+GROWING, REPEATING = Clients("grow-set", _growing, _all_answers), Clients("grow-set", _repeating, _all_answers)
+
+
+@pytest.mark.parametrize("clients", [ONE, TWO], ids=["one element", "two elements"])
+def test_elements_are_decided_as_by_definition(clients: Clients) -> None:
+    assert_exact(decide_set, clients, HISTORIES // 2)
+
+
+@pytest.mark.parametrize("few", [0, 1])
+def test_elements_with_crashed_ops_are_decided_as_by_definition_on_their_own(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sets, "FEW_CRASHED", few)
+    assert_exact(decide_set, TWO, HISTORIES // 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clients", [ONE, TWO], ids=["one element", "two elements"])
+def test_elements_are_decided_as_by_definition_in_many_histories(clients: Clients) -> None:
+    assert_exact(decide_set, clients, MANY, ops=8)
+
+
+@pytest.mark.parametrize("crashes", [0.0, 0.03, 0.2])
+def test_elements_are_decided_as_by_the_frontier_in_longer_histories(crashes: float) -> None:
+    assert_as_by_frontier(decide_set, TWO, 40, lies=0.01, crashes=crashes, ops=60)
+
+
+@pytest.mark.parametrize("clients", [GROWING, REPEATING], ids=["unique adds", "repeated adds"])
+def test_sets_that_only_grow_are_decided_as_by_definition(clients: Clients) -> None:
+    assert_exact(decide_grow_set, clients, HISTORIES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clients", [GROWING, REPEATING], ids=["unique adds", "repeated adds"])
+def test_sets_that_only_grow_are_decided_as_by_definition_in_many_histories(clients: Clients) -> None:
+    assert_exact(decide_grow_set, clients, MANY, ops=8)
+
+
+def test_sets_that_only_grow_are_decided_as_by_the_frontier_in_longer_histories() -> None:
+    assert_as_by_frontier(decide_grow_set, GROWING, 60, lies=0.01, ops=60)
+
+
+def test_only_ops_of_the_element_that_fails_are_culprits() -> None:
+    history = history_of(
+        *acknowledged(0, "add", 1),
+        *acknowledged(0, "add", 2),
+        *acknowledged(0, "contains", 2, True),
+        *acknowledged(0, "contains", 1, False),
+    )
+    decision = decided(decide_set, "set", history)
+    ops = read_ops(to_table(history), models.model("set"))
+    assert culprits(decision, ops) == ["add 1", "contains 1 -> false"]
+
+
+def test_reads_of_all_elements_are_left_to_others_unless_nobody_saw_the_answer() -> None:
+    assert decided(decide_set, "set", history_of(*acknowledged(0, "read", None, []))) is None
+    unseen = decided(decide_set, "set", history_of((0, "invoke", "read", None)))
+    assert unseen is not None
+    assert unseen.valid
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        (
+            [*acknowledged(0, "add", 1), *acknowledged(0, "read", None, [])],
+            "1 had been added, and is missing from a read that began later",
+        ),
+        (
+            [*acknowledged(0, "read", None, [1]), *acknowledged(0, "add", 1)],
+            "1 was read before anybody added it",
+        ),
+        (acknowledged(0, "read", None, [1]), "1 was read and never added"),
+        (
+            [(0, "invoke", "add", 1), *acknowledged(1, "read", None, [1]), *acknowledged(1, "read", None, [])],
+            "1 was read, and is missing from a read that began later",
+        ),
+        (
+            [
+                (0, "invoke", "add", 1),
+                (1, "invoke", "add", 2),
+                *acknowledged(2, "read", None, [1]),
+                *acknowledged(3, "read", None, [2]),
+            ],
+            "one read saw 1 without 2, another 2 without 1",
+        ),
+        (
+            [
+                (2, "invoke", "read", None),
+                *acknowledged(0, "add", 1),
+                *acknowledged(0, "add", 2),
+                (2, "ok", "read", [2]),
+            ],
+            "2 was read without 1, which had been added before anybody added it",
+        ),
+        (
+            [*acknowledged(0, "add", 1), *acknowledged(0, "add", 2), *acknowledged(0, "read", None, [1, 1])],
+            "a read listed an element twice",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_set_that_only_grows_is_said(rows: list[Row], reason: str) -> None:
+    decision = decided(decide_grow_set, "grow-set", history_of(*rows))
+    assert decision is not None
+    assert not decision.valid
+    assert decision.reason == reason
+
+
+def test_a_read_that_lists_an_element_twice_is_no_read_of_as_many_elements() -> None:
+    for name in ("grow-set", "set"):
+        model = models.model(name)
+        assert model.step(frozenset({1, 2}), "read", None, (1, 1)) is models.IMPOSSIBLE
+        assert model.step(frozenset({1, 2}), "read", None, (2, 1)) == frozenset({1, 2})
