@@ -29,8 +29,7 @@ _ANSWER_NULL: Final = frozenset({"read", "get", "dequeue", "pop"})
 """Functions for which null is an answer: there is nothing."""
 
 
-@dataclass(frozen=True)
-class Transition:
+class Transition(msgspec.Struct, frozen=True, gc=False):
     """A distinct (function, argument, result): all that a model may look at."""
 
     f: str
@@ -180,13 +179,25 @@ def _transitions(
     width = len(texts) + 1
     combined = (fs * width + values) * width + results + 1
     distinct, transition = np.unique(combined, return_inverse=True)
-    parsed = [frozen(None if text is None else msgspec.json.decode(text)) for text in texts]
-    transitions: list[Transition] = []
-    for code in distinct.tolist():
-        rest, result = divmod(code, width)
-        f, value = divmod(rest, width)
-        transitions.append(Transition(f_names[f], parsed[value], UNKNOWN if result == 0 else parsed[result - 1]))
+    rest, result = np.divmod(distinct, width)
+    f, value = np.divmod(rest, width)
+    parsed = _parsed(texts)
+    answers = [UNKNOWN, *parsed]
+    transitions = list(
+        map(
+            Transition,
+            map(f_names.__getitem__, f.tolist()),
+            map(parsed.__getitem__, value.tolist()),
+            map(answers.__getitem__, result.tolist()),
+        )
+    )
     return transition.astype(np.int32).reshape(-1), transitions
+
+
+def _parsed(texts: list[Any]) -> list[Any]:
+    """JSON texts in hashable form, null for none; parsed in one go, as there may be a million."""
+    decoded = cast("list[Any]", msgspec.json.decode("[" + ",".join("null" if t is None else t for t in texts) + "]"))
+    return [frozen(each) if isinstance(each, list | dict) else each for each in decoded]
 
 
 def warm_up() -> None:

@@ -1,6 +1,7 @@
-"""What a command that reads and judges files is about: shown on standard error once it has taken two seconds.
+"""What a command that reads and judges files is about: shown on standard error once it takes long.
 
-On a terminal one line is redrawn; elsewhere each step that begins after that is a plain line.
+On a terminal, after two seconds, one line is redrawn. Elsewhere (CI, a pipe) a plain line says every ten seconds that
+the command lives.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final, TextIO
 
 _QUIET_S: Final = 2.0
 _REDRAW_S: Final = 0.25
+_PLAIN_S: Final = 10.0
 
 
 class Steps:
@@ -60,9 +62,9 @@ class Steps:
             yield
 
     def _watch(self) -> None:
-        wait_s = _QUIET_S
+        wait_s = _QUIET_S if self._live else _PLAIN_S
         while not self._ended.wait(wait_s):
-            wait_s = _REDRAW_S
+            wait_s = _REDRAW_S if self._live else _PLAIN_S
             with self._lock:
                 self._show()
 
@@ -71,7 +73,7 @@ class Steps:
         if self._live:
             line += f"  {time.monotonic() - self._started:.0f} s"
             self._file.write(f"\r\x1b[2K{line}")
-        elif line != self._shown:
+        else:
             self._file.write(f"{line}\n")
         self._shown = line
         self._file.flush()
