@@ -98,7 +98,7 @@ def plan(table: pa.Table, model: Model, *, segment_rows: int = SEGMENT_ROWS) -> 
     Args:
         table: its rows by index; only `COLUMNS` are looked at.
         model: what it is judged by.
-        segment_rows: rows of a segment, at least; the last one may have fewer.
+        segment_rows: rows of a segment, at least; but the last one may have fewer.
 
     Raises:
         HistoryFormatError, UsageError: as `read_ops` and `Stepper`.
@@ -114,9 +114,11 @@ def plan(table: pa.Table, model: Model, *, segment_rows: int = SEGMENT_ROWS) -> 
             states = len(stepper.states.known)
             return replace(whole, why_not=f"a segment could begin in {states} states, too many to try")
     rows = quiescent(ops, stepper.observer)
-    chosen = _spaced(rows, segment_rows)
+    count = ops.table.num_rows
+    distance = count // max(1, count // segment_rows)
+    chosen = _spaced(rows, distance)
     if len(chosen) == 0:
-        return replace(whole, why_not=_why_not(ops, stepper.observer, rows, segment_rows))
+        return replace(whole, why_not=_why_not(ops, stepper.observer, rows, distance))
     index = ops.table.column("index").to_numpy()
     return replace(whole, cuts=tuple(int(cut) for cut in index[chosen]))
 
@@ -149,14 +151,14 @@ def _spaced(rows: I64, distance: int) -> list[int]:
     return chosen
 
 
-def _why_not(ops: Ops, observer: B, rows: I64, segment_rows: int) -> str:
+def _why_not(ops: Ops, observer: B, rows: I64, distance: int) -> str:
     mutators = ops.invoked[ops.crashed & ~observer[ops.transition]]
-    if len(mutators) and int(mutators[0]) < segment_rows:
+    if len(mutators) and int(mutators[0]) < distance:
         index = ops.table.column("index")[int(mutators[0])].as_py()
         return f"op {index} crashed and may have taken effect at any later time"
     if len(rows) == 0:
         return "at no moment was nothing under way"
-    return f"at no moment after its first {segment_rows} rows was nothing under way"
+    return f"at no moment after its first {distance} rows was nothing under way"
 
 
 def rows_of(table: pa.Table) -> pa.Table:

@@ -54,7 +54,7 @@ def _choose(store: Store, references: Sequence[str]) -> tuple[list[RunDir], int]
         RunNotFoundError: there is none.
         SplitbrainError: a run that was named, or the only one, cannot be read.
     """
-    from checkers.spark.pipeline import sort_out
+    from checkers.spark.runs import sort_out
 
     found = [store.find(reference) for reference in references] or [run for run in store.runs() if _is_over(run)]
     if not found:

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkers import engine
-from checkers.spark.pipeline import judge_runs, sort_out
+from checkers.spark.pipeline import judge_runs
+from checkers.spark.runs import sort_out
 from checkers.spark.session import Spark
 from checkers.verdict import CheckerSpec, Outcome
 from results import arrow

@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from checkers import engine
-from checkers.spark import pipeline
-from checkers.spark.pipeline import judge_runs, ready, sort_out
+from checkers.spark import frames
+from checkers.spark.pipeline import judge_runs
+from checkers.spark.runs import ready, sort_out
 from checkers.spark.session import Spark
 from checkers.verdict import CheckerSpec, Outcome
 from harness.cli.judging import Conclusion, collect_telemetry, judge_inline, judge_with_spark
@@ -122,13 +123,13 @@ def test_rows_arrive_whole_and_in_their_order_though_clocks_were_set_back(
         "n2": [(time_ns, _line("commit", 1, "n2", voters=["n1", "ü"])) for time_ns in range(20_000, 0, -1)],
     }
     run = told(stored(Store(tmp_path), "t", 1, keyed("a"), [CheckerSpec("misbehaving:Rows")]), table_of(backwards))
-    numbered: Callable[[DataFrame], DataFrame] = vars(pipeline)["_numbered"]
+    numbered: Callable[[DataFrame], DataFrame] = vars(frames)["_numbered"]
 
     def numbered_then_mixed(table: DataFrame) -> DataFrame:
         return numbered(table).orderBy(sf.rand(7))
 
     # On one machine a shuffle happens to keep the order; nothing says that it must.
-    monkeypatch.setattr(pipeline, "_numbered", numbered_then_mixed)
+    monkeypatch.setattr(frames, "_numbered", numbered_then_mixed)
     [verdict] = judge_runs(spark.session, [run.path])[run.path]
     assert timeless([verdict]) == inline(run)
     rows = verdict.evidence["rows"]

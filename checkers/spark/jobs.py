@@ -1,0 +1,45 @@
+"""How a job is sized, run, and explained when it fails."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from results.errors import EngineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+_ROWS_FOR_ONE_TASK: Final = 1_000
+_ROWS_PER_TASK: Final = 20_000
+_TASKS_PER_CORE: Final = 4
+
+
+def tasks_for(spark: SparkSession, rows: int) -> int:
+    """How many tasks: some per core, so that a heavy group does not hold up the rest; one for next to nothing."""
+    if rows < _ROWS_FOR_ONE_TASK:
+        return 1
+    cores = spark.sparkContext.defaultParallelism
+    return max(cores, min(cores * _TASKS_PER_CORE, rows // _ROWS_PER_TASK))
+
+
+def collect(frame: DataFrame, runs: int) -> list[Row]:
+    """The rows of a result.
+
+    Raises:
+        EngineError: Spark failed.
+    """
+    try:
+        return frame.collect()
+    except Exception as error:
+        raise EngineError(f"Spark could not judge {runs} runs: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """The line that says why, from under Spark's layers."""
+    try:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    except Exception:  # an error from Java asks the Java process for its text
+        return f"{type(error).__name__}, and its Java process is gone"
+    telling = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    return (telling or lines or [type(error).__name__])[-1][:300]
