@@ -2,7 +2,7 @@
 // Draws any view of the ops, in the measures and classes of drawing.py, which draws the first one.
 (async () => {
   const WIDTH = 1180, LEFT = 104, RIGHT = 12, ROW = 38, BAR = 22, FAULT = 18, RIBBON = 24, OVERVIEW = 26;
-  const ROWS_MAX = 40, LETTER = 6.4, PIN = 7.5, BARS_MAX = 1500, LEAST = 12, BEHIND = 5, INFO = 2, CRASHED = -1;
+  const ROWS_MAX = 40, LETTER = 6.4, PIN = 7.5, BARS_MAX = 1500, LEAST = 12, INFO = 2, CRASHED = -1;
   const KINDS = ["ok", "fail", "info"], STYLED = ["partition", "packet", "kill", "bounce", "power", "pause"];
   const INNER = WIDTH - LEFT - RIGHT;
   const SVG = "http://www.w3.org/2000/svg";
@@ -121,7 +121,7 @@
     const faults = data.faults.filter(([, begin, end]) => begin < view.high && end > view.low);
     const lanes = data.kinds.map((_, kind) => kind).filter((kind) => faults.some((fault) => fault[0] === kind));
     const ribbon = 6 + FAULT * lanes.length + (lanes.length ? 6 : 0);
-    const top = ribbon + (path() ? RIBBON + 8 : 0), bottom = top + ROW * found.rows.length + 2;
+    const top = ribbon + RIBBON + 8, bottom = top + ROW * found.rows.length + 2;
     for (const [, begin, end] of faults) {
       make(svg, "rect", { class: "shade", x: place(begin), y: 6, width: place(end) - place(begin), height: bottom - 6 });
     }
@@ -129,7 +129,9 @@
     if (path()) drawStates(ribbon);
     drawRows(found, top);
     if (failingEnd >= view.low && failingEnd <= view.high) {
-      make(svg, "line", { class: "wall", x1: place(failingEnd), x2: place(failingEnd), y1: ribbon, y2: bottom });
+      const x = place(failingEnd);
+      make(svg, "line", { class: "wall", x1: x, x2: x, y1: ribbon, y2: bottom });
+      fitted(svg, `✗ ${data.labels[data.label[data.failing]]}`, x + 6, ribbon + 15, 0.88 * (WIDTH - RIGHT - x - 6), "flag");
     }
     if (path()) drawOrder(found, top);
     drawAxis(bottom);
@@ -219,7 +221,7 @@
     if (op === data.failing) group.id = "failing";
     make(group, "title", {}, hover(op));
     make(group, "rect", { x, y, width, height: BAR, rx: 4 });
-    const room = kind === 0 && data.begin[op] >= view.low ? Math.max(place(after) - x, width) : width;
+    const room = kind === 0 && data.begin[op] >= view.low && op !== data.failing ? Math.max(place(after) - x, width) : width;
     fitted(group, data.labels[data.label[op]], x + 5, y + 16, room - 8, "label");
   }
 

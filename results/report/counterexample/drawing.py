@@ -39,7 +39,7 @@ VIEW: Final = 56
 """Ranks in the first view, at least."""
 
 VIEW_MAX: Final = 84
-BEHIND: Final = 5
+BEHIND: Final = 7
 """Ranks that are shown after the op that cannot be placed."""
 
 CRASHED_ROW: Final = -1
@@ -115,7 +115,7 @@ def draw(scene: Scene, view: View) -> Markup:
     lanes = [kind for kind in scene.kinds if any(fault.kind == kind for fault in _faults(scene, view))]
     top += FAULT * len(lanes) + (6 if lanes else 0)
     ribbon_top = top
-    top += RIBBON + 8 if scene.paths else 0
+    top += RIBBON + 8
     rows_top = top
     bottom = rows_top + ROW * len(view.rows) + 2
     parts = [
@@ -269,7 +269,7 @@ def _bar(scene: Scene, view: View, op: int, y: float, after: float) -> Markup:
     if int(bars.begin[op]) > _last_rank(scene):
         classes.append("later")
     words = clip(_hover(scene, op), 1000)
-    overflows = kind == OK and bars.begin[op] >= view.low
+    overflows = kind == OK and bars.begin[op] >= view.low and op != scene.failing
     room = (max(view.x(after) - x, width) if overflows else width) - 8
     return tag(
         "g",
@@ -323,8 +323,11 @@ def _order(scene: Scene, view: View, top: float) -> list[Markup]:
 
 
 def _failing_line(scene: Scene, view: View, top: float, bottom: float) -> list[Markup]:
+    """Where everything ends: a line, with the op that fits into no order beside it, whose bar may be too short."""
     x = view.x(_last_rank(scene))
-    return [tag("line", class_="wall", x1=x, x2=x, y1=top, y2=bottom)]
+    line = tag("line", class_="wall", x1=x, x2=x, y1=top, y2=bottom)
+    room = 0.88 * (WIDTH - RIGHT - x - 6)  # bold letters are wider
+    return [line, *_fitted(f"✗ {scene.bars.text(scene.failing)}", x + 6, top + 15, room, "flag")]
 
 
 # --- axis and overview ------------------------------------------------------------------------------------------------
@@ -339,7 +342,7 @@ def _axis(scene: Scene, view: View, y: float) -> list[Markup]:
         if not 0 <= rank < bars.ranks:
             continue
         x, time_ns = view.x(rank), int(bars.time_ns[rank])
-        words = f"op {bars.index[rank]}" if time_ns < 0 else f"{time_ns / 1e9:.4f} s"
+        words = f"op {bars.index[rank]}" if time_ns < 0 else f"{time_ns // 1000 / 1e6:.4f} s"
         parts += [
             tag("line", class_="axis", x1=x, x2=x, y1=y, y2=y + 4),
             tag("text", words, x=x, y=y + 16, text_anchor="middle"),

@@ -184,5 +184,5 @@ def times(bars: Bars, op: int) -> str:
     begin, end = int(bars.time_ns[bars.begin[op]]), int(bars.end[op])
     if begin < 0:
         return ""
-    ended = f"{bars.time_ns[end] / 1e9:.4f} s" if end != OPEN else "never completed"
-    return f", {begin / 1e9:.4f} s to {ended}"
+    ended = f"{bars.time_ns[end] // 1000 / 1e6:.4f} s" if end != OPEN else "never completed"
+    return f", {begin // 1000 / 1e6:.4f} s to {ended}"
