@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from harness.cli import options
+from harness.cli import counterexample, options
 from results.errors import HistoryFormatError
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="For linearizable, CPU seconds to make the evidence of a violation small.",
 )
+@counterexample.options
 @options.as_json
 @click.pass_context
 def command(
@@ -74,6 +75,8 @@ def command(
     time_limit: float,
     memory_limit: int,
     witness_time: float,
+    picture: str | None,
+    no_picture: bool,
     as_json: bool,
 ) -> None:
     """Judge history files: is what clients saw allowed?
@@ -92,6 +95,7 @@ def command(
     from harness.cli.steps import Steps
     from results.store import plain_verdict
 
+    pictures = None if no_picture else counterexample.Pictures(picture, files)
     settings = {
         "model": model,
         "time_limit_s": time_limit,
@@ -110,21 +114,24 @@ def command(
             steps.enter(f"judging {file}, {history.num_rows} rows")
             [verdict] = judge(history, [spec], _telemetry(file))
             outcomes.append(outcome([verdict]))
-            rows.append({"file": file, "ops": history.num_rows, **plain_verdict(verdict)})
+            drawn = pictures.draw(file, history, verdict) if pictures is not None else None
+            rows.append({"file": file, "ops": history.num_rows, **plain_verdict(verdict), "picture": drawn})
             if not as_json:
                 with steps.aside():
-                    _print(file, verdict)
+                    _print(file, verdict, drawn)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
     ctx.exit(worst(outcomes).exit_code)
 
 
-def _print(file: str, verdict: Verdict) -> None:
+def _print(file: str, verdict: Verdict, picture: str | None) -> None:
     words = {"true": "valid", "false": "INVALID", "unknown": "unknown"}
     algorithm = f", {verdict.algorithm}" if verdict.algorithm else ""
     click.echo(f"{words[verdict.valid]:8}{file}  ({verdict.seconds:.3f} s{algorithm})")
     if verdict.sentence and verdict.valid != "true":
         click.echo(f"        {verdict.sentence}")
+    if picture is not None:
+        click.echo(f"        picture: {picture}")
 
 
 def _read(file: str, format_name: str | None, independent: Independent) -> pa.Table:
