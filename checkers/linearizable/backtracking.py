@@ -9,11 +9,11 @@ the model's state; for ops under way at that position, a bit per slot for having
 was used. Every op that returned before the position has taken effect, so that live bits are as many as ops under way at
 once, however long the history, and there is no set of all ops to be stored.
 
-- Ops under way that have not taken effect are linked lists (mutators by their return, observers), from which an op is
+- Ops under way that have not taken effect are linked lists (mutators by rank, observers), from which an op is
   taken out and put back in place, as its neighbours still point to where it was (Knuth's dancing links).
 - Observers take effect the moment they are valid; nothing branches on them.
-- Mutators are tried by their return, the earliest first; crashed ops at last. Of identical crashed ops only the
-  earliest unused is tried. A use that changes nothing is skipped, and so is an op right after a use if it would have
+- Mutators are tried in an order that is given, crashed ops at last. Of identical crashed ops only the earliest
+  unused is tried. A use that changes nothing is skipped, and so is an op right after a use if it would have
   led to the same state without it: that configuration has used less, and whatever follows from this one follows there.
 
 A search that ends without a linearization has reached, up to dominance, every configuration that explains a prefix: the
@@ -76,7 +76,7 @@ class History(NamedTuple):
     """What happened. Live ops are numbered by invocation; crashed ones class by class (equal transitions).
 
     kind, op: by event; `op` is -1 for a crash.
-    transition, slot, due: by live op; `due` is the event of its return.
+    transition, slot, rank: by live op; mutators are tried by `rank`, the lowest first.
     crashed_at: event of the invocation, by crashed op, ascending within its class.
     class_transition, class_first: by class, ascending by the first invocation; `class_first` has one entry more.
     """
@@ -85,7 +85,7 @@ class History(NamedTuple):
     op: I32
     transition: I32
     slot: I32
-    due: I32
+    rank: I32
     crashed_at: I32
     class_transition: I32
     class_first: I32
@@ -184,7 +184,7 @@ def _settle(history: History, steps: Steps, path: Path, m: I64) -> Int:
             path.now[1 + (slot >> 6)] &= ~(_ONE << np.uint64(slot & 63))
         elif kind == CALL:
             later = np.int64(path.previous[mutators])
-            while later != mutators and history.due[later] > history.due[op]:
+            while later != mutators and history.rank[later] > history.rank[op]:
                 later = np.int64(path.previous[later])
             _link_before(path, op, path.following[later])
         elif kind == CALL_OBSERVER:

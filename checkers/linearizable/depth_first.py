@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Hashable
 from functools import cache
 from typing import Final
 
@@ -13,7 +14,7 @@ from checkers.linearizable import dead_ends
 from checkers.linearizable.encoding import Problem, events
 from checkers.linearizable.frontier import ANY, ASSIGNMENTS, CRASH, EXPIRE, I32, I64, RETURN, U64, Steps
 from checkers.linearizable.frontier import CALL_OBSERVER as OBSERVED
-from checkers.linearizable.ops import Ops
+from checkers.linearizable.ops import B, Ops
 from checkers.linearizable.search import Answer, Limits, Result
 from checkers.linearizable.transitions import Stepper, TooManyCellsError
 
@@ -44,7 +45,7 @@ class DepthFirst:
         self._problem = events(ops, stepper.observer)
         self._stepper = stepper
         self._limits = limits
-        self._history, self._live, self._crashed = _history(ops, self._problem)
+        self._history, self._live, self._crashed = _history(ops, self._problem, stepper.observer)
         words = max(1, -(-self._problem.slots // 64))
         self._path = _path(self._history, words)
         self._dead = dead_ends.empty(1 + words, self._path.now.size, ROWS)
@@ -193,7 +194,7 @@ class DepthFirst:
         )
 
 
-def _history(ops: Ops, problem: Problem) -> tuple[b.History, I64, I64]:
+def _history(ops: Ops, problem: Problem, observer: B) -> tuple[b.History, I64, I64]:
     """The arrays of a history, and the numbers of its live and of its crashed ops."""
     kind, op = problem.events.kind, problem.op.astype(np.int64)
     crash, returns = kind == CRASH, kind == RETURN
@@ -217,12 +218,42 @@ def _history(ops: Ops, problem: Problem) -> tuple[b.History, I64, I64]:
         op=np.where(crash, -1, number[op]).astype(np.int32),
         transition=ops.transition[live].astype(np.int32),
         slot=problem.events.slot[calls].astype(np.int32),
-        due=due,
+        rank=_ranks(ops, observer, live, due),
         crashed_at=crashed_at[grouped].astype(np.int32),
         class_transition=transitions[by_invocation].astype(np.int32),
         class_first=np.append(0, np.cumsum(np.bincount(rank, minlength=len(transitions)))).astype(np.int32),
     )
     return history, live, op[crashed_at[grouped]]
+
+
+def _ranks(ops: Ops, observer: B, live: I64, due: I32) -> I32:
+    """In which order live ops are tried: by return, but by that of the op that takes away what they put there.
+
+    When a queue's values are taken tells in which order they were put into it, long before the search comes there. Of
+    ops with equal values the first to return is matched with the first taker; what nobody takes comes at last. An op
+    takes if it was asked without a value and answered with one, and is no observer. This is a guess for any model, and
+    a bad one costs only time.
+    """
+    put: dict[Hashable, list[int]] = {}
+    for t, what in enumerate(ops.transitions):
+        if what.value is not None:
+            put.setdefault(what.value, []).append(t)
+    taker, putter = np.full((2, len(ops.transitions) + 1), -1, np.int64)
+    for t, what in enumerate(ops.transitions):
+        if what.value is None and what.result is not None and not observer[t] and what.result in put:
+            taker[t] = t
+            putter[put[what.result]] = t
+    by_taker, by_putter = taker[ops.transition[live]], putter[ops.transition[live]]
+    puts, takes = np.flatnonzero(by_putter >= 0), np.flatnonzero(by_taker >= 0)
+    puts = puts[np.lexsort((due[puts], by_putter[puts]))]
+    takes = takes[np.lexsort((due[takes], by_taker[takes]))]
+    place = np.arange(len(puts)) - np.searchsorted(by_putter[puts], by_putter[puts])
+    match = np.searchsorted(by_taker[takes], by_putter[puts]) + place
+    matched = match < np.searchsorted(by_taker[takes], by_putter[puts], side="right")
+    rank = due.copy()
+    rank[puts] = np.iinfo(np.int32).max
+    rank[puts[matched]] = due[takes[match[matched]]]
+    return rank
 
 
 def _path(history: b.History, words: int) -> b.Path:

@@ -200,6 +200,23 @@ def test_many_crashed_ops_leave_a_legal_history_easy(seed: int) -> None:
     assert_linearization(ops, model, arm.order())
 
 
+@pytest.mark.parametrize("clients", [5, 10, 20])
+def test_values_are_put_into_a_queue_in_the_order_in_which_they_are_taken(clients: int) -> None:
+    """All enqueues are under way at once, then they are taken in an order that the calls do not show."""
+    values = list(range(clients))
+    random.Random(clients).shuffle(values)
+    enqueues = [Op(process=i, type="invoke", f="enqueue", value=i) for i in range(clients)]
+    history = enqueues + [op.complete("ok", op.value) for op in enqueues]
+    for value in values:
+        history += [Op(process=0, type="invoke", f="dequeue"), Op(process=0, type="ok", f="dequeue", value=value)]
+    model = models.model("fifo-queue")
+    arm, ops, _ = started(model, numbered(history))
+    result = arm.run()
+    assert result.answer == "linearizable"
+    assert result.expanded <= 3 * clients
+    assert_linearization(ops, model, arm.order())
+
+
 def test_memory_stays_within_its_limit_when_dead_ends_are_more() -> None:
     model = models.model("cas-register")
     history = busy_register(1, clients=40, ops=300, values=5, bad=True)
