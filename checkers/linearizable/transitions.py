@@ -28,8 +28,11 @@ from checkers.linearizable.ops import Transition
 from checkers.models import Assignment, AssignmentModel, Model, Special, examined
 from results.errors import UsageError
 
-CLOSURE_CELLS: Final = 1_024
+CLOSURE_CELLS: Final = 4_096
 """Cells that are computed beforehand, at most; a model with more is asked lazily."""
+
+CLOSURE_STATES: Final = 32
+"""A model with more states than these and two for each transition is taken to have no end of them."""
 
 _NO_I32: Final[I32] = np.zeros(1, np.int32)
 
@@ -165,11 +168,15 @@ class Stepper:
         return Steps(ASSIGNMENTS, len(requires), requires, becomes, _NO_I32, np.full(1, -1, np.int64), _NO_I32)
 
     def _closed(self) -> Steps | None:
-        """The whole table, found by closure from the initial state; None if it is larger than CLOSURE_CELLS."""
+        """The whole table, found by closure from the initial state; None if it is large, or has no end.
+
+        A history of few ops is judged in less time than it takes to close a large table of which it needs a corner.
+        """
         width = len(self.transitions)
         rows: list[list[int]] = []
         while len(rows) < len(self.states.known):
-            if len(self.states.known) * width > CLOSURE_CELLS:
+            states = len(self.states.known)
+            if states * width > CLOSURE_CELLS or states > CLOSURE_STATES + 2 * width:
                 return None
             rows.append([self._step(len(rows), t) for t in range(width)])
         dense = np.array(rows, np.int32).reshape(len(rows), width)

@@ -21,9 +21,7 @@ class Counter:
 
     def __init__(self, initial: Hashable = 0) -> None:
         if isinstance(initial, bool) or not isinstance(initial, int | float):
-            raise UsageError(
-                f"model 'counter' takes the number that it starts with, as in counter(10); not {initial!r}."
-            )
+            raise UsageError(f"model 'counter' takes the number at the beginning, as in counter(10); not {initial!r}.")
         self.initial = initial
 
     def init(self) -> State:

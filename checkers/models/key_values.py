@@ -21,7 +21,7 @@ class KeyValue:
 
     def __init__(self, initial: Hashable = "") -> None:
         if not isinstance(initial, str):
-            raise UsageError(f"model 'kv' takes the string that it starts with, as in kv(\"a\"); not {initial!r}.")
+            raise UsageError(f"model 'kv' takes the string at the beginning, as in kv(\"a\"); not {initial!r}.")
         self.initial = initial
 
     def init(self) -> State:
