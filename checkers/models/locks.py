@@ -82,7 +82,7 @@ _Fenced: TypeAlias = tuple[Hashable, int | None]
 
 
 class FencedMutex:
-    """A lock that only its holder releases; acquire returns a token greater than all before.
+    """A lock that only its holder releases; acquire returns a growing token.
 
     Tokens are whole numbers. A token that nobody saw (the acquire crashed, or its result is null) takes one up all the
     same. The owner is the op's value, or its process where that is null.
