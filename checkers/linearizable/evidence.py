@@ -154,6 +154,7 @@ def _paths(violation: Violation, paths: Paths) -> dict[str, Any]:
         "ops_before": int(np.count_nonzero((ops.completed != OPEN) & (ops.completed < paths.since))),
         "paths": [_path(violation, path) for path in paths.paths],
         "states_left_out": paths.states - len(paths.paths),
+        "every_beginning": paths.every,
     }
 
 

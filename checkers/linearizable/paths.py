@@ -8,13 +8,15 @@ lacks it), each configuration with the one that it came from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from checkers.linearizable.encoding import events
+from checkers.linearizable.depth_first import DepthFirst
+from checkers.linearizable.encoding import Problem, events
+from checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH
 from checkers.linearizable.ops import OPEN, Ops
 from checkers.linearizable.search import Limits, Search
 from checkers.linearizable.transitions import Stepper
@@ -66,12 +68,14 @@ class Paths:
     Attributes:
         since: row of the event.
         paths: those that use the fewest crashed ops first.
-        states: how many different states all orders end in.
+        states: how many different states these orders end in.
+        every: whether they begin in every configuration that was possible, and not in one of them.
     """
 
     since: int
     paths: list[Path]
     states: int
+    every: bool = True
 
 
 def find(ops: Ops, stepper: Stepper, failing: int, limits: Limits) -> Paths | None:
@@ -87,12 +91,12 @@ def find(ops: Ops, stepper: Stepper, failing: int, limits: Limits) -> Paths | No
     rows = _event_rows(ops, stepper, until)
     for window in WINDOWS:
         since = int(rows[max(len(rows) - 1 - window, 0)])
-        starts = _configurations_before(ops, stepper, since, limits)
-        if starts is None:
+        known = _configurations_before(ops, stepper, since, limits)
+        if known is None:
             continue
-        replay = _Replay(ops, stepper, failing, since)
+        starts, every = known
         try:
-            return replay.run(starts)
+            return replace(_Replay(ops, stepper, failing, since).run(starts), every=every)
         except _TooManyError:
             continue
     return None
@@ -106,28 +110,64 @@ def _event_rows(ops: Ops, stepper: Stepper, until: int) -> npt.NDArray[np.int64]
     return rows[rows <= until]
 
 
-def _configurations_before(ops: Ops, stepper: Stepper, row: int, limits: Limits) -> Sequence[Configuration] | None:
-    """The configurations that are possible before the event in `row`; None if a limit was reached."""
+def _configurations_before(
+    ops: Ops, stepper: Stepper, row: int, limits: Limits
+) -> tuple[Sequence[Configuration], bool] | None:
+    """Configurations that are possible before the event in `row`, and whether they are all; None at a limit."""
     if row <= int(ops.invoked[0]):
-        return [Configuration(0, (), (), ())]
+        return [Configuration(0, (), (), ())], True
     problem = events(ops, stepper.observer, until_row=row - 1)
     result = Search(problem, stepper, limits).run()
-    if result.answer != "linearizable" or result.frontier.shape[1] > 1 + result.words:
+    if result.answer != "linearizable":
         return None
-    slots: dict[int, int] = {}
-    for slot, op, kind in zip(
-        problem.events.slot.tolist(), problem.op.tolist(), problem.events.kind.tolist(), strict=True
-    ):
-        if kind in (0, 1):
-            slots[slot] = op
-        else:
-            slots.pop(slot, None)
+    if result.frontier.shape[1] > 1 + result.words:
+        one = _one_configuration_before(ops, stepper, row, limits)
+        return None if one is None else ([one], False)
+    live = _live(problem)
     return [
-        Configuration(
-            int(row[0]), tuple(op for slot, op in slots.items() if int(row[1 + slot // 64]) >> (slot % 64) & 1), (), ()
-        )
-        for row in result.frontier
-    ]
+        Configuration(int(found[0]), tuple(op for slot, op in live.items() if _has(found, slot)), (), ())
+        for found in result.frontier
+    ], True
+
+
+def _live(problem: Problem) -> dict[int, int]:
+    """Ops that are under way at the end, by slot."""
+    live: dict[int, int] = {}
+    kinds, slots = problem.events.kind.tolist(), problem.events.slot.tolist()
+    for kind, slot, op in zip(kinds, slots, problem.op.tolist(), strict=True):
+        if kind in (CALL, CALL_OBSERVER):
+            live[slot] = op
+        elif kind != CRASH:
+            del live[slot]
+    return live
+
+
+def _has(row: npt.NDArray[np.uint64], slot: int) -> bool:
+    return bool(int(row[1 + (slot >> 6)]) >> (slot & 63) & 1)
+
+
+def _one_configuration_before(ops: Ops, stepper: Stepper, row: int, limits: Limits) -> Configuration | None:
+    """One of many: how one explanation of what was before `row` ends, with the crashed ops that it uses."""
+    number = np.flatnonzero(ops.invoked < row)
+    under_way = ~ops.crashed[number] & (ops.completed[number] >= row)
+    before = replace(
+        ops,
+        invoked=ops.invoked[number],
+        completed=np.where(under_way, OPEN, ops.completed[number]),
+        crashed=ops.crashed[number] | under_way,
+        transition=ops.transition[number],
+    )
+    arm = DepthFirst(before, stepper, limits)
+    if arm.run().answer != "linearizable":
+        return None
+    order = arm.order()
+    state = stepper.states.known[0]
+    for op in order:
+        what = ops.transitions[int(before.transition[op])]
+        state = stepper.model.step(state, what.f, what.value, what.result)
+    done = tuple(int(number[op]) for op in order if under_way[op])
+    used = tuple(int(number[op]) for op in order if before.crashed[op] and not under_way[op])
+    return Configuration(stepper.states.number(state), done, (), used)
 
 
 class _TooManyError(Exception):

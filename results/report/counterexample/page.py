@@ -154,6 +154,10 @@ def _left_out(drawn: Scene, view: drawing.View, evidence: Mapping[str, Any]) -> 
         notes.append("No order is drawn: there are too many, or the violation was proven without any.")
     elif told.get("states_left_out"):
         notes.append(f"Orders that end in {told['states_left_out']} further states are left out.")
+    if not told.get("every_beginning", True):
+        notes.append(
+            f"The orders go on from one explanation of what came before op {told['since_index']}; there are more."
+        )
     if told.get("ops_before"):
         notes.append(
             f"The order of the {told['ops_before']:,} ops that ended before op {told['since_index']} is not shown."
