@@ -5,6 +5,6 @@
 """
 
 from checkers.linearizable.checker import Linearizable, check_ops
-from checkers.linearizable.search import warm_up
+from checkers.linearizable.portfolio import warm_up
 
 __all__ = ["Linearizable", "check_ops", "warm_up"]
