@@ -40,7 +40,7 @@ class Stays:
     """The values that were put in, and the takes that found nothing.
 
     A put that never returned ends at `end`. A value that was never taken is taken at `end`, by an op of its own, so
-    that every order of those is possible.
+    that every order of those is possible. Where both are so the value goes in after all that matters, as if left out.
 
     Attributes:
         end: a time after all that happened.
@@ -176,12 +176,10 @@ def read_stays(ops: Ops, put: str, take: str) -> Stays | Decision | None:
         return wrong
     taker = np.full(known.values, NEVER, np.int64)
     taker[take_value] = take_op
-    seen_out = taker[put_value] != NEVER
-    certain = ~ops.crashed[put_op]
-    if bool(np.any(certain & ~seen_out)) and len(known.of_kind(ops, CRASHED_TAKE)[0]) > 0:
+    missing = (taker[put_value] == NEVER) & ~ops.crashed[put_op]
+    if bool(np.any(missing)) and len(known.of_kind(ops, CRASHED_TAKE)[0]) > 0:
         return None
-    kept = certain | seen_out
-    return _stays(ops, put_op[kept], taker[put_value[kept]], known.of_kind(ops, EMPTY)[0])
+    return _stays(ops, put_op, taker[put_value], known.of_kind(ops, EMPTY)[0])
 
 
 @dataclass(frozen=True)
