@@ -18,6 +18,7 @@ from tests.checkers.linearizable.decided import (
     Clients,
     Row,
     acknowledged,
+    assert_as_by_definition,
     assert_as_by_frontier,
     assert_exact,
     culprits,
@@ -105,6 +106,31 @@ def test_a_compare_and_set_that_crashed_counts_where_its_value_was_read() -> Non
     assert twice is not None
     assert twice.reason == "two ops replaced the same null, which was written once"
     assert twice.culprits == (1, 2)
+
+
+def test_a_compare_and_set_that_ended_first_bounds_its_block() -> None:
+    """From its end to the last read nothing else can have been the value, though what it expected has no end."""
+    history = history_of(
+        (0, "invoke", "write", 1),
+        *acknowledged(1, "cas", [1, 2]),
+        *acknowledged(2, "write", 3),
+        *acknowledged(2, "read", None, 2),
+    )
+    assert assert_as_by_definition(decide_register, models.model("cas-register"), history) is False
+
+
+def test_a_read_stands_for_the_crashed_compare_and_set_that_it_proves() -> None:
+    history = history_of(
+        *acknowledged(0, "write", 1),
+        (1, "invoke", "read", None),
+        *acknowledged(2, "write", 3),
+        (3, "invoke", "cas", [1, 2]),
+        (1, "ok", "read", 2),
+    )
+    assert assert_as_by_definition(decide_register, models.model("cas-register"), history) is False
+    decision = decided(decide_register, "cas-register", history)
+    ops = read_ops(to_table(history), models.model("cas-register"))
+    assert culprits(decision, ops) == ["write 1", "read -> 2", "write 3"]
 
 
 @pytest.mark.parametrize(
