@@ -97,7 +97,7 @@ def _print(conclusions: list[Conclusion]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from harness.cli.words import COLOURS, sentences
+    from harness.cli.words import COLOURS, hot_keys, sentences
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("outcome", "test", "run", "why"):
@@ -108,3 +108,6 @@ def _print(conclusions: list[Conclusion]) -> None:
         colour = COLOURS[each.outcome]
         table.add_row(f"[{colour}]{each.outcome.value}[/]", each.run.test_name, each.run.name, (said or [""])[0])
     Console().print(table)
+    for each in conclusions:
+        for how in hot_keys(each.verdicts):
+            click.echo(f"{each.run.test_name}/{each.run.name}: {how}")

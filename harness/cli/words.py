@@ -27,3 +27,8 @@ def figures(verdicts: list[Verdict]) -> str:
     counted = next((verdict.sentence for verdict in verdicts if verdict.checker == "stats"), "nothing was counted")
     coverage = next((each.figures for each in verdicts if each.checker == "coverage"), dict[str, Any]())
     return f"{counted} {len(coverage.get('windows', ()))} fault windows."
+
+
+def hot_keys(verdicts: list[Verdict]) -> list[str]:
+    """How each key with very many ops was judged: in how many segments, or why in one piece."""
+    return [each["how"] for verdict in verdicts for each in verdict.figures.get("hot_keys", ())]
