@@ -39,7 +39,7 @@ _STARTS: Final = (
     (re.compile(r'\{\s*"|\[\s*(?:\{\s*"|\]\s*\Z)'), "jsonl"),
     (re.compile(r"(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\s+\S+ - "), "porcupine"),
     (re.compile(r"[cr] -?\d+ "), "compact"),
-    (re.compile(r"\s*(?:[\[(]\s*)?(?:#jepsen\.history\.Op)?\{\s*:"), "edn"),
+    (re.compile(r"(?:[\[(]\s*)?(?:#_|(?:#jepsen\.history\.Op)?\{\s*:)"), "edn"),
 )
 _EDN_FILLER: Final = re.compile(r"(?:[\s,]+|;[^\n]*\n?)+")
 

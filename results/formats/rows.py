@@ -289,7 +289,7 @@ def _with_tuples(rows: Rows, source: str, independent: Independent) -> Rows:
 
         certain = _is(rows.type, "invoke") | _is(rows.type, "ok")
         key, value = split_tuples(rows.value, tupled, certain & tupled, refuse)
-        rows = replace(rows, key=key, value=value)
+        rows = replace(rows, key=compute.if_else(array(tupled), key, rows.key), value=value)
     if rows.exact_value is not None:
         exact = compute.if_else(
             compute.equal(rows.exact_value, pa.scalar("null")), pa.scalar(None, pa.string()), rows.exact_value

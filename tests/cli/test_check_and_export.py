@@ -1,0 +1,123 @@
+"""`check` and `export` from outside: formats recognised, limits handed on, one line for what is wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from harness.cli.main import main
+from harness.cli.steps import Steps
+
+EDN = """[{:process 0, :type :invoke, :f :write, :value 1, :colour :red}
+ {:process 0, :type :ok, :f :write, :value 1}
+ {:process 1, :type :invoke, :f :read, :value nil}
+ {:process 1, :type :ok, :f :read, :value 2}]
+"""
+
+KEYED = """{:process 0, :type :invoke, :f :write, :value ["x" 1]}
+{:process 0, :type :ok, :f :write, :value ["x" 1]}
+{:process 1, :type :invoke, :f :read, :value ["y" nil]}
+{:process 1, :type :ok, :f :read, :value ["y" nil]}
+"""
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Splitbrain = Callable[..., Done]
+
+
+@pytest.fixture
+def splitbrain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Splitbrain:
+    """The command, in this process and in the test's folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", list(sys.path))
+
+    def run(*arguments: str) -> Done:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert isinstance(ended.value.code, int)
+        return Done(ended.value.code, *capsys.readouterr())
+
+    return run
+
+
+def test_files_of_several_formats_are_recognised_and_judged(tmp_path: Path, splitbrain: Splitbrain) -> None:
+    (tmp_path / "bad.edn").write_text(EDN)
+    (tmp_path / "good.txt").write_text("c 0 0 1 1 0\nr 0 ok 1\nc 1 1 0 0 0\nr 1 ok 1\n")
+    (tmp_path / "array.json").write_text('[{"process":0,"type":"invoke","f":"read","index":1}]')
+    done = splitbrain("check", "--json", "bad.edn", "good.txt", "array.json")
+    assert done.code == 1
+    assert [row["valid"] for row in json.loads(done.out)] == [False, True, True]
+    assert "note: bad.edn: fields that were not read: colour" in done.err
+
+
+def test_keys_in_values_are_found_unless_one_says_no(tmp_path: Path, splitbrain: Splitbrain) -> None:
+    (tmp_path / "keyed.edn").write_text(KEYED)
+    assert splitbrain("check", "keyed.edn").code == 0
+    assert splitbrain("check", "--independent", "no", "keyed.edn").code == 1
+
+
+def test_limits_reach_the_checker(tmp_path: Path, splitbrain: Splitbrain) -> None:
+    (tmp_path / "bad.edn").write_text(EDN)
+    for option in ("--memory-limit", "--time-limit"):
+        done = splitbrain("check", option, "0", "bad.edn")
+        assert done.code == 254
+        assert "limits must be positive" in done.err
+    done = splitbrain("check", "--witness-time", "-1", "bad.edn")
+    assert done.code == 254
+
+
+def test_what_is_exported_is_judged_the_same(tmp_path: Path, splitbrain: Splitbrain) -> None:
+    (tmp_path / "bad.edn").write_text(EDN)
+    assert splitbrain("export", "bad.edn", "--format", "jsonl", "-o", "out.jsonl").code == 0
+    shown = splitbrain("export", "out.jsonl", "--from", "jsonl")
+    assert shown.code == 0
+    (tmp_path / "again.edn").write_text(shown.out)
+    verdicts = json.loads(splitbrain("check", "--json", "bad.edn", "out.jsonl", "again.edn").out)
+    assert len({(row["valid"], row["sentence"]) for row in verdicts}) == 1
+
+
+def test_an_export_that_cannot_be_written_leaves_nothing(tmp_path: Path, splitbrain: Splitbrain) -> None:
+    (tmp_path / "bad.edn").write_text(EDN)
+    done = splitbrain("export", "bad.edn", "-o", "nowhere/out.edn")
+    assert done.code == 254
+    assert "nowhere/out.edn: cannot be written: No such file or directory" in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.edn"]
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_steps_are_shown_on_a_terminal_once_they_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.cli.steps._QUIET_S", 0.0)
+    shown = _Terminal()
+    with Steps(2, shown) as steps:
+        steps.enter("reading a")
+        while "reading a  (0/2)" not in shown.getvalue():
+            time.sleep(0.01)
+        with steps.aside():
+            assert shown.getvalue().endswith("\r\x1b[2K")
+        steps.enter("judging a")
+        while "judging a  (1/2)" not in shown.getvalue():
+            time.sleep(0.01)
+    assert shown.getvalue().endswith("\r\x1b[2K")
+
+
+def test_steps_that_are_quick_are_not_shown() -> None:
+    shown = _Terminal()
+    with Steps(1, shown) as steps:
+        steps.enter("reading a")
+    assert shown.getvalue() == ""
