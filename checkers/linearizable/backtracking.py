@@ -223,9 +223,7 @@ def _before_unseen_use(history: History, path: Path, m: I64) -> Int:
     What leads from there to the same state as from here makes that use a waste, and need not be tried here.
     """
     frame = m[FRAMES] - 1
-    if frame == 0 or path.base[frame] != path.base[frame - 1] + 1:
-        return np.int64(-1)
-    if path.move[path.base[frame] - 1] < history.transition.size + 2:
+    if frame == 0 or path.move[path.base[frame] - 1] < history.transition.size + 2:
         return np.int64(-1)
     return np.int64(path.kept[frame - 1, 0] & _STATE)
 

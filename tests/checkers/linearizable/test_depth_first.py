@@ -179,6 +179,39 @@ def test_crashed_ops_that_are_alike_are_used_as_often_as_they_were_invoked() -> 
     assert arm.run().answer == "violation"
 
 
+def test_a_crashed_op_takes_effect_after_its_invocation_though_one_like_it_came_before() -> None:
+    model = models.model("counter")
+    crashed = [Op(process=100 + i, type="invoke", f="add", value=1) for i in range(2)]
+    one, two = (
+        [Op(process=0, type="invoke", f="read"), Op(process=0, type="ok", f="read", value=value)] for value in (1, 2)
+    )
+    arm, _, _ = started(model, numbered([crashed[0], *one, crashed[1], *two]))
+    assert arm.run().answer == "linearizable"
+    arm, _, _ = started(model, numbered([crashed[0], *two, crashed[1]]))
+    result = arm.run()
+    assert (result.answer, result.event) == ("violation", 2)
+
+
+def test_a_dead_end_says_nothing_of_configurations_with_more_crashed_ops_left() -> None:
+    """Using the crashed add before the slow one returns is a dead end; the same state without that use is none."""
+    model = models.model("counter")
+    slow = Op(process=2, type="invoke", f="add", value=1)
+    history = [
+        slow,
+        Op(process=1, type="invoke", f="add", value=1),
+        Op(process=0, type="invoke", f="read"),
+        Op(process=0, type="ok", f="read", value=1),
+        slow.complete("ok", 1),
+        Op(process=0, type="invoke", f="read"),
+        Op(process=0, type="ok", f="read", value=1),
+        Op(process=0, type="invoke", f="read"),
+        Op(process=0, type="ok", f="read", value=2),
+    ]
+    arm, ops, _ = started(model, numbered(history))
+    assert arm.run().answer == "linearizable"
+    assert_linearization(ops, model, arm.order())
+
+
 @pytest.mark.parametrize(("clients", "values"), [(40, 2), (40, 5), (80, 3), (150, 3)])
 def test_crowds_of_clients_with_few_values_are_explained_with_little_backtracking(clients: int, values: int) -> None:
     model = models.model("cas-register")

@@ -9,6 +9,7 @@ import pytest
 from checkers import models
 from checkers.linearizable import depth_first, portfolio, transitions
 from checkers.linearizable import search as search_module
+from checkers.linearizable.depth_first import DepthFirst
 from checkers.linearizable.encoding import events
 from checkers.linearizable.ops import Ops, read_ops
 from checkers.linearizable.portfolio import search
@@ -70,7 +71,15 @@ def test_a_crowded_violation_is_the_frontiers(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_when_the_frontier_is_out_of_memory_the_other_arm_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The depth-first arm has its turn only after the frontier gave up."""
+    """Turns are so short that the frontier gives up first; from then on the other arm has all the memory."""
+    allowed: list[int] = []
+    limit = DepthFirst.limit_memory
+
+    def recorded(self: DepthFirst, memory_bytes: int) -> None:
+        allowed.append(memory_bytes)
+        limit(self, memory_bytes)
+
+    monkeypatch.setattr(DepthFirst, "limit_memory", recorded)
     monkeypatch.setattr(portfolio, "SLICE_S", 0.0)
     monkeypatch.setattr(depth_first, "BUDGET", 1)
     history = busy_register(1, clients=80, ops=600, values=3)
@@ -79,6 +88,7 @@ def test_when_the_frontier_is_out_of_memory_the_other_arm_answers(monkeypatch: p
     assert Search(events(ops, stepper.observer), stepper, limits).run().answer == "memory"
     result = search(ops, stepper, limits)
     assert (result.answer, result.algorithm) == ("linearizable", "depth-first")
+    assert allowed == [limits.memory_bytes // 4, limits.memory_bytes]
 
 
 def test_when_the_depth_first_arm_is_out_of_memory_the_frontier_answers() -> None:
