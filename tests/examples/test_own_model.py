@@ -11,7 +11,7 @@ import pytest
 from checkers import models
 from checkers.linearizable import check_ops
 from results.history import Op
-from tests.cli.support import ROOT, splitbrain
+from tests.cli.support import splitbrain
 
 Call = tuple[str, Any, Any]
 
@@ -68,5 +68,5 @@ def test_the_command_line_takes_a_model_of_ones_own(tmp_path: Path, model: str, 
     history = tmp_path / "history.jsonl"
     lines = [{"process": op.process, "type": op.type, "f": op.f, "value": op.value} for op in sequential(*calls)]
     history.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    done = splitbrain("check", "--model", model, str(history), cwd=ROOT)
+    done = splitbrain("check", "--model", model, str(history), cwd=tmp_path)
     assert done.returncode == code, done.stdout + done.stderr
