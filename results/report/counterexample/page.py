@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
 import jinja2
+import msgspec
 import numpy as np
 import pyarrow as pa
 from markupsafe import Markup
@@ -24,6 +24,9 @@ _FOLDER: Final = Path(__file__).parent
 _STEPS_IN_WORDS: Final = 12
 _LISTED: Final = 60
 _STATES: Final = 6
+
+_EFFORT: Final = 2
+"""Of the compression, 1 to 9: from here on, time grows much faster than size shrinks."""
 
 
 def render(history: pa.Table, evidence: Mapping[str, Any], sentence: str, source: str, most: int = OPS_MAX) -> str:
@@ -201,8 +204,7 @@ def _packed(drawn: Scene, view: drawing.View) -> str:
         "kinds": [visible(kind) for kind in drawn.kinds],
         "faults": [[drawn.kinds.index(f.kind), f.begin, f.end, f.target, f.words, f.verified] for f in drawn.faults],
     }
-    text = json.dumps(columns, separators=(",", ":")).encode()
-    return base64.b64encode(zlib.compress(text, 6)).decode()
+    return base64.b64encode(zlib.compress(msgspec.json.encode(columns), _EFFORT)).decode()
 
 
 def _steps(numbers: Ints) -> Sequence[int]:
