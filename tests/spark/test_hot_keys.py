@@ -15,6 +15,7 @@ from checkers.spark.hot_keys import Sizes
 from checkers.spark.pipeline import judge_runs
 from checkers.spark.session import Spark
 from checkers.verdict import CheckerSpec, Verdict
+from harness.cli.words import hot_keys
 from results.errors import HistoryFormatError
 from results.history import Op
 from results.store import RunDir, Store
@@ -113,6 +114,7 @@ def test_the_work_is_spread_over_tasks_and_the_verdict_says_so(spark: Spark, tmp
     assert 1 < hot["tasks"] <= 8
     ops, segments, tasks = verdict.figures["ops"], hot["segments"], hot["tasks"]
     assert verdict.sentence.endswith(f'Key "hot" was split: {ops} ops in {segments} segments, judged by {tasks} tasks.')
+    assert hot_keys([verdict]) == [hot["how"]]
 
 
 def test_a_key_that_is_not_split_says_why(spark: Spark, tmp_path: Path) -> None:
