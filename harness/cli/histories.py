@@ -27,6 +27,8 @@ def read_history_of(file: str, format_name: str | None, independent: Independent
 
     path = Path(file)
     if path.is_dir():
+        if independent == "yes":
+            raise UsageError(f"{file}: a stored run has keys apart from values: leave out --independent.")
         return RunDir(path).history()
     if not path.exists():
         raise UsageError(f"{file}: there is no such file.")

@@ -47,7 +47,8 @@ def splitbrain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         with pytest.raises(SystemExit) as ended:
             main(arguments)
         assert isinstance(ended.value.code, int)
-        return Done(ended.value.code, *capsys.readouterr())
+        shown = capsys.readouterr()
+        return Done(ended.value.code, shown.out, shown.err)
 
     return run
 
@@ -66,6 +67,12 @@ def test_keys_in_values_are_found_unless_one_says_no(tmp_path: Path, splitbrain:
     (tmp_path / "keyed.edn").write_text(KEYED)
     assert splitbrain("check", "keyed.edn").code == 0
     assert splitbrain("check", "--independent", "no", "keyed.edn").code == 1
+
+
+def test_a_stored_run_has_no_keys_in_values(tmp_path: Path, splitbrain: Splitbrain) -> None:
+    done = splitbrain("check", "--independent", "yes", str(tmp_path))
+    assert done.code == 254
+    assert "a stored run has keys apart from values" in done.err
 
 
 def test_limits_reach_the_checker(tmp_path: Path, splitbrain: Splitbrain) -> None:
