@@ -14,9 +14,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from checkers.linearizable.decoding import Configuration
 from checkers.linearizable.depth_first import DepthFirst
-from checkers.linearizable.encoding import Problem, events
-from checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH
+from checkers.linearizable.encoding import events
 from checkers.linearizable.ops import OPEN, Ops
 from checkers.linearizable.search import Limits, Search
 from checkers.linearizable.transitions import Stepper
@@ -29,16 +29,6 @@ EXPANSIONS: Final = 10_000
 """Configurations that are expanded in a window before a shorter one is tried."""
 
 PATHS: Final = 10
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """A state by number, and ops under way: effective, effective or not at will, crashed and effective."""
-
-    state: int
-    done: tuple[int, ...]
-    free: tuple[int, ...]
-    used: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -117,33 +107,12 @@ def _configurations_before(
     if row <= int(ops.invoked[0]):
         return [Configuration(0, (), (), ())], True
     problem = events(ops, stepper.observer, until_row=row - 1)
-    result = Search(problem, stepper, limits).run()
-    if result.answer != "linearizable":
-        return None
-    if result.frontier.shape[1] > 1 + result.words:
-        one = _one_configuration_before(ops, stepper, row, limits)
-        return None if one is None else ([one], False)
-    live = _live(problem)
-    return [
-        Configuration(int(found[0]), tuple(op for slot, op in live.items() if _has(found, slot)), (), ())
-        for found in result.frontier
-    ], True
-
-
-def _live(problem: Problem) -> dict[int, int]:
-    """Ops that are under way at the end, by slot."""
-    live: dict[int, int] = {}
-    kinds, slots = problem.events.kind.tolist(), problem.events.slot.tolist()
-    for kind, slot, op in zip(kinds, slots, problem.op.tolist(), strict=True):
-        if kind in (CALL, CALL_OBSERVER):
-            live[slot] = op
-        elif kind != CRASH:
-            del live[slot]
-    return live
-
-
-def _has(row: npt.NDArray[np.uint64], slot: int) -> bool:
-    return bool(int(row[1 + (slot >> 6)]) >> (slot & 63) & 1)
+    search = Search(problem, stepper, limits, remember=True)
+    result = search.run()
+    if result.answer == "linearizable":
+        return search.configurations(result), result.complete
+    one = _one_configuration_before(ops, stepper, row, limits)
+    return None if one is None else ([one], False)
 
 
 def _one_configuration_before(ops: Ops, stepper: Stepper, row: int, limits: Limits) -> Configuration | None:

@@ -1,26 +1,38 @@
-"""Drives the frontier machine: memory as it grows, cells as it asks for them, and the limits on both and on time."""
+"""Looks for a linearization with the frontier machine, within limits on time, memory and cells.
+
+Without crashed ops one run of the machine is exact. With many of them it is not affordable to follow every way in
+which they may have been used, and seldom needed. So the machine runs in turns, each time with a larger cap: NARROW,
+which proves what it explains, and WIDE, which proves that what it cannot explain is impossible. The smallest failing
+prefix ends where both stop, or where one stops that left nothing out. Caps that are never reached make either exact,
+so that the turns end; and long before that, as a rule.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from checkers.linearizable import encoding, ops
 from checkers.linearizable import frontier as f
+from checkers.linearizable import program as program_module
+from checkers.linearizable.decoding import Configuration, decode
 from checkers.linearizable.encoding import Problem
+from checkers.linearizable.machine import Machine, OutOfMemoryError
+from checkers.linearizable.machine import warm_up as warm_up_machine
 from checkers.linearizable.transitions import Stepper, TooManyCellsError
 
 BUDGET: Final = 100_000
 """Expansions between two looks at the clock: some ten milliseconds."""
 
-FRONTIER_ROWS: Final = 256
-POOL_ROWS: Final = 1024
+CAP: Final = 4
+"""Ways to use crashed ops that are kept in the first turn; each round of turns has CAP_GROWTH times as many."""
+
+CAP_GROWTH: Final = 4
 
 Answer: TypeAlias = Literal["linearizable", "violation", "time", "memory", "cells"]
 
@@ -45,9 +57,12 @@ class Result:
         peak: the largest frontier.
         expanded: configurations that were expanded.
         frontier: configurations after the last event that was explained (rows as in `frontier`).
-        reachable: at a violation, configurations that can be reached from them by ops under way.
+        reachable: at a violation, configurations that can be reached from them by ops under way and crashed ones.
         words: words of a row that hold live ops.
         algorithm: what judged.
+        exact: at a violation, whether `event` ends the smallest failing prefix. Else that ends there or before.
+        complete: whether nothing is missing from the configurations (up to dominance). If not: where the violation is
+            exact they are possible ones and others may be; where it is not, all possible ones are among them.
     """
 
     answer: Answer
@@ -59,41 +74,45 @@ class Result:
     frontier: f.U64 = field(default_factory=lambda: np.zeros((0, 2), np.uint64))
     reachable: f.U64 = field(default_factory=lambda: np.zeros((0, 2), np.uint64))
     algorithm: str = "frontier"
+    exact: bool = True
+    complete: bool = True
 
 
 class Search:
     """One search for a linearization."""
 
-    def __init__(self, problem: Problem, stepper: Stepper, limits: Limits, initial: Sequence[int] = (0,)) -> None:
-        """Set up the arrays for the beginning of the history: a configuration per state in `initial`, by number."""
+    def __init__(
+        self,
+        problem: Problem,
+        stepper: Stepper,
+        limits: Limits,
+        initial: Sequence[int] = (0,),
+        *,
+        remember: bool = False,
+    ) -> None:
+        """Begin at the beginning of a history.
+
+        Args:
+            problem: its events.
+            stepper: steps of the model.
+            limits: when to give up.
+            initial: states to begin with, by number.
+            remember: whether uses of crashed ops are counted to the end, even if nobody asks for what they leave: for
+                events that are not the whole history, where somebody may ask later.
+        """
         warm_up()
-        self._seconds = 0.0
         self._problem = problem
         self._stepper = stepper
         self._limits = limits
-        words = max(1, -(-problem.slots // 64))
-        crashed = int(np.count_nonzero(problem.events.kind == f.CRASH))
-        crashed_words = min(1, crashed)
-        m = self._m = np.zeros(f.REGISTERS, np.int64)
-        starts = np.unique(np.asarray(initial, np.int64))
-        m[f.FRONTIER] = m[f.PEAK] = len(starts)
-        states = max(16, len(stepper.states.known))
-        rows = max(FRONTIER_ROWS, len(starts))
-        self._space = _space(words, states, rows, max(POOL_ROWS, 2 * len(starts)), 1 + words + crashed_words)
-        self._space.frontier[: len(starts), 0] = starts
-        width = max(1, len(stepper.transitions))
-        slots = max(1, problem.slots)
-        self._live = f.Live(
-            transition=np.zeros(slots, np.int32),
-            mutators=np.zeros(slots, np.int32),
-            observers=np.zeros(slots, np.int32),
-            classes=np.zeros(width, np.int32),
-            first=np.full(width, -1, np.int32),
-            last=np.full(width, -1, np.int32),
-            following=np.zeros(64 * crashed_words, np.int32),
-            free=np.arange(64 * crashed_words, dtype=np.int32)[::-1].copy(),
-        )
-        m[f.FREE] = 64 * crashed_words
+        self._initial = initial
+        self._remember = remember
+        self._seconds = 0.0
+        self._peak = self._expanded = 0
+        self._program = program_module.program(problem.events, stepper)
+        self._policy, self._cap = f.NARROW, CAP
+        self._explained: Result | None = None
+        self._refuted: Result | None = None
+        self._machine: Machine | None = None
 
     def run(self) -> Result:
         """Search until there is an answer, or a limit is reached."""
@@ -107,154 +126,113 @@ class Search:
 
         The stepper may have been used by others since the last call, and may know more states and cells.
         """
-        began = time.thread_time()
-        self._make_room_for_states()
-        while True:
-            status = f.advance(self._problem.events, self._stepper.steps, self._space, self._live, self._m, BUDGET)
-            spent = time.thread_time() - began
-            answer = self._answer(status, spent)
-            if answer is not None or (status == f.PAUSED and spent >= seconds):
-                self._seconds += time.thread_time() - began
-                return None if answer is None else self._result(answer)
-
-    def _answer(self, status: int, spent: float) -> Answer | None:
-        """The end of the search if this is it; else the machine has what it needs to go on."""
-        if status == f.DONE:
-            return "linearizable"
-        if status == f.VIOLATION:
-            return "violation"
-        if self._seconds + spent > self._limits.time_s:
-            return "time"
-        if status == f.NEEDS_CELL:
-            try:
-                self._fill()
-            except TooManyCellsError:
-                return "cells"
-        elif status != f.PAUSED and not self._grow(status):
-            return "memory"
-        return None
+        began, before = time.thread_time(), self._seconds
+        try:
+            if self._machine is not None:
+                self._machine.make_room_for_states()
+            while True:
+                status = self._go_on()
+                self._seconds = before + time.thread_time() - began
+                result = self._ended(status)
+                if result is not None:
+                    return replace(result, seconds=self._seconds)
+                if self._seconds >= self._limits.time_s:
+                    return self._gave_up("time")
+                if self._seconds - before >= seconds and status != f.GO_ON:
+                    return None
+        except TooManyCellsError:
+            return self._gave_up("cells")
+        except OutOfMemoryError:
+            return self._gave_up("memory")
+        finally:
+            self._seconds = before + time.thread_time() - began
 
     def given_up(self) -> Result:
         """The end of a search that gets no more time: how far it came."""
-        return self._result("time")
+        return self._gave_up("time")
 
-    def _result(self, answer: Answer) -> Result:
-        m, space = self._m, self._space
-        reachable = space.pool[: m[f.POOL]][space.alive[: m[f.POOL]] != 0] if answer == "violation" else space.pool[:0]
+    def configurations(self, result: Result) -> list[Configuration]:
+        """What is in the frontier of a result of this search, in terms of ops.
+
+        Which crashed ops were used is known only to a search that was told to `remember`.
+        """
+        layout = program_module.crashed(self._program, self._stepper, f.NARROW, CAP, remember=self._remember)
+        return decode(result.frontier, result.event, self._problem, self._program, layout, result.words)
+
+    def _go_on(self) -> int:
+        if self._machine is None:
+            self._machine = Machine(
+                self._program,
+                self._stepper,
+                slots=self._problem.slots,
+                policy=self._policy,
+                cap=self._cap,
+                initial=self._initial,
+                memory_bytes=self._limits.memory_bytes,
+                remember=self._remember,
+            )
+        return self._machine.advance(BUDGET)
+
+    def _ended(self, status: int) -> Result | None:
+        """The answer, if the machine's run is at its end and says one."""
+        if self._machine is None or status in (f.PAUSED, f.GO_ON):
+            return None
+        result = self._result(self._machine, "linearizable" if status == f.DONE else "violation")
+        if not self._machine.approximate or (status == f.DONE and self._policy == f.NARROW):
+            return result
+        return self._weigh(result)
+
+    def _weigh(self, result: Result) -> Result | None:
+        """What an approximate run says beside the ones before; without an answer, begin the next turn."""
+        if self._policy == f.NARROW:
+            if self._explained is None or result.event > self._explained.event:
+                self._explained = result
+        elif result.answer == "violation" and (self._refuted is None or result.event < self._refuted.event):
+            self._refuted = result
+        explained, refuted = self._explained, self._refuted
+        if explained is not None and refuted is not None and explained.event == refuted.event:
+            return replace(explained, peak=self._peak, expanded=self._expanded)
+        self._machine = None
+        if self._policy == f.WIDE:
+            self._cap *= CAP_GROWTH
+        self._policy = f.WIDE if self._policy == f.NARROW else f.NARROW
+        return None
+
+    def _result(self, machine: Machine, answer: Answer) -> Result:
+        self._peak = max(self._peak, int(machine.m[f.PEAK]))
+        expanded = self._expanded + int(machine.m[f.EXPANDED])
+        if answer in ("linearizable", "violation"):
+            self._expanded = expanded
         return Result(
             answer,
-            int(m[f.EVENT]),
+            int(machine.m[f.EVENT]),
             self._seconds,
-            int(m[f.PEAK]),
-            int(m[f.EXPANDED]),
-            space.words,
-            space.frontier[: m[f.FRONTIER]].copy(),
-            reachable.copy(),
+            self._peak,
+            expanded,
+            machine.space.words,
+            machine.frontier,
+            machine.reachable if answer == "violation" else machine.space.pool[:0].copy(),
+            complete=not (machine.approximate or machine.blurred),
         )
 
-    def _fill(self) -> None:
-        """Compute the missing cell, and those next to it that will be asked for in a moment."""
-        m, live, events = self._m, self._live, self._problem.events
-        slots = np.concatenate([live.mutators[: m[f.MUTATORS]], live.observers[: m[f.OBSERVERS]]])
-        wanted = {int(t) for t in live.transition[slots]} | {int(t) for t in live.classes[: m[f.CLASSES]]}
-        event = int(m[f.EVENT])
-        if events.kind[event] == f.CALL_OBSERVER:
-            called = int(events.transition[event])
-            for state in np.unique(self._space.frontier[: m[f.FRONTIER], 0]):
-                self._stepper.fill(int(state), [called])
-        self._stepper.fill(int(m[f.MISSING]), sorted(wanted))
-        self._make_room_for_states()
-
-    def _make_room_for_states(self) -> None:
-        states, known = self._space.absorbed_at.size, len(self._stepper.states.known)
-        if known > states:
-            self._space = self._space._replace(
-                absorbed=_extended(self._space.absorbed, 2 * known),
-                absorbed_at=np.append(self._space.absorbed_at, np.full(2 * known - states, -1, np.int64)),
+    def _gave_up(self, answer: Answer) -> Result:
+        """The end without an answer, unless it is known already that there is a violation."""
+        if self._refuted is not None:
+            return replace(self._refuted, exact=False, seconds=self._seconds, peak=self._peak, expanded=self._expanded)
+        if self._explained is not None:
+            return replace(
+                self._explained, answer=answer, seconds=self._seconds, peak=self._peak, expanded=self._expanded
             )
-
-    def _grow(self, status: int) -> bool:
-        """Give the machine what it needs; False if that exceeds the limit."""
-        space, m = self._space, self._m
-        rows, width = space.pool.shape
-        if status == f.NEEDS_FRONTIER:
-            space = space._replace(frontier=_extended(space.frontier, 2 * rows))
-        if status == f.NEEDS_CRASHED:
-            width += 1
-            space = space._replace(frontier=_widened(space.frontier))
-            slots = self._live.following.size
-            self._live = self._live._replace(
-                following=_longer(self._live.following, 64),
-                free=_longer(self._live.free, 64),
-            )
-            self._live.free[:64] = np.arange(slots, slots + 64)[::-1]
-            m[f.FREE] = 64
-        rows = max(2 * rows, 2 * space.frontier.shape[0]) if status != f.NEEDS_CRASHED else rows
-        if (rows + space.frontier.shape[0]) * (8 * width + 24) > self._limits.memory_bytes:
-            return False
-        pool, alive, chain, buckets = _pool(rows, width)
-        used = int(m[f.POOL])
-        if status != f.NEEDS_CRASHED:
-            pool[:used] = space.pool[:used]
-            alive[:used] = space.alive[:used]
-        self._space = space._replace(pool=pool, alive=alive, chain=chain, buckets=buckets)
-        if status != f.NEEDS_CRASHED:
-            f.rehash(self._space, m)
-        return True
-
-
-def _pool(rows: int, width: int) -> tuple[f.U64, f.I8, f.I32, f.I64]:
-    """An empty pool: rows, liveness, chains and buckets (two to four per row, a power of two)."""
-    return (
-        np.zeros((rows, width), np.uint64),
-        np.zeros(rows, np.int8),
-        np.zeros(rows, np.int32),
-        np.full(1 << (2 * rows - 1).bit_length(), -1, np.int64),
-    )
-
-
-def _space(words: int, states: int, frontier_rows: int, pool_rows: int, width: int) -> f.Space:
-    pool, alive, chain, buckets = _pool(pool_rows, width)
-    return f.Space(
-        words,
-        np.zeros((frontier_rows, width), np.uint64),
-        pool,
-        alive,
-        chain,
-        buckets,
-        np.zeros((states, words), np.uint64),
-        np.full(states, -1, np.int64),
-    )
-
-
-def _extended(rows: f.U64, count: int) -> f.U64:
-    more = np.zeros((count, rows.shape[1]), np.uint64)
-    more[: len(rows)] = rows
-    return more
-
-
-def _widened(rows: f.U64) -> f.U64:
-    return np.concatenate([rows, np.zeros((len(rows), 1), np.uint64)], axis=1)
-
-
-def _longer(numbers: f.I32, more: int) -> f.I32:
-    return np.concatenate([numbers, np.zeros(more, np.int32)])
+        if self._machine is not None:
+            return self._result(self._machine, answer)
+        return Result(answer, 0, self._seconds, 0, 0)
 
 
 @cache
 def warm_up() -> None:
     """Compile the kernels of this package, or load them from the cache; once per process."""
-    empty: npt.NDArray[np.int32] = np.zeros(1, np.int32)
-    steps = f.Steps(
-        f.ASSIGNMENTS, 1, np.full(1, f.ANY, np.int32), np.zeros(1, np.int32), empty, np.full(1, -1, np.int64), empty
-    )
-    events = f.Events(np.array([f.CALL, f.RETURN], np.int8), np.zeros(2, np.int32), np.zeros(2, np.int32))
-    space = _space(1, 1, 2, 4, 2)
-    live = f.Live(empty, empty, empty, empty, empty, empty, empty, empty)
-    m = np.zeros(f.REGISTERS, np.int64)
-    m[f.FRONTIER] = 1
-    f.advance(events, steps, space, live, m, BUDGET)
-    f.rehash(space, m)
+    warm_up_machine()
     f.cell_position(0, 1)
     ops.warm_up()
     encoding.warm_up()
+    program_module.warm_up()

@@ -73,6 +73,8 @@ class Stepper:
     Attributes:
         states: every state met so far; number 0 is the initial one.
         observer: by transition, whether it is known to change no reachable state.
+        overwrite: by transition, whether it is known to be possible in every reachable state, with one next state.
+        alike: by transition, the first that is known to be the same in every reachable state.
         steps: what the kernel steps with; replaced as a lazy table grows.
     """
 
@@ -84,6 +86,9 @@ class Stepper:
         self._ask = examined(model)
         self.states.number(model.init())
         self.observer: npt.NDArray[np.bool_] = np.zeros(len(transitions), np.bool_)
+        self.overwrite: npt.NDArray[np.bool_] = np.zeros(len(transitions), np.bool_)
+        self.alike: I32 = np.arange(len(transitions), dtype=np.int32)
+        self._target: dict[int, int] = {}
         self._budget = cells
         self._filled = 0
         if steps_by_assignment(model):
@@ -113,7 +118,7 @@ class Stepper:
             if self.steps.cell_key[at] == key:
                 continue
             following = self._step(state, transition)
-            self._refuse_change(state, transition, following)
+            self._confirm(state, transition, following)
             self.steps.cell_key[at] = key
             self.steps.cell_next[at] = following
             self._filled += 1
@@ -132,9 +137,16 @@ class Stepper:
             claimed = [transition for transition in transitions if self.observer[transition]]
             for state in range(len(self.states.known) if claimed else 0):
                 for transition in claimed:
-                    self._refuse_change(state, transition, self._step(state, transition))
+                    self._confirm(state, transition, self._step(state, transition))
 
-    def _refuse_change(self, state: int, transition: int, following: int) -> None:
+    def _confirm(self, state: int, transition: int, following: int) -> None:
+        """Refuse a step that contradicts what the model says of its ops."""
+        target = self._target.setdefault(transition, following)
+        if self.overwrite[transition] and (following != target or following == IMPOSSIBLE):
+            raise UsageError(
+                f"model {self.model.name!r} says that {self.transitions[transition]} overwrites, yet what it leaves "
+                f"depends on the state, as in {self.states.known[state]!r}: correct the model's `overwrites`."
+            )
         if self.observer[transition] and following not in (state, IMPOSSIBLE):
             raise UsageError(
                 f"model {self.model.name!r} says that {self.transitions[transition]} observes, yet it "
@@ -165,6 +177,8 @@ class Stepper:
             if assignment.becomes is not Special.ANY:
                 becomes[t] = self.states.number(assignment.becomes)
             self.observer[t] = becomes[t] in (KEEP, requires[t])
+        self.overwrite = (requires == ANY) & (becomes != KEEP)
+        self.alike = _first_alike(np.stack([requires, becomes], axis=1))
         return Steps(ASSIGNMENTS, len(requires), requires, becomes, _NO_I32, np.full(1, -1, np.int64), _NO_I32)
 
     def _closed(self) -> Steps | None:
@@ -182,10 +196,17 @@ class Stepper:
         dense = np.array(rows, np.int32).reshape(len(rows), width)
         own = np.arange(len(rows), dtype=np.int32)[:, None]
         self.observer = np.asarray(((dense == own) | (dense == IMPOSSIBLE)).all(axis=0), np.bool_)
+        self.overwrite = np.asarray(
+            (dense[0] != IMPOSSIBLE) & (dense == dense[0]).all(axis=0) & ~self.observer, np.bool_
+        )
+        self.alike = _first_alike(dense.T)
         return Steps(CLOSED, width, _NO_I32, _NO_I32, dense.reshape(-1), np.full(1, -1, np.int64), _NO_I32)
 
     def _lazy(self) -> Steps:
         self.observer = np.array([self.model.observes(t.f, t.value, t.result) for t in self.transitions], np.bool_)
+        overwrites = getattr(self.model, "overwrites", _says_nothing)
+        self.overwrite = np.array([overwrites(t.f, t.value, t.result) for t in self.transitions], np.bool_)
+        self.overwrite &= ~self.observer
         size = 1 << 12
         return Steps(
             LAZY,
@@ -210,6 +231,17 @@ class Stepper:
                 at = (at + 1) & mask
             key[at], following[at] = old.cell_key[cell], old.cell_next[cell]
         self.steps = old._replace(cell_key=key, cell_next=following)
+
+
+def _says_nothing(*_: Any) -> bool:
+    """What a model says of its overwrites that has no `overwrites`."""
+    return False
+
+
+def _first_alike(rows: npt.NDArray[np.int32]) -> I32:
+    """The number of the first row that equals each row."""
+    _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first[inverse.reshape(-1)].astype(np.int32)
 
 
 def steps_by_assignment(model: Model) -> TypeGuard[AssignmentModel]:

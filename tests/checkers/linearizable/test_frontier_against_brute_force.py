@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers import models
+from checkers.linearizable import machine, transitions
 from checkers.linearizable import search as search_module
-from checkers.linearizable import transitions
 from checkers.linearizable.evidence import Violation
 from checkers.linearizable.search import Limits
 from checkers.linearizable.witness import find
@@ -65,7 +65,8 @@ def assert_as_by_definition(model: Model, definition: Model, history: list[Op]) 
         assert linearizable(definition, history, end - 1)
         assert not linearizable(definition, history, end)
         found = {stepper.states.known[int(number)] for number in result.reachable[:, 0]}
-        assert found == set(finals(definition, history, end - 1))
+        possible = set(finals(definition, history, end - 1))
+        assert found == possible if result.complete else found <= possible
     return legal
 
 
@@ -106,8 +107,8 @@ def test_a_model_with_few_states_is_tabulated_and_judged_like_the_model_itself(n
 @pytest.mark.parametrize("name", MODELS)
 def test_stopping_and_growing_at_every_opportunity_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_module, "BUDGET", 1)
-    monkeypatch.setattr(search_module, "FRONTIER_ROWS", 1)
-    monkeypatch.setattr(search_module, "POOL_ROWS", 2)
+    monkeypatch.setattr(machine, "FRONTIER_ROWS", 1)
+    monkeypatch.setattr(machine, "POOL_ROWS", 2)
     monkeypatch.setattr(transitions, "CLOSURE_CELLS", -1)
     rng = random.Random(name)
     for _ in range(200):
@@ -119,32 +120,34 @@ def numbered(history: list[Op]) -> list[Op]:
     return [msgspec.structs.replace(op, index=index) for index, op in enumerate(history)]
 
 
-def crowded(history: list[Op], pad: Op, *, after: set[int]) -> tuple[list[Op], list[Op]]:
-    """The history with 63 copies of an invocation after some of its events, none of which completes before its end.
+def crowded(history: list[Op], *, after: set[int]) -> tuple[list[Op], list[Op]]:
+    """The history with 63 more invocations after some of its events, none of which completes before its end.
 
-    So the ops in between share the same bit of different words. Processes of the copies are 1000 and up.
+    They are cas of values that are never there, so that they occupy slots and counters, and change nothing: the ops in
+    between share the same bit of different words. Processes of the copies are 1000 and up.
     """
     crowd: list[Op] = []
     wide: list[Op] = []
     for op in history:
         wide.append(op)
         if op.index in after:
-            copies = [msgspec.structs.replace(pad, process=1000 + len(crowd) + i) for i in range(63)]
+            copies = [
+                Op(process=1000 + number, type="invoke", f="cas", value=[1000 + number, 0])
+                for number in range(len(crowd), len(crowd) + 63)
+            ]
             crowd += copies
             wide += copies
     return numbered(wide), crowd
 
 
 def test_ops_under_way_in_different_words_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Failed cas of a value that is never there are always possible: they occupy slots, and change nothing."""
-    monkeypatch.setattr(search_module, "FRONTIER_ROWS", 1)
-    monkeypatch.setattr(search_module, "POOL_ROWS", 2)
+    monkeypatch.setattr(machine, "FRONTIER_ROWS", 1)
+    monkeypatch.setattr(machine, "POOL_ROWS", 2)
     rng = random.Random("live")
-    pad = Op(process=0, type="invoke", f="cas", value=[99, 0])
     verdicts: list[bool] = []
     for _ in range(300):
         history = random_history(rng, "cas-register", ops=8, processes=5, lies=0.1, crashes=0.1)
-        wide, crowd = crowded(history, pad, after={op.index for op in history if op.type == "invoke"})
+        wide, crowd = crowded(history, after={op.index for op in history if op.type == "invoke"})
         answers = [op.complete("ok", value=False) for op in crowd]
         result, problem, _, _ = search(models.model("cas-register"), numbered(wide + answers))
         assert problem.slots > 128
@@ -155,9 +158,7 @@ def test_ops_under_way_in_different_words_are_told_apart(monkeypatch: pytest.Mon
 
 
 def test_crashed_ops_in_different_words_are_told_apart() -> None:
-    """Each crashed op is followed by 63 crashed cas of a value that is never there: they occupy slots."""
     rng = random.Random("crashed")
-    pad = Op(process=0, type="invoke", f="cas", value=[99, 0])
     verdicts: list[bool] = []
     several_words = 0
     while len(verdicts) < 300:
@@ -169,16 +170,17 @@ def test_crashed_ops_in_different_words_are_told_apart() -> None:
         }
         if len(crashed) < 2:
             continue
-        result = search(models.model("cas-register"), crowded(history, pad, after=crashed)[0])[0]
+        result = search(models.model("cas-register"), crowded(history, after=crashed)[0])[0]
         verdicts.append(linearizable(models.model("cas-register"), history))
         assert result.answer == ("linearizable" if verdicts[-1] else "violation")
-        several_words += result.reachable.shape[1] > 3
+        several_words += result.reachable.shape[1] > 5
     assert 20 < sum(verdicts) < 280
     assert several_words > 20
 
 
 @pytest.mark.parametrize("name", ["register", "cas-register"])
-def test_many_crashed_ops_are_judged_by_the_definition(name: str) -> None:
+def test_many_crashed_ops_are_judged_by_the_definition(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_module, "CAP", 1 << 30)
     rng = random.Random(f"crashes {name}")
     verdicts: list[bool] = []
     for _ in range(300):

@@ -1,0 +1,148 @@
+"""From the events of a history to the machine's program, and where a configuration counts the uses of crashed ops."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from checkers.kernels import kernel
+from checkers.linearizable.frontier import (
+    ASSIGNMENTS,
+    CALL,
+    CALL_OVERWRITE,
+    CRASH,
+    EXPIRE,
+    I8,
+    I32,
+    I64,
+    RETURN,
+    U64,
+    Crashed,
+    Events,
+    Program,
+    Steps,
+)
+from checkers.linearizable.transitions import Stepper
+
+FOREVER = 1 << 61
+"""An event that does not come."""
+
+
+def program(events: Events, stepper: Stepper) -> Program:
+    """Events as the machine reads them: alike transitions are one, overwrites are told apart, calls are in order."""
+    transition = stepper.alike[events.transition]
+    overwrites = (events.kind == CALL) & stepper.overwrite[transition]
+    kind = np.where(overwrites, np.int8(CALL_OVERWRITE), events.kind)
+    slots = int(events.slot.max(initial=0)) + 1
+    order = np.zeros(len(kind), np.int64)
+    _order(kind, events.slot, transition, order, np.zeros(slots, np.int64))
+    return Program(kind, events.slot, transition, order)
+
+
+@kernel
+def _order(kind: I8, slot: I32, transition: I32, order: I64, end: I64) -> None:
+    """The order of each call: by transition, then obliged before optional, then by the event that ends the op."""
+    for s in range(end.size):
+        end[s] = kind.size
+    for event in range(kind.size - 1, -1, -1):
+        if kind[event] in (RETURN, EXPIRE):
+            end[slot[event]] = event
+        elif kind[event] != CRASH:
+            ended = end[slot[event]]
+            optional = ended == kind.size or kind[ended] == EXPIRE
+            order[event] = ((np.int64(transition[event]) * 2 + optional) << 32) | ended
+            end[slot[event]] = kind.size
+
+
+def crashed(what: Program, stepper: Stepper, policy: int, cap: int, *, remember: bool) -> Crashed:
+    """No crashed op yet, and a field for each class of which there will be any: wide enough for all of it.
+
+    Args:
+        what: the program.
+        stepper: steps of the model.
+        policy: NARROW or WIDE.
+        cap: of ways to use crashed ops.
+        remember: whether to count the uses of crashed ops to the end, even if nobody asks for what they leave.
+    """
+    until = _asked_until(what, stepper.steps)
+    if remember:
+        until[:] = FOREVER
+    events = np.flatnonzero(what.kind == CRASH)
+    events = events[until[what.transition[events]] > events]
+    width = max(1, len(stepper.transitions))
+    total = np.bincount(what.transition[events], minlength=width)
+    word, shift, guards, bits = _fields(total)
+    return Crashed(
+        policy=policy,
+        cap=cap,
+        classes=np.zeros(max(1, int(np.count_nonzero(total))), np.int32),
+        so_far=np.zeros(width, np.int32),
+        until=until,
+        left=np.zeros(width, np.int8),
+        overwrite=np.append(stepper.overwrite, False)[:width].astype(np.int8),
+        word=word,
+        shift=shift,
+        guards=guards,
+        bits=bits,
+    )
+
+
+def _fields(total: npt.NDArray[np.int64]) -> tuple[I32, I32, U64, I32]:
+    """Word and shift of each class, guards and field width of each word; classes with equal needs share words."""
+    word, shift = np.full(len(total), -1, np.int32), np.zeros(len(total), np.int32)
+    guards: list[int] = []
+    bits: list[int] = []
+    room = 0
+    for transition in np.argsort(-total, kind="stable")[: np.count_nonzero(total)]:
+        if room == 0:
+            bits.append(int(total[transition]).bit_length() + 1)
+            guards.append(0)
+            room = 64 // bits[-1]
+        room -= 1
+        word[transition], shift[transition] = len(guards) - 1, room * bits[-1]
+        guards[-1] |= 1 << (room * bits[-1] + bits[-1] - 1)
+    return word, shift, np.array(guards, np.uint64), np.array(bits, np.int32)
+
+
+def _asked_until(what: Program, steps: Steps) -> I64:
+    """The event from which on nobody asks for what a crashed op of the class would leave, by class.
+
+    A crashed assignment whose value nobody asks for later can be left out of any linearization: what follows it is an
+    op that is possible in every state. Asked for is a value by an op that requires it or refuses another one, until it
+    returns, and by a crashed op for as long as its own value is.
+    """
+    classes = max(1, steps.width)
+    if steps.mode != ASSIGNMENTS:
+        return np.full(classes, FOREVER, np.int64)
+    states = 1 + int(
+        max(steps.becomes.max(initial=0), steps.requires.max(initial=0), -2 - steps.requires.min(initial=0))
+    )
+    asked = np.zeros(states, np.int64)
+    called = ~np.isin(what.kind, (RETURN, EXPIRE, CRASH))
+    ended = what.order[called] & 0xFFFFFFFF
+    ended = np.where(ended == len(what.kind), FOREVER, ended + 1)
+    requires = steps.requires[what.transition[called]]
+    np.maximum.at(asked, requires[requires >= 0], ended[requires >= 0])
+    if (requires < -1).any():
+        asked = np.maximum(asked, ended[requires < -1].max())
+    classes_of = np.unique(what.transition[what.kind == CRASH])
+    needs, leaves = steps.requires[classes_of], steps.becomes[classes_of]
+    chained = (needs >= 0) & (leaves >= 0)
+    refusing = needs < -1
+    if refusing.any():
+        asked[:] = FOREVER
+    while True:
+        before = asked.copy()
+        np.maximum.at(asked, needs[chained], before[leaves[chained]])
+        if np.array_equal(asked, before):
+            break
+    until = np.full(classes, FOREVER, np.int64)
+    until[classes_of[leaves >= 0]] = asked[leaves[leaves >= 0]]
+    return until
+
+
+def warm_up() -> None:
+    """Compile the kernel of this module, or load it from the cache."""
+    _order(
+        np.zeros(0, np.int8), np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64)
+    )
