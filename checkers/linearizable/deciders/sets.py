@@ -3,8 +3,8 @@
 An element is there or not, an object of two states, and linearizability is local (Herlihy and Wing 1990). The
 frontier decides about each element; with one element at a time few ops are under way at once. One search does it for
 all: their histories are put one after the other, and between two of them the element is cleared. An op that crashed
-may take effect until the history of its element ends. Elements with many such ops get a search of their own, which
-knows better how to treat these.
+ends with the history of its element: an add or remove that may have been without effect is always possible last.
+Elements with many such ops get a search of their own, which knows better how to treat these.
 """
 
 from __future__ import annotations
@@ -126,16 +126,16 @@ class _Elements:
 
     def _search_in_common(self, order: I64) -> list[int] | None:
         """Elements (one at most) that are not linearizable; None if a limit was reached. Ops come by element."""
-        joined, obliged, op = self._joined(order)
+        joined, op = self._joined(order)
         stepper = Stepper(_Membership(), _STEPS, cells=LIMITS.cells)
-        problem = events(joined, stepper.observer, obliged=obliged)
+        problem = events(joined, stepper.observer)
         result = Search(problem, stepper, LIMITS).run()
         if result.answer == "violation":
             return [int(self.element[op[problem.op[result.event]]])]
         return [] if result.answer == "linearizable" else None
 
-    def _joined(self, order: I64) -> tuple[Ops, B, I64]:
-        """One history of all elements, which of its ops must have happened, and the op that each of them stands for.
+    def _joined(self, order: I64) -> tuple[Ops, I64]:
+        """One history of all elements, and the op that each of its ops stands for.
 
         After each element comes an op that clears it, which stands for the last op of that element.
         """
@@ -161,7 +161,7 @@ class _Elements:
             np.concatenate([self.step[order], clearing])[begun],
             _STEPS,
         )
-        return joined, np.append(~crashed, np.ones(len(last), np.bool_))[begun], op[begun]
+        return joined, op[begun]
 
     def _search_alone(self, order: I64) -> Decision | None:
         """Decide about one element; None if a limit was reached."""
