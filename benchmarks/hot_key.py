@@ -155,6 +155,7 @@ class Measured(msgspec.Struct):
         if self.bad and {verdict.sentence, *self.sentences.values()} != {verdict.sentence}:
             raise SystemExit(f"{mode} says something else: {verdict.sentence} {self.sentences}")
         self.sentences[mode] = verdict.sentence
+        print(f"{mode}, {self.ops} ops, bad={self.bad}: {self.seconds[mode][-1]:.2f} s", file=sys.stderr, flush=True)
         for hot in verdict.figures.get("hot_keys", ()):
             self.segments, self.tasks[mode] = hot["segments"], hot["tasks"]
 

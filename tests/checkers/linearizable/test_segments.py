@@ -291,6 +291,45 @@ def test_segments_are_as_long_as_asked_and_end_where_a_crash_does_not() -> None:
     assert segments.plan(to_table([*history, crash, *after]), register, segment_rows=50).cuts == (50, 100, 150, 1000)
 
 
+def calls_in_order(*steps: tuple[int, str, str, Any]) -> list[Op]:
+    """Rows by process, type, function and value, as they come."""
+    rows = [Op(process=process, type=kind, f=f, value=value) for process, kind, f, value in steps]  # pyright: ignore[reportArgumentType]
+    return [msgspec.structs.replace(op, index=index) for index, op in enumerate(rows)]
+
+
+def test_equal_states_are_not_an_equal_future() -> None:
+    """Whoever begins with 1 need not have used the slow write of 1 for the first read, and has it for the second."""
+    history = calls_in_order(
+        (0, "invoke", "write", 1),
+        (1, "invoke", "read", None),
+        (1, "ok", "read", 1),
+        (1, "invoke", "write", 5),
+        (1, "ok", "write", 5),
+        (1, "invoke", "read", None),
+        (1, "ok", "read", 1),
+        (0, "ok", "write", 1),
+    )
+    with probing_after(3):
+        relation = segments.segment(to_table(history), models.model("register"), None, Limits()).relation
+    assert relation == Relation({1: frozenset({1})}, frozenset())
+
+
+def test_searches_that_have_come_to_the_same_go_on_as_one() -> None:
+    """From 0 and from anything else the first read is possible; after the two writes nothing tells them apart."""
+    first = calls_in_order(
+        (1, "invoke", "write", 0),
+        (0, "invoke", "read", None),
+        (0, "ok", "read", 0),
+        (1, "ok", "write", 0),
+    )
+    rest = sequential(*[("write", n % 3, n % 3) for n in range(2000)])
+    history = [msgspec.structs.replace(op, index=index) for index, op in enumerate([*first, *rest])]
+    found = segments.segment(to_table(history), models.model("register"), None, Limits())
+    assert found.relation == Relation({}, frozenset({1}))
+    assert found.searches == 3
+    assert found.expanded < 1.2 * search(models.model("register"), history)[0].expanded
+
+
 @pytest.mark.parametrize("vocabulary", ["cas-register", "register, unique writes", "mutex"])
 def test_states_that_cannot_be_the_first_cost_next_to_nothing(vocabulary: str) -> None:
     """All segments together expand hardly more configurations than one search of the whole, from one state."""
