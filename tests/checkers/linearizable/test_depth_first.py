@@ -193,20 +193,16 @@ def test_a_crashed_op_takes_effect_after_its_invocation_though_one_like_it_came_
 
 
 def test_a_dead_end_says_nothing_of_configurations_with_more_crashed_ops_left() -> None:
-    """Using the crashed add before the slow one returns is a dead end; the same state without that use is none."""
-    model = models.model("counter")
-    slow = Op(process=2, type="invoke", f="add", value=1)
-    history = [
-        slow,
-        Op(process=1, type="invoke", f="add", value=1),
-        Op(process=0, type="invoke", f="read"),
-        Op(process=0, type="ok", f="read", value=1),
-        slow.complete("ok", 1),
-        Op(process=0, type="invoke", f="read"),
-        Op(process=0, type="ok", f="read", value=1),
-        Op(process=0, type="invoke", f="read"),
-        Op(process=0, type="ok", f="read", value=2),
-    ]
+    """1 then 2 are written first, and the crashed write explains the read of 1: then nothing explains the last one.
+
+    2 then 1 leads to the same place with the crashed write left.
+    """
+    model = models.model("register")
+    first, second, third = (Op(process=i, type="invoke", f="write", value=i) for i in (1, 2, 3))
+    read = [Op(process=0, type="invoke", f="read"), Op(process=0, type="ok", f="read", value=1)]
+    crashed = Op(process=9, type="invoke", f="write", value=1)
+    history = [first, second, crashed, first.complete("ok", 1), second.complete("ok", 2), *read]
+    history += [third, third.complete("ok", 3), *read]
     arm, ops, _ = started(model, numbered(history))
     assert arm.run().answer == "linearizable"
     assert_linearization(ops, model, arm.order())
