@@ -13,7 +13,7 @@ from checkers.linearizable import paths as final
 from checkers.linearizable import witness as smallest
 from checkers.linearizable.deciders import Decision
 from checkers.linearizable.encoding import Problem
-from checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH
+from checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH, STATE
 from checkers.linearizable.ops import OPEN, Ops, show
 from checkers.linearizable.paths import Path, Paths
 from checkers.linearizable.search import Limits, Result
@@ -43,13 +43,18 @@ class Violation:
 
     @property
     def failing(self) -> int:
-        """The op that cannot be placed; its return ends the smallest failing prefix."""
+        """The op that cannot be placed; its return ends the smallest failing prefix, as far as that is exact."""
         return int(self.problem.op[self.result.event])
 
     def states(self) -> list[str]:
         """The states in which the object can have been when the failing op returned, as text."""
-        numbers = np.unique(self.result.reachable[:, 0])
+        numbers = np.unique(self.result.reachable[:, 0] & STATE)
         return [show(self.stepper.states.known[int(number)]) for number in numbers]
+
+    @property
+    def has_every_state(self) -> bool:
+        """Whether there can have been no state but these."""
+        return len(self.result.reachable) > 0 and (self.result.complete or not self.result.exact)
 
     def pending(self) -> list[int]:
         """Ops under way when the failing op returned, without it: live ones, then crashed ones, by invocation."""
@@ -112,9 +117,10 @@ def facts(violation: Violation, witness: Witness | None, paths: Paths | None = N
     ops = violation.ops
     states, pending = violation.states(), violation.pending()
     return {
-        **_common(violation.key, ops, violation.stepper.model, violation.failing, exact=True),
+        **_common(violation.key, ops, violation.stepper.model, violation.failing, exact=violation.result.exact),
         "possible_states": states[:STATES],
         "possible_states_count": len(states),
+        "every_state": violation.has_every_state,
         "pending": [describe(ops, op) for op in pending[:PENDING]],
         "pending_count": len(pending),
         "witness": None
@@ -235,7 +241,9 @@ def _general_reason(violation: Violation) -> str:
     holder = "the value" if isinstance(violation.stepper.model, AssignmentModel) else "the state"
     reason = f"no order of the ops lets it take effect at any moment since its invocation (op {since})"
     states = [_brief(state) for state in violation.states()]
-    return f"{reason}; when it returned, {holder} could only be {_any_of(states)}" if states else reason
+    if not violation.has_every_state:
+        return reason
+    return f"{reason}; when it returned, {holder} could only be {_any_of(states)}"
 
 
 def _given(violation: Violation, witness: Witness) -> str:

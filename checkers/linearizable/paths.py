@@ -81,14 +81,16 @@ def find(ops: Ops, stepper: Stepper, failing: int, limits: Limits) -> Paths | No
     rows = _event_rows(ops, stepper, until)
     for window in WINDOWS:
         since = int(rows[max(len(rows) - 1 - window, 0)])
-        known = _configurations_before(ops, stepper, since, limits)
+        known = _configurations_before(ops, stepper, since, until, limits)
         if known is None:
             continue
         starts, every = known
         try:
-            return replace(_Replay(ops, stepper, failing, since).run(starts), every=every)
+            found = _Replay(ops, stepper, failing, since).run(starts)
         except _TooManyError:
             continue
+        if found.states:
+            return replace(found, every=every)
     return None
 
 
@@ -101,7 +103,7 @@ def _event_rows(ops: Ops, stepper: Stepper, until: int) -> npt.NDArray[np.int64]
 
 
 def _configurations_before(
-    ops: Ops, stepper: Stepper, row: int, limits: Limits
+    ops: Ops, stepper: Stepper, row: int, until: int, limits: Limits
 ) -> tuple[Sequence[Configuration], bool] | None:
     """Configurations that are possible before the event in `row`, and whether they are all; None at a limit."""
     if row <= int(ops.invoked[0]):
@@ -111,14 +113,14 @@ def _configurations_before(
     result = search.run()
     if result.answer == "linearizable":
         return search.configurations(result), result.complete
-    one = _one_configuration_before(ops, stepper, row, limits)
+    one = _one_configuration_before(ops, stepper, row, until, limits)
     return None if one is None else ([one], False)
 
 
-def _one_configuration_before(ops: Ops, stepper: Stepper, row: int, limits: Limits) -> Configuration | None:
-    """One of many: how one explanation of what was before `row` ends, with the crashed ops that it uses."""
-    number = np.flatnonzero(ops.invoked < row)
-    under_way = ~ops.crashed[number] & (ops.completed[number] >= row)
+def _one_configuration_before(ops: Ops, stepper: Stepper, row: int, until: int, limits: Limits) -> Configuration | None:
+    """One of many: that of an explanation which goes on from `row` to the violation in row `until`."""
+    number = np.flatnonzero(ops.invoked < until)
+    under_way = ~ops.crashed[number] & (ops.completed[number] >= until)
     before = replace(
         ops,
         invoked=ops.invoked[number],
@@ -129,14 +131,18 @@ def _one_configuration_before(ops: Ops, stepper: Stepper, row: int, limits: Limi
     arm = DepthFirst(before, stepper, limits)
     if arm.run().answer != "linearizable":
         return None
-    order = arm.order()
-    state = stepper.states.known[0]
+    order = number[arm.order()].tolist()
+    state, done, used = stepper.states.known[0], list[int](), list[int]()
     for op in order:
-        what = ops.transitions[int(before.transition[op])]
+        if ops.invoked[op] >= row:
+            break
+        what = ops.transitions[int(ops.transition[op])]
         state = stepper.model.step(state, what.f, what.value, what.result)
-    done = tuple(int(number[op]) for op in order if under_way[op])
-    used = tuple(int(number[op]) for op in order if before.crashed[op] and not under_way[op])
-    return Configuration(stepper.states.number(state), done, (), used)
+        if ops.crashed[op]:
+            used.append(op)
+        elif ops.completed[op] >= row:
+            done.append(op)
+    return Configuration(stepper.states.number(state), tuple(done), (), tuple(used))
 
 
 class _TooManyError(Exception):

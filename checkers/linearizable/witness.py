@@ -161,10 +161,11 @@ class _Shrinking:
     def _possible(self, since: int) -> tuple[int, ...] | None:
         """States that were possible before the window; None if that takes too long."""
         problem = events(self._ops, self._stepper.observer, until_row=since - 1)
-        result = Search(problem, self._stepper, replace(self._limits, time_s=self._left())).run()
-        if result.answer != "linearizable":
+        search = Search(problem, self._stepper, replace(self._limits, time_s=self._left()), remember=True)
+        result = search.run()
+        if result.answer != "linearizable" or not result.complete:
             return None
-        return tuple(np.unique(result.frontier[:, 0]).astype(np.int64).tolist())
+        return tuple(sorted({configuration.state for configuration in search.configurations(result)}))
 
     # --- making it smaller --------------------------------------------------------------------------------------------
 

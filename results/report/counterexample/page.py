@@ -85,7 +85,8 @@ def _facts(drawn: Scene, evidence: Mapping[str, Any], source: str) -> list[tuple
     if states:
         more = max(evidence.get("possible_states_count", len(states)), len(states)) - _STATES
         listed = ", ".join(clip(state, 40) for state in states[:_STATES])
-        facts.append(("Possible states at its end", f"{listed} and {more} more" if more > 0 else listed))
+        listed += f" and {more} more" if more > 0 else "" if evidence.get("every_state", True) else ", perhaps others"
+        facts.append(("Possible states at its end", listed))
     return [(name, clip(value, 200)) for name, value in facts if value is not None]
 
 

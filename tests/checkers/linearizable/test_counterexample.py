@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from checkers.linearizable import evidence, paths, witness
 from checkers.linearizable.deciders import Decision
 from checkers.linearizable.encoding import events
 from checkers.linearizable.ops import OPEN, Ops, show
-from checkers.linearizable.paths import Paths
+from checkers.linearizable.paths import Path, Paths
 from checkers.linearizable.search import Limits, Search
 from checkers.linearizable.transitions import Stepper
 from checkers.models import IMPOSSIBLE, Model
@@ -39,11 +40,29 @@ def violations(
     return found
 
 
-def replayed(model: Model, ops: Ops, told: Paths, failing: int) -> list[Any]:
+def begins(ops: Ops, stepper: Stepper, since: int, path: Path) -> bool:
+    """Whether the history before `since` can have led to a path's beginning: its state, and what had taken effect."""
+    ended = ~ops.crashed & (ops.completed < since)
+    already = np.isin(np.arange(len(ops.crashed)), path.already)
+    number = np.flatnonzero((ops.invoked < since) & (ended | already))
+    before = replace(
+        ops,
+        invoked=ops.invoked[number],
+        completed=np.where(already, since, ops.completed)[number],
+        crashed=np.zeros(len(number), np.bool_),
+        transition=ops.transition[number],
+    )
+    result = Search(events(before, np.zeros_like(stepper.observer)), stepper, LIMITS).run()
+    states = [stepper.states.known[int(number)] for number in np.unique(result.frontier[:, 0])]
+    return result.answer == "linearizable" and path.begins in states
+
+
+def replayed(model: Model, ops: Ops, stepper: Stepper, told: Paths, failing: int) -> list[Any]:
     """The states in which the paths end, after a look whether each is what it claims to be."""
     until = int(ops.completed[failing])
     ends: list[Any] = []
     for path in told.paths:
+        assert begins(ops, stepper, told.since, path)
         steps = [op for op, _ in path.steps]
         assert len(set(steps) | set(path.already)) == len(steps) + len(path.already)
         state = path.begins
@@ -72,7 +91,7 @@ def test_paths_are_possible_orders_and_end_in_every_possible_state(name: str, cr
         told = paths.find(ops, stepper, failing, LIMITS)
         assert told is not None
         assert told.every
-        ends = replayed(model, ops, told, failing)
+        ends = replayed(model, ops, stepper, told, failing)
         assert len(set(ends)) == len(ends) == min(told.states, paths.PATHS)
         before = int(ops.table.column("index")[int(ops.completed[failing])].as_py()) - 1
         possible = set(finals(model, history, before))
@@ -87,12 +106,12 @@ def test_paths_are_possible_orders_and_end_in_every_possible_state(name: str, cr
 def test_paths_of_a_long_history_begin_in_its_middle(name: str, crashes: float) -> None:
     model = models.model(name)
     late = 2 * max(paths.WINDOWS)
-    for _, ops, stepper, problem, result in violations(name, 1, ops=400, crashes=crashes, lies=0.004, after=late):
+    for _, ops, stepper, problem, result in violations(name, 4, ops=400, crashes=crashes, lies=0.004, after=late):
         failing = int(problem.op[result.event])
         told = paths.find(ops, stepper, failing, LIMITS)
         assert told is not None
         assert told.since > int(ops.invoked[0])
-        ends = replayed(model, ops, told, failing)
+        ends = replayed(model, ops, stepper, told, failing)
         reachable = {stepper.states.known[int(number)] for number in np.unique(result.reachable[:, 0])}
         assert set(ends) <= reachable
         if told.every and told.states <= paths.PATHS:
