@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 import numba  # pyright: ignore[reportMissingTypeStubs]
 
+from checkers.kernel_cache import stamp_with_all_it_uses
 from results.errors import EngineError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,7 +43,7 @@ def _compiled(function: F, *, forceinline: bool) -> F:
     njit: Any = numba.njit  # pyright: ignore[reportUnknownMemberType]
     compile_lazily = njit(nogil=True, cache=True, _nrt=False, forceinline=forceinline)
     try:
-        return cast(F, compile_lazily(function))
+        compiled = compile_lazily(function)
     except RuntimeError as error:
         # Numba caches beside the source or in the user's home. A plain user of somebody else's installation who has no
         # home has neither.
@@ -50,7 +51,9 @@ def _compiled(function: F, *, forceinline: bool) -> F:
             raise
         settings: Any = vars(numba)["config"]
         settings.CACHE_DIR = _private_cache()
-        return cast(F, compile_lazily(function))
+        compiled = compile_lazily(function)
+    stamp_with_all_it_uses(compiled)
+    return cast(F, compiled)
 
 
 def _private_cache() -> str:
