@@ -108,8 +108,9 @@ def _configurations_before(
     """Configurations that are possible before the event in `row`, and whether they are all; None at a limit."""
     if row <= int(ops.invoked[0]):
         return [Configuration(0, (), (), ())], True
-    problem = events(ops, stepper.observer, until_row=row - 1)
-    search = Search(problem, stepper, limits, remember=True)
+    problem = events(ops, stepper.observer, until_row=until)
+    stop = int(np.searchsorted(_event_rows(ops, stepper, until), row))
+    search = Search(problem, stepper, limits, remember=True, stop=stop)
     result = search.run()
     if result.answer == "linearizable":
         return search.configurations(result), result.complete

@@ -89,6 +89,7 @@ class Search:
         initial: Sequence[int] = (0,),
         *,
         remember: bool = False,
+        stop: int | None = None,
     ) -> None:
         """Begin at the beginning of a history.
 
@@ -99,6 +100,8 @@ class Search:
             initial: states to begin with, by number.
             remember: whether uses of crashed ops are counted to the end, even if nobody asks for what they leave: for
                 events that are not the whole history, where somebody may ask later.
+            stop: how many events are to be explained; all if left out. Unlike in a shorter problem, ops that are under
+                way then are known to return.
         """
         warm_up()
         self._problem = problem
@@ -108,7 +111,8 @@ class Search:
         self._remember = remember
         self._seconds = 0.0
         self._peak = self._expanded = 0
-        self._program = program_module.program(problem.events, stepper)
+        what = program_module.program(problem.events, stepper)
+        self._program = f.Program(what.kind[:stop], what.slot[:stop], what.transition[:stop], what.order[:stop])
         self._policy, self._cap = f.NARROW, CAP
         self._explained: Result | None = None
         self._refuted: Result | None = None
