@@ -16,7 +16,7 @@ from checkers.linearizable.deciders import Decision
 from checkers.linearizable.encoding import events
 from checkers.linearizable.ops import OPEN, Ops, show
 from checkers.linearizable.paths import Path, Paths
-from checkers.linearizable.search import Limits, Search
+from checkers.linearizable.search import Limits, Result, Search
 from checkers.linearizable.transitions import Stepper
 from checkers.models import IMPOSSIBLE, Model
 from results.history import Op
@@ -26,14 +26,14 @@ LIMITS = Limits(time_s=10)
 
 
 def violations(
-    name: str, count: int, *, ops: int, crashes: float, lies: float = 0.2, after: int = 0
+    name: str, count: int, *, ops: int, crashes: float, lies: float = 0.2, after: int = 0, processes: int = 4
 ) -> list[tuple[Any, ...]]:
     """(history, ops, stepper, problem, result) of random histories with a violation after so many events."""
     found: list[tuple[Any, ...]] = []
     rng = random.Random(f"{name} {ops} {crashes}")
     model = models.model(name)
     while len(found) < count:
-        history = random_history(rng, name, ops=ops, processes=4, lies=lies, crashes=crashes)
+        history = random_history(rng, name, ops=ops, processes=processes, lies=lies, crashes=crashes)
         result, problem, partition, stepper = search(model, history)
         if result.answer == "violation" and result.event >= after:
             found.append((history, partition, stepper, problem, result))
@@ -101,12 +101,14 @@ def test_paths_are_possible_orders_and_end_in_every_possible_state(name: str, cr
 
 
 @pytest.mark.parametrize(
-    ("name", "crashes"), [("cas-register", 0.0), ("cas-register", 0.02), ("kv", 0.0), ("counter", 0.02)]
+    ("name", "crashes", "processes"),
+    [("register", 0.0, 7), ("cas-register", 0.0, 6), ("cas-register", 0.02, 4), ("kv", 0.0, 4), ("counter", 0.02, 4)],
 )
-def test_paths_of_a_long_history_begin_in_its_middle(name: str, crashes: float) -> None:
+def test_paths_of_a_long_history_begin_in_its_middle(name: str, crashes: float, processes: int) -> None:
     model = models.model(name)
     late = 2 * max(paths.WINDOWS)
-    for _, ops, stepper, problem, result in violations(name, 4, ops=400, crashes=crashes, lies=0.004, after=late):
+    long = violations(name, 6, ops=400, crashes=crashes, lies=0.004, after=late, processes=processes)
+    for _, ops, stepper, problem, result in long:
         failing = int(problem.op[result.event])
         told = paths.find(ops, stepper, failing, LIMITS)
         assert told is not None
@@ -116,6 +118,25 @@ def test_paths_of_a_long_history_begin_in_its_middle(name: str, crashes: float) 
         assert set(ends) <= reachable
         if told.every and told.states <= paths.PATHS:
             assert set(ends) == reachable
+
+
+def test_where_not_all_configurations_are_known_paths_go_on_from_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = 2 * max(paths.WINDOWS)
+    long = violations("cas-register", 4, ops=400, crashes=0.02, lies=0.004, after=late, processes=6)
+    monkeypatch.setattr(paths, "Search", GivesUp)
+    for _, ops, stepper, problem, result in long:
+        failing = int(problem.op[result.event])
+        told = paths.find(ops, stepper, failing, LIMITS)
+        assert told is not None
+        assert not told.every
+        assert told.since > int(ops.invoked[0])
+        reachable = {stepper.states.known[int(number)] for number in np.unique(result.reachable[:, 0])}
+        assert set(replayed(models.model("cas-register"), ops, stepper, told, failing)) <= reachable
+
+
+class GivesUp(Search):
+    def run(self) -> Result:
+        return replace(super().run(), answer="memory")
 
 
 def long_history(model_name: str, ops: int, tail: list[tuple[int, str, Any, Any]]) -> list[Op]:
@@ -141,6 +162,25 @@ def long_history(model_name: str, ops: int, tail: list[tuple[int, str, Any, Any]
 
 
 REVERSAL = [(0, "write", 7, 7), (1, "read", None, 7), (0, "write", 8, 8), (1, "read", None, 8), (0, "read", None, 7)]
+
+
+def test_a_write_that_was_overwritten_unseen_before_the_paths_begin_is_in_none_of_them() -> None:
+    hidden = Op(process=5, type="invoke", f="write", value=1)
+    seen = Op(process=0, type="invoke", f="write", value=2)
+    read = Op(process=0, type="invoke", f="read")
+    reads = [read, read.complete("ok", 2)] * max(paths.WINDOWS)
+    end = [hidden.complete("ok", 1), read, read.complete("ok", 2), read, read.complete("ok", 9)]
+    history = [hidden, seen, seen.complete("ok", 2), *reads, *end]
+    ops, stepper, failing = found_in(
+        [msgspec.structs.replace(op, index=index, time=index) for index, op in enumerate(history)],
+        models.model("register"),
+    )
+    told = paths.find(ops, stepper, failing, LIMITS)
+    assert told is not None
+    (path,) = told.paths
+    assert told.every
+    assert path.already == [0]
+    assert replayed(models.model("register"), ops, stepper, told, failing) == [2]
 
 
 def found_in(history: list[Op], model: Model) -> tuple[Ops, Stepper, int]:
