@@ -61,7 +61,7 @@
 
   function marked() {
     const found = new Set([data.failing, ...witness]);
-    if (path()) for (const op of [...path().steps, ...path().already]) found.add(op);
+    if (path()) for (const op of path().steps) found.add(op);
     return found;
   }
 

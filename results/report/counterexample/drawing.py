@@ -92,7 +92,7 @@ def view(scene: Scene, low: float, high: float) -> View:
     inside = np.flatnonzero((bars.begin <= high) & (closed >= low))
     marked = {scene.failing, *scene.witness}
     if scene.paths:
-        marked |= {*scene.paths[0].steps, *scene.paths[0].already}
+        marked |= set(scene.paths[0].steps)
     shown: dict[int, list[int]] = {}
     crashed: list[int] = []
     for op in inside.tolist():
