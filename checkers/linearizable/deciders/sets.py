@@ -9,6 +9,7 @@ Elements with many such ops get a search of their own, which knows better how to
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from checkers.linearizable.transitions import Stepper
 from checkers.models import UNKNOWN, Assignment, AssignmentModel, Model, Special
 
 LIMITS: Final = Limits(time_s=10.0, memory_bytes=256 << 20)
-"""Of each search; beyond them somebody else may try."""
+"""CPU time of all searches together, and memory of each; beyond them somebody else may try."""
 
 WITNESS_TIME_S: Final = 1.0
 
@@ -70,7 +71,8 @@ def decide_set(ops: Ops, _: Model) -> Decision | None:
         if assignment is not None:
             step[t] = _NUMBER[assignment]
             element[t] = numbers.setdefault(transition.value, len(numbers))
-    return _Elements(ops, step[ops.transition], element[ops.transition], len(numbers)).decide()
+    deadline = time.thread_time() + LIMITS.time_s
+    return _Elements(ops, step[ops.transition], element[ops.transition], len(numbers), deadline).decide()
 
 
 def _assignment(transition: Transition) -> Assignment | Special | None:
@@ -89,12 +91,16 @@ def _assignment(transition: Transition) -> Assignment | Special | None:
 
 @dataclass(frozen=True)
 class _Elements:
-    """Ops with what they say (a number of `_STEPS`) and the element that it is about."""
+    """Ops with what they say (a number of `_STEPS`) and the element that it is about; when to give up."""
 
     ops: Ops
     step: I32
     element: I64
     count: int
+    deadline: float
+
+    def _limits(self) -> Limits:
+        return replace(LIMITS, time_s=max(0.0, self.deadline - time.thread_time()))
 
     def decide(self) -> Decision | None:
         """Search in common first, then for each element with many crashed ops."""
@@ -129,7 +135,7 @@ class _Elements:
         joined, op = self._joined(order)
         stepper = Stepper(_Membership(), _STEPS, cells=LIMITS.cells)
         problem = events(joined, stepper.observer)
-        result = Search(problem, stepper, LIMITS).run()
+        result = Search(problem, stepper, self._limits()).run()
         if result.answer == "violation":
             return [int(self.element[op[problem.op[result.event]]])]
         return [] if result.answer == "linearizable" else None
@@ -176,7 +182,7 @@ class _Elements:
         )
         stepper = Stepper(_Membership(), _STEPS, cells=LIMITS.cells)
         problem = events(alone, stepper.observer)
-        result = Search(problem, stepper, LIMITS).run()
+        result = Search(problem, stepper, self._limits()).run()
         if result.answer != "violation":
             return Decision(True) if result.answer == "linearizable" else None
         failing = int(problem.op[result.event])
