@@ -15,8 +15,8 @@ Which states a segment may begin in is decided without its past:
 - A model with any other states is not cut.
 
 Few of the states in which a segment could begin matter for long: the first read is possible in one of them, and the
-first write makes all of them alike. So searches from different states are compared after some ops, those that have come
-to the same frontier go on as one, and a segment costs hardly more than its part of the whole history.
+first write makes all of them alike. So searches from different states are compared after some events, those that have
+come to the same frontier go on as one, and a segment costs hardly more than its part of the whole history.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ SEGMENT_ROWS: Final = 40_000
 FIRST_PIECE: Final = 64
 """Ops of a segment's first piece, at least; each further one is twice as long once few states are left."""
 
-FIRST_PROBE: Final = 64
-"""Ops after which the searches from different states are compared for the first time."""
+FIRST_PROBE: Final = 128
+"""Events after which the searches from different states are compared for the first time."""
 
 PROBE_GROWTH: Final = 4
-"""How many times as many ops lie before the next comparison: all of them together cost a third of the last one."""
+"""How many times as many events lie before the next comparison: all before the last cost a third of that."""
 
 MOST_BEGINNINGS: Final = 256
 """A segment that could begin in more states is not worth being judged by itself."""
@@ -107,12 +107,8 @@ def plan(table: pa.Table, model: Model, *, segment_rows: int = SEGMENT_ROWS) -> 
     stepper = Stepper(model, ops.transitions, cells=Limits.cells)
     assigned = steps_by_assignment(model)
     whole = Plan((), "", len(ops.invoked), int(np.count_nonzero(ops.crashed)), None if assigned else ops.transitions)
-    if not assigned:
-        if stepper.mode != "closed table":
-            return replace(whole, why_not=f"a segment could begin in any state of the model {model.name!r}")
-        if len(stepper.states.known) > MOST_BEGINNINGS:
-            states = len(stepper.states.known)
-            return replace(whole, why_not=f"a segment could begin in {states} states, too many to try")
+    if not assigned and stepper.mode != "closed table":
+        return replace(whole, why_not=f"a segment could begin in any state of the model {model.name!r}")
     rows = quiescent(ops, stepper.observer)
     count = ops.table.num_rows
     distance = count // max(1, count // segment_rows)
@@ -269,10 +265,10 @@ class _Working:
             begins = stepper.states.known.copy()
         if len(begins) > MOST_BEGINNINGS:
             raise UndecidedError(f"could begin in {len(begins)} states, too many to try")
-        alike = self._alike([[stepper.states.number(state)] for state in begins])
+        problem = events(self._ops, stepper.observer)
+        alike = self._alike(problem, [[stepper.states.number(state)] for state in begins])
         if len(alike) > MOST_APART:
             raise UndecidedError(f"would have to be searched from {len(alike)} states")
-        problem = events(self._ops, stepper.observer)
         ends: dict[State, States] = dict.fromkeys([SAME, *begins], frozenset())
         for numbers in alike:
             result = self._search(problem, numbers[0])
@@ -289,32 +285,29 @@ class _Working:
             seconds=time.thread_time() - self._began,
         )
 
-    def _alike(self, groups: list[list[int]]) -> list[list[int]]:
+    def _alike(self, problem: Problem, groups: list[list[int]]) -> list[list[int]]:
         """States in which the segment is possible for a while, together where they have come to the same by then.
 
-        Equal frontiers after equal events have one future. Where an op has crashed already they may not look it: a
-        crashed op's place in a configuration is not the same in every search.
+        Equal frontiers after equal events have one future. Where an op has crashed already they may not look it: what
+        was used of crashed ops is not written down in the same way in every search.
         """
-        length = FIRST_PROBE
-        while len(groups) > 1 and length < len(self._ops.invoked):
-            problem = events(self._ops, self._stepper.observer, until_row=int(self._ops.invoked[length - 1]))
-            if np.any(problem.events.kind == CRASH):
-                break
+        stop, kinds = FIRST_PROBE, problem.events.kind
+        while len(groups) > 1 and stop < len(kinds) and not np.any(kinds[:stop] == CRASH):
             found: dict[bytes, list[int]] = {}
             for group in groups:
-                result = self._search(problem, group[0])
+                result = self._search(problem, group[0], stop)
                 if result is not None:
                     found.setdefault(np.unique(result.frontier, axis=0).tobytes(), []).extend(group)
             groups = list(found.values())
-            length *= PROBE_GROWTH
+            stop *= PROBE_GROWTH
         return groups
 
-    def _search(self, problem: Problem, state: int) -> Result | None:
-        """A search from one state; None if nothing is possible from there."""
+    def _search(self, problem: Problem, state: int, stop: int | None = None) -> Result | None:
+        """A search from one state, up to an event; None if nothing is possible from there."""
         left = self._limits.time_s - (time.thread_time() - self._began)
         if left <= 0:
             raise UndecidedError("ran out of time")
-        result = Search(problem, self._stepper, replace(self._limits, time_s=left), [state]).run()
+        result = Search(problem, self._stepper, replace(self._limits, time_s=left), [state], stop=stop).run()
         self._searches += 1
         self._peak = max(self._peak, result.peak)
         self._expanded += result.expanded
