@@ -54,7 +54,7 @@ class Violation:
     @property
     def has_every_state(self) -> bool:
         """Whether there can have been no state but these."""
-        return len(self.result.reachable) > 0 and (self.result.complete or not self.result.exact)
+        return len(self.result.reachable) > 0 and self.result.covering
 
     def pending(self) -> list[int]:
         """Ops under way when the failing op returned, without it: live ones, then crashed ones, by invocation."""

@@ -87,11 +87,14 @@ class _Portfolio:
         return DepthFirst(self._ops, self._stepper, replace(self._limits, memory_bytes=share))
 
     def _frontier(self) -> Search:
-        share = self._limits.memory_bytes
-        if DEPTH_FIRST in self._arms:
+        """It begins with what the other arm has explained, which is all of a legal prefix as a rule."""
+        share, explained = self._limits.memory_bytes, 0
+        other = self._arms.get(DEPTH_FIRST)
+        if isinstance(other, DepthFirst):
             share -= share // DEPTH_FIRST_SHARE
+            explained = other.furthest
         problem = events(self._ops, self._stepper.observer)
-        return Search(problem, self._stepper, replace(self._limits, memory_bytes=share))
+        return Search(problem, self._stepper, replace(self._limits, memory_bytes=share), explained=explained)
 
     def _end(self, name: str, result: Result) -> None:
         """Leave the rest to the other arm, and all the memory to the one that can take more."""

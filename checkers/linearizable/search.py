@@ -61,8 +61,8 @@ class Result:
         words: words of a row that hold live ops.
         algorithm: what judged.
         exact: at a violation, whether `event` ends the smallest failing prefix. Else that ends there or before.
-        complete: whether nothing is missing from the configurations (up to dominance). If not: where the violation is
-            exact they are possible ones and others may be; where it is not, all possible ones are among them.
+        complete: whether nothing is missing from the configurations (up to dominance), and each is possible.
+        covering: whether all possible configurations are among them. If not, they are possible ones and others may be.
     """
 
     answer: Answer
@@ -76,6 +76,7 @@ class Result:
     algorithm: str = "frontier"
     exact: bool = True
     complete: bool = True
+    covering: bool = True
 
 
 class Search:
@@ -90,6 +91,7 @@ class Search:
         *,
         remember: bool = False,
         stop: int | None = None,
+        explained: int = 0,
     ) -> None:
         """Begin at the beginning of a history.
 
@@ -102,6 +104,7 @@ class Search:
                 events that are not the whole history, where somebody may ask later.
             stop: how many events are to be explained; all if left out. Unlike in a shorter problem, ops that are under
                 way then are known to return.
+            explained: how many events another search has explained: if the next one can be refuted, that is the answer.
         """
         warm_up()
         self._problem = problem
@@ -113,7 +116,8 @@ class Search:
         self._peak = self._expanded = 0
         what = program_module.program(problem.events, stepper)
         self._program = f.Program(what.kind[:stop], what.slot[:stop], what.transition[:stop], what.order[:stop])
-        self._policy, self._cap = f.NARROW, CAP
+        self._policy, self._cap = f.WIDE if explained else f.NARROW, CAP
+        self._explained_elsewhere = explained
         self._explained: Result | None = None
         self._refuted: Result | None = None
         self._machine: Machine | None = None
@@ -194,6 +198,8 @@ class Search:
         elif result.answer == "violation" and (self._refuted is None or result.event < self._refuted.event):
             self._refuted = result
         explained, refuted = self._explained, self._refuted
+        if refuted is not None and refuted.event == self._explained_elsewhere:
+            return replace(refuted, peak=self._peak, expanded=self._expanded)
         if explained is not None and refuted is not None and explained.event == refuted.event:
             return replace(explained, peak=self._peak, expanded=self._expanded)
         self._machine = None
@@ -217,6 +223,7 @@ class Search:
             machine.frontier,
             machine.reachable if answer == "violation" else machine.space.pool[:0].copy(),
             complete=not (machine.approximate or machine.blurred),
+            covering=self._policy == f.WIDE or not (machine.approximate or machine.blurred),
         )
 
     def _gave_up(self, answer: Answer) -> Result:

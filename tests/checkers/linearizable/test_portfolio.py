@@ -137,3 +137,29 @@ def test_the_frontier_is_not_built_where_the_first_turn_suffices(monkeypatch: py
     history = busy_register(1, clients=5, ops=200, values=5)
     result = search(*prepared(models.model("cas-register"), history), Limits())
     assert result.answer == "linearizable"
+
+
+def test_what_another_search_explained_shortens_the_way_to_the_same_failing_prefix() -> None:
+    shorter = 0
+    for seed in range(6):
+        history = busy_register(seed, clients=6, ops=400, values=3, crashes=0.08, bad=True)
+        ops, stepper = prepared(models.model("cas-register"), history)
+        problem = events(ops, stepper.observer)
+        expected = Search(problem, stepper, Limits()).run()
+        for explained in (1, expected.event - 1, expected.event):
+            result = Search(problem, stepper, Limits(), explained=explained).run()
+            assert (result.answer, result.event, result.exact) == ("violation", expected.event, True)
+            if result.covering and expected.complete:
+                assert {*expected.reachable[:, 0]} <= {*result.reachable[:, 0]}
+        shorter += result.expanded < expected.expanded
+    assert shorter
+
+
+def test_the_frontier_begins_with_what_the_first_arm_explained() -> None:
+    history = busy_register(1, clients=10, ops=3_000, values=5, crashes=0.05, bad=True)
+    ops, stepper = prepared(models.model("cas-register"), history)
+    result = search(ops, stepper, Limits())
+    alone_ = Search(events(ops, stepper.observer), stepper, Limits()).run()
+    assert (result.answer, result.event, result.exact) == ("violation", alone_.event, True)
+    assert result.covering
+    assert result.expanded < alone_.expanded
