@@ -13,6 +13,7 @@ from checkers.linearizable.frontier import (
     CALL_OVERWRITE,
     CLASSES,
     CRASH,
+    CRASHED,
     CURSOR,
     DONE,
     EPOCH,
@@ -152,6 +153,7 @@ def _crash(crashed: Crashed, m: I64, transition: Int) -> None:
             m[CLASSES] += 1
             m[FORGET_AT] = min(m[FORGET_AT], crashed.until[transition])
         crashed.so_far[transition] += 1
+        m[CRASHED] += 1
     else:
         crashed.left[transition] = 1
 
@@ -174,15 +176,32 @@ def _forget(space: Space, live: Live, crashed: Crashed, m: I64) -> None:
             used = space.frontier[i, first + word] & field
             least, most = min(least, np.int64(used >> shift)), max(most, np.int64(used >> shift))
             space.frontier[i, first + word] ^= used
-            space.frontier[i, last] -= used >> shift
+            others = _fewest_uses(space, crashed, i)
+            space.frontier[i, last] = np.uint64(
+                max(others, np.int64(space.frontier[i, last]) - np.int64(crashed.so_far[transition]))
+            )
         if most < crashed.so_far[transition]:
             crashed.left[transition] = 1
         elif least < crashed.so_far[transition]:
             m[BLURRED] = 1
+        m[CRASHED] -= crashed.so_far[transition]
         crashed.so_far[transition] = 0
         m[CLASSES] -= 1
         crashed.classes[k] = crashed.classes[m[CLASSES]]
     _drop_dominated(space, live, crashed, m)
+
+
+@inlined
+def _fewest_uses(space: Space, crashed: Crashed, i: Int) -> Int:
+    """The sum of the uses that a row of the frontier counts by class."""
+    uses, first = np.int64(0), 1 + 2 * space.words
+    for w in range(crashed.guards.size):
+        bits = np.uint64(crashed.bits[w])
+        fields = space.frontier[i, first + w]
+        while fields != ZERO:
+            uses += np.int64(fields & ((ONE << bits) - ONE))
+            fields >>= bits
+    return uses
 
 
 @inlined

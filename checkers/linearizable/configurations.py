@@ -137,7 +137,8 @@ def _dominates(space: Space, crashed: Crashed, a: Int, b: Int) -> bool:
         guard = crashed.guards[w]
         if ((pool[b, live + w] | guard) - pool[a, live + w]) & guard != guard:
             return False
-    return True
+    last = pool.shape[1] - 1
+    return not (crashed.guards.size > 0 and pool[a, last] > pool[b, last])
 
 
 @inlined
@@ -187,20 +188,17 @@ def _uses_of_meet(space: Space, crashed: Crashed, a: Int, b: Int) -> Int:
 
 @inlined
 def _meet(space: Space, crashed: Crashed, new: Int, other: Int) -> None:
-    """Let `new` have used only what `other` has used as well."""
-    pool, first = space.pool, 1 + 2 * space.words
-    uses = np.int64(0)
+    """Let `new` have used only what `other` has used as well, and in all as few as the one that used fewer."""
+    pool, first, last = space.pool, 1 + 2 * space.words, space.pool.shape[1] - 1
     for w in range(crashed.guards.size):
         bits = np.uint64(crashed.bits[w])
         field = (ONE << bits) - ONE
         one, another = pool[new, first + w], pool[other, first + w]
         met, shift = ZERO, ZERO
         while one != ZERO and another != ZERO:
-            least = min(one & field, another & field)
-            uses += np.int64(least)
-            met |= least << shift
+            met |= min(one & field, another & field) << shift
             one >>= bits
             another >>= bits
             shift += bits
         pool[new, first + w] = met
-    pool[new, pool.shape[1] - 1] = np.uint64(uses)
+    pool[new, last] = min(pool[new, last], pool[other, last])

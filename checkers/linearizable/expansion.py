@@ -8,6 +8,7 @@ from checkers.kernels import inlined
 from checkers.linearizable.configurations import insert
 from checkers.linearizable.frontier import (
     CLASSES,
+    CRASHED,
     CURSOR,
     EPOCH,
     EXPANDED,
@@ -64,6 +65,8 @@ def _expand_crashed(
     steps: Steps, space: Space, live: Live, crashed: Crashed, m: I64, state: Int, returning: Int
 ) -> Int:
     first, cursor = 1 + 2 * space.words, m[CURSOR]
+    if m[CLASSES] == 0 or np.int64(space.pool[cursor, space.pool.shape[1] - 1]) >= m[CRASHED]:
+        return GO_ON
     for k in range(m[CLASSES]):
         transition = crashed.classes[k]
         if live.tried[transition] == m[EXPANDED] + 1:

@@ -27,7 +27,8 @@ need not have. That relaxes a history without changing what is possible in it, a
 The number of ways in which crashed ops may have been used can grow without bound. The machine therefore keeps at most
 `Crashed.cap` of them for one state and one outcome of the ops under way, in one of two ways: NARROW drops those with
 the most uses, so that whatever it explains is explained; WIDE replaces two by one that has used no more than either,
-so that whatever it cannot explain is a violation. It notes (APPROXIMATE) when it did.
+so that whatever it cannot explain is a violation. It notes (APPROXIMATE) when it did. Of the merged ones the smaller
+sum of uses stays, and no more than all crashed ops can be used: else WIDE would never end on a counter.
 
 A configuration is a row of 64-bit words:
 
@@ -35,7 +36,7 @@ A configuration is a row of 64-bit words:
     1 .. words       done: a bit per slot of an op under way, which took effect or (an overwrite) may have been hidden
     words more       available: the bit of an overwrite that may still take effect for all to see
     counters         uses of crashed ops, packed fields with a guard bit above each
-    1 if counters    the sum of these uses
+    1 if counters    the sum of all uses: more than the fields say where rows were merged, and never merged away
 
 An overwrite is thus not done (available only), seen (done only) or free (both), and dominance is: the same state, the
 same bits of other mutators, no bit less elsewhere, no use more.
@@ -107,7 +108,8 @@ MISSING: Final = 11
 APPROXIMATE: Final = 12
 FORGET_AT: Final = 13
 BLURRED: Final = 14
-REGISTERS: Final = 15
+CRASHED: Final = 15
+REGISTERS: Final = 16
 
 SETTLED: Final = np.uint64(1 << 62)
 """In word 0 of a row of the pool: the op that returns has returned in it."""

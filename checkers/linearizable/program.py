@@ -49,7 +49,7 @@ def _order(kind: I8, slot: I32, transition: I32, order: I64, end: I64) -> None:
             end[slot[event]] = event
         elif kind[event] != CRASH:
             ended = end[slot[event]]
-            optional = ended == kind.size or kind[ended] == EXPIRE
+            optional = ended < kind.size and kind[ended] == EXPIRE
             order[event] = ((np.int64(transition[event]) * 2 + optional) << 32) | ended
             end[slot[event]] = kind.size
 

@@ -29,10 +29,16 @@ from checkers.linearizable.transitions import Stepper, TooManyCellsError
 BUDGET: Final = 100_000
 """Expansions between two looks at the clock: some ten milliseconds."""
 
-CAP: Final = 4
+CAP: Final = 1
 """Ways to use crashed ops that are kept in the first turn; each round of turns has CAP_GROWTH times as many."""
 
 CAP_GROWTH: Final = 4
+
+WIDE_SHARE: Final = 8
+"""A WIDE run is abandoned if it needs so many times the expansions of the NARROW one before: it may know no bounds."""
+
+PREFIX_S: Final = 10.0
+"""CPU seconds that are spent on the end of the smallest failing prefix, once it is known that there is one."""
 
 Answer: TypeAlias = Literal["linearizable", "violation", "time", "memory", "cells"]
 
@@ -107,12 +113,12 @@ class Search:
             explained: how many events another search has explained: if the next one can be refuted, that is the answer.
         """
         warm_up()
+        began = time.thread_time()
         self._problem = problem
         self._stepper = stepper
         self._limits = limits
         self._initial = initial
         self._remember = remember
-        self._seconds = 0.0
         self._peak = self._expanded = 0
         what = program_module.program(problem.events, stepper)
         self._program = f.Program(what.kind[:stop], what.slot[:stop], what.transition[:stop], what.order[:stop])
@@ -120,7 +126,10 @@ class Search:
         self._explained_elsewhere = explained
         self._explained: Result | None = None
         self._refuted: Result | None = None
+        self._refuted_at_s = float("inf")
+        self._patience = WIDE_SHARE * BUDGET
         self._machine: Machine | None = None
+        self._seconds = time.thread_time() - began
 
     def run(self) -> Result:
         """Search until there is an answer, or a limit is reached."""
@@ -144,7 +153,7 @@ class Search:
                 result = self._ended(status)
                 if result is not None:
                     return replace(result, seconds=self._seconds)
-                if self._seconds >= self._limits.time_s:
+                if self._seconds >= min(self._limits.time_s, self._refuted_at_s + PREFIX_S):
                     return self._gave_up("time")
                 if self._seconds - before >= seconds and status != f.GO_ON:
                     return None
@@ -168,18 +177,29 @@ class Search:
         return decode(result.frontier, result.event, self._problem, self._program, layout, result.words)
 
     def _go_on(self) -> int:
-        if self._machine is None:
-            self._machine = Machine(
-                self._program,
-                self._stepper,
-                slots=self._problem.slots,
-                policy=self._policy,
-                cap=self._cap,
-                initial=self._initial,
-                memory_bytes=self._limits.memory_bytes,
-                remember=self._remember,
-            )
-        return self._machine.advance(BUDGET)
+        machine = self._machine = self._machine or self._new_machine()
+        try:
+            status = machine.advance(BUDGET)
+            hopeless = status in (f.PAUSED, f.GO_ON) and machine.m[f.EXPANDED] > self._patience
+        except OutOfMemoryError:
+            if self._policy == f.NARROW:
+                raise
+            status, hopeless = f.GO_ON, True
+        if hopeless and self._policy == f.WIDE:
+            self._next_turn()
+        return status
+
+    def _new_machine(self) -> Machine:
+        return Machine(
+            self._program,
+            self._stepper,
+            slots=self._problem.slots,
+            policy=self._policy,
+            cap=self._cap,
+            initial=self._initial,
+            memory_bytes=self._limits.memory_bytes,
+            remember=self._remember,
+        )
 
     def _ended(self, status: int) -> Result | None:
         """The answer, if the machine's run is at its end and says one."""
@@ -188,6 +208,8 @@ class Search:
         result = self._result(self._machine, "linearizable" if status == f.DONE else "violation")
         if not self._machine.approximate or (status == f.DONE and self._policy == f.NARROW):
             return result
+        if self._policy == f.NARROW:
+            self._patience = WIDE_SHARE * (int(self._machine.m[f.EXPANDED]) + BUDGET)
         return self._weigh(result)
 
     def _weigh(self, result: Result) -> Result | None:
@@ -197,16 +219,20 @@ class Search:
                 self._explained = result
         elif result.answer == "violation" and (self._refuted is None or result.event < self._refuted.event):
             self._refuted = result
+            self._refuted_at_s = min(self._refuted_at_s, self._seconds)
         explained, refuted = self._explained, self._refuted
         if refuted is not None and refuted.event == self._explained_elsewhere:
             return replace(refuted, peak=self._peak, expanded=self._expanded)
         if explained is not None and refuted is not None and explained.event == refuted.event:
             return replace(explained, peak=self._peak, expanded=self._expanded)
+        self._next_turn()
+        return None
+
+    def _next_turn(self) -> None:
         self._machine = None
         if self._policy == f.WIDE:
             self._cap *= CAP_GROWTH
         self._policy = f.WIDE if self._policy == f.NARROW else f.NARROW
-        return None
 
     def _result(self, machine: Machine, answer: Answer) -> Result:
         self._peak = max(self._peak, int(machine.m[f.PEAK]))
