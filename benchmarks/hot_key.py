@@ -21,19 +21,26 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from checkers import engine, linearizable
+from checkers.spark.hot_keys import Sizes
 from checkers.spark.pipeline import judge_runs
 from checkers.spark.session import session
 from checkers.verdict import CheckerSpec, Verdict
 from results.arrow import HISTORY_SCHEMA, to_table, write_parquet
 from results.history import Op
 from results.store import RunDir, Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPLIT: Final = Sizes(hot_rows=100_000)
+"""Smaller than what is split by default, so that every history here is."""
 
 SPECS: Final = (CheckerSpec("linearizable", {"model": "cas-register"}),)
 VALUES: Final = 5
@@ -160,6 +167,10 @@ class Measured(msgspec.Struct):
             self.segments, self.tasks[mode] = hot["segments"], hot["tasks"]
 
 
+def _split(spark: SparkSession, run: RunDir) -> Verdict:
+    return judge_runs(spark, [run.path], sizes=SPLIT)[run.path][0]
+
+
 def measure(sizes: list[int], clients: int, burst: int, repeat: int) -> list[Measured]:
     """All modes over all histories."""
     linearizable.warm_up()
@@ -174,9 +185,9 @@ def measure(sizes: list[int], clients: int, burst: int, repeat: int) -> list[Mea
                 found.add("inline", run, inline)
             for master in ("local[1]", "local[2]"):
                 with session(master) as spark:
-                    judge_runs(spark.session, [cases[0][1].path])
+                    judge_runs(spark.session, [cases[0][1].path], sizes=SPLIT)
                     for found, run in cases:
-                        found.add(master, run, lambda each: judge_runs(spark.session, [each.path])[each.path][0])
+                        found.add(master, run, lambda each: _split(spark.session, each))
         return [found for found, _ in cases]
 
 

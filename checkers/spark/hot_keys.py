@@ -56,9 +56,13 @@ _WORKED_OUT: Final = "run_id string, key string, position int, segment int, task
 
 
 class Sizes(msgspec.Struct, frozen=True):
-    """What is worth being split: rows of a hot key, rows of a segment, at least. Two rows per op."""
+    """What is worth being split: rows of a hot key, rows of a segment, at least. Two rows per op.
 
-    hot_rows: int = 100_000
+    A split key's rows go to Python twice, which costs more than the search as a rule (`benchmarks/hot_key.py`): so a
+    key is hot that would be much for one worker's memory.
+    """
+
+    hot_rows: int = 1_000_000
     segment_rows: int = SEGMENT_ROWS
 
 
