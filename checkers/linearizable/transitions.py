@@ -171,6 +171,11 @@ class Stepper:
         becomes = np.full(len(self.transitions), KEEP, np.int32)
         for t, assignment in enumerate(assignments(model, self.transitions)):
             if assignment.requires is not Special.ANY:
+                if assignment.refuses is not Special.UNKNOWN and assignment.refuses == assignment.requires:
+                    raise UsageError(
+                        f"model {model.name!r} requires and refuses {assignment.requires!r} for "
+                        f"{self.transitions[t]}: correct the model's `assignment`."
+                    )
                 requires[t] = self.states.number(assignment.requires)
             elif assignment.refuses is not Special.UNKNOWN:
                 requires[t] = -2 - self.states.number(assignment.refuses)

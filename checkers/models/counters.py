@@ -12,7 +12,8 @@ from results.errors import UsageError
 class Counter:
     """A number to which amounts are added.
 
-    It is 0 at first, or the parameter; amounts may be negative. The result null of a read counts as 0.
+    It is 0 at first, or the parameter; amounts may be negative. The result null of a read counts as 0; everything else
+    is a number.
     """
 
     name = "counter"
@@ -32,8 +33,10 @@ class Counter:
         """An add is always possible; a read requires the sum so far."""
         total = cast(int, state)
         if f == "add":
-            return total + value
-        return total if result is UNKNOWN or (result or 0) == total else IMPOSSIBLE
+            return total + _number(value)
+        if result is UNKNOWN:
+            return total
+        return total if _number(0 if result is None else result) == total else IMPOSSIBLE
 
     def observes(self, f: str, value: Any, result: Any) -> bool:
         """A read does, and an add of nothing."""
@@ -60,3 +63,9 @@ class UniqueIds:
     def observes(self, f: str, value: Any, result: Any) -> bool:
         """Only where nobody saw the id."""
         return result is UNKNOWN
+
+
+def _number(value: Any) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("what is added to a counter is a number, and what is read a number, or null for 0")
+    return value

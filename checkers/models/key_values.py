@@ -12,7 +12,8 @@ from results.errors import UsageError
 class KeyValue:
     """A string under a key, as in Porcupine's kv model.
 
-    It is empty at first, or the parameter. A missing key is the empty string, and so is the result null of a get.
+    It is empty at first, or the parameter. A missing key is the empty string, and so is null,
+    whether put, appended or answered by a get. Nothing else than text is stored.
     """
 
     name = "kv"
@@ -32,15 +33,23 @@ class KeyValue:
         """Put and append are always possible; a get requires the string."""
         text = cast(str, state)
         if f == "put":
-            return value
+            return _text(value)
         if f == "append":
-            return text + value
-        return text if result is UNKNOWN or (result or "") == text else IMPOSSIBLE
+            return text + _text(value)
+        return text if result is UNKNOWN or _text(result) == text else IMPOSSIBLE
 
     def observes(self, f: str, value: Any, result: Any) -> bool:
         """A get does, and an append of nothing."""
-        return f == "get" or (f == "append" and value == "")
+        return f == "get" or (f == "append" and value in ("", None))
 
     def overwrites(self, f: str, value: Any, result: Any) -> bool:
         """A put does."""
         return f == "put"
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise TypeError("what is under a key is text, or null for the empty string")
+    return value

@@ -63,7 +63,9 @@ class CasRegister(AssignmentModel):
             return _read(result)
         if f == "write":
             return Assignment(becomes=value)
-        expected, new = value
+        if not isinstance(value, tuple) or len(cast("tuple[Hashable, ...]", value)) != 2:
+            raise TypeError("the value of a cas is a list of two, [expected, new]")
+        expected, new = cast("tuple[Hashable, Hashable]", value)
         return Assignment(refuses=expected) if result is False else Assignment(requires=expected, becomes=new)
 
 
@@ -79,7 +81,11 @@ class CreateOnce(AssignmentModel):
 
     def assignment(self, f: str, value: Any, result: Any) -> Assignment:
         """A create requires that there is nothing yet."""
-        return _read(result) if f == "read" else Assignment(requires=None, becomes=value)
+        if f == "read":
+            return _read(result)
+        if value is None:
+            raise TypeError("null cannot be created: it stands for nothing")
+        return Assignment(requires=None, becomes=value)
 
 
 class MultiRegister:

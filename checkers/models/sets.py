@@ -68,5 +68,8 @@ def _shows(elements: frozenset[Hashable], result: Any) -> bool:
     """Whether a read of all elements can have that result; null is none."""
     if result is UNKNOWN:
         return True
-    listed = cast("tuple[Hashable, ...]", () if result is None else result)
+    listed = () if result is None else result
+    if not isinstance(listed, tuple):
+        raise TypeError("the result of a read of all elements is a list of them, or null for none")
+    listed = cast("tuple[Hashable, ...]", listed)
     return len(listed) == len(elements) and elements == frozenset(listed)

@@ -40,7 +40,10 @@ DECIDERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
         "cas-register": (("register-zones", "checkers.linearizable.deciders.registers:decide_register"),),
         "kv": (("register-zones", "checkers.linearizable.deciders.registers:decide_kv"),),
         "create-once": (("one-moment", "checkers.linearizable.deciders.create_once:decide_create_once"),),
-        "set": (("set-elements", "checkers.linearizable.deciders.sets:decide_set"),),
+        "set": (
+            ("set-elements", "checkers.linearizable.deciders.sets:decide_set"),
+            ("grow-set-stages", "checkers.linearizable.deciders.grow_sets:decide_set_without_removes"),
+        ),
         "grow-set": (("grow-set-stages", "checkers.linearizable.deciders.grow_sets:decide_grow_set"),),
         "counter": (
             ("counter-levels", "checkers.linearizable.deciders.counters:decide_by_levels"),

@@ -84,7 +84,9 @@ def _count(ops: Ops, initial: Any) -> _Counted | None:
             number = transition.value
         else:
             number = initial if transition.result is UNKNOWN else 0 if transition.result is None else transition.result
-        if not isinstance(number, int) or not isinstance(initial, int) or abs(number) >= LARGEST:
+        if isinstance(number, bool) or not isinstance(number, int) or not isinstance(initial, int):
+            return None
+        if abs(number) >= LARGEST:
             return None
         numbers[t] = number if transition.f == "add" else number - initial
     number_of, adding = np.array(numbers, np.int64), np.array([t.f == "add" for t in ops.transitions], np.bool_)

@@ -39,6 +39,17 @@ def decide_grow_set(ops: Ops, _: Model) -> Decision | None:
     return _Staged(ops, answers).decide()
 
 
+def decide_set_without_removes(ops: Ops, model: Model) -> Decision | None:
+    """Whether the ops are those of a set to which elements were only added, where its reads of all tell of it.
+
+    None if there is a remove or a `contains`, even one that crashed, if an add answered whether it changed the set, or
+    if the answer of a read is no list.
+    """
+    if any(t.f not in ("add", "read") or (t.f == "add" and isinstance(t.result, bool)) for t in ops.transitions):
+        return None
+    return decide_grow_set(ops, model)
+
+
 class _Staged:
     """Ops with their stages: adds of what group k is the first to have are 2k - 1, the reads of group k are 2k."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from checkers.linearizable.deciders import Decision, zones
 from checkers.linearizable.deciders.zones import INITIAL, NONE, Accesses
-from checkers.linearizable.ops import Ops, Transition
+from checkers.linearizable.ops import Ops
 from checkers.models import UNKNOWN, Model
 
 
@@ -46,18 +46,19 @@ def decide_register(ops: Ops, model: Model) -> Decision | None:
 def decide_kv(ops: Ops, model: Model) -> Decision | None:
     """Whether the ops are those of one key of a string store; O(n log n).
 
-    None if there is an append, or if an observed string was put more than once, the empty one at all.
+    None if there is an append, if an observed string was put more than once, the empty one at all, or if anything is
+    no text.
     """
     numbers: dict[Hashable, int] = {model.init(): INITIAL}
     requires, becomes = [NONE] * len(ops.transitions), [NONE] * len(ops.transitions)
     for t, transition in enumerate(ops.transitions):
-        if transition.f == "get":
-            if transition.result is not UNKNOWN:
-                requires[t] = numbers.setdefault(_text(transition), len(numbers))
-        elif transition.f == "put" and isinstance(transition.value, str):
-            becomes[t] = numbers.setdefault(transition.value, len(numbers))
-        else:
+        getting = transition.f == "get"
+        if getting and transition.result is UNKNOWN:
+            continue
+        text = _text(transition.result if getting else transition.value)
+        if text is None or transition.f not in ("get", "put"):
             return None
+        (requires if getting else becomes)[t] = numbers.setdefault(text, len(numbers))
     return zones.decide(ops, _accesses(ops, requires, becomes, len(numbers)))
 
 
@@ -65,9 +66,11 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2  # pyright: ignore[reportUnknownArgumentType]
 
 
-def _text(get: Transition) -> Hashable:
-    """What a get answered; a missing key is the empty string."""
-    return get.result or ""
+def _text(value: Any) -> str | None:
+    """What was put or answered: null is the empty string; None for what is no text."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else None
 
 
 def _accesses(ops: Ops, requires: list[int], becomes: list[int], values: int) -> Accesses:

@@ -134,7 +134,7 @@ VOCABULARIES: Final[Mapping[str, Vocabulary]] = {
     "multi-register": Vocabulary("multi-register", _registers, _maps),
     "kv": Vocabulary("kv", _among(("get", None), ("put", "a"), ("append", "b"), ("append", "c")), _strings),
     "kv, unique puts": Vocabulary(
-        "kv", lambda rng, fresh: rng.choice([("put", "abcdefghij"[fresh]), ("get", None)]), _any_used
+        "kv", lambda rng, fresh: rng.choice([("put", f"v{fresh}"), ("get", None)]), _any_used
     ),
     "create-once": Vocabulary("create-once", _among(("read", None), ("create", 1), ("create", 2)), _any_used),
     "mutex": Vocabulary("mutex", _among(("acquire", None), ("release", None)), _own),

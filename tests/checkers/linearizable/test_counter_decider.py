@@ -120,6 +120,16 @@ def test_amounts_that_differ_go_to_the_bounds_and_then_to_others() -> None:
     assert decide(read_ops(to_table(fine), model), model) is None
 
 
+@pytest.mark.parametrize(
+    ("f", "value", "result"),
+    [("add", True, None), ("add", None, None), ("read", None, False), ("read", None, ""), ("read", None, [])],
+)
+def test_what_is_no_number_is_left_to_the_model(f: str, value: Any, result: Any) -> None:
+    history = history_of(*acknowledged(0, "add", 1), *acknowledged(0, f, value, result))
+    assert decided(decide_by_levels, "counter", history) is None
+    assert decided(decide_by_bounds, "counter", history) is None
+
+
 @pytest.mark.parametrize("amount", [0.5, 1 << 70], ids=["a fraction", "beyond 64 bits"])
 def test_amounts_that_are_no_machine_integers_are_left_to_others(amount: float) -> None:
     history = history_of(*acknowledged(0, "add", amount), *acknowledged(0, "read", None, amount))

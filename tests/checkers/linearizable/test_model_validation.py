@@ -9,7 +9,7 @@ import pytest
 
 from checkers import models
 from checkers.linearizable import check_ops
-from checkers.models import IMPOSSIBLE, UNKNOWN
+from checkers.models import IMPOSSIBLE, UNKNOWN, Assignment, AssignmentModel
 from checkers.models.validation import STEPS_EXAMINED, examined, validated
 from results.errors import UsageError
 from results.history import Op
@@ -109,6 +109,30 @@ def hits(count: int) -> list[Op]:
 def test_a_step_that_no_search_can_rely_on_is_refused(model: Tally, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         check_ops(hits(3), model)
+
+
+class Guarded(AssignmentModel):
+    """A hit has both guards: a value that is required, and one that is refused."""
+
+    name = "guarded"
+    fs = frozenset({"hit"})
+    initial = 0
+
+    def __init__(self, refused: int) -> None:
+        self.refused = refused
+
+    def assignment(self, f: str, value: Any, result: Any) -> Assignment:
+        return Assignment(requires=0, refuses=self.refused, becomes=1)
+
+
+def test_an_assignment_that_refuses_what_it_requires_is_no_assignment() -> None:
+    with pytest.raises(UsageError, match="model 'guarded' requires and refuses 0 for hit: "):
+        check_ops(hits(1), Guarded(0))
+
+
+def test_an_assignment_that_refuses_something_else_than_it_requires_needs_what_it_requires() -> None:
+    assert check_ops(hits(1), Guarded(1)).valid == "true"
+    assert check_ops(hits(2), Guarded(1)).valid == "false"
 
 
 def test_a_correct_model_is_asked_twice_only_at_first() -> None:

@@ -17,6 +17,7 @@ from checkers.models import IMPOSSIBLE, UNKNOWN, JsonObject, Model, frozen
 from results.arrow import to_table
 from results.errors import UnknownNameError, UsageError
 from results.history import Op
+from tests.checkers.linearizable.small_histories import VOCABULARIES
 from tests.checkers.linearizable.support import INVOCATIONS, possible_results, results_of
 
 Law = tuple[Any, str, Any, Any, Any]
@@ -347,6 +348,20 @@ def test_runs_of_a_model_are_accepted_and_changed_ones_are_judged_by_replaying_t
     ("name", "f", "value", "result"),
     [
         ("set", "contains", 1, 1),
+        ("set", "read", None, "ab"),
+        ("set", "read", None, {}),
+        ("grow-set", "read", None, "ab"),
+        ("grow-set", "read", None, 0),
+        ("counter", "read", None, ""),
+        ("counter", "read", None, []),
+        ("counter", "read", None, False),
+        ("counter", "add", True, None),
+        ("counter", "add", None, None),
+        ("kv", "put", 0, None),
+        ("kv", "put", [], None),
+        ("kv", "append", 1, None),
+        ("kv", "get", None, 0),
+        ("kv", "get", None, False),
         ("fifo-queue", "enqueue", None, None),
         ("stack", "push", None, None),
         ("priority-queue", "enqueue", None, None),
@@ -363,6 +378,38 @@ def test_runs_of_a_model_are_accepted_and_changed_ones_are_judged_by_replaying_t
 def test_values_that_mean_nothing_to_a_model_are_refused_by_name(name: str, f: str, value: Any, result: Any) -> None:
     with pytest.raises(UsageError, match=rf"model '{name}' failed on {f}.*TypeError: .{{20}}"):
         check_ops(as_history([(f, value, result)]), models.model(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "f", "value", "words"),
+    [
+        ("cas-register", "cas", "ab", "a list of two"),
+        ("cas-register", "cas", [1], "a list of two"),
+        ("cas-register", "cas", [1, 2, 3], "a list of two"),
+        ("create-once", "create", None, "stands for nothing"),
+    ],
+)
+def test_values_that_mean_nothing_to_a_model_of_assignments_are_refused_by_name(
+    name: str, f: str, value: Any, words: str
+) -> None:
+    with pytest.raises(UsageError, match=rf"model '{name}' cannot make sense of {f}.*TypeError: .*{words}"):
+        check_ops(as_history([(f, value, None)]), models.model(name))
+
+
+@pytest.mark.parametrize("read", ["", None])
+@pytest.mark.parametrize("nothing", ["", None])
+def test_null_under_a_key_is_the_empty_string_whether_put_or_read(nothing: Any, read: Any) -> None:
+    put = [("put", "a", None), ("put", nothing, None)]
+    assert check_ops(as_history([*put, ("get", None, read)]), "kv").valid == "true"
+    assert check_ops(as_history([*put, ("append", nothing, None), ("get", None, read)]), "kv").valid == "true"
+    assert check_ops(as_history([*put, ("get", None, "a")]), "kv").valid == "false"
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+def test_a_vocabulary_of_small_histories_has_ops_without_end(vocabulary: str) -> None:
+    rng = random.Random(1)
+    fs = {VOCABULARIES[vocabulary].call(rng, fresh)[0] for fresh in range(100)}
+    assert fs <= models.model(VOCABULARIES[vocabulary].model).fs
 
 
 # --- parameters -------------------------------------------------------------------------------------------------------

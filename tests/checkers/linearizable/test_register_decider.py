@@ -162,6 +162,23 @@ def test_appends_are_left_to_others() -> None:
     assert decided(decide_kv, "kv", history) is None
 
 
+@pytest.mark.parametrize(
+    ("f", "value", "result"),
+    [("put", 0, None), ("put", [], None), ("get", None, 0), ("get", None, False), ("get", None, [])],
+)
+def test_what_is_no_string_under_a_key_is_left_to_the_model(f: str, value: Any, result: Any) -> None:
+    assert decided(decide_kv, "kv", history_of(*acknowledged(0, f, value, result))) is None
+
+
+def test_null_that_was_put_is_the_empty_string() -> None:
+    """So nobody can tell whether a get of it saw the put, unless something else was there in the beginning."""
+    history = history_of(*acknowledged(0, "put", None), *acknowledged(0, "get", None, ""))
+    assert decided(decide_kv, "kv", history) is None
+    decision = decided(decide_kv, 'kv("a")', history)
+    assert decision is not None
+    assert decision.valid
+
+
 def test_a_missing_key_is_the_empty_string() -> None:
     history = history_of((0, "invoke", "get", None), (0, "ok", "get", None))
     decision = decided(decide_kv, "kv", history)

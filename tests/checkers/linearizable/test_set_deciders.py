@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from checkers import models
+from checkers.linearizable import check_ops
 from checkers.linearizable.deciders import sets
-from checkers.linearizable.deciders.grow_sets import decide_grow_set
+from checkers.linearizable.deciders.grow_sets import decide_grow_set, decide_set_without_removes
 from checkers.linearizable.deciders.sets import decide_set
 from checkers.linearizable.ops import read_ops
 from results.arrow import to_table
@@ -63,6 +64,7 @@ def _repeating(rng: random.Random, fresh: int) -> tuple[str, Any]:
 
 ONE, TWO, MANY_ELEMENTS = _one_of(1), _one_of(1, 2), _one_of(*range(12))
 GROWING, REPEATING = Clients("grow-set", _growing, _all_answers), Clients("grow-set", _repeating, _all_answers)
+ONLY_ADDED = Clients("set", _repeating, _all_answers)
 
 
 @pytest.mark.parametrize("clients", [ONE, TWO], ids=["one element", "two elements"])
@@ -102,6 +104,37 @@ def test_sets_that_only_grow_are_decided_as_by_definition_in_many_histories(clie
 
 def test_sets_that_only_grow_are_decided_as_by_the_frontier_in_longer_histories() -> None:
     assert_as_by_frontier(decide_grow_set, GROWING, 60, lies=0.01, ops=60)
+
+
+def test_sets_of_which_nothing_is_removed_are_decided_as_by_definition() -> None:
+    assert_exact(decide_set_without_removes, ONLY_ADDED, HISTORIES)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        acknowledged(0, "remove", 1),
+        [(0, "invoke", "remove", 1)],
+        acknowledged(0, "contains", 1, True),
+        acknowledged(0, "add", 1, True),
+        acknowledged(0, "add", 1, False),
+        acknowledged(0, "read", None, "ab"),
+    ],
+    ids=["remove", "crashed remove", "contains", "an add that changed it", "one that did not", "a read of no list"],
+)
+def test_sets_that_tell_more_than_their_elements_are_left_to_others(rows: list[Row]) -> None:
+    assert decided(decide_set_without_removes, "set", history_of(*acknowledged(0, "add", 1), *rows)) is None
+
+
+def test_many_crashed_adds_with_reads_of_all_elements_are_decided_without_a_search() -> None:
+    crashed: list[Row] = [(process, "invoke", "add", process) for process in range(20)]
+    history = history_of(
+        *crashed,
+        *acknowledged(60, "read", None, [1, 5, 7]),
+        *acknowledged(60, "read", None, [1, 5]),
+    )
+    verdict = check_ops(history, "set", witness_time_s=0)
+    assert (verdict.valid, verdict.algorithm) == ("false", "grow-set-stages")
 
 
 def test_only_ops_of_the_element_that_fails_are_culprits() -> None:
