@@ -302,14 +302,18 @@ def write_parquet(table: pa.Table, path: Path, notes: Mapping[bytes, bytes] | No
     replace_file(path, lambda aside: pq.write_table(noted, aside, compression="zstd", write_page_checksum=True))
 
 
-def read_parquet(path: Path) -> pa.Table:
+def read_parquet(path: Path, content: bytes | None = None) -> pa.Table:
     """Read a table that `write_parquet` wrote (or any Parquet file); its notes are the schema's metadata.
+
+    Args:
+        path: the file.
+        content: its bytes, where it cannot be opened anew (a pipe); `path` then only names it in errors.
 
     Raises:
         HistoryFormatError: the file is missing, cut short or not Parquet.
         StoreVersionError: a newer splitbrain wrote it.
     """
-    with _opened(path) as file:
+    with _opened(path, content) as file:
         return file.read()
 
 
@@ -329,10 +333,11 @@ def read_parquet_head(path: Path) -> ParquetHead:
 
 
 @contextmanager
-def _opened(path: Path) -> Generator[pq.ParquetFile]:
+def _opened(path: Path, content: bytes | None = None) -> Generator[pq.ParquetFile]:
     # ParquetFile, not read_table: the latter adds columns from folder names such as `run=...`.
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        source = path if content is None else pa.BufferReader(content)
+        with pq.ParquetFile(source, page_checksum_verification=True) as file:
             version = int((file.schema_arrow.metadata or {}).get(FORMAT_KEY, b"1"))
             if version > FORMAT_VERSION:
                 raise StoreVersionError(

@@ -92,9 +92,11 @@ def command(
     """
     from checkers.engine import judge
     from checkers.verdict import CheckerSpec, Outcome, outcome, worst
+    from harness.cli.histories import refuse_missing
     from harness.cli.steps import Steps
     from results.store import plain_verdict
 
+    refuse_missing(files)
     pictures = None if no_picture else counterexample.Pictures(picture, files)
     settings = {
         "model": model,
@@ -106,11 +108,9 @@ def command(
     outcomes: list[Outcome] = []
     rows: list[Mapping[str, Any]] = []
     with Steps(2 * len(files)) as steps:
-        histories: list[tuple[str, pa.Table]] = []
         for file in files:
             steps.enter(f"reading {file}")
-            histories.append((file, _read(file, format_name, independent)))
-        for file, history in histories:
+            history = _read(file, format_name, independent)
             steps.enter(f"judging {file}, {history.num_rows} rows")
             [verdict] = judge(history, [spec], _telemetry(file))
             outcomes.append(outcome([verdict]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from results.formats.rows import Independent
+
+
+def refuse_missing(files: Iterable[str]) -> None:
+    """Refuse files of which one is not there, before any is read.
+
+    Raises:
+        UsageError: there is no such file.
+    """
+    for file in files:
+        if not Path(file).exists():
+            raise UsageError(f"{file}: there is no such file.")
 
 
 def read_history_of(file: str, format_name: str | None, independent: Independent) -> pa.Table:
@@ -30,8 +42,7 @@ def read_history_of(file: str, format_name: str | None, independent: Independent
         if independent == "yes":
             raise UsageError(f"{file}: a stored run has keys apart from values: leave out --independent.")
         return RunDir(path).history()
-    if not path.exists():
-        raise UsageError(f"{file}: there is no such file.")
+    refuse_missing([file])
     table: pa.Table = read_table(path, format_name, independent=independent)
     from results.formats.rows import IGNORED_KEY
 

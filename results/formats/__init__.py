@@ -39,7 +39,7 @@ _STARTS: Final = (
     (re.compile(r'\{\s*"|\[\s*(?:\{\s*"|\]\s*\Z)'), "jsonl"),
     (re.compile(r"(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\s+\S+ - "), "porcupine"),
     (re.compile(r"[cr] -?\d+ "), "compact"),
-    (re.compile(r"(?:[\[(]\s*)?(?:#_|(?:#jepsen\.history\.Op)?\{\s*:)"), "edn"),
+    (re.compile(r"(?:[\[(]\s*)?(?:#_|(?:#[\w.-]+[\s,]*)?\{[\s,]*:)"), "edn"),
 )
 _EDN_FILLER: Final = re.compile(r"(?:[\s,]+|;[^\n]*\n?)+")
 
@@ -59,19 +59,19 @@ def read_table(path: str | Path, name: str | None = None, *, independent: Indepe
         HistoryFormatError: something in the file is not what the format has there, or it was cut off.
     """
     source = str(path)
-    name = recognise(path) if name is None else name
-    if name not in FORMATS:
+    if name is not None and name not in FORMATS:
         raise UnknownNameError("format", name, FORMATS)
+    name, content = _opened(path, name)
     if independent == "yes" and name not in _WITH_TUPLES:
         raise UsageError(f"{source}: {name} has keys apart from values: leave out --independent.")
     if name == "parquet":
         from results import arrow
 
-        return arrow.conform(arrow.read_parquet(Path(path)), source)
+        return arrow.conform(arrow.read_parquet(Path(path), content), source)
     from results.formats.rows import table_of
 
     read: Reader = importlib.import_module(f"results.formats.{name}").read
-    return table_of(read(_text(path), source), source, independent)
+    return table_of(read(_text(content or b"", source), source), source, independent)
 
 
 def read_history(path: str | Path, name: str | None = None, *, independent: Independent = "auto") -> list[Op]:
@@ -81,43 +81,47 @@ def read_history(path: str | Path, name: str | None = None, *, independent: Inde
     return from_table(read_table(path, name, independent=independent), str(path))
 
 
-def recognise(path: str | Path) -> str:
-    """The format of a history file, by how it begins.
+def _opened(path: str | Path, name: str | None) -> tuple[str, bytes | None]:
+    """A file's format and all its bytes; None instead of them for a Parquet file that Arrow can open by its path.
 
-    Raises:
-        UsageError: the file cannot be opened.
-        HistoryFormatError: it looks like none of those that splitbrain reads.
+    The file is opened once: a pipe gives its bytes only once.
     """
     try:
         with open(path, "rb") as file:
             head = file.read(_HEAD_BYTES)
+            found = _recognised(head, str(path)) if name is None else name
+            by_path = found == "parquet" and file.seekable()
+            return found, None if by_path else head + file.read()
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise UsageError(f"{path}: cannot be read: {error.strerror}.") from error
+
+
+def _recognised(head: bytes, source: str) -> str:
+    """The format of a history file, by how it begins.
+
+    Raises:
+        HistoryFormatError: it is empty, or looks like none of the formats that splitbrain reads.
+    """
     if head.startswith(_PARQUET):
         return "parquet"
     text = head.decode("utf-8-sig", "replace")
+    if len(head) < _HEAD_BYTES and not text.strip():
+        raise HistoryFormatError(source, "the file is empty: it holds no history.")
     filler = _EDN_FILLER.match(text)
     begin = text if filler is None else text[filler.end() :]
     for start, name in _STARTS:
         if start.match(begin):
             return name
     raise HistoryFormatError(
-        str(path), f"not recognised as a history. Say which --format it is in: {', '.join(sorted(FORMATS))}."
+        source, f"not recognised as a history. Say which --format it is in: {', '.join(sorted(FORMATS))}."
     )
 
 
-def _text(path: str | Path) -> str:
+def _text(content: bytes, source: str) -> str:
     try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            return file.read()
-    except OSError as error:
-        raise _unreadable(path, error) from error
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise HistoryFormatError(str(path), f"not text: {error.reason} at byte {error.start}.") from error
-
-
-def _unreadable(path: str | Path, error: OSError) -> UsageError:
-    return UsageError(f"{path}: cannot be read: {error.strerror}.")
+        raise HistoryFormatError(source, f"not text: {error.reason} at byte {error.start}.") from error
 
 
 def whole_lines(text: str, source: str) -> list[str]:

@@ -60,7 +60,7 @@ _FLAT: Final = rf"(?:\[|\(|\#?\{{)(?:{_INSIDE}|{_STRING})*+[\])}}]"
 _NESTED: Final = rf"(?:\[|\(|\#?\{{)(?:{_INSIDE}|{_STRING}|{_FLAT})*+[\])}}]"
 _VALUE: Final = rf"(?:\[|\(|\#?\{{)(?:{_INSIDE}|{_STRING}|{_NESTED})*+[\])}}]|{_ATOM}|{_STRING}"
 _ENTRY: Final = re.compile(rf":({_ATOM})[\s,]*+({_VALUE})[\s,]*+")
-_OPENING: Final = re.compile(r"(?:\#jepsen\.history\.Op)?\{[\s,]*+")
+_OPENING: Final = re.compile(r"(?:\#[A-Za-z][\w-]*+\.[\w.-]*+[\s,]*+)?\{[\s,]*+")
 _BLANK: Final = re.compile(r"[\s,]*+(?:;.*)?")
 
 

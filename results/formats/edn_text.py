@@ -207,7 +207,7 @@ def _tagged(text: str, at: int, tag: str, end: int, depth: int) -> tuple[Any, in
             raise EdnError(f"expected a map after {tag!r}", at)
         entries = cast("dict[str, Any]", value).items()
         return {key if "/" in key else f"{name[1:]}/{key}": each for key, each in entries}, after
-    record = text[end : end + 1] == "{" and "." in name
+    record = text.startswith("{", _after_space(text, end)) and "." in name
     found: Any = value if name in _PLAIN_TAGS or record else {f"#{name}": value}
     return found, after
 

@@ -23,6 +23,9 @@ from results.history import HARNESS, NEMESIS, Mop, canonical_json
 
 _NAMED_PROCESSES: Final = {"nemesis": NEMESIS, "harness": HARNESS}
 _NULL: Final = msgspec.Raw(b"null")
+_DEPTH_LIMIT: Final = 200
+_TOO_DEEP: Final = f"a value is nested deeper than {_DEPTH_LIMIT}."
+_BRACKET: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|(?P<open>[\[{])|[\]}]', re.DOTALL)
 
 
 class _Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -69,7 +72,7 @@ def _lines(content: bytes, source: str, ignored: set[str]) -> tuple[list[_Op], I
     numbers = [number for number, line in enumerate(lines, 1) if line and not line.isspace()]
     try:
         ops = msgspec.json.Decoder(_Op).decode_lines(content)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         ops = [_line(lines[number - 1], number, source, ignored) for number in numbers]
     return ops, np.asarray(numbers, np.int64)
 
@@ -77,6 +80,8 @@ def _lines(content: bytes, source: str, ignored: set[str]) -> tuple[list[_Op], I
 def _line(line: bytes, number: int, source: str, ignored: set[str]) -> _Op:
     try:
         return _loose(line, ignored)
+    except RecursionError as error:
+        raise HistoryFormatError(source, _TOO_DEEP, line=number) from error
     except msgspec.MsgspecError as error:
         raise HistoryFormatError(
             source, f"expected an op as a JSON object with process, type and f: {error}.", line=number
@@ -97,6 +102,10 @@ def _array(content: bytes, source: str, ignored: set[str]) -> tuple[list[_Op], I
     """The ops of an array, and the lines on which they begin."""
     try:
         items = msgspec.json.decode(content, type=list[msgspec.Raw])
+    except RecursionError as error:
+        # Around a value are the array and the op.
+        at = _deeper(content, _DEPTH_LIMIT + 2)
+        raise HistoryFormatError(source, _TOO_DEEP, line=content[:at].count(b"\n") + 1) from error
     except msgspec.MsgspecError as error:
         found = re.search(r"\(byte (\d+)\)", str(error))
         at = len(content) if found is None else int(found[1])
@@ -116,8 +125,23 @@ def _array(content: bytes, source: str, ignored: set[str]) -> tuple[list[_Op], I
     return ops, np.asarray(numbers, np.int64)
 
 
+def _deeper(content: bytes, limit: int) -> int | None:
+    """The offset of the first bracket inside more than `limit` others; None if there is none."""
+    if content.count(b"[") + content.count(b"{") <= limit:
+        return None
+    depth = 0
+    for found in _BRACKET.finditer(content):
+        if found["open"]:
+            depth += 1
+        elif found[0] in b"]}":
+            depth -= 1
+        if depth > limit:
+            return found.start()
+    return None
+
+
 def _rows(ops: list[_Op], line: Ints, source: str, foreign: bool, ignored: tuple[str, ...]) -> Rows:
-    f, value = texts([op.f for op in ops]), _json([op.value for op in ops])
+    f, value = texts([op.f for op in ops]), _json([op.value for op in ops], "value", line, source)
     mops = with_mops(f, value) if foreign else None
     if any(op.mops is not None for op in ops):
         mops = mops_column([op.mops for op in ops])
@@ -130,7 +154,7 @@ def _rows(ops: list[_Op], line: Ints, source: str, foreign: bool, ignored: tuple
             value=value,
             key=_keys(ops, line, source),
             node=texts([op.node for op in ops]),
-            error=_errors([op.error for op in ops]),
+            error=_errors([op.error for op in ops], line, source),
             term=array([op.term for op in ops], pa.int64()),
             time=_numbers([op.time for op in ops]),
             index=_numbers([op.index for op in ops]),
@@ -148,27 +172,38 @@ def _numbers(column: list[int | None]) -> Ints:
     return np.asarray(column, np.int64)
 
 
-def _json(raws: list[msgspec.Raw]) -> Column:
-    """Values as canonical JSON; null for null. Each distinct text is looked at once."""
+def _json(raws: list[msgspec.Raw], name: str, line: Ints, source: str) -> Column:
+    """Values as canonical JSON; null for null. Each distinct text is looked at once.
+
+    Raises:
+        HistoryFormatError: one has a number that does not fit a float, half a surrogate pair, or is nested too deep.
+    """
     if not raws:
         return nothing(0)
     encoded = array([bytes(raw) for raw in raws], pa.binary()).dictionary_encode()
     distinct: Column = encoded.dictionary.cast(pa.string())
     plain: Column = compute.match_substring_regex(distinct, r'^(?:-?[1-9][0-9]{0,17}|0|true|false|"[ !#-\[\]-~]*")$')
-    canonical = [
-        text if fine else _canonical(text) for text, fine in zip(distinct.to_pylist(), plain.to_pylist(), strict=True)
-    ]
+    canonical: list[str | None] = []
+    for text, fine in zip(distinct.to_pylist(), plain.to_pylist(), strict=True):
+        try:
+            canonical.append(text if fine else _canonical(text))
+        except (msgspec.MsgspecError, ValueError) as error:
+            row = [bytes(raw) for raw in raws].index(text.encode())
+            problem = f"the {name} {text[:60]} cannot be read: {error}."
+            raise HistoryFormatError(source, problem, line=int(line[row])) from error
     return texts(canonical).take(encoded.indices)
 
 
 def _canonical(text: str) -> str | None:
+    if _deeper(text.encode(), _DEPTH_LIMIT) is not None:
+        raise ValueError(f"nested deeper than {_DEPTH_LIMIT}")
     value = msgspec.json.decode(text)
     return None if value is None else canonical_json(value)
 
 
-def _errors(raws: list[msgspec.Raw]) -> Column:
+def _errors(raws: list[msgspec.Raw], line: Ints, source: str) -> Column:
     """A string as it is, anything else as JSON."""
-    found = _json(raws)
+    found = _json(raws, "error", line, source)
     if found.null_count == len(found):
         return found
     encoded: Any = found.dictionary_encode()

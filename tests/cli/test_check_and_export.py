@@ -103,6 +103,23 @@ def test_an_export_that_cannot_be_written_leaves_nothing(tmp_path: Path, splitbr
     assert [path.name for path in tmp_path.iterdir()] == ["bad.edn"]
 
 
+def test_a_missing_file_is_told_before_any_is_judged(tmp_path: Path, splitbrain: Splitbrain) -> None:
+    (tmp_path / "bad.edn").write_text(EDN)
+    done = splitbrain("check", "bad.edn", "nowhere.edn")
+    assert done.code == 254
+    assert "nowhere.edn: there is no such file" in done.err
+    assert "bad.edn" not in done.out + done.err
+
+
+def test_files_are_read_one_at_a_time(tmp_path: Path, splitbrain: Splitbrain) -> None:
+    (tmp_path / "bad.edn").write_text(EDN)
+    (tmp_path / "broken.edn").write_text("{:process 0")
+    done = splitbrain("check", "--no-picture", "bad.edn", "broken.edn")
+    assert done.code == 254
+    assert "INVALID bad.edn" in done.out
+    assert "broken.edn" in done.err
+
+
 class _Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from results.arrow import to_table, write_parquet
 from results.errors import HistoryFormatError, UnknownNameError, UsageError
 from results.formats import read_history
 from results.history import Op, pairs
@@ -210,3 +215,94 @@ def test_a_file_that_is_missing_or_not_text_is_refused(tmp_path: Path) -> None:
 def test_an_unknown_format_gets_a_suggestion(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'compact'"):
         read_history(written(tmp_path, ""), "compct")
+
+
+# --- what is read without being told its format -----------------------------------------------------------------------
+
+
+@contextmanager
+def piped(content: bytes) -> Generator[str]:
+    """The path of a pipe that gives `content` once."""
+    read_end, write_end = os.pipe()
+
+    def fill() -> None:
+        with open(write_end, "wb") as file:
+            file.write(content)
+
+    writer = threading.Thread(target=fill)
+    writer.start()
+    try:
+        yield f"/dev/fd/{read_end}"
+    finally:
+        os.close(read_end)
+        writer.join()
+
+
+def test_a_pipe_is_read_whole_though_its_head_tells_the_format() -> None:
+    """Every line is 64 bytes, so that the rest of the pipe is a history of its own behind any power of two."""
+    pair = [
+        "{:process 0, :type :invoke, :f :write, :value 1}".ljust(63) + "\n",
+        "{:process 0, :type :ok, :f :write, :value 1}".ljust(63) + "\n",
+    ]
+    with piped("".join(pair * 1500).encode()) as path:
+        assert len(read_history(path)) == 3000
+
+
+def test_a_pipe_of_parquet_is_read(tmp_path: Path) -> None:
+    ops = [Op(index=at, time=at, process=-1, type="info", f="start", value=f"{at * at:x}") for at in range(30_000)]
+    write_parquet(to_table(ops), tmp_path / "history.parquet")
+    content = (tmp_path / "history.parquet").read_bytes()
+    assert len(content) > 1 << 16
+    with piped(content) as path:
+        assert read_history(path) == ops
+    assert read_history(tmp_path / "history.parquet") == ops
+
+
+@pytest.mark.parametrize("text", ["", " \n\n\t", "\ufeff\n"])
+def test_a_file_without_anything_is_said_to_be_empty(tmp_path: Path, text: str) -> None:
+    with pytest.raises(HistoryFormatError, match="the file is empty"):
+        read_history(written(tmp_path, text))
+
+
+@pytest.mark.parametrize("tag", ["#jepsen.history.Op", "#jepsen.history.Op ", "#knossos.op.Op", "#knossos.op.Op "])
+@pytest.mark.parametrize("around", ["{}", "[{}]", ";; by Jepsen\n({})"])
+@pytest.mark.parametrize("apart", ["\n", " "])
+def test_records_are_recognised_and_read_as_maps(tmp_path: Path, tag: str, around: str, apart: str) -> None:
+    text = apart.join(f"{tag}{{:process 0, :type {kind}, :f :write, :value 3}}" for kind in (":invoke", ":ok"))
+    ops = read_history(written(tmp_path, around.replace("{}", text) + "\n"))
+    assert short(ops) == [(0, "invoke", "write", 3), (0, "ok", "write", 3)]
+
+
+# --- JSON that is too much --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("1e400", "the (value|error) 1e400 cannot be read"),
+        ("[2,-1e400]", r"the (value|error) \[2,-1e400\] cannot be read"),
+        ("[" * 100_000 + "]" * 100_000, "nested deeper than 200"),
+        ('{"a":' * 201 + "1" + "}" * 201, "nested deeper than 200"),
+    ],
+    ids=["number", "number-inside", "far-too-deep", "too-deep"],
+)
+@pytest.mark.parametrize("field", ["value", "error"])
+@pytest.mark.parametrize("array", [False, True], ids=["lines", "array"])
+def test_a_json_value_that_is_too_much_is_refused_with_its_line(
+    tmp_path: Path, value: str, words: str, field: str, array: bool
+) -> None:
+    ops = [
+        '{"process":0,"type":"invoke","f":"write","value":"[[["}',
+        f'{{"process":1,"type":"invoke","f":"write","{field}":{value}}}',
+    ]
+    text = f"[{(',' + chr(10)).join(ops)}]" if array else "".join(f"{op}\n" for op in ops)
+    path = written(tmp_path, text)
+    with pytest.raises(HistoryFormatError, match=words) as caught:
+        read_history(path, "jsonl")
+    assert str(caught.value).startswith(f"{path}:2: ")
+
+
+def test_a_json_value_of_many_brackets_that_is_not_deep_is_read(tmp_path: Path) -> None:
+    value = [[[1], "[{" * 300]] * 150
+    text = msgspec.json.encode({"process": 0, "type": "invoke", "f": "write", "value": value}).decode() + "\n"
+    assert read_history(written(tmp_path, text), "jsonl")[0].value == value
