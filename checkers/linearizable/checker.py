@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from checkers.linearizable.encoding import Problem, events
 from checkers.linearizable.ops import Ops, read_ops, show
 from checkers.linearizable.portfolio import search
 from checkers.linearizable.search import Limits, Result
-from checkers.linearizable.transitions import Stepper
+from checkers.linearizable.transitions import CLOSURE_S, Stepper
 from checkers.models import Model
 from checkers.verdict import Partition, Valid, Verdict
 from results.arrow import to_table
@@ -37,7 +38,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         model: name of the model, or `module:attribute`.
         time_limit_s: CPU seconds per key; then the answer is "unknown".
-        memory_limit_mb: configurations per key; then the answer is "unknown".
+        memory_limit_mb: configurations, and states of the model, per key; then the answer is "unknown".
         witness_time_s: CPU seconds for making the witness of a violation small.
     """
 
@@ -48,6 +49,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Refuse limits with which nothing can be judged."""
+        if not (math.isfinite(self.time_limit_s) and math.isfinite(self.witness_time_s)):
+            raise ValueError("limits must be finite")
         if self.time_limit_s <= 0 or self.memory_limit_mb <= 0 or self.witness_time_s < 0:
             raise ValueError("limits must be positive")
 
@@ -167,7 +170,7 @@ def _check(history: pa.Table, key: str | None, model: Model, options: Options) -
 
 
 def _searched(key: str | None, ops: Ops, model: Model, limits: Limits, options: Options) -> Verdict:
-    stepper = Stepper(model, ops.transitions, cells=limits.cells)
+    stepper = _stepper(ops, model, limits)
     problem = events(ops, stepper.observer)
     result = search(ops, stepper, limits)
     figures = {
@@ -192,11 +195,21 @@ def _searched(key: str | None, ops: Ops, model: Model, limits: Limits, options: 
     )
 
 
+def _stepper(ops: Ops, model: Model, limits: Limits) -> Stepper:
+    return Stepper(
+        model,
+        ops.transitions,
+        cells=limits.cells,
+        memory_bytes=limits.memory_bytes,
+        closure_s=min(CLOSURE_S, limits.time_s / 2),
+    )
+
+
 def _explained(
     verdict: Verdict, ops: Ops, model: Model, decision: Decision, limits: Limits, options: Options
 ) -> Verdict:
     """What a decider found impossible, with the failing prefix that the search finds, if it does within the time."""
-    stepper = Stepper(model, ops.transitions, cells=limits.cells)
+    stepper = _stepper(ops, model, limits)
     problem = events(ops, stepper.observer)
     result = search(ops, stepper, replace(limits, time_s=min(limits.time_s, EXPLAIN_S)))
     if result.answer == "linearizable":
@@ -246,7 +259,7 @@ def _undecided(key: str | None, ops: Ops, result: Result, options: Options, expl
     where = "" if key is None else f" key {show(key)}:"
     ran_out = {
         "time": f"{options.time_limit_s:g} s of CPU time ran out (time_limit_s)",
-        "memory": f"{options.memory_limit_mb} MB of configurations ran out (memory_limit_mb)",
+        "memory": f"{options.memory_limit_mb} MB of configurations and states ran out (memory_limit_mb)",
         "cells": "the model has too many states for the table of its steps",
     }[result.answer]
     return (

@@ -16,7 +16,7 @@ from checkers.linearizable.frontier import ANY, ASSIGNMENTS, CRASH, EXPIRE, I32,
 from checkers.linearizable.frontier import CALL_OBSERVER as OBSERVED
 from checkers.linearizable.ops import B, Ops
 from checkers.linearizable.search import Answer, Limits, Result
-from checkers.linearizable.transitions import Stepper, TooManyCellsError
+from checkers.linearizable.transitions import OutOfMemoryError, Stepper, TooManyCellsError
 
 ALGORITHM: Final = "depth-first"
 
@@ -39,7 +39,8 @@ class DepthFirst:
         Args:
             ops: the partition.
             stepper: steps on its transitions; it may be shared with another search.
-            limits: time for this search alone; memory for its arrays, of which dead ends get what the path leaves.
+            limits: time for this search alone; memory for its arrays, of which dead ends get what the path leaves. With
+                the states and the table of the stepper they take no more than the stepper may.
         """
         warm_up()
         self._problem = events(ops, stepper.observer)
@@ -116,6 +117,10 @@ class DepthFirst:
                     self._fill()
                 except TooManyCellsError:
                     return self._result("cells")
+                except OutOfMemoryError:
+                    return self._result("memory")
+                if self.memory_bytes + self._stepper.bytes > self._stepper.memory_bytes:
+                    return self._result("memory")
             elif status == b.NEEDS_ROOM:
                 self._make_room()
             if self._seconds - before >= seconds:
@@ -160,7 +165,8 @@ class DepthFirst:
     def _make_room(self) -> None:
         """Room for more dead ends; from the limit on, older ones make way."""
         rows = 2 * self._dead.chain.size
-        if self.memory_bytes + self._row_bytes * rows > self._memory_bytes:
+        needed = self.memory_bytes + self._row_bytes * rows
+        if needed > self._memory_bytes or needed + self._stepper.bytes > self._stepper.memory_bytes:
             self._m[b.BOUNDED] = 1
         else:
             self._dead = dead_ends.enlarged(self._dead, rows)

@@ -11,15 +11,11 @@ from checkers.linearizable import frontier as f
 from checkers.linearizable.advance import advance
 from checkers.linearizable.configurations import rehash
 from checkers.linearizable.program import crashed as crashed_of
-from checkers.linearizable.transitions import Stepper
+from checkers.linearizable.transitions import OutOfMemoryError, Stepper
 
 FRONTIER_ROWS: Final = 256
 POOL_ROWS: Final = 1024
 STATES: Final = 16
-
-
-class OutOfMemoryError(Exception):
-    """What the machine needs exceeds the limit."""
 
 
 class Machine:
@@ -152,19 +148,34 @@ class Machine:
             )
 
     def _fill(self) -> None:
-        """Compute the missing cell, and those next to it that will be asked for in a moment."""
-        m, live, program = self.m, self._live, self._program
-        slots = np.concatenate([live.mutators[: m[f.MUTATORS]], live.observers[: m[f.OBSERVERS]]])
-        wanted = {int(t) for t in live.transition[slots]}
-        wanted |= {int(t) for t in self.crashed.classes[: m[f.CLASSES]]}
-        event = int(m[f.EVENT])
+        """Compute the missing cell, and those next to it that will be asked for in a moment.
+
+        No op is asked for in a state where nobody can let it take effect, as that may lead to states that none reaches.
+        """
+        m, program = self.m, self._program
+        event, state = int(m[f.EVENT]), int(m[f.MISSING])
         if program.kind[event] == f.CALL_OBSERVER:
             called = int(program.transition[event])
-            for state in np.unique(self.space.frontier[: m[f.FRONTIER], 0]):
-                self._stepper.fill(int(state), [called])
-        self._stepper.fill(int(m[f.MISSING]), sorted(wanted))
+            for each in np.unique(self.space.frontier[: m[f.FRONTIER], 0]):
+                self._stepper.fill(int(each), [called])
+        else:
+            wanted = {int(t) for t in self._live.transition[self._live.observers[: m[f.OBSERVERS]]]}
+            if state == int(self.space.pool[m[f.CURSOR], 0]):
+                wanted |= self._possible_next()
+            self._stepper.fill(state, sorted(wanted))
         self.make_room_for_states()
         self._refuse_more_than(self._bytes())
+
+    def _possible_next(self) -> set[int]:
+        """Transitions of what may take effect next in the configuration under the cursor, by its bits."""
+        live, words = self._live, self.space.words
+        row = self.space.pool[self.m[f.CURSOR]]
+        slots = live.mutators[: self.m[f.MUTATORS]]
+        word, bit = slots >> 6, f.ONE << (slots & 63).astype(np.uint64)
+        overwrites = live.overwrites[word] & bit != 0
+        unused = np.where(overwrites, row[1 + words + word], ~row[1 + word]) & bit != 0
+        classes = self.crashed.classes[: self.m[f.CLASSES]]
+        return {int(t) for t in (*live.transition[slots[unused]], *classes)}
 
     def _grow(self, status: int) -> None:
         """Double the pool; and make the frontier as large as the pool was, if that is what was needed."""
@@ -186,9 +197,9 @@ class Machine:
         rehash(self.space, self._live, m)
 
     def _bytes(self) -> int:
-        """What is held beside the program: configurations, and the table of steps."""
-        arrays = [each for each in (*self.space, *self._stepper.steps) if isinstance(each, np.ndarray)]
-        return sum(each.nbytes for each in arrays)
+        """What is held beside the program: configurations, states, and the table of steps."""
+        arrays = [each for each in self.space if isinstance(each, np.ndarray)]
+        return self._stepper.bytes + sum(each.nbytes for each in arrays)
 
     def _refuse_more_than(self, needed: int) -> None:
         if needed > self._memory_bytes:

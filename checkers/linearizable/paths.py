@@ -7,6 +7,7 @@ lacks it), each configuration with the one that it came from.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
@@ -75,18 +76,21 @@ def find(ops: Ops, stepper: Stepper, failing: int, limits: Limits) -> Paths | No
         ops: the partition.
         stepper: as it was used to find the violation.
         failing: the op whose return ends the smallest failing prefix.
-        limits: of the search on what comes before the paths.
+        limits: time for the whole, memory for each search on what comes before the paths.
     """
+    deadline = time.thread_time() + limits.time_s
     until = int(ops.completed[failing])
     rows = _event_rows(ops, stepper, until)
     for window in WINDOWS:
         since = int(rows[max(len(rows) - 1 - window, 0)])
-        known = _configurations_before(ops, stepper, since, until, limits)
+        if time.thread_time() >= deadline:
+            break
+        known = _configurations_before(ops, stepper, since, until, limits, deadline)
         if known is None:
             continue
         starts, every = known
         try:
-            found = _Replay(ops, stepper, failing, since).run(starts)
+            found = _Replay(ops, stepper, failing, since, deadline).run(starts)
         except _TooManyError:
             continue
         if found.states:
@@ -103,19 +107,26 @@ def _event_rows(ops: Ops, stepper: Stepper, until: int) -> npt.NDArray[np.int64]
 
 
 def _configurations_before(
-    ops: Ops, stepper: Stepper, row: int, until: int, limits: Limits
+    ops: Ops, stepper: Stepper, row: int, until: int, limits: Limits, deadline: float
 ) -> tuple[Sequence[Configuration], bool] | None:
-    """Configurations that are possible before the event in `row`, and whether they are all; None at a limit."""
+    """Configurations that are possible before the event in `row`, and whether they are all; None at a limit.
+
+    Each search gets half of the time that is left, so that there is some for another way, or for a later row.
+    """
     if row <= int(ops.invoked[0]):
         return [Configuration(0, (), (), ())], True
     problem = events(ops, stepper.observer, until_row=until)
     stop = int(np.searchsorted(_event_rows(ops, stepper, until), row))
-    search = Search(problem, stepper, limits, remember=True, stop=stop)
+    search = Search(problem, stepper, _half(limits, deadline), remember=True, stop=stop)
     result = search.run()
     if result.answer == "linearizable":
         return search.configurations(result), result.complete
-    one = _one_configuration_before(ops, stepper, row, until, limits)
+    one = _one_configuration_before(ops, stepper, row, until, _half(limits, deadline))
     return None if one is None else ([one], False)
+
+
+def _half(limits: Limits, deadline: float) -> Limits:
+    return replace(limits, time_s=(deadline - time.thread_time()) / 2)
 
 
 def _one_configuration_before(ops: Ops, stepper: Stepper, row: int, until: int, limits: Limits) -> Configuration | None:
@@ -147,7 +158,7 @@ def _one_configuration_before(ops: Ops, stepper: Stepper, row: int, until: int, 
 
 
 class _TooManyError(Exception):
-    """There are more configurations than a replay in Python can look at."""
+    """There are more configurations than a replay in Python can look at, or than there is time for."""
 
 
 @dataclass(frozen=True)
@@ -169,11 +180,12 @@ _Key: TypeAlias = tuple[Any, int, int]
 
 
 class _Replay:
-    def __init__(self, ops: Ops, stepper: Stepper, failing: int, since: int) -> None:
+    def __init__(self, ops: Ops, stepper: Stepper, failing: int, since: int, deadline: float) -> None:
         self._ops = ops
         self._stepper = stepper
         self._failing = failing
         self._since = since
+        self._deadline = deadline
         self._until = int(ops.completed[failing])
         self._observer = stepper.observer
         in_play = (ops.invoked < self._until) & (ops.crashed | (ops.completed >= since))
@@ -257,7 +269,7 @@ class _Replay:
                 through.append(_Node(node.state, node.done | bit, node.free & ~bit, node, ()))
             queue += [child for child in self._children(node) if seen.is_new(child)]
             self._expanded += 1
-            if self._expanded > EXPANSIONS:
+            if self._expanded > EXPANSIONS or time.thread_time() > self._deadline:
                 raise _TooManyError
         for called in (self._mutators, self._observers):
             if op in called:

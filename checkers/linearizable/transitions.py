@@ -7,8 +7,12 @@ asked lazily, for the cells that the search comes by, within a budget.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final, TypeGuard
+import math
+import sys
+import time
+from collections.abc import Iterable, Sized
+from itertools import islice
+from typing import Any, Final, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +38,17 @@ CLOSURE_CELLS: Final = 4_096
 CLOSURE_STATES: Final = 32
 """A model with more states than these and two for each transition is taken to have no end of them."""
 
+CLOSURE_S: Final = 0.25
+"""CPU seconds of a closure after which a slow model is asked lazily, by those that have a clock to look at."""
+
+ENTRY_BYTES: Final = 200
+"""What a state takes in the list and the dictionary of states, beside itself."""
+
+MEASURED: Final = 64
+"""Elements of a state that are measured; the others are taken to be as large on average."""
+
+CELL_BYTES: Final = 12
+
 _NO_I32: Final[I32] = np.zeros(1, np.int32)
 
 
@@ -41,12 +56,22 @@ class TooManyCellsError(Exception):
     """The lazy table reached its budget."""
 
 
+class OutOfMemoryError(Exception):
+    """What a search needs exceeds the limit."""
+
+
 class States:
-    """States by number, in the order in which they were met."""
+    """States by number, in the order in which they were met.
+
+    Attributes:
+        known: the states.
+        bytes: about what they take. Elements that states share are counted for each of them.
+    """
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self.known: list[Any] = []
+        self.bytes = 0
         self._number: dict[Any, int] = {}
 
     def number(self, state: Any) -> int:
@@ -64,7 +89,18 @@ class States:
         if found is None:
             found = self._number[state] = len(self.known)
             self.known.append(state)
+            self.bytes += _size(state) + ENTRY_BYTES
         return found
+
+
+def _size(state: Any) -> int:
+    """About the bytes of a state: its own, and those of the elements of a tuple or a frozenset."""
+    own = sys.getsizeof(state)
+    if not isinstance(state, tuple | frozenset) or not state:
+        return own
+    count = len(cast("Sized", state))
+    measured = min(count, MEASURED)
+    return own + sum(map(sys.getsizeof, islice(cast("Iterable[Any]", state), measured))) * count // measured
 
 
 class Stepper:
@@ -75,11 +111,28 @@ class Stepper:
         observer: by transition, whether it is known to change no reachable state.
         overwrite: by transition, whether it is known to be possible in every reachable state, with one next state.
         alike: by transition, the first that is known to be the same in every reachable state.
+        memory_bytes: the limit on `bytes`, as far as that grows by `fill`.
         steps: what the kernel steps with; replaced as a lazy table grows.
     """
 
-    def __init__(self, model: Model, transitions: list[Transition], *, cells: int) -> None:
-        """Prepare the steps of `model`, with at most `cells` cells in a lazy table."""
+    def __init__(
+        self,
+        model: Model,
+        transitions: list[Transition],
+        *,
+        cells: int,
+        memory_bytes: int = 1 << 30,
+        closure_s: float = math.inf,
+    ) -> None:
+        """Prepare the steps of `model`.
+
+        Args:
+            model: what steps.
+            transitions: on what.
+            cells: cells in a lazy table, at most.
+            memory_bytes: what states and a lazy table may take together.
+            closure_s: CPU seconds of this thread after which a model is no longer closed, but asked lazily.
+        """
         self.model = model
         self.transitions = transitions
         self.states = States(model)
@@ -90,22 +143,30 @@ class Stepper:
         self.alike: I32 = np.arange(len(transitions), dtype=np.int32)
         self._target: dict[int, int] = {}
         self._budget = cells
+        self.memory_bytes = memory_bytes
         self._filled = 0
         if steps_by_assignment(model):
             self.steps = self._assignments(model)
         else:
-            self.steps = self._closed() or self._lazy()
+            self.steps = self._closed(closure_s) or self._lazy()
 
     @property
     def mode(self) -> str:
         """How steps are known, in words."""
         return {ASSIGNMENTS: "assignments", CLOSED: "closed table", LAZY: "lazy table"}[self.steps.mode]
 
+    @property
+    def bytes(self) -> int:
+        """What states and the table of steps take."""
+        arrays = [each for each in self.steps if isinstance(each, np.ndarray)]
+        return self.states.bytes + sum(each.nbytes for each in arrays)
+
     def fill(self, state: int, transitions: list[int]) -> None:
         """Compute the cells of `state` for those transitions that are missing.
 
         Raises:
             TooManyCellsError: the table is at its budget.
+            OutOfMemoryError: states and the table take more than they may.
             UsageError: the model failed, or contradicts itself.
         """
         width = self.steps.width
@@ -119,6 +180,8 @@ class Stepper:
                 continue
             following = self._step(state, transition)
             self._confirm(state, transition, following)
+            if self.states.bytes + CELL_BYTES * self.steps.cell_key.size > self.memory_bytes:
+                raise OutOfMemoryError
             self.steps.cell_key[at] = key
             self.steps.cell_next[at] = following
             self._filled += 1
@@ -186,18 +249,24 @@ class Stepper:
         self.alike = _first_alike(np.stack([requires, becomes], axis=1))
         return Steps(ASSIGNMENTS, len(requires), requires, becomes, _NO_I32, np.full(1, -1, np.int64), _NO_I32)
 
-    def _closed(self) -> Steps | None:
-        """The whole table, found by closure from the initial state; None if it is large, or has no end.
+    def _closed(self, seconds: float) -> Steps | None:
+        """The whole table, found by closure from the initial state; None if it is large, has no end, or takes too long.
 
         A history of few ops is judged in less time than it takes to close a large table of which it needs a corner.
         """
         width = len(self.transitions)
         rows: list[list[int]] = []
+        deadline = time.thread_time() + seconds
         while len(rows) < len(self.states.known):
             states = len(self.states.known)
             if states * width > CLOSURE_CELLS or states > CLOSURE_STATES + 2 * width:
                 return None
-            rows.append([self._step(len(rows), t) for t in range(width)])
+            row: list[int] = []
+            for t in range(width):
+                if time.thread_time() > deadline:
+                    return None
+                row.append(self._step(len(rows), t))
+            rows.append(row)
         dense = np.array(rows, np.int32).reshape(len(rows), width)
         own = np.arange(len(rows), dtype=np.int32)[:, None]
         self.observer = np.asarray(((dense == own) | (dense == IMPOSSIBLE)).all(axis=0), np.bool_)
@@ -228,6 +297,8 @@ class Stepper:
             raise TooManyCellsError
         old = self.steps
         size = 2 * old.cell_key.size
+        if self.bytes + CELL_BYTES * size > self.memory_bytes:
+            raise OutOfMemoryError
         mask = size - 1
         key, following = np.full(size, -1, np.int64), np.zeros(size, np.int32)
         for cell in np.flatnonzero(old.cell_key >= 0):

@@ -53,7 +53,7 @@ def test_arms_that_take_turns_after_every_step_agree_with_the_frontier_alone(
     monkeypatch.setattr(transitions, "CLOSURE_CELLS", 0)
     rng = random.Random(name)
     winners: set[str] = set()
-    for _ in range(50):
+    for _ in range(100):
         history = random_history(rng, name, ops=8, processes=4, lies=0.1, crashes=0.2)
         expected = alone(models.model(name), history)
         result = search(*prepared(Table(models.model(name)), history), Limits())

@@ -1,0 +1,167 @@
+"""Limits hold for what a model costs: its states are memory, its steps are time, and evidence has one deadline."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checkers import models
+from checkers.linearizable import paths, transitions
+from checkers.linearizable.checker import check_ops
+from checkers.linearizable.depth_first import DepthFirst
+from checkers.linearizable.ops import Ops, read_ops
+from checkers.linearizable.portfolio import search
+from checkers.linearizable.search import Limits
+from checkers.linearizable.transitions import Stepper
+from checkers.models import IMPOSSIBLE
+from results.arrow import to_table
+from results.errors import UsageError
+from results.history import Op
+from tests.checkers.linearizable.decided import acknowledged, history_of
+from tests.checkers.linearizable.support import search as breadth_first
+
+MEGABYTE = 1 << 20
+
+
+class Clock:
+    """Stands for `time`: a thread's CPU time that passes by so much with each look."""
+
+    def __init__(self, tick: float) -> None:
+        self.now = 0.0
+        self._tick = tick
+
+    def thread_time(self) -> float:
+        self.now += self._tick
+        return self.now
+
+
+class Ring:
+    """Counts around; a sum is as it was, or impossible."""
+
+    name = "ring"
+    fs = frozenset({"push", "sum"})
+
+    def init(self) -> int:
+        return 0
+
+    def step(self, state: Any, f: str, value: Any, result: Any) -> Any:
+        if f == "push":
+            return (state + value) % 20
+        return state if state == result else IMPOSSIBLE
+
+    def observes(self, f: str, value: Any, result: Any) -> bool:
+        return f == "sum"
+
+
+def appends(clients: int, length: int) -> list[Op]:
+    """Strings that are appended at once, and a read of what nobody wrote: all orders are possible before it."""
+    rows: list[Any] = [(i, "invoke", "append", f"{i:02}" + length * "x") for i in range(clients)]
+    rows += [(i, "ok", "append", None) for i in range(clients)]
+    return history_of(*rows, (100, "invoke", "get", None), (100, "ok", "get", "zzz"))
+
+
+def prepared(model: str, history: list[Op], memory_bytes: int) -> tuple[Ops, Stepper]:
+    ops = read_ops(to_table(history), models.model(model))
+    return ops, Stepper(models.model(model), ops.transitions, cells=1_000_000, memory_bytes=memory_bytes)
+
+
+def characters(stepper: Stepper) -> int:
+    return sum(len(state) for state in stepper.states.known if isinstance(state, str))
+
+
+def test_large_states_count_as_memory_of_the_frontier() -> None:
+    result, _, _, stepper = breadth_first(models.model("kv"), appends(18, 2000), Limits(memory_bytes=20 * MEGABYTE))
+    assert result.answer == "memory"
+    assert 10 * MEGABYTE < characters(stepper) < 20 * MEGABYTE
+
+
+def test_large_states_count_as_memory_of_the_depth_first_arm() -> None:
+    ops, stepper = prepared("kv", appends(18, 2000), 20 * MEGABYTE)
+    result = DepthFirst(ops, stepper, Limits(memory_bytes=5 * MEGABYTE)).run()
+    assert result.answer == "memory"
+    assert 10 * MEGABYTE < characters(stepper) < 20 * MEGABYTE + 40 * 2000 * 18
+
+
+def test_large_states_count_as_memory_of_both_arms_together() -> None:
+    ops, stepper = prepared("kv", appends(18, 2000), 20 * MEGABYTE)
+    result = search(ops, stepper, Limits(memory_bytes=20 * MEGABYTE))
+    assert result.answer == "memory"
+    assert characters(stepper) < 20 * MEGABYTE + 40 * 2000 * 18
+
+
+def test_the_checker_gives_its_memory_limit_to_the_states() -> None:
+    verdict = check_ops(appends(18, 2000), "kv", memory_limit_mb=10)
+    assert verdict.evidence["ran_out"] == "memory"
+
+
+@pytest.mark.parametrize(
+    ("state", "least"),
+    [("x" * 5000, 5000), (tuple("x" * 500 + str(i) for i in range(1000)), 500_000), (frozenset[int](), 1)],
+)
+def test_a_state_is_as_large_as_its_elements(state: Any, least: int) -> None:
+    states = transitions.States(Ring())
+    states.number(state)
+    assert least < states.bytes < 3 * least + 1000
+    states.number(state)
+    assert states.bytes < 3 * least + 1000
+
+
+def test_no_cell_is_asked_for_that_no_configuration_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values that were appended at once: states are their orders, and no value is appended twice."""
+    monkeypatch.setattr(transitions, "CLOSURE_CELLS", 0)
+    history = appends(6, 2)
+    result, _, _, stepper = breadth_first(models.model("kv"), history)
+    orders = sum(len([*itertools.permutations(range(6), length)]) for length in range(7))
+    assert result.answer == "violation"
+    assert len(stepper.states.known) == orders
+
+
+def test_a_model_that_takes_too_long_to_be_closed_is_asked_lazily(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = history_of(*[row for i in range(1, 8) for row in acknowledged(0, "push", i)])
+    ops = read_ops(to_table(history), Ring())
+    assert Stepper(Ring(), ops.transitions, cells=1000, closure_s=5).mode == "closed table"
+    clock = Clock(1.0)
+    monkeypatch.setattr(transitions, "time", clock)
+    assert Stepper(Ring(), ops.transitions, cells=1000, closure_s=5).mode == "lazy table"
+    assert clock.now < 10
+    assert Stepper(Ring(), ops.transitions, cells=1000).mode == "closed table"
+    assert check_ops(history, Ring()).figures["transitions"] == "lazy table"
+
+
+def test_final_paths_have_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every search ends without an answer when its time is over, and a clock counts what they were given."""
+    given: list[float] = []
+    clock = Clock(0.0)
+
+    def gives_up(*args: Any) -> None:
+        limits, deadline = args[-2:]
+        given.append(deadline - clock.now)
+        assert limits.time_s == 8.0
+        clock.now += 3.0
+
+    monkeypatch.setattr(paths, "time", clock)
+    monkeypatch.setattr(paths, "_configurations_before", gives_up)
+    result, problem, ops, stepper = breadth_first(models.model("kv"), appends(4, 2))
+    failing = int(problem.op[result.event])
+    assert paths.find(ops, stepper, failing, Limits(time_s=8.0)) is None
+    assert given == [8.0, 5.0, 2.0]
+
+
+def test_the_replay_of_final_paths_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, problem, ops, stepper = breadth_first(models.model("kv"), appends(5, 2))
+    failing = int(problem.op[result.event])
+    assert paths.find(ops, stepper, failing, Limits(time_s=1000.0)) is not None
+    clock = Clock(1.0)
+    monkeypatch.setattr(paths, "time", clock)
+    assert paths.find(ops, stepper, failing, Limits(time_s=50.0)) is None
+    assert clock.now < 60
+
+
+@pytest.mark.parametrize("limit", ["time_limit_s", "witness_time_s"])
+@pytest.mark.parametrize("seconds", [np.nan, np.inf])
+def test_limits_are_finite(limit: str, seconds: float) -> None:
+    with pytest.raises(UsageError, match="finite"):
+        check_ops(history_of(*acknowledged(0, "write", 1)), "register", **{limit: seconds})
