@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Hashable
 from functools import cache
-from typing import Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from checkers.linearizable.frontier import CALL_OBSERVER as OBSERVED
 from checkers.linearizable.ops import B, Ops
 from checkers.linearizable.search import Answer, Limits, Result
 from checkers.linearizable.transitions import OutOfMemoryError, Stepper, TooManyCellsError
+
+TEXT_EFFORT: Final = 100_000_000
+"""Characters and ops that are searched for pieces of text, at most: some tenths of a second."""
 
 ALGORITHM: Final = "depth-first"
 
@@ -224,7 +227,7 @@ def _history(ops: Ops, problem: Problem, observer: B) -> tuple[b.History, I64, I
         op=np.where(crash, -1, number[op]).astype(np.int32),
         transition=ops.transition[live].astype(np.int32),
         slot=problem.events.slot[calls].astype(np.int32),
-        rank=_ranks(ops, observer, live, due),
+        rank=_as_read(ops, observer, live, _ranks(ops, observer, live, due), due),
         crashed_at=crashed_at[grouped].astype(np.int32),
         class_transition=transitions[by_invocation].astype(np.int32),
         class_first=np.append(0, np.cumsum(np.bincount(rank, minlength=len(transitions)))).astype(np.int32),
@@ -260,6 +263,43 @@ def _ranks(ops: Ops, observer: B, live: I64, due: I32) -> I32:
     rank[puts] = np.iinfo(np.int32).max
     rank[puts[matched]] = due[takes[match[matched]]]
     return rank
+
+
+def _as_read(ops: Ops, observer: B, live: I64, rank: I32, due: I32) -> I32:
+    """Ranks in which pieces of text come in the order in which the first text that was read has them.
+
+    A string to which pieces are appended tells the order of all that came before; a piece that no text shows was
+    replaced before anybody looked, so it comes right before a text that begins anew. A guess again, of bounded effort.
+    """
+    piece = {t: what.value for t, what in enumerate(ops.transitions) if not observer[t] and _is_text(what.value)}
+    read = [op for op in np.argsort(due) if observer[ops.transition[live[op]]]]
+    texts = [(int(due[op]), ops.transitions[int(ops.transition[live[op]])].result) for op in read]
+    texts = [(when, text) for when, text in texts if _is_text(text)]
+    effort = len(piece) * (len(live) + sum(len(text) for _, text in texts))
+    if not piece or not texts or effort > TEXT_EFFORT:
+        return rank
+    first, place = rank.astype(np.int64), np.zeros(len(live), np.int64)
+    of_transition = ops.transition[live]
+    for t, value in piece.items():
+        for when, text in texts:
+            found = text.find(value)
+            if found >= 0:
+                first[of_transition == t], place[of_transition == t] = when, found + 1
+                break
+    begins = np.flatnonzero(place == 1)
+    for op in np.flatnonzero((place == 0) & np.isin(of_transition, list(piece))):
+        began, ended = ops.invoked[live[op]], ops.completed[live[op]]
+        hides = begins[(ops.completed[live[begins]] > began) & (ops.invoked[live[begins]] < ended)]
+        if len(hides):
+            first[op] = first[hides].min()
+    order = np.lexsort((due, place, first))
+    result = np.empty(len(live), np.int32)
+    result[order] = np.arange(len(live), dtype=np.int32)
+    return result
+
+
+def _is_text(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str) and value != ""
 
 
 def _path(history: b.History, words: int) -> b.Path:

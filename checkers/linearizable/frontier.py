@@ -249,3 +249,23 @@ def cell_position(key: Int, mask: Int) -> Int:
     """Where the search for a cell begins in a lazy table of `mask + 1` places."""
     mixed = np.uint64(key) * MIX
     return np.int64((mixed ^ (mixed >> _MIX_SHIFT)) >> ONE) & mask
+
+
+@kernel
+def find_cell(keys: I64, key: Int) -> Int:
+    """The place of a cell in a lazy table, or the empty place where it belongs."""
+    mask = keys.size - 1
+    at = cell_position(key, mask)
+    while keys[at] >= 0 and keys[at] != key:
+        at = (at + 1) & mask
+    return at
+
+
+@kernel
+def move_cells(keys: I64, following: I32, larger_keys: I64, larger_following: I32) -> None:
+    """Enter the cells of a lazy table into an empty, larger one."""
+    for cell in range(keys.size):
+        if keys[cell] >= 0:
+            at = find_cell(larger_keys, keys[cell])
+            larger_keys[at] = keys[cell]
+            larger_following[at] = following[cell]

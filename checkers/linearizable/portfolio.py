@@ -105,7 +105,7 @@ class _Portfolio:
                 arm.limit_memory(self._limits.memory_bytes)
 
     def _unknown(self, answer: Answer) -> Result:
-        results = self._ended + [arm.given_up() for arm in self._arms.values()]
+        results = self._ended + [arm.given_up() for arm in self._arms.values()] or [Result(answer, 0, 0.0, 0, 0)]
         return replace(max(results, key=lambda result: result.event), answer=answer, seconds=self._spent())
 
     def _spent(self) -> float:

@@ -155,7 +155,7 @@ class Search:
                     return replace(result, seconds=self._seconds)
                 if self._seconds >= min(self._limits.time_s, self._refuted_at_s + PREFIX_S):
                     return self._gave_up("time")
-                if self._seconds - before >= seconds and status != f.GO_ON:
+                if self._seconds - before >= seconds:
                     return None
         except TooManyCellsError:
             return self._gave_up("cells")
@@ -269,7 +269,9 @@ class Search:
 def warm_up() -> None:
     """Compile the kernels of this package, or load them from the cache; once per process."""
     warm_up_machine()
-    f.cell_position(0, 1)
+    cells, following = np.full(1, -1, np.int64), np.zeros(1, np.int32)
+    f.find_cell(cells, 0)
+    f.move_cells(cells, following, cells, following)
     ops.warm_up()
     encoding.warm_up()
     program_module.warm_up()

@@ -239,9 +239,12 @@ def segment(table: pa.Table, model: Model, vocabulary: list[Transition] | None, 
 
 
 def _renumbered(ops: Ops, vocabulary: list[Transition]) -> Ops:
-    """The ops with the transitions of the whole history, of which theirs are some."""
-    place = {transition: number for number, transition in enumerate(vocabulary)}
-    own = np.array([place[transition] for transition in ops.transitions], np.int32)
+    """The ops with the transitions of the whole history, of which theirs are some.
+
+    They are told apart as they are written: 1 and true are equal to Python, and not to every model.
+    """
+    place = {repr(transition): number for number, transition in enumerate(vocabulary)}
+    own = np.array([place[repr(transition)] for transition in ops.transitions], np.int32)
     return replace(ops, transition=own[ops.transition] if len(own) else ops.transition, transitions=vocabulary)
 
 

@@ -26,7 +26,8 @@ from checkers.linearizable.frontier import (
     KEEP,
     LAZY,
     Steps,
-    cell_position,
+    find_cell,
+    move_cells,
 )
 from checkers.linearizable.ops import Transition
 from checkers.models import Assignment, AssignmentModel, Model, Special, examined
@@ -172,10 +173,7 @@ class Stepper:
         width = self.steps.width
         for transition in transitions:
             key = state * width + transition
-            mask = self.steps.cell_key.size - 1
-            at = cell_position(key, mask)
-            while self.steps.cell_key[at] >= 0 and self.steps.cell_key[at] != key:
-                at = (at + 1) & mask
+            at = find_cell(self.steps.cell_key, key)
             if self.steps.cell_key[at] == key:
                 continue
             following = self._step(state, transition)
@@ -185,7 +183,7 @@ class Stepper:
             self.steps.cell_key[at] = key
             self.steps.cell_next[at] = following
             self._filled += 1
-            if 2 * self._filled > mask:
+            if 2 * self._filled > self.steps.cell_key.size:
                 self._grow()
 
     def confirm_observers(self, transitions: Iterable[int]) -> None:
@@ -299,13 +297,8 @@ class Stepper:
         size = 2 * old.cell_key.size
         if self.bytes + CELL_BYTES * size > self.memory_bytes:
             raise OutOfMemoryError
-        mask = size - 1
         key, following = np.full(size, -1, np.int64), np.zeros(size, np.int32)
-        for cell in np.flatnonzero(old.cell_key >= 0):
-            at = cell_position(int(old.cell_key[cell]), mask)
-            while key[at] >= 0:
-                at = (at + 1) & mask
-            key[at], following[at] = old.cell_key[cell], old.cell_next[cell]
+        move_cells(old.cell_key, old.cell_next, key, following)
         self.steps = old._replace(cell_key=key, cell_next=following)
 
 

@@ -25,7 +25,7 @@ from checkers.spark.lists import with_null_lists, with_null_voters, without_null
 from checkers.spark.runs import BY_KEY, BY_RUN, OF_TELEMETRY, Ready, Specs, ready, scopes, wants
 from checkers.verdict import CheckerSpec, Verdict
 from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, conform, conform_telemetry
-from results.errors import UsageError
+from results.errors import EngineError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -107,9 +107,22 @@ def _judge_groups(
     finally:
         specs.unpersist()
     for row in found:
-        parts = judged.setdefault(stored.ids[row["run_id"]], {}).setdefault(row["position"], [])
-        parts.append(engine.decode(row["verdict"]))
+        place, position = stored.ids[row["run_id"]], row["position"]
+        verdict = engine.decode(row["verdict"])
+        verdict = _as_its_segments_say(verdict, splits.get((place, verdict.key, position)))
+        judged.setdefault(place, {}).setdefault(position, []).append(verdict)
     return judged
+
+
+def _as_its_segments_say(verdict: Verdict, split: Split | None) -> Verdict:
+    """The verdict on a hot key up to its failing segment, or that the two contradict each other."""
+    if verdict.valid != "true" or split is None or split.failing is None:
+        return verdict
+    contradiction = EngineError(
+        f"segment {split.failing} was found impossible, and everything up to its end possible: one of the two is "
+        f"wrong. Please report this with the history."
+    )
+    return engine.broken(verdict.checker, contradiction, f"judging key {verdict.key!r} in segments", key=verdict.key)
 
 
 def _settled(

@@ -312,3 +312,20 @@ def test_a_dead_end_is_found_again_after_the_memory_grew() -> None:
     assert all(dead_ends.is_dead(dead, row) for row in rows)
     assert all(dead_ends.is_dead(dead, row | np.array([0, 0, 1 << 63], np.uint64)) for row in rows)
     assert not any(dead_ends.is_dead(dead, row ^ np.array([0, 1, 0], np.uint64)) for row in rows)
+
+
+def test_pieces_of_text_are_tried_in_the_order_in_which_a_read_shows_them() -> None:
+    """Twenty appends at once, and a put that hides some more: 20! orders, of which one is tried."""
+    rng = random.Random(1)
+    pieces = [f"<{number}>" for number in rng.sample(range(100), 20)]
+    hidden = [f"({number})" for number in range(6)]
+    called = rng.sample([*pieces[1:], *hidden], 25)
+    appends = [Op(process=i, type="invoke", f="append", value=each) for i, each in enumerate(called)]
+    put = Op(process=30, type="invoke", f="put", value=pieces[0])
+    read = Op(process=31, type="invoke", f="get")
+    ended = [each.complete("ok", each.value) for each in [*appends, put]]
+    history = [*appends, put, *ended, read, read.complete("ok", "".join(pieces))]
+    ops = read_ops(to_table(history), models.model("kv"))
+    arm = DepthFirst(ops, Stepper(models.model("kv"), ops.transitions, cells=1_000_000), Limits())
+    assert arm.run().answer == "linearizable"
+    assert arm.explored < 100

@@ -362,3 +362,23 @@ def test_a_limit_that_is_reached_leaves_a_segment_undecided() -> None:
     history = bursty_history(random.Random(1), "cas-register", bursts=2, ops=40, processes=5, lies=0.0, crashes=0.0)
     with pytest.raises(UndecidedError, match="time"):
         segments.segment(to_table(history), models.model("cas-register"), None, replace(Limits(), time_s=0.0))
+
+
+def test_transitions_that_python_takes_for_equal_stay_apart() -> None:
+    """1 and true are equal to Python; to a set one of them answers whether it was changed."""
+    model = models.model("set")
+    for asked, valid in (
+        ([("contains", 5, False), ("add", 0, 0), ("remove", 0, False), ("remove", 0, 0)], False),
+        ([("remove", 1, 1), ("add", 1, 1), ("remove", 1, True)], True),
+    ):
+        calls = [Op(process=0, type="invoke", f=f, value=value) for f, value, _ in asked]
+        both = zip(calls, asked, strict=True)
+        ops = [op for call, (_, _, result) in both for op in (call, call.complete("ok", result))]
+        history = [msgspec.structs.replace(op, index=index) for index, op in enumerate(ops)]
+        plan = segments.plan(to_table(history), model, segment_rows=2)
+        assert len(plan.cuts) > 1
+        worked_out = [
+            segments.segment(to_table(piece), model, plan.vocabulary, Limits()).relation
+            for piece in pieces_of(history, plan)
+        ]
+        assert (segments.first_impossible(worked_out, model.init()) is None) == valid
