@@ -17,7 +17,10 @@ from checkers.linearizable import transitions
 from checkers.linearizable.decoding import Configuration
 from checkers.linearizable.depth_first import DepthFirst
 from checkers.linearizable.encoding import events
+from checkers.linearizable.frontier import DONE, EVENT, NARROW, PAUSED, VIOLATION, WIDE
+from checkers.linearizable.machine import Machine
 from checkers.linearizable.ops import Ops, read_ops
+from checkers.linearizable.program import program
 from checkers.linearizable.search import Limits, Result, Search
 from checkers.linearizable.transitions import Stepper
 from checkers.models import IMPOSSIBLE, Model
@@ -257,6 +260,19 @@ def test_of_identical_ops_the_first_to_return_goes_first() -> None:
         assert result.peak < 100
 
 
+def test_an_optional_op_is_not_taken_for_an_identical_one_that_must_happen() -> None:
+    """One of two cas can have been possible: the one that must, whichever of them ends first."""
+    for ends in (("1 ok", "2 ok"), ("2 ok", "1 ok")):
+        history = written("1 cas 0 1", "2 cas 0 1", "3 write 0", "3 ok", "3 read", "3 ok 1", *ends, "3 read", "3 ok 1")
+        ops = read_ops(to_table(history), models.model("cas-register"))
+        stepper = Stepper(models.model("cas-register"), ops.transitions, cells=100)
+        for optional in (0, 1):
+            obliged = np.array([op != optional for op in range(len(ops.invoked))], np.bool_)
+            problem = events(ops, stepper.observer, obliged=obliged)
+            assert Search(problem, stepper, Limits()).run().answer == "linearizable"
+        assert Search(events(ops, stepper.observer), stepper, Limits()).run().answer == "violation"
+
+
 # --- crashed ops ------------------------------------------------------------------------------------------------------
 
 
@@ -316,9 +332,9 @@ def test_crashed_ops_of_long_runs_are_affordable(seed: int) -> None:
         assert result.expanded < 40 * 10_000
 
 
-def used_up() -> list[Op]:
+def used_up(seed: int, *, clients: int, ops: int, crashes: float) -> list[Op]:
     """A legal history with crashed ops; then reads that each need one of them, until there are not enough."""
-    history = busy_register(8, clients=10, ops=400, values=5, crashes=0.1)
+    history = busy_register(seed, clients=clients, ops=ops, values=5, crashes=crashes)
     rng = random.Random(0)
     value = -1
     for _ in range(80):
@@ -328,17 +344,66 @@ def used_up() -> list[Op]:
     return numbered(history)
 
 
+def run_of(ops: Ops, stepper: Stepper, policy: int) -> tuple[int, int]:
+    """How a machine ends that keeps one way to use crashed ops, and the event at which it does."""
+    problem = events(ops, stepper.observer)
+    machine = Machine(
+        program(problem.events, stepper),
+        stepper,
+        slots=problem.slots,
+        policy=policy,
+        cap=1,
+        initial=[0],
+        memory_bytes=1 << 30,
+    )
+    status = PAUSED
+    while status not in (DONE, VIOLATION):
+        status = machine.advance(1_000)
+    return status, int(machine.m[EVENT])
+
+
+def test_a_narrow_run_explains_only_what_can_be_and_a_wide_one_refutes_only_what_cannot() -> None:
+    model = models.model("cas-register")
+    parted = 0
+    for seed in range(100):
+        ops = read_ops(to_table(used_up(seed, clients=4, ops=80, crashes=0.3)), model)
+        stepper = Stepper(model, ops.transitions, cells=1_000)
+        expected = DepthFirst(ops, stepper, Limits()).run()
+        narrow, wide = (run_of(ops, stepper, policy) for policy in (NARROW, WIDE))
+        assert narrow[1] <= expected.event <= wide[1]
+        assert (expected.answer, narrow[0]) == ("violation", VIOLATION)
+        parted += narrow != wide
+    assert parted > 5
+
+
+def test_a_merged_configuration_has_used_as_few_as_any_of_those_that_it_stands_for() -> None:
+    """To 9 lead a write, two cas, or three; what follows needs the write and the three, so that all six are used."""
+    crashes = ("write 9", "cas 0 1", "cas 1 9", "cas 0 2", "cas 2 3", "cas 3 9")
+    needs = [("50", "9"), ("2", "3"), ("3", "9"), ("0", "2")]
+    history = written(
+        *("1 write 0", "1 ok"),
+        *(f"{process} {crash}" for process, crash in enumerate(crashes, 10)),
+        *("1 read", "1 ok 9"),
+        *(step for value, seen in needs for step in (f"1 write {value}", "1 ok", "1 read", f"1 ok {seen}")),
+    )
+    ops = read_ops(to_table(history), models.model("cas-register"))
+    stepper = Stepper(models.model("cas-register"), ops.transitions, cells=1_000)
+    assert run_of(ops, stepper, WIDE)[0] == DONE
+    assert run_of(ops, stepper, NARROW)[0] == VIOLATION
+    assert search(models.model("cas-register"), history)[0].answer == "linearizable"
+
+
 def test_where_the_turns_disagree_the_prefix_is_found_in_more_of_them_or_said_not_to_be_exact(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    exact, *_ = search(models.model("cas-register"), used_up())
+    exact, *_ = search(models.model("cas-register"), used_up(8, clients=10, ops=400, crashes=0.1))
     assert (exact.answer, exact.exact) == ("violation", True)
     monkeypatch.setattr(search_module, "CAP", EVERY_WAY)
-    whole, *_ = search(models.model("cas-register"), used_up())
+    whole, *_ = search(models.model("cas-register"), used_up(8, clients=10, ops=400, crashes=0.1))
     assert (whole.answer, whole.exact, whole.event) == ("violation", True, exact.event)
     monkeypatch.setattr(search_module, "CAP", 1)
     monkeypatch.setattr(search_module, "PREFIX_S", 0.0)
-    early, *_ = search(models.model("cas-register"), used_up())
+    early, *_ = search(models.model("cas-register"), used_up(8, clients=10, ops=400, crashes=0.1))
     assert (early.answer, early.exact, early.complete) == ("violation", False, False)
     assert early.event >= exact.event
     assert early.expanded < exact.expanded
