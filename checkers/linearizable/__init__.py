@@ -1,7 +1,10 @@
 """Linearizability: a checker, and a call for whoever has a history and a model at hand.
 
-`frontier` is the search on integer arrays, `encoding` and `transitions` make histories and models into integers,
-`search` drives it, `witness` and `evidence` explain what it found.
+`ops` reads a history, `transitions` makes a model into integers, `deciders` answer where that takes no search. Else two
+searches take turns (`portfolio`). One follows all explanations at once, event by event: `search` drives the machine of
+`frontier`, `program`, `configurations`, `expansion`, `advance` and `machine`. The other follows one explanation at a
+time: `depth_first` drives `backtracking` and `dead_ends`. `evidence`, `witness` and `paths` explain a violation, and
+`segments` cuts a long history into parts that are judged apart.
 """
 
 from checkers.linearizable.checker import Linearizable, check_ops

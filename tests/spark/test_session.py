@@ -26,9 +26,12 @@ import pyarrow as pa
 from checkers.spark.session import session
 
 seconds = float(sys.argv[1])
+under_way = sys.argv[2]
 
 def slowly(table):
     import time
+    if seconds:
+        open(under_way, "w").close()
     time.sleep(seconds)
     return table
 
@@ -58,17 +61,21 @@ def _environment(temporary: Path, **changes: str | None) -> dict[str, str]:
     return {name: value for name, value in environment.items() if value is not None}
 
 
+def _under_way(temporary: Path) -> Path:
+    """The file that a worker makes when it works: before that, Python talks to Java, and an interrupt ends the talk."""
+    return temporary.parent / "under way"
+
+
 def _wait_for_a_worker(temporary: Path) -> None:
-    """Until the job is under way: before that, this process talks to Java, and an interrupt breaks the talk off."""
-    deadline = time.monotonic() + 30
-    while len(_using(temporary)) < 4:
-        assert time.monotonic() < deadline, "python, java, the workers' parent and a worker"
+    deadline = time.monotonic() + 60
+    while not _under_way(temporary).exists():
+        assert time.monotonic() < deadline, "no worker has begun"
         time.sleep(0.05)
 
 
 def _run(temporary: Path, seconds: float = 0, **changes: str | None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", _SCRIPT, str(seconds)],
+        [sys.executable, "-c", _SCRIPT, str(seconds), str(_under_way(temporary))],
         env=_environment(temporary, **changes),
         capture_output=True,
         text=True,
@@ -211,7 +218,7 @@ def test_without_a_java_on_this_machine_the_packaged_one_is_used(temporary: Path
 def started(temporary: Path) -> Iterator[subprocess.Popen[str]]:
     """A process in a process group of its own, as a shell starts it, whose job takes some seconds."""
     with subprocess.Popen(
-        [sys.executable, "-c", _SCRIPT, "1.5"],
+        [sys.executable, "-c", _SCRIPT, "1.5", str(_under_way(temporary))],
         env=_environment(temporary),
         process_group=0,
         stdout=subprocess.PIPE,
