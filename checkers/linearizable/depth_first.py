@@ -272,11 +272,14 @@ def _as_read(ops: Ops, observer: B, live: I64, rank: I32, due: I32) -> I32:
     replaced before anybody looked, so it comes right before a text that begins anew. A guess again, of bounded effort.
     """
     piece = {t: what.value for t, what in enumerate(ops.transitions) if not observer[t] and _is_text(what.value)}
-    read = [op for op in np.argsort(due) if observer[ops.transition[live[op]]]]
+    if not piece:
+        return rank
+    observers = np.flatnonzero(observer[ops.transition[live]])
+    read: list[int] = observers[np.argsort(due[observers], kind="stable")].tolist()
     texts = [(int(due[op]), ops.transitions[int(ops.transition[live[op]])].result) for op in read]
     texts = [(when, text) for when, text in texts if _is_text(text)]
     effort = len(piece) * (len(live) + sum(len(text) for _, text in texts))
-    if not piece or not texts or effort > TEXT_EFFORT:
+    if not texts or effort > TEXT_EFFORT:
         return rank
     first, place = rank.astype(np.int64), np.zeros(len(live), np.int64)
     of_transition = ops.transition[live]
