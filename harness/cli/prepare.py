@@ -15,10 +15,12 @@ def command() -> None:
     waits for the compiler.
     """
     from checkers import linearizable
+    from checkers.linearizable import deciders
     from checkers.spark import session
 
     started = time.monotonic()
     linearizable.warm_up()
+    deciders.warm_up()
     click.echo(f"kernels compiled in {time.monotonic() - started:.0f} s")
     started = time.monotonic()
     click.echo(f"{session.prepare()} ({time.monotonic() - started:.0f} s)")

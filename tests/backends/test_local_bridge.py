@@ -15,7 +15,7 @@ pytestmark = pytest.mark.cluster
 
 PROGRAM = """
 import asyncio, json, os, signal
-from harness.backends.local.agent import bridge as b, probes, syscalls
+from harness.backends.agent import bridge as b, probes, syscalls
 
 b.CUT_EXPIRES_S = 1
 b.REFRESH_AFTER_S = 0

@@ -406,7 +406,7 @@ def test_an_agent_that_is_gone_is_one_clear_line_and_takes_its_nodes_along(links
             await start_all(deployment)
             os.kill(deployment.agent_pid, 9)
             await asyncio.sleep(0.2)
-            with pytest.raises(BackendError, match=r"^the local backend's agent ended unexpectedly\.$"):
+            with pytest.raises(BackendError, match=r"^the backend's agent ended unexpectedly\.$"):
                 await deployment.status("n1")
             assert wait_until_gone(str(tmp_path)) == {}
 

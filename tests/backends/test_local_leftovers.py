@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.local import Links, LocalBackend, ownership
+from harness.backends import ownership
+from harness.backends.local import Links, LocalBackend
 from tests.backends.support import processes_with, residents, wait_until_gone
 
 pytestmark = pytest.mark.cluster

@@ -12,8 +12,8 @@ from typing import cast
 import pytest
 
 from harness import doctor
+from harness.backends.channel import agent_command
 from harness.backends.local import LINKS_VARIABLE, Links, LocalBackend, backend
-from harness.backends.local.channel import agent_command
 from harness.protocols import Runtime
 from results.errors import BackendError, UsageError
 from tests.backends.support import GossipSystem, gossip_test, skip_without_namespaces

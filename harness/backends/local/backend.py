@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
+from harness.backends import ownership
+from harness.backends.channel import Agent, probe_namespaces
 from harness.backends.limits import SIMULATED_ONLY, SIMULATED_ONLY_WHY
-from harness.backends.local import ownership
-from harness.backends.local.channel import Agent, probe_namespaces
 from harness.backends.local.deployment import LocalDeployment, check_nodes
 from harness.protocols import FaultKind, Runtime, Support
 from harness.test import Test

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from harness.backends.channel import Agent
 from harness.backends.limits import OnlyCutsKillsAndPauses
-from harness.backends.local.channel import Agent
 from harness.protocols import Address, DefiniteError, Link, NodeCommand, NodeId, NodePlace, NodeStatus
 from harness.test import Test
 from results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError

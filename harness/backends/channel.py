@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import IO, Any
 
-from harness.backends.local import ownership
+from harness.backends import ownership
 from results.errors import BackendError
 
 ANSWERS_WITHIN_S = 15.0
@@ -105,7 +105,7 @@ class Agent:
         """A socket that the agent opened."""
         _, sockets = await self._ask("socket", {})
         if len(sockets) != 1:
-            raise BackendError(f"the local backend's agent sent {len(sockets)} sockets instead of one.")
+            raise BackendError(f"the backend's agent sent {len(sockets)} sockets instead of one.")
         return sockets[0]
 
     async def _ask(self, op: str, arguments: dict[str, Any]) -> tuple[Any, list[socket.socket]]:
@@ -116,14 +116,14 @@ class Agent:
         try:
             self._channel.send(json.dumps({"id": number, "op": op, **arguments}).encode())
         except OSError as error:
-            raise BackendError(f"the local backend's agent does not take {op!r}: {error.strerror}.") from None
+            raise BackendError(f"the backend's agent does not take {op!r}: {error.strerror}.") from None
         future = self._waiting[number] = self._loop.create_future()
         try:
             async with asyncio.timeout(ANSWERS_WITHIN_S):
                 return await future
         except TimeoutError:
             raise BackendError(
-                f"the local backend's agent (process {self.pid}) did not answer {op!r} within {ANSWERS_WITHIN_S:g} s."
+                f"the backend's agent (process {self.pid}) did not answer {op!r} within {ANSWERS_WITHIN_S:g} s."
             ) from None
         finally:
             self._waiting.pop(number, None)
@@ -137,7 +137,7 @@ class Agent:
             packet, ancillary = b"", []
         sockets = _received_sockets(ancillary)
         if not packet:
-            self._fail("the local backend's agent ended unexpectedly")
+            self._fail("the backend's agent ended unexpectedly")
             return
         reply = json.loads(packet)
         future = self._waiting.pop(reply["id"], None)
@@ -165,7 +165,7 @@ class Agent:
         """End the agent, and with it everything that lives in it; returns when it is gone."""
         self._loop.remove_reader(self._channel)
         self._channel.close()
-        self._problem = self._problem or "the local deployment is closed."
+        self._problem = self._problem or "the deployment is closed."
         if self._process.returncode is None and not await self._ended(ENDS_WITHIN_S):
             self._process.kill()
             await self._ended(ENDS_WITHIN_S)
