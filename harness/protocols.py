@@ -188,6 +188,9 @@ class LinkFault(msgspec.Struct, frozen=True):
         reorder: the share of messages that later ones may overtake.
         resets: how often a second, on average, connections over the link break (a flaky link).
         held: nothing arrives until the fault is gone, then everything does (a clogged link).
+        corrupt: the share of messages in which a bit is flipped; checksums on the way drop most of them.
+        rate_kbit: no more than so many kilobits a second get through, the rest waits; 0 for no limit.
+        mtu: larger packets, in bytes, vanish without a word (a black hole of path MTU discovery); 0 for none.
     """
 
     delay_ms: float = 0.0
@@ -197,6 +200,9 @@ class LinkFault(msgspec.Struct, frozen=True):
     reorder: float = 0.0
     resets: float = 0.0
     held: bool = False
+    corrupt: float = 0.0
+    rate_kbit: int = 0
+    mtu: int = 0
 
 
 class DiskFault(msgspec.Struct, frozen=True):
@@ -209,12 +215,18 @@ class DiskFault(msgspec.Struct, frozen=True):
         slow_ms: how much longer each sync takes.
         rot: flip a bit in so many of the sectors that were durable when the fault began; they read well again once it
             is gone.
+        read_only: writes fail (EROFS).
+        fails: every read, write and sync fails (EIO) until the fault is gone.
+        truncate: cut off the end of so many files, at a random place within the last sector; gone for good.
     """
 
     full: bool = False
     sync_fails: bool = False
     slow_ms: float = 0.0
     rot: int = 0
+    read_only: bool = False
+    fails: bool = False
+    truncate: int = 0
 
 
 class ClockFault(msgspec.Struct, frozen=True):
@@ -223,10 +235,12 @@ class ClockFault(msgspec.Struct, frozen=True):
     Attributes:
         offset_ms: the wall clock jumps by so much when the fault begins, and back when it ends.
         drift_ppm: both the wall clock and timers run so much too fast (or, below 0, too slow), in millionths.
+        strobe_ms: the jump comes and goes every so many milliseconds instead of lasting; 0 for no strobe.
     """
 
     offset_ms: float = 0.0
     drift_ppm: float = 0.0
+    strobe_ms: float = 0.0
 
 
 class Support(msgspec.Struct, frozen=True):
