@@ -149,6 +149,10 @@ class Watched:
         """As the deployment does it."""
         return await self._deployment.skew(node, fault)
 
+    async def throttle(self, node: NodeId, share: float | None) -> Mapping[str, Any]:
+        """As the deployment does it."""
+        return await self._deployment.throttle(node, share)
+
     async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
         """As the deployment does it."""
         return await self._deployment.dial(node)

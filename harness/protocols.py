@@ -110,12 +110,17 @@ class NodePlace(msgspec.Struct, frozen=True):
         data_dir: a directory that outlives the node's process, as the node sees it.
         listen: the address on which the node serves peers and clients.
         peers: for every other node, the address under which this node reaches it (a proxy's, on some backends).
+        home: where the node's program comes from: this machine's files and interpreter ("here"); a container of
+            `System.image` ("image"); a machine on which `System.uploads` were laid ("host").
+        home_dir: the directory on such a machine that holds the uploads; "" for the other homes.
     """
 
     node: NodeId
     data_dir: str
     listen: Address
     peers: Mapping[NodeId, Address]
+    home: Literal["here", "image", "host"] = "here"
+    home_dir: str = ""
 
 
 class NodeCommand(msgspec.Struct, frozen=True):
@@ -144,11 +149,17 @@ class System(Protocol):
         name: as given to `--system`.
         bugs: switches that break it on purpose, by mutation id ("M23"), with a line on each.
         election_timeout_s: the longest time a healthy majority needs to notice a dead leader; bounds derive from it.
+        image: the name of the image in whose containers its nodes run; None (or no such attribute) if it has none.
+        uploads: what a machine needs that is to run a node of it: the name below `NodePlace.home_dir`, and the file or
+            folder here. Empty (or no such attribute) if such a machine needs nothing.
     """
 
     name: str
     bugs: Mapping[str, str]
     election_timeout_s: float
+
+    image: str | None
+    uploads: Mapping[str, Path]
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         """How to start the node that lives at `place`."""
@@ -173,8 +184,35 @@ class System(Protocol):
 
 # --- backends -----------------------------------------------------------------------------------------------------
 
-FaultKind: TypeAlias = Literal["cut", "kill", "pause", "power", "packet", "disk", "clock"]
-"""What a backend can be asked to do to links and nodes; nemeses name the kinds that they need."""
+FaultKind: TypeAlias = Literal[
+    "cut",
+    "delay",
+    "loss",
+    "duplicate",
+    "reorder",
+    "corrupt",
+    "rate",
+    "mtu",
+    "reset",
+    "hold",
+    "kill",
+    "pause",
+    "cpu",
+    "disk-full",
+    "disk-read-only",
+    "disk-fails",
+    "disk-sync",
+    "disk-slow",
+    "disk-rot",
+    "disk-truncate",
+    "power",
+    "clock-jump",
+    "clock-drift",
+    "clock-strobe",
+    "membership",
+]
+"""What a backend can be asked to do to links, processes, disks, clocks and the set of members. The ways in which
+nemeses strike name the kinds that they need; a delay includes jitter."""
 
 
 class LinkFault(msgspec.Struct, frozen=True):
@@ -350,6 +388,13 @@ class Deployment(Protocol):
         """Give the node's clock this fault, or none; evidence: offset and rate as measured, before and after."""
         ...
 
+    async def throttle(self, node: NodeId, share: float | None) -> Mapping[str, Any]:
+        """Give the node this share of one CPU, above 0; None lifts the limit. A limit outlives the node's process.
+
+        Evidence: how often ("throttled") the limit that was in force so far made the node wait since it was set.
+        """
+        ...
+
     async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
         """Connect to the node's client address: a connected non-blocking TCP socket; in a simulation, a connection.
 
@@ -425,7 +470,8 @@ class Nemesis(Protocol):
 
     Attributes:
         fs: the functions of nemesis ops that it handles.
-        faults: the FaultKinds that it needs of a backend.
+        faults: the FaultKinds that its ops can ask of a backend; which of them a test needs, its schedule decides
+            (`harness.test.NemesisPackage.faults`).
     """
 
     fs: frozenset[str]

@@ -57,44 +57,46 @@ DEFAULT_SIM: Final = ("partition", "swizzle", "packet", "clog", "clock", "disk",
 
 
 def _shapes(*names: str) -> tuple[Strike, ...]:
-    return tuple(Strike({"shape": name}, nodes=SHAPES[name].nodes) for name in names)
+    return tuple(Strike({"shape": name}, nodes=SHAPES[name].nodes, needs=("cut",)) for name in names)
 
 
-def _specs(*names: str) -> tuple[Strike, ...]:
-    return tuple(Strike({"spec": name}) for name in names)
+def _specs(need: FaultKind, *names: str) -> tuple[Strike, ...]:
+    return tuple(Strike({"spec": name}, needs=(need,)) for name in names)
 
 
-def _somewhere(figures: Figures) -> tuple[Strike, ...]:
+def _somewhere(need: FaultKind, figures: Figures) -> tuple[Strike, ...]:
     """What links can do, on each selection of them."""
     requests = [
         *({"scope": scope} for scope in (packet.ALL_LINKS, packet.ONE_LINK)),
         *({"scope": scope, "spec": spec} for scope in packet.SIDES for spec in ("one", "leader")),
     ]
-    return tuple(Strike(request, nodes=2, figures=figures) for request in requests)
+    return tuple(Strike(request, nodes=2, figures=figures, needs=(need,)) for request in requests)
 
 
 def _clogs(*scopes: str) -> tuple[Strike, ...]:
     return tuple(
-        Strike({"scope": scope, "spec": spec, "disturb": {"held": True}}, nodes=2)
+        Strike({"scope": scope, "spec": spec, "disturb": {"held": True}}, nodes=2, needs=("hold",))
         for scope in scopes
         for spec in ("one", "leader", "minority")
     )
 
 
-def _clocks(figures: Figures) -> tuple[Strike, ...]:
-    return tuple(Strike({"spec": spec}, figures=figures) for spec in ("one", "leader", "minority", "all"))
-
-
-def _disks(request: Mapping[str, Any], figures: Figures | None = None) -> tuple[Strike, ...]:
+def _clocks(need: FaultKind, figures: Figures) -> tuple[Strike, ...]:
     return tuple(
-        Strike({"spec": spec, **request}, nodes=disk.NODES_MIN, figures=figures)
+        Strike({"spec": spec}, figures=figures, needs=(need,)) for spec in ("one", "leader", "minority", "all")
+    )
+
+
+def _disks(need: FaultKind, request: Mapping[str, Any], figures: Figures | None = None) -> tuple[Strike, ...]:
+    return tuple(
+        Strike({"spec": spec, **request}, nodes=disk.NODES_MIN, figures=figures, needs=(need, "kill"))
         for spec in ("one", "leader", "minority")
     )
 
 
 _ONE_WAY = ("one-way-mute", "one-way-deaf", "one-way-mute-leader", "one-way-deaf-leader", "one-way-halves")
 
-_IN_ELECTION = Strike({"when": "election", "over": True}, nodes=3)
+_IN_ELECTION = Strike({"when": "election", "over": True}, nodes=3, needs=("kill",))
 
 _MIXES: Final[Mapping[str, Entry]] = {
     "partition": Entry(
@@ -107,26 +109,26 @@ _MIXES: Final[Mapping[str, Entry]] = {
     ),
     "kill": Entry(
         "kill",
-        (_specs("leader"), _specs("one", "minority", "minority", "majority", "all")),
+        (_specs("kill", "leader"), _specs("kill", "one", "minority", "minority", "majority", "all")),
         "kill -9 and restart: in turn the leader, and one, some or all nodes",
     ),
     "pause": Entry(
         "pause",
-        (_specs("leader"), _specs("one", "minority", "minority", "majority")),
+        (_specs("pause", "leader"), _specs("pause", "one", "minority", "minority", "majority")),
         "stops processes from running (SIGSTOP): in turn the leader, and one or some nodes",
     ),
     "power": Entry(
         "power",
-        (_specs("all"), _specs("leader", "minority", "majority")),
+        (_specs("power", "all"), _specs("power", "leader", "minority", "majority")),
         "cuts the power, unsynced writes are lost or torn: in turn of all nodes, and of the leader or some",
     ),
     "packet": Entry(
         "packet",
         (
-            _somewhere(packet.loss),
-            _somewhere(packet.duplicate),
-            _somewhere(packet.reorder),
-            (*_somewhere(packet.delay), *_somewhere(packet.flaky)),
+            _somewhere("loss", packet.loss),
+            _somewhere("duplicate", packet.duplicate),
+            _somewhere("reorder", packet.reorder),
+            (*_somewhere("delay", packet.delay), *_somewhere("reset", packet.flaky)),
         ),
         "links in turn lose, double, reorder, and delay messages or break connections",
     ),
@@ -134,53 +136,72 @@ _MIXES: Final[Mapping[str, Entry]] = {
         "packet", (_clogs("in"), _clogs("out")), "holds back what nodes are told, and what they say, in turn"
     ),
     "clock": Entry(
-        "clock", (_clocks(clock.jump), _clocks(clock.drift)), "clocks in turn jump, and run too fast or too slow"
+        "clock",
+        (_clocks("clock-jump", clock.jump), _clocks("clock-drift", clock.drift)),
+        "clocks in turn jump, and run too fast or too slow",
     ),
     "disk": Entry(
         "disk",
-        (_disks(disk.FULL), _disks(disk.SYNC_FAILS), _disks({}, disk.slow), _disks({}, disk.rot)),
+        (
+            _disks("disk-full", disk.FULL),
+            _disks("disk-sync", disk.SYNC_FAILS),
+            _disks("disk-slow", {}, disk.slow),
+            _disks("disk-rot", {}, disk.rot),
+        ),
         "disks of a minority in turn are full, fail to sync, are slow, and rot",
     ),
     "swizzle": Entry(
         "partition",
-        ((Strike({"shape": swizzle.SHAPE}, nodes=2, figures=swizzle.draw),),),
+        ((Strike({"shape": swizzle.SHAPE}, nodes=2, figures=swizzle.draw, needs=("cut",)),),),
         "cuts off some nodes one after the other, and lets them back in another order",
     ),
     "bounce": Entry(
         "bounce",
-        ((Strike({}, figures=bounce.draw),), (_IN_ELECTION,)),
+        ((Strike({}, figures=bounce.draw, needs=("kill",)),), (_IN_ELECTION,)),
         "kills nodes and starts them again at once: in turn one after the other, and those who vote in an election",
     ),
     "bounce-random": Entry(
         "bounce",
-        ((Strike({}, figures=bounce.draw),),),
+        ((Strike({}, figures=bounce.draw, needs=("kill",)),),),
         "kills nodes and starts them again at once, one after the other, 6 to 16 times",
     ),
     "bounce-election": Entry(
         "bounce", ((_IN_ELECTION,),), "kills the leader, and restarts at once whoever votes for its successor"
     ),
-    "packet-loss": Entry("packet", (_somewhere(packet.loss),), "links lose 5 to 40 % of the messages"),
+    "packet-loss": Entry("packet", (_somewhere("loss", packet.loss),), "links lose 5 to 40 % of the messages"),
     "packet-duplicate": Entry(
-        "packet", (_somewhere(packet.duplicate),), "links deliver 5 to 40 % of the messages twice"
+        "packet", (_somewhere("duplicate", packet.duplicate),), "links deliver 5 to 40 % of the messages twice"
     ),
     "packet-reorder": Entry(
-        "packet", (_somewhere(packet.reorder),), "on links 5 to 50 % of the messages are overtaken"
+        "packet", (_somewhere("reorder", packet.reorder),), "on links 5 to 50 % of the messages are overtaken"
     ),
-    "packet-delay": Entry("packet", (_somewhere(packet.delay),), "links take 20 to 500 ms longer, with as much jitter"),
-    "packet-flaky": Entry("packet", (_somewhere(packet.flaky),), "links break connections 0.5 to 3 times a second"),
+    "packet-delay": Entry(
+        "packet", (_somewhere("delay", packet.delay),), "links take 20 to 500 ms longer, with as much jitter"
+    ),
+    "packet-flaky": Entry(
+        "packet", (_somewhere("reset", packet.flaky),), "links break connections 0.5 to 3 times a second"
+    ),
     "clog-in": Entry("packet", (_clogs("in"),), "holds back what nodes are told, until it is healed"),
     "clog-out": Entry("packet", (_clogs("out"),), "holds back what nodes say, until it is healed"),
-    "clock-jump": Entry("clock", (_clocks(clock.jump),), "wall clocks jump by 10 ms to an hour, either way"),
-    "clock-drift": Entry("clock", (_clocks(clock.drift),), "clocks run 0.1 to 10 % too fast or too slow"),
-    "disk-full": Entry("disk", (_disks(disk.FULL),), "writes of a minority of the nodes find no room"),
+    "clock-jump": Entry(
+        "clock", (_clocks("clock-jump", clock.jump),), "wall clocks jump by 10 ms to an hour, either way"
+    ),
+    "clock-drift": Entry(
+        "clock", (_clocks("clock-drift", clock.drift),), "clocks run 0.1 to 10 % too fast or too slow"
+    ),
+    "disk-full": Entry("disk", (_disks("disk-full", disk.FULL),), "writes of a minority of the nodes find no room"),
     "disk-sync": Entry(
-        "disk", (_disks(disk.SYNC_FAILS),), "a sync of a minority of the nodes fails and drops what it synced"
+        "disk",
+        (_disks("disk-sync", disk.SYNC_FAILS),),
+        "a sync of a minority of the nodes fails and drops what it synced",
     ),
     "disk-slow": Entry(
-        "disk", (_disks({}, disk.slow),), "syncs of a minority of the nodes take 20 ms to a second longer"
+        "disk", (_disks("disk-slow", {}, disk.slow),), "syncs of a minority of the nodes take 20 ms to a second longer"
     ),
     "disk-rot": Entry(
-        "disk", (_disks({}, disk.rot),), "sectors of a minority of the nodes rot, which are restarted on them"
+        "disk",
+        (_disks("disk-rot", {}, disk.rot),),
+        "sectors of a minority of the nodes rot, which are restarted on them",
     ),
     "partition-halves": Entry("partition", (_shapes("halves"),), "a minority from a majority, at random"),
     "partition-one": Entry("partition", (_shapes("isolate-one"),), "one node from all others"),
@@ -210,9 +231,14 @@ _WHOM: Final[Mapping[str, str]] = {
 
 def _entries() -> dict[str, Entry]:
     entries = dict(_MIXES)
-    for kind, does in (("kill", "kills"), ("pause", "pauses"), ("power", "cuts the power of")):
+    struck: tuple[tuple[FaultKind, str], ...] = (
+        ("kill", "kills"),
+        ("pause", "pauses"),
+        ("power", "cuts the power of"),
+    )
+    for kind, does in struck:
         for spec, whom in _WHOM.items():
-            entries[f"{kind}-{spec}"] = Entry(kind, (_specs(spec),), f"{does} {whom}")
+            entries[f"{kind}-{spec}"] = Entry(kind, (_specs(kind, spec),), f"{does} {whom}")
     return entries
 
 
@@ -227,8 +253,11 @@ def descriptions() -> dict[str, str]:
 
 def names_for(support: Mapping[FaultKind, Support]) -> tuple[str, ...]:
     """Every name except `none` that works on a backend with this support, in the order of `NEMESES`."""
-    needs = {name: sorted(kind.nemesis(Ledger()).faults) for name, kind in KINDS.items()}
-    return tuple(name for name, entry in NEMESES.items() if all(support[fault].works for fault in needs[entry.kind]))
+    return tuple(
+        name
+        for name, entry in NEMESES.items()
+        if all(support[need].works for group in entry.rounds for strike in group for need in strike.needs)
+    )
 
 
 def kinds(names: Sequence[str]) -> tuple[str, ...]:

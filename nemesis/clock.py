@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
+from harness.faultkinds import CLOCK_KINDS
 from harness.marks import reached
 from harness.protocols import ClockFault, FaultKind, NemesisContext, NodeId
 from harness.rng import Rng
@@ -49,7 +50,7 @@ class Clocks:
     """
 
     fs = frozenset({"start-clock", "stop-clock"})
-    faults: frozenset[FaultKind] = frozenset({"clock"})
+    faults: frozenset[FaultKind] = frozenset(CLOCK_KINDS)
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger or Ledger()

@@ -95,5 +95,5 @@ def package(
             tuple(faults), round(interval_s * 1e9), None if time_limit_s is None else round(time_limit_s * 1e9)
         ),
         final_generator=sequence(*(fault.stop() for fault in faults)),
-        faults=nemesis.faults,
+        faults=frozenset(kind for fault in faults for kind in fault.needs()),
     )

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.faultkinds import DISK_KINDS
 from harness.marks import reached
 from harness.protocols import Deployment, DiskFault, FaultKind, NemesisContext, NodeId, NodeStatus
 from harness.rng import Rng
@@ -67,7 +68,7 @@ class Disks:
     """
 
     fs = frozenset({"start-disk", "stop-disk"})
-    faults: frozenset[FaultKind] = frozenset({"disk", "kill"})
+    faults: frozenset[FaultKind] = frozenset({*DISK_KINDS, "kill"})
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger or Ledger()

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.faultkinds import LINK_KINDS
 from harness.marks import reached
 from harness.protocols import Deployment, FaultKind, Link, LinkFault, NemesisContext, NodeId
 from harness.rng import Rng
@@ -87,7 +88,7 @@ class Packet:
     """
 
     fs = frozenset({"start-packet", "stop-packet"})
-    faults: frozenset[FaultKind] = frozenset({"packet"})
+    faults: frozenset[FaultKind] = frozenset(LINK_KINDS)
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger or Ledger()

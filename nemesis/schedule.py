@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from harness.generators import PENDING, Context, Generator, Pending, Result
-from harness.protocols import Nemesis
+from harness.protocols import FaultKind, Nemesis
 from harness.rng import Rng
 from results.errors import UsageError
 from results.history import NEMESIS, Op
@@ -44,6 +44,7 @@ class Strike(msgspec.Struct, frozen=True):
     Attributes:
         request: what its op carries.
         nodes: how many nodes it needs.
+        needs: the kinds of fault that a backend must be able to inject.
         figures: draws the rest of the request (how many messages are lost, by how much a clock jumps), so that a stored
             op strikes again in the same way; None if there is no rest.
     """
@@ -51,6 +52,7 @@ class Strike(msgspec.Struct, frozen=True):
     request: Mapping[str, Any]
     nodes: int = 1
     figures: Figures | None = None
+    needs: tuple[FaultKind, ...] = ()
 
     def draw(self, nodes: Sequence[str], rng: Rng) -> Mapping[str, Any]:
         """The whole request."""
@@ -77,6 +79,10 @@ class Fault(msgspec.Struct, frozen=True):
     def stop(self) -> Op:
         """The op that heals it."""
         return _op(self.stop_f, {"fault": self.name, "action": "stop"})
+
+    def needs(self) -> frozenset[FaultKind]:
+        """Everything that one of its ways needs of a backend."""
+        return frozenset(kind for group in self.rounds for strike in group for kind in strike.needs)
 
     def possible(self, nodes: Sequence[str]) -> list[list[Strike]]:
         """The groups of ways in which it can strike so many nodes; never none.

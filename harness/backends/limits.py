@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from harness import faultkinds
 from harness.protocols import ClockFault, DiskFault, FaultKind, Link, LinkFault, NodeId, NodeStatus
 from results.errors import FaultNotSupportedError
 
-SIMULATED_ONLY: Final[Sequence[FaultKind]] = ("power", "packet", "disk", "clock")
-SIMULATED_ONLY_WHY: Final = "only the simulation can do that so far: use --backend sim."
+SIMULATED_ONLY: Final[tuple[FaultKind, ...]] = (
+    *faultkinds.LINK_KINDS,
+    "cpu",
+    *faultkinds.DISK_KINDS,
+    "power",
+    *faultkinds.CLOCK_KINDS,
+)
+SIMULATED_ONLY_WHY: Final = "this backend cannot do that so far: use --backend sim where that can."
+
+FIXED_MEMBERS_WHY: Final = "no system here can change who its members are."
+"""Why no backend can do "membership"."""
 
 
 class OnlyCutsKillsAndPauses:
@@ -21,7 +31,7 @@ class OnlyCutsKillsAndPauses:
         Raises:
             FaultNotSupportedError: always.
         """
-        raise _refusal("power")
+        raise _refusal(["power"])
 
     async def disturb(self, faults: Mapping[Link, LinkFault]) -> None:
         """Not possible here, except for no fault at all.
@@ -30,7 +40,7 @@ class OnlyCutsKillsAndPauses:
             FaultNotSupportedError: a link shall have a fault.
         """
         if faults:
-            raise _refusal("packet")
+            raise _refusal([kind for fault in faults.values() for kind in faultkinds.of_link(fault)])
 
     async def disturbed(self) -> Mapping[Link, Mapping[str, int]]:
         """No link has a fault."""
@@ -43,7 +53,7 @@ class OnlyCutsKillsAndPauses:
             FaultNotSupportedError: the disk shall have a fault.
         """
         if fault is not None:
-            raise _refusal("disk")
+            raise _refusal(faultkinds.of_disk(fault))
         return {}
 
     async def skew(self, node: NodeId, fault: ClockFault | None) -> Mapping[str, Any]:
@@ -53,9 +63,20 @@ class OnlyCutsKillsAndPauses:
             FaultNotSupportedError: the clock shall have a fault.
         """
         if fault is not None:
-            raise _refusal("clock")
+            raise _refusal(faultkinds.of_clock(fault))
+        return {}
+
+    async def throttle(self, node: NodeId, share: float | None) -> Mapping[str, Any]:
+        """Not possible here, except for no limit at all.
+
+        Raises:
+            FaultNotSupportedError: the node shall have a limit.
+        """
+        if share is not None:
+            raise _refusal(["cpu"])
         return {}
 
 
-def _refusal(kind: FaultKind) -> FaultNotSupportedError:
-    return FaultNotSupportedError(f"this backend cannot do what nemeses need for {kind!r}: {SIMULATED_ONLY_WHY}")
+def _refusal(kinds: Sequence[FaultKind]) -> FaultNotSupportedError:
+    named = ", ".join(repr(kind) for kind in dict.fromkeys(kinds)) or "a fault"
+    return FaultNotSupportedError(f"this backend cannot inject {named}: use --backend sim where that can.")

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from harness.backends.limits import FIXED_MEMBERS_WHY, OnlyCutsKillsAndPauses
 from harness.embedding import Embeddable
 from harness.protocols import (
     Address,
@@ -38,12 +39,25 @@ PORT = 7000
 
 _HOW: Mapping[FaultKind, str] = {
     "cut": "the simulated network, per directed link",
+    "delay": "messages take longer, in order",
+    "loss": "messages vanish",
+    "duplicate": "messages arrive twice",
+    "reorder": "later messages overtake",
+    "reset": "connections over a link break",
+    "hold": "messages wait until the link is let go",
     "kill": "the node's tasks end, its disk's cache stays",
     "pause": "timers and messages wait until the node is resumed",
+    "disk-full": "writes that need room fail (ENOSPC)",
+    "disk-sync": "a sync fails (EIO) and drops what it should have made durable",
+    "disk-slow": "syncs take longer",
+    "disk-rot": "bits flip in durable sectors",
     "power": "what was not synced is lost, or torn at sector boundaries",
-    "packet": "messages are lost, doubled, overtaken, delayed, held; connections are reset",
-    "disk": "full, failing and slow syncs, rotten sectors",
-    "clock": "offset and drift of the node's clock",
+    "clock-jump": "the wall clock is set",
+    "clock-drift": "wall clock and timers run at another rate",
+}
+
+_NOT_HERE: Mapping[FaultKind, str] = {
+    "membership": FIXED_MEMBERS_WHY,
 }
 
 
@@ -64,8 +78,9 @@ class SimBackend:
         self._trace = trace
 
     def support(self) -> Mapping[str, Support]:
-        """Everything works, everywhere."""
-        return {kind: Support(True, _HOW[kind]) for kind in get_args(FaultKind)}
+        """What is simulated works everywhere."""
+        kinds: tuple[FaultKind, ...] = get_args(FaultKind)
+        return {kind: _support(kind) for kind in kinds}
 
     def sweep(self) -> list[str]:
         """Nothing is ever left behind."""
@@ -84,6 +99,12 @@ class SimBackend:
             raise HarnessError("the sim backend works inside a simulation only: use harness.simulate.simulate.")
         nature = world(self._world, runtime.streams["world"])
         return SimDeployment(test, loop, runtime, nature, self._outputs, self._trace)
+
+
+def _support(kind: FaultKind) -> Support:
+    if kind in _HOW:
+        return Support(True, _HOW[kind])
+    return Support(False, _NOT_HERE.get(kind, "the simulation has no such fault."))
 
 
 def check_embeddable(test: Test) -> None:
@@ -196,6 +217,14 @@ class SimDeployment:
     async def skew(self, node: NodeId, fault: ClockFault | None) -> Mapping[str, Any]:
         """Give the node's clock this fault, or none."""
         return self._host(node).skew(fault)
+
+    async def throttle(self, node: NodeId, share: float | None) -> Mapping[str, Any]:
+        """Not possible here, except for no limit at all.
+
+        Raises:
+            FaultNotSupportedError: the node shall have a limit.
+        """
+        return await OnlyCutsKillsAndPauses().throttle(node, share)
 
     # --- clients, and the end -----------------------------------------------------------------------------------------
 

@@ -114,12 +114,16 @@ class Metadata:
         name: as given to `--system`.
         bugs: mutations that a node can be started with.
         election_timeout_s: the longest random election timeout of a node.
+        image: the image that holds the cluster.
+        uploads: the cluster.
         marks: the states that embedded nodes count, with a line on each.
     """
 
     name = "metadata"
     bugs = BUGS
     election_timeout_s = 1.2
+    image: str | None = "node"
+    uploads: Mapping[str, Path] = {"cluster": Path(cluster.__path__[0])}
     marks = MARKS
 
     def __init__(self, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:

@@ -119,6 +119,11 @@ class _ValidDeployment(Wrapper):
     async def skew(self, node: NodeId, fault: ClockFault | None) -> Mapping[str, Any]:
         return await self._inner.skew(self._known(node), fault)
 
+    async def throttle(self, node: NodeId, share: float | None) -> Mapping[str, Any]:
+        if share is not None and not share > 0:
+            raise ProtocolError(f"a node's share of a CPU is above 0, not {share:g}.")
+        return await self._inner.throttle(self._known(node), share)
+
     async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
         connection = await self._inner.dial(self._known(node))
         if connection is None:

@@ -25,6 +25,11 @@ class _ValidSystem(Wrapper):
     bugs: Mapping[str, str]
     election_timeout_s: float
 
+    def __init__(self, inner: System) -> None:
+        super().__init__(inner)
+        self.image: str | None = getattr(inner, "image", None)
+        self.uploads: Mapping[str, Path] = getattr(inner, "uploads", {})
+
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         command: Any = self._inner.command(test, place)
         if not isinstance(command, NodeCommand) or not command.argv:

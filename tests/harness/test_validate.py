@@ -330,7 +330,7 @@ def test_a_backend_must_speak_about_every_fault() -> None:
         def support(self) -> Any:
             return {"cut": super().support()["cut"]}
 
-    with pytest.raises(ProtocolError, match="support says nothing about kill, pause"):
+    with pytest.raises(ProtocolError, match="support says nothing about delay, loss, duplicate"):
         validate.backend(Silent(MemoryDeployment())).support()
 
 

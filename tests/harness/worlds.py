@@ -105,6 +105,8 @@ class MemorySystem:
     name = "memory"
     bugs: Mapping[str, str] = {}
     election_timeout_s = 0.1
+    image: str | None = None
+    uploads: Mapping[str, Path] = {}
 
     def __init__(self) -> None:
         self.registers: dict[str, Any] = {}

@@ -75,6 +75,7 @@ class Nodes:
         self.disks: dict[NodeId, DiskFault] = {}
         self.disk_did: dict[NodeId, dict[str, int]] = {}
         self.clocks: dict[NodeId, ClockFault] = {}
+        self.shares: dict[NodeId, float] = {}
 
     async def status(self, node: NodeId) -> NodeStatus:
         letter = {"running": "S", "paused": "T", "stopped": ""}[self.states[node]]
@@ -151,6 +152,14 @@ class Nodes:
         if after != ClockFault():
             self.clocks[node] = after
         return {"before": msgspec.structs.asdict(before), "after": msgspec.structs.asdict(after)}
+
+    async def throttle(self, node: NodeId, share: float | None) -> dict[str, Any]:
+        self.calls.append(f"throttle {node} {share}")
+        throttled = {"throttled": 3} if node in self.shares else {}
+        self.shares.pop(node, None)
+        if share is not None:
+            self.shares[node] = share
+        return throttled
 
     async def dial(self, node: NodeId) -> Any:
         raise NotImplementedError("no test of a nemesis talks to a node")

@@ -94,15 +94,28 @@ def strikes(ops: Sequence[Op]) -> list[dict[str, Any]]:
 def test_every_name_builds_a_package_that_says_what_it_needs_of_a_backend(name: str) -> None:
     package = build([name])
     family = name.split("-")[0]
+    links, disks = (
+        {"loss", "duplicate", "reorder", "delay", "reset"},
+        {"disk-full", "disk-sync", "disk-slow", "disk-rot"},
+    )
     needed = {
         "none": set[str](),
         "partition": {"cut"},
         "swizzle": {"cut"},
-        "clog": {"packet"},
-        "disk": {"disk", "kill"},
+        "clog": {"hold"},
         "bounce": {"kill"},
+        "packet": links,
+        "disk": {*disks, "kill"},
+        "clock": {"clock-jump", "clock-drift"},
     }
-    assert package.faults == needed.get(family, {family})
+    of_one_way = {
+        **{f"packet-{kind}": {kind} for kind in links},
+        "packet-flaky": {"reset"},
+        "disk-sync-fails": {"disk-sync", "kill"},
+        **{kind: {kind, "kill"} for kind in disks},
+        **{kind: {kind} for kind in ("clock-jump", "clock-drift")},
+    }
+    assert package.faults == of_one_way.get(name, needed.get(family, {family}))
 
 
 def test_the_names_for_a_backend_are_those_of_which_it_can_do_everything() -> None:

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, get_args
 
 from harness.backends import ownership
 from harness.backends.channel import Agent, probe_namespaces
-from harness.backends.limits import SIMULATED_ONLY, SIMULATED_ONLY_WHY
+from harness.backends.limits import FIXED_MEMBERS_WHY, SIMULATED_ONLY, SIMULATED_ONLY_WHY
 from harness.backends.local.deployment import LocalDeployment, check_nodes
 from harness.protocols import FaultKind, Runtime, Support
 from harness.test import Test
@@ -61,7 +61,7 @@ class LocalBackend:
         return self._wanted or ("proxy" if namespaces_problem() else "namespaces")
 
     def support(self) -> Mapping[str, Support]:
-        """Whether cuts, kills and pauses work here, and how."""
+        """Which faults work here, and how."""
         if not _is_linux():
             return dict.fromkeys(get_args(FaultKind), Support(False, _needs_linux()))
         return {
@@ -69,6 +69,7 @@ class LocalBackend:
             "kill": Support(True, "SIGKILL, until the process is reaped"),
             "pause": Support(True, "SIGSTOP, until the kernel shows state T"),
             **dict.fromkeys(SIMULATED_ONLY, Support(False, SIMULATED_ONLY_WHY)),
+            "membership": Support(False, FIXED_MEMBERS_WHY),
         }
 
     def _support_of_cuts(self) -> Support:

@@ -1,0 +1,60 @@
+"""Which kinds of fault (`harness.protocols.FaultKind`) a fault of a link, a disk or a clock is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from harness.protocols import ClockFault, DiskFault, FaultKind, LinkFault
+
+_OF_LINKS: Final[Mapping[str, FaultKind]] = {
+    "delay_ms": "delay",
+    "jitter_ms": "delay",
+    "loss": "loss",
+    "duplicate": "duplicate",
+    "reorder": "reorder",
+    "resets": "reset",
+    "held": "hold",
+    "corrupt": "corrupt",
+    "rate_kbit": "rate",
+    "mtu": "mtu",
+}
+
+_OF_DISKS: Final[Mapping[str, FaultKind]] = {
+    "full": "disk-full",
+    "sync_fails": "disk-sync",
+    "slow_ms": "disk-slow",
+    "rot": "disk-rot",
+    "read_only": "disk-read-only",
+    "fails": "disk-fails",
+    "truncate": "disk-truncate",
+}
+
+LINK_KINDS: Final[tuple[FaultKind, ...]] = tuple(dict.fromkeys(_OF_LINKS.values()))
+"""Everything that can be wrong with a link, except that it is cut."""
+
+DISK_KINDS: Final[tuple[FaultKind, ...]] = tuple(_OF_DISKS.values())
+"""Everything that can be wrong with a disk, except that it lost its power."""
+
+CLOCK_KINDS: Final[tuple[FaultKind, ...]] = ("clock-jump", "clock-drift", "clock-strobe")
+"""Everything that can be wrong with a clock."""
+
+
+def of_link(fault: LinkFault) -> tuple[FaultKind, ...]:
+    """The kinds that a fault of a link is made of; none for one that does nothing."""
+    return tuple(dict.fromkeys(kind for name, kind in _OF_LINKS.items() if getattr(fault, name)))
+
+
+def of_disk(fault: DiskFault) -> tuple[FaultKind, ...]:
+    """The kinds that a fault of a disk is made of; none for one that does nothing."""
+    return tuple(kind for name, kind in _OF_DISKS.items() if getattr(fault, name))
+
+
+def of_clock(fault: ClockFault) -> tuple[FaultKind, ...]:
+    """The kinds that a fault of a clock is made of; a jump that comes and goes is a strobe and no jump."""
+    found: list[FaultKind] = []
+    if fault.offset_ms or fault.strobe_ms:
+        found.append("clock-strobe" if fault.strobe_ms else "clock-jump")
+    if fault.drift_ppm:
+        found.append("clock-drift")
+    return tuple(found)
