@@ -6,5 +6,6 @@ single-threaded and uses only the standard library, because it runs with a bare 
 fast, and because a process with threads cannot enter a user namespace. Modules here import only each other.
 
 `main` binds the agent to its controller and serves requests; `processes` runs nodes; `bridge` and `proxies` are the two
-fabrics by which links are carried and cut; `syscalls` holds what Python's `os` lacks.
+fabrics by which links are carried and cut; `receivers` cuts links between networks that exist already; `syscalls` holds
+what Python's `os` lacks.
 """

@@ -17,6 +17,7 @@ from .bridge import Bridge, enter_namespaces, mount_proc
 from .errors import AgentError
 from .processes import Processes
 from .proxies import Proxies
+from .receivers import Receivers
 
 MESSAGE_BYTES = 1 << 20
 STOP_GRACE_S = 1.0
@@ -27,9 +28,11 @@ Handler = Callable[..., Awaitable[Any]]
 
 
 def main(argv: Sequence[str]) -> NoReturn:
-    """Run an agent: `MARKER links DESCRIPTOR`, or `MARKER probe` to see whether namespaces work here.
+    """Run an agent: `MARKER LINKS DESCRIPTOR`, or `MARKER probe` to see whether namespaces work here.
 
-    MARKER names the controller (`ownership`); DESCRIPTOR is the agent's end of the socket pair.
+    MARKER names the controller (`ownership`); DESCRIPTOR is the agent's end of the socket pair. LINKS says how links
+    are carried: "namespaces" or "proxy" by this agent, beside the nodes that it runs; "containers" by networks that
+    exist already, with nodes that somebody else runs.
     """
     marker, links = argv[0], argv[1]
     controller = int(marker.split(":")[2])
@@ -43,7 +46,7 @@ def main(argv: Sequence[str]) -> NoReturn:
         try:
             if links == "namespaces":
                 _enter(channel)
-            else:
+            elif links == "proxy":
                 syscalls.adopt_orphans()
         except AgentError as error:
             channel.send(json.dumps({"id": 0, "error": str(error)}).encode())
@@ -94,7 +97,7 @@ class _Agent:
     def __init__(self, channel: socket.socket, links: str) -> None:
         self._channel = channel
         self._links = links
-        self._fabric: Bridge | Proxies | None = None
+        self._fabric: Bridge | Proxies | Receivers | None = None
         self._processes: Processes | None = None
         self._over = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -152,8 +155,15 @@ class _Agent:
             self._over.set()
 
     def _handler(self, name: str) -> Handler:
-        handlers: dict[str, Handler] = {"lay_out": self._lay_out}
-        if self._fabric is not None and self._processes is not None:
+        handlers: dict[str, Handler] = {"lay_out": self._lay_out, "join": self._join}
+        if self._fabric is not None:
+            handlers |= {
+                "cut": self._cut,
+                "passes": self._passes,
+                "dropped": self._dropped,
+                "alive": self._fabric.refresh,
+            }
+        if self._processes is not None:
             processes = self._processes
             handlers |= {
                 "start": processes.start,
@@ -161,11 +171,7 @@ class _Agent:
                 "pause": processes.pause,
                 "resume": processes.resume,
                 "status": self._status,
-                "cut": self._cut,
-                "passes": self._passes,
-                "dropped": self._dropped,
                 "socket": self._socket,
-                "alive": self._fabric.refresh,
                 "stop": self._stop,
             }
         if name not in handlers:
@@ -183,6 +189,18 @@ class _Agent:
         self._fabric = fabric
         self._processes = Processes({node: port for node, (_, port) in listen.items()}, fabric.enter)
         return {"listen": listen, "peers": fabric.peer_addresses()}
+
+    async def _join(self, nodes: dict[str, list[Any]]) -> None:
+        """Take over the links between networks that exist: for every node the pid of a process in it, its address."""
+        places: dict[str, tuple[int, str]] = {}
+        for node, (pid, address) in nodes.items():
+            try:
+                places[node] = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY), address
+            except OSError as error:
+                raise AgentError(f"the network of {node} (process {pid}) cannot be entered: {error.strerror}") from None
+        fabric = Receivers(places)
+        await fabric.lay_out()
+        self._fabric = fabric
 
     async def _status(self, name: str) -> dict[str, Any]:
         assert self._processes is not None
@@ -203,7 +221,7 @@ class _Agent:
         return [[source, destination, count] for (source, destination), count in (await self._fabric.dropped()).items()]
 
     async def _socket(self) -> socket.socket:
-        assert self._fabric is not None
+        assert isinstance(self._fabric, Bridge | Proxies)
         return self._fabric.open_socket()
 
     async def _stop(self) -> None:
