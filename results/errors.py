@@ -11,7 +11,10 @@
     └── HarnessError                exit 255: the harness, or the machine under it, failed
         ├── ProtocolError
         ├── BackendError
-        │   └── NodeStartError
+        │   ├── NodeStartError
+        │   ├── ContainerEngineError
+        │   ├── ImageMissingError
+        │   └── ImageBuildError
         ├── NemesisError
         ├── SystemUnderTestError
         ├── SimulationError
@@ -97,6 +100,22 @@ class BackendError(HarnessError):
 
 class NodeStartError(BackendError):
     """A node did not come up. The message ends with the last lines that it logged."""
+
+
+class ContainerEngineError(BackendError):
+    """No container engine can be used. The message says where it was looked for, what was found, and what to do."""
+
+
+class ImageMissingError(BackendError):
+    """An image is not built, or out of date in a way that takes long to repair. The message has the command."""
+
+    def __init__(self, name: str, problem: str = "is not built") -> None:
+        super().__init__(f"image {name} {problem}: run `splitbrain images build {name}`.")
+        self.name = name
+
+
+class ImageBuildError(BackendError):
+    """An image could not be built. The message has the step that failed and what it said last."""
 
 
 class NemesisError(HarnessError):

@@ -1,0 +1,240 @@
+"""Build images, each once: an image whose tag, the hash of what goes into it, exists in the engine is up to date."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import docker
+from docker.errors import DockerException, ImageNotFound
+from docker.models.images import Image as EngineImage
+
+from harness.images import debian
+from harness.images.catalogue import Image, checkout, find, in_build_order, lineage
+from harness.images.content import Content, content
+from harness.images.engine import engine
+from results.errors import ImageBuildError, ImageMissingError
+
+FOUNDATION_LABEL: Final = "splitbrain.foundation"
+STEPS_LABEL: Final = "splitbrain.steps"
+LATEST: Final = "latest"
+
+_FROM_PACKAGES: Final = "debootstrap"
+_SILENCE_S: Final = 300
+"""How long a build may say nothing: one package that takes long to unpack, not a dead mirror."""
+_KEPT_LINES: Final = 5
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Foundation:
+    """The Debian that the base is built from.
+
+    Attributes:
+        key: what the base's hash has of it: `debootstrap SUITE`, or a registry's reference with the image's id.
+        reference: the image's name in the engine.
+        suite: which suite's packages to make it from, where the engine has none of that name; None: it is a registry's.
+    """
+
+    key: str
+    reference: str
+    suite: str | None = None
+
+
+@dataclass(frozen=True)
+class Built:
+    """An image that is up to date now.
+
+    Attributes:
+        name: the image's name in the catalogue.
+        tag: the reference to it in the engine.
+        fresh: whether it had to be built.
+    """
+
+    name: str
+    tag: str
+    fresh: bool
+
+
+def ensure(name: str, client: docker.DockerClient | None = None) -> str:
+    """The tag of an image `name` that is up to date with this checkout.
+
+    Where only files of this project changed since the image was built, it is built again, which takes seconds. Packages
+    are not installed from here: that takes longer, and needs a network.
+
+    Args:
+        name: an image of the catalogue.
+        client: the engine to ask; by default one is connected to for this call.
+
+    Raises:
+        UnknownNameError: there is no such image.
+        ImageMissingError: it, or what it stands on, is not built, or was built from other packages.
+        ImageBuildError: its files could not be put into it.
+        ContainerEngineError: no engine can be used.
+    """
+    images = lineage(name)
+    with ExitStack() as stack:
+        client = client or stack.enter_context(closing(engine()))
+        base = _find(client, f"{images[0].repository}:{LATEST}")
+        if base is None:
+            raise ImageMissingError(name)
+        parent, parent_hash = "", str(base.labels.get(FOUNDATION_LABEL, ""))
+        for image in images:
+            made_of = content(image, parent_hash, checkout())
+            tag = f"{image.repository}:{made_of.hash}"
+            if _find(client, tag) is None:
+                _refuse_slow(client, name, image, made_of)
+                _run(client, image, made_of, parent, {}, _silent)
+            parent, parent_hash = tag, made_of.hash
+        return parent
+
+
+def build(
+    client: docker.DockerClient,
+    names: Sequence[str],
+    foundation: Foundation,
+    progress: Callable[[Image], Progress],
+    done: Callable[[Built], None],
+    *,
+    rebuild: bool = False,
+) -> None:
+    """Build images and what they stand on, as far as they are not up to date.
+
+    Args:
+        client: the engine.
+        names: images of the catalogue.
+        foundation: what the base is built from.
+        progress: called as an image's build begins; what it returns is called with each line that the build says.
+        done: called with each image, in build order.
+        rebuild: build what is up to date too: packages may have become newer, which no hash shows.
+
+    Raises:
+        UnknownNameError: there is no such image.
+        ImageBuildError: a step failed. Images that were done before it stay.
+    """
+    hashes: dict[str | None, str] = {None: foundation.key}
+    for image in in_build_order(names):
+        made_of = content(image, hashes[image.parent], checkout())
+        hashes[image.name] = made_of.hash
+        tag = f"{image.repository}:{made_of.hash}"
+        present = None if rebuild else _find(client, tag)
+        if present is not None:
+            present.tag(image.repository, LATEST)
+        else:
+            say = progress(image)
+            if image.parent is not None:
+                parent, labels = f"{find(image.parent).repository}:{hashes[image.parent]}", {}
+            else:
+                parent, labels = foundation.reference, {FOUNDATION_LABEL: foundation.key}
+                if foundation.suite is not None and (rebuild or _find(client, parent) is None):
+                    debian.bootstrap(client, foundation.suite, say)
+            _run(client, image, made_of, parent, labels, say, cached=not rebuild)
+        done(Built(image.name, tag, fresh=present is None))
+
+
+def choose_foundation(client: docker.DockerClient, base: str | None, suite: str | None) -> Foundation:
+    """What the base is to be built from: `base`, a registry's image (fetched if it is not in the engine), or Debian's
+    packages of `suite`; if neither is given, what the present base was built from, at first trixie's packages.
+
+    Raises:
+        ImageBuildError: the registry's image cannot be had.
+    """
+    if base is not None:
+        try:
+            image = _find(client, base) or client.images.pull(*_reference(base))
+        except DockerException as error:
+            raise ImageBuildError(f"cannot fetch {base}: {_one_line(error)}") from error
+        return Foundation(f"{base} {image.id}", base)
+    if suite is None:
+        present = _find(client, f"{find('base').repository}:{LATEST}")
+        key = str(present.labels.get(FOUNDATION_LABEL, "")) if present is not None else ""
+        word = key.partition(" ")[0]
+        if word and word != _FROM_PACKAGES:
+            return Foundation(key, word)
+        suite = key.removeprefix(f"{_FROM_PACKAGES} ") or debian.DEFAULT_SUITE
+    return Foundation(f"{_FROM_PACKAGES} {suite}", debian.reference(suite), suite)
+
+
+# --- one image --------------------------------------------------------------------------------------------------------
+
+
+def _refuse_slow(client: docker.DockerClient, wanted: str, image: Image, made_of: Content) -> None:
+    """Leave it to the user to build what is not a matter of copying files.
+
+    Raises:
+        ImageMissingError: it is not.
+    """
+    latest = _find(client, f"{image.repository}:{LATEST}")
+    if latest is None:
+        raise ImageMissingError(wanted)
+    if latest.labels.get(STEPS_LABEL) != made_of.steps:
+        raise ImageMissingError(
+            wanted, "is out of date" if image.name == wanted else f"has an old {image.name} below it"
+        )
+
+
+def _run(
+    client: docker.DockerClient,
+    image: Image,
+    made_of: Content,
+    parent: str,
+    labels: dict[str, str],
+    say: Progress,
+    *,
+    cached: bool = True,
+) -> None:
+    """Have the engine build `image`, and tag it with its hash and as the latest."""
+    step = "the first step"
+    last: deque[str] = deque(maxlen=_KEPT_LINES)
+    try:
+        events: Any = client.api.build(
+            fileobj=made_of.archive(),
+            custom_context=True,
+            tag=f"{image.repository}:{made_of.hash}",
+            buildargs={"BASE": parent},
+            labels={**labels, STEPS_LABEL: made_of.steps},
+            nocache=not cached,
+            rm=True,
+            forcerm=True,
+            decode=True,
+            timeout=_SILENCE_S,
+        )
+        for event in events:
+            for line in str(event.get("stream", "")).splitlines():
+                if line.startswith("Step "):
+                    step = line
+                    last.clear()
+                elif line.strip():
+                    last.append(line.strip())
+                say(line)
+            if "error" in event:
+                said = " | ".join([*last, str(event["error"]).strip()])
+                raise ImageBuildError(f"image {image.name} does not build. {step}: {said}")
+        client.images.get(f"{image.repository}:{made_of.hash}").tag(image.repository, LATEST)
+    except (DockerException, OSError) as error:
+        raise ImageBuildError(f"image {image.name} does not build. {step}: {_one_line(error)}") from error
+
+
+def _find(client: docker.DockerClient, reference: str) -> EngineImage | None:
+    try:
+        return client.images.get(reference)
+    except ImageNotFound:
+        return None
+
+
+def _reference(text: str) -> tuple[str, str]:
+    """A registry's reference as name and tag. (A colon before a slash is a port.)"""
+    name, colon, tag = text.rpartition(":")
+    return (name, tag) if colon and "/" not in tag else (text, LATEST)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def _silent(line: str) -> None:
+    """Nobody watches."""

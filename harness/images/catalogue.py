@@ -1,0 +1,101 @@
+"""Images by name: which there are, what each stands on, and what of this project goes into it.
+
+An image's Dockerfile is docker/NAME/Dockerfile. It takes its parent as the build argument BASE, and everything that it
+copies is named from the root of the checkout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from results.errors import ImageBuildError, UnknownNameError
+
+CHECKOUT: Final = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image that `splitbrain images build` can build.
+
+    Attributes:
+        name: as given to `images build`; the image is called splitbrain-NAME.
+        summary: one line on what it is for.
+        parent: the image it is built from; None for the base, which is built from Debian itself.
+        files: files and folders of the checkout that its Dockerfile copies.
+    """
+
+    name: str
+    summary: str
+    parent: str | None = "base"
+    files: tuple[str, ...] = ()
+
+    @property
+    def repository(self) -> str:
+        """The image's name in the engine."""
+        return f"splitbrain-{self.name}"
+
+    @property
+    def dockerfile(self) -> str:
+        """The path of its Dockerfile, from the root of the checkout."""
+        return f"docker/{self.name}/Dockerfile"
+
+
+_ALL: Final = (
+    Image("base", "Debian with Python, iproute2 and procps", parent=None),
+    Image("node", "a node of the metadata cluster", files=("cluster",)),
+    Image("etcd", "etcd and etcdctl as Debian packages them"),
+    Image(
+        "host",
+        "a machine with sshd and sudo, for the ssh backend",
+        files=("docker/host/start", "docker/host/sshd.conf"),
+    ),
+)
+
+IMAGES: Mapping[str, Image] = {image.name: image for image in _ALL}
+
+
+def find(name: str) -> Image:
+    """The image of that name.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    if name not in IMAGES:
+        raise UnknownNameError("image", name, IMAGES)
+    return IMAGES[name]
+
+
+def lineage(name: str) -> list[Image]:
+    """The image and all that it stands on, the base first.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+    """
+    image = find(name)
+    return [*(lineage(image.parent) if image.parent is not None else []), image]
+
+
+def in_build_order(names: Sequence[str]) -> list[Image]:
+    """What has to be built to have `names`, parents before children, each once.
+
+    Raises:
+        UnknownNameError: there is no image of one of these names.
+    """
+    return list(dict.fromkeys(image for name in names for image in lineage(name)))
+
+
+def checkout() -> Path:
+    """Where the Dockerfiles and what they copy are.
+
+    Raises:
+        ImageBuildError: splitbrain was installed without them.
+    """
+    if not (CHECKOUT / "docker").is_dir():
+        raise ImageBuildError(
+            f"there are no Dockerfiles in {CHECKOUT}: images are built from a checkout of splitbrain, "
+            "not from an installed package."
+        )
+    return CHECKOUT

@@ -1,0 +1,112 @@
+"""Debian from its packages: the image that the base is built from where no registry is asked.
+
+`debootstrap` puts a minimal system into a folder, and the engine imports that folder. debootstrap is told no mirror: it
+has its default, and so no host name stands here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+import docker
+from docker.errors import DockerException
+
+from results.errors import ImageBuildError, UsageError
+
+SUITES: Final = ("bookworm", "trixie")
+DEFAULT_SUITE: Final = "trixie"
+REPOSITORY: Final = "splitbrain-debian"
+
+_BOOTSTRAP: Final = ("debootstrap", "--variant=minbase")
+_LEFT_OUT: Final = (
+    "./var/cache/apt/*",
+    "./var/lib/apt/lists/*",
+    "./var/log/*",
+    "./usr/share/man/*",
+    "./usr/share/locale/*",
+    "./usr/share/doc/*",
+)
+_KEPT_LINES: Final = 3
+
+
+def reference(suite: str) -> str:
+    """What the image of `suite` is called in the engine: its tag ends with a hash of how it is made."""
+    recipe = hashlib.sha256(repr((_BOOTSTRAP, _LEFT_OUT)).encode()).hexdigest()[:12]
+    return f"{REPOSITORY}:{suite}-{recipe}"
+
+
+def bootstrap(client: docker.DockerClient, suite: str, progress: Callable[[str], None]) -> None:
+    """Make a minimal Debian of `suite`, as the image `reference(suite)`. `progress` is called with each line of output.
+
+    Raises:
+        UsageError: no such suite is known.
+        ImageBuildError: debootstrap is missing, or failed, or this user may not use it.
+    """
+    if suite not in SUITES:
+        raise UsageError(f"there is no suite {suite!r} to build from: {', '.join(SUITES)}.")
+    if shutil.which("debootstrap") is None:
+        raise ImageBuildError(
+            "debootstrap is not installed: install it (apt-get install debootstrap), or build from a registry's image "
+            "with --base debian:trixie-slim."
+        )
+    if os.geteuid() != 0:
+        raise ImageBuildError(
+            "building Debian from its packages needs root: use sudo, or build from a registry's image with "
+            "--base debian:trixie-slim."
+        )
+    # Not /tmp, which is often in memory, or mounted so that nothing in it may be executed.
+    with tempfile.TemporaryDirectory(prefix="splitbrain-debian-", dir="/var/tmp") as root:
+        _fill(Path(root), suite, progress)
+        progress(f"importing {suite}")
+        _import(client, root, suite, reference(suite))
+
+
+def _fill(root: Path, suite: str, progress: Callable[[str], None]) -> None:
+    """Install the suite's minimal system below `root`."""
+    # In mount and PID namespaces of its own: what it mounts below `root` goes with it, whatever happens, so that
+    # neither the archive nor the removal of `root` can meet a live /proc.
+    isolated = ("unshare", "--mount", "--pid", "--fork", "--kill-child", *_BOOTSTRAP, suite, str(root))
+    last: deque[str] = deque(maxlen=_KEPT_LINES)
+    with _running(isolated, stderr=subprocess.STDOUT) as (process, output):
+        for line in output:
+            text = line.decode(errors="replace").strip().removeprefix("I: ")
+            if text:
+                last.append(text)
+                progress(text)
+        if process.wait() != 0:
+            raise ImageBuildError(f"debootstrap of {suite} failed: {' | '.join(last)}")
+
+
+def _import(client: docker.DockerClient, root: str, suite: str, reference: str) -> None:
+    exclude = [f"--exclude={pattern}" for pattern in _LEFT_OUT]
+    archive = ("tar", "-C", root, "--one-file-system", "--sort=name", *exclude, "-c", ".")
+    with _running(archive) as (process, output):
+        try:
+            client.api.import_image_from_stream(output, repository=REPOSITORY, tag=reference.rpartition(":")[2])
+        except DockerException as error:
+            raise ImageBuildError(f"the engine refuses to import {suite}: {' '.join(str(error).split())}") from error
+        if process.wait() != 0:
+            raise ImageBuildError(f"{suite} could not be archived: tar ended with code {process.returncode}.")
+
+
+@contextmanager
+def _running(argv: tuple[str, ...], stderr: int | None = None) -> Generator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
+    """A process and its output; killed if it still runs when the context ends."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, env=environment)
+    assert process.stdout is not None, "a pipe was asked for"
+    try:
+        yield process, process.stdout
+    finally:
+        process.stdout.close()
+        process.kill()
+        process.wait()

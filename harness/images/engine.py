@@ -1,0 +1,81 @@
+"""The container engine: a client for it, or one line on why there is none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+import docker
+import requests
+from docker.errors import DockerException
+
+from results.errors import ContainerEngineError
+
+CONNECT_TIMEOUT_S: Final = 5
+ANSWER_TIMEOUT_S: Final = 60
+"""How long one request may take. Stopping a container waits for its grace period, so this is generous."""
+
+OLDEST_API: Final = (1, 41)
+"""Docker Engine 20.10, which is the oldest that the backends are tested with."""
+
+DEFAULT_SOCKET: Final = "unix:///var/run/docker.sock"
+
+
+def engine() -> docker.DockerClient:
+    """A client for the engine that DOCKER_HOST names, by default the one on this machine. The caller closes it.
+
+    Raises:
+        ContainerEngineError: there is none, it may not be used, it does not answer, or it is too old.
+    """
+    where = os.environ.get("DOCKER_HOST") or DEFAULT_SOCKET
+    client = None
+    try:
+        client = docker.DockerClient.from_env(version="auto", timeout=CONNECT_TIMEOUT_S)
+        offered = str(client.version()["ApiVersion"])
+    except (DockerException, requests.RequestException, OSError) as error:
+        if client is not None:
+            client.close()
+        raise ContainerEngineError(f"{_problem(where, error)} (`splitbrain doctor` lists what else works).") from error
+    if _numbers(offered) < OLDEST_API:
+        client.close()
+        raise ContainerEngineError(
+            f"the Docker engine at {where} is too old: it speaks API {offered}, and {_text(OLDEST_API)} (engine 20.10) "
+            "is needed. Upgrade it."
+        )
+    client.api.timeout = ANSWER_TIMEOUT_S
+    return client
+
+
+def _problem(where: str, error: BaseException) -> str:
+    """What keeps the engine at `where` from being used, and what to do about it."""
+    causes = list(_causes(error))
+    if any(isinstance(cause, FileNotFoundError) for cause in causes):
+        return f"no Docker engine runs here: there is no socket {where}. Start one, or set DOCKER_HOST"
+    if any(isinstance(cause, PermissionError) for cause in causes):
+        return f"permission denied for the Docker engine at {where}: be root, or a member of the socket's group"
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        return f"nobody listens at {where}: start the Docker engine, or set DOCKER_HOST"
+    if any(isinstance(cause, TimeoutError | requests.Timeout) for cause in causes):
+        return f"the Docker engine at {where} does not answer within {CONNECT_TIMEOUT_S} s: restart it"
+    return f"the Docker engine at {where} cannot be used: {' '.join(str(error).split())}"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it wraps. (requests and urllib3 hand causes on in `args`, not only by chaining.)"""
+    seen: set[int] = set()
+    waiting: list[object] = [error]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, BaseException) and id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            waiting += [*each.args, each.__cause__, each.__context__, getattr(each, "reason", None)]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _text(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
