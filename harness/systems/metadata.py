@@ -40,6 +40,9 @@ from harness.test import Test
 _RUN_NODE: Final = ("-P", "-m", "cluster")
 """What the interpreter is told before the node's own arguments."""
 
+_IN_IMAGE: Final = "/opt/splitbrain"
+"""The folder of image "node" that holds the cluster package."""
+
 VIEW_TIMEOUT_S: Final = 0.5
 REQUEST_TIMEOUT_MS: Final = 1500
 """How long a node tries. Shorter than the usual op timeout of two seconds, so that the node can still say whether what
@@ -131,13 +134,14 @@ class Metadata:
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         """How to start the node that lives at `place`."""
-        argv = [sys.executable, *_RUN_NODE, "--node", place.node, "--listen", _address(place.listen)]
+        python, import_path = _interpreter(place)
+        argv = [python, *_RUN_NODE, "--node", place.node, "--listen", _address(place.listen)]
         for peer in sorted(place.peers):
             argv += ["--peer", f"{peer}={_address(place.peers[peer])}"]
         argv += ["--data", place.data_dir]
         if test.bugs:
             argv += ["--bugs", ",".join(test.bugs)]
-        return NodeCommand(tuple(argv), env={"PYTHONPATH": _import_path()})
+        return NodeCommand(tuple(argv), env={"PYTHONPATH": import_path})
 
     def count_marks(self) -> AbstractContextManager[Mapping[str, int]]:
         """Count what embedded nodes reach while the context lasts; the counts of all `marks`, zeros included."""
@@ -237,6 +241,13 @@ def _name(text: str) -> str:
 def _address(address: tuple[str, int]) -> str:
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _interpreter(place: NodePlace) -> tuple[str, str]:
+    """The interpreter that runs the node that lives at `place`, and where that finds the cluster."""
+    if place.home == "image":
+        return "python3", _IN_IMAGE
+    return sys.executable, _import_path()
 
 
 def _import_path() -> str:
