@@ -14,6 +14,12 @@ def _local() -> Backend:
     return LocalBackend()
 
 
+def _docker() -> Backend:
+    from harness.backends.docker import DockerBackend
+
+    return DockerBackend()
+
+
 def _sim() -> Backend:
     from harness.backends.sim import SimBackend
 
@@ -22,6 +28,7 @@ def _sim() -> Backend:
 
 BACKENDS: Mapping[str, tuple[Callable[[], Backend], str]] = {
     "local": (_local, "operating system processes on this machine, links cut between network namespaces or by proxies"),
+    "docker": (_docker, "containers on a private network of this machine's Docker engine"),
     "sim": (_sim, "objects in this process under virtual time: the same seed gives the same run, on every machine"),
 }
 

@@ -1,0 +1,121 @@
+"""The docker backend: what works with the engine here, and deployments by it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import get_args
+
+from harness import images
+from harness.backends.agent.bridge import find_tool
+from harness.backends.agent.errors import AgentError
+from harness.backends.channel import Agent
+from harness.backends.docker import labels
+from harness.backends.docker.deployment import DockerDeployment
+from harness.backends.docker.engine import Engine, asked
+from harness.backends.docker.subnets import MOST_NODES
+from harness.backends.limits import FIXED_MEMBERS_WHY, SIMULATED_ONLY, SIMULATED_ONLY_WHY
+from harness.protocols import FaultKind, NodeId, Runtime, Support
+from harness.test import Test
+from results.errors import BackendError, UsageError
+
+_NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+class DockerBackend:
+    """Nodes are containers of the system's image, on a private network of this machine's Docker engine."""
+
+    name = "docker"
+
+    def support(self) -> Mapping[str, Support]:
+        """Which faults work here, and how."""
+        problem = _problem()
+        if problem is not None:
+            return dict.fromkeys(get_args(FaultKind), Support(False, problem))
+        return {
+            "cut": Support(True, "nftables in the receiver's network namespace"),
+            "kill": Support(True, "SIGKILL to every process of the container"),
+            "pause": Support(True, "the control group freezer, until the kernel shows it"),
+            **dict.fromkeys(SIMULATED_ONLY, Support(False, SIMULATED_ONLY_WHY)),
+            "membership": Support(False, FIXED_MEMBERS_WHY),
+        }
+
+    def sweep(self) -> list[str]:
+        """Remove containers and networks that a dead controller left behind; a line for each.
+
+        Raises:
+            BackendError: no engine answers, or it refuses.
+        """
+        client = images.engine()
+        with contextlib.closing(client):
+            return asked(client.api, "remove what dead controllers left behind", labels.sweep)
+
+    async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> DockerDeployment:
+        """Lay out the test's nodes, not yet started.
+
+        The nodes outlive this process if it is killed with SIGKILL: the next `sweep` ends them, and cuts expire.
+
+        Raises:
+            BackendError: it cannot be done here.
+            UsageError: nodes that cannot be housed, or a system that comes in no image.
+        """
+        check_nodes(test.nodes)
+        image = getattr(test.system, "image", None)
+        if image is None:
+            raise UsageError(
+                f"system {test.system.name!r} comes in no container image: take another backend, such as local."
+            )
+        problem = _problem()
+        if problem is not None:
+            raise BackendError(f"the docker backend does not work here: {problem}")
+        engine = Engine(images.engine())
+        try:
+            tag = await engine.run(lambda: images.ensure(image))
+            agent = Agent.start("containers")
+        except BaseException:
+            engine.close()
+            raise
+        deployment = DockerDeployment(test, run_dir, tag, _run_id(), engine, agent)
+        try:
+            await deployment.lay_out()
+        except BaseException:
+            with contextlib.suppress(BackendError):
+                await deployment.close()
+            raise
+        return deployment
+
+
+def check_nodes(nodes: Sequence[NodeId]) -> None:
+    """Refuse nodes that this backend cannot house.
+
+    Raises:
+        UsageError: a name that cannot be a host's, or too many nodes.
+    """
+    for node in nodes:
+        if not _NODE_NAME.fullmatch(node):
+            raise UsageError(f"{node!r} cannot be a node's name here: use letters, digits, '.', '_' and '-'.")
+    if len(nodes) > MOST_NODES:
+        raise UsageError(f"the docker backend takes at most {MOST_NODES} nodes, not {len(nodes)}.")
+
+
+def _problem() -> str | None:
+    """Why the backend does not work here, in one line; None if it does."""
+    if sys.platform != "linux":
+        return f"it needs Linux, this is {sys.platform}: use the sim backend, or Linux machines over ssh."
+    try:
+        images.engine().close()
+        find_tool("nft")
+    except (BackendError, AgentError) as error:
+        return f"{str(error).rstrip('.')}."
+    if os.geteuid() != 0:
+        return "it enters the containers' network namespaces, which only root may: run splitbrain as root."
+    return None
+
+
+def _run_id() -> str:
+    return f"{os.getpid()}-{secrets.token_hex(3)}"

@@ -1,0 +1,162 @@
+"""The containers of a run: for every node one that keeps its network, and one in which it runs.
+
+    keeper   sleeps for as long as the run lasts; it owns the node's network namespace, with the address, the rules of
+             cut links and the queues of disturbed ones
+    runner   joins that network; it is started and killed with the node
+
+A container that is started again gets a new network namespace, in which no link is cut. With a keeper (Kubernetes'
+pause container does the same for a pod) there is no such moment: a node that restarts finds the cuts that it left, and
+cannot speak before they are there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from harness.backends.docker import labels
+from harness.backends.docker.engine import ContainerSpec, ContainerState, Engine
+from harness.protocols import NodeCommand, NodeId, NodePlace
+from results.errors import BackendError
+
+DATA_DIR = "/data"
+"""Where a node finds its data directory."""
+LOG_FILE = "/splitbrain.log"
+"""Where a runner appends what its node prints: a file of this machine, so that it is there whoever dies."""
+NODE_PORT = 7000
+LOG_LINES_SHOWN = 8
+
+_KEEP = ("sleep", "infinity")
+_RUN = ("/bin/sh", "-c", f'exec "$@" >>{LOG_FILE} 2>&1', "sh")
+
+
+@dataclass
+class Node:
+    """What is known of one node."""
+
+    place: NodePlace
+    folder: Path
+    keeper: str = ""
+    keeper_pid: int = 0
+    runner: str = ""
+    command: NodeCommand | None = None
+    life: int = 0
+    signalled: bool = False
+    """Whether its process was told to end."""
+    changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def name(self) -> NodeId:
+        """As in the test."""
+        return self.place.node
+
+    @property
+    def data(self) -> Path:
+        """Its data directory on this machine."""
+        return self.folder / "data"
+
+    @property
+    def log(self) -> Path:
+        """Its log on this machine."""
+        return self.folder / "log"
+
+
+class Containers:
+    """Makes, finds and removes the containers of a run.
+
+    Args:
+        engine: the engine.
+        run: the id of the run, unique on this machine.
+        network: the name of its network.
+        image: the image of the system under test; it needs `sh` and `sleep`.
+        hosts: the address of every node.
+    """
+
+    def __init__(self, engine: Engine, run: str, network: str, image: str, hosts: dict[NodeId, str]) -> None:
+        self._engine = engine
+        self._run = run
+        self._network = network
+        self._image = image
+        self._hosts = hosts
+
+    async def keep(self, node: Node) -> None:
+        """Start the container that keeps a node's network."""
+        spec = ContainerSpec(
+            name=f"splitbrain-{self._run}-{node.name}-net",
+            image=self._image,
+            entrypoint=_KEEP,
+            labels={**labels.of_run(self._run), labels.NODE: node.name},
+            hostname=node.name,
+            hosts=self._hosts,
+            network=(self._network, self._hosts[node.name]),
+        )
+        node.keeper = await self._engine.create(spec)
+        await self._engine.start(node.keeper)
+        state = await self._engine.state(node.keeper)
+        if state.status != "running":
+            raise BackendError(
+                f"the container that keeps the network of {node.name} ended at once ({ended_how(state)}): "
+                f"the image {self._image} must have `sleep`."
+            )
+        node.keeper_pid = state.pid
+
+    async def prepare(self, node: Node, command: NodeCommand) -> None:
+        """See to it that the node has a container for this command, and its files in its data directory."""
+        lay_files(node.data, command)
+        if node.runner and node.command is not None and _same(node.command, command):
+            return
+        if node.runner:
+            await self._engine.remove(node.runner)
+            node.runner = ""
+        spec = ContainerSpec(
+            name=f"splitbrain-{self._run}-{node.name}",
+            image=self._image,
+            entrypoint=(*_RUN, *command.argv),
+            labels={**labels.of_run(self._run), labels.NODE: node.name},
+            env=command.env,
+            binds={str(node.data): DATA_DIR, str(node.log): LOG_FILE},
+            working_dir=DATA_DIR,
+            shares_network_of=node.keeper,
+        )
+        node.runner = await self._engine.create(spec)
+        node.command = command
+
+
+def ended_how(state: ContainerState) -> str:
+    """How a container ended: "exit code 3", "SIGKILL", or that it ran out of memory."""
+    if state.oom_killed:
+        return "out of memory"
+    number = state.exit_code - 128
+    if number in signal.Signals.__members__.values():
+        return signal.Signals(number).name
+    return f"exit code {state.exit_code}"
+
+
+def lay_files(data: Path, command: NodeCommand) -> None:
+    """Write the files that a node is to find in its data directory.
+
+    Raises:
+        BackendError: one of them lies elsewhere.
+    """
+    for name, content in command.files.items():
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise BackendError(f"a node's file must lie in its data directory, not at {name!r}.")
+        path = data / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def log_end(log: Path, start: int = 0, lines: int = LOG_LINES_SHOWN) -> str:
+    """The last lines that were logged from a position on, as one line."""
+    try:
+        text = log.read_bytes()[start:].decode(errors="replace")
+    except OSError:
+        text = ""
+    return " | ".join(line.strip() for line in text.splitlines()[-lines:] if line.strip()) or "(nothing)"
+
+
+def _same(one: NodeCommand, other: NodeCommand) -> bool:
+    """Whether the same container does for two commands: their files are laid before every start anyway."""
+    return one.argv == other.argv and dict(one.env) == dict(other.env)
