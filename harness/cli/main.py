@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("harness.cli.listing", "What there is: workloads, nemeses, checkers, models, systems, backends, bugs."),
     "doctor": ("harness.cli.doctor", "What works on this machine, and what is missing for the rest."),
     "cluster": ("harness.cli.cluster", "Start, stop and use the metadata cluster by hand."),
+    "images": ("harness.cli.images", "Build the container images of nodes and of systems under test."),
     "demo": ("harness.cli.demo", "Two short tests, one of them with a bug switched on, judged by Spark."),
     "prepare": ("harness.cli.prepare", "Compile the kernels and prepare Spark's start (set-up does this)."),
 }

@@ -79,14 +79,11 @@ def ensure(name: str, client: docker.DockerClient | None = None) -> str:
     images = lineage(name)
     with ExitStack() as stack:
         client = client or stack.enter_context(closing(engine()))
-        base = _find(client, f"{images[0].repository}:{LATEST}")
-        if base is None:
-            raise ImageMissingError(name)
-        parent, parent_hash = "", str(base.labels.get(FOUNDATION_LABEL, ""))
+        parent, parent_hash = "", present_foundation(client)
         for image in images:
             made_of = content(image, parent_hash, checkout())
             tag = f"{image.repository}:{made_of.hash}"
-            if _find(client, tag) is None:
+            if find_image(client, tag) is None:
                 _refuse_slow(client, name, image, made_of)
                 _run(client, image, made_of, parent, {}, _silent)
             parent, parent_hash = tag, made_of.hash
@@ -121,7 +118,7 @@ def build(
         made_of = content(image, hashes[image.parent], checkout())
         hashes[image.name] = made_of.hash
         tag = f"{image.repository}:{made_of.hash}"
-        present = None if rebuild else _find(client, tag)
+        present = None if rebuild else find_image(client, tag)
         if present is not None:
             present.tag(image.repository, LATEST)
         else:
@@ -130,7 +127,7 @@ def build(
                 parent, labels = f"{find(image.parent).repository}:{hashes[image.parent]}", {}
             else:
                 parent, labels = foundation.reference, {FOUNDATION_LABEL: foundation.key}
-                if foundation.suite is not None and (rebuild or _find(client, parent) is None):
+                if foundation.suite is not None and (rebuild or find_image(client, parent) is None):
                     debian.bootstrap(client, foundation.suite, say)
             _run(client, image, made_of, parent, labels, say, cached=not rebuild)
         done(Built(image.name, tag, fresh=present is None))
@@ -145,18 +142,23 @@ def choose_foundation(client: docker.DockerClient, base: str | None, suite: str 
     """
     if base is not None:
         try:
-            image = _find(client, base) or client.images.pull(*_reference(base))
+            image = find_image(client, base) or client.images.pull(*_reference(base))
         except DockerException as error:
             raise ImageBuildError(f"cannot fetch {base}: {_one_line(error)}") from error
         return Foundation(f"{base} {image.id}", base)
     if suite is None:
-        present = _find(client, f"{find('base').repository}:{LATEST}")
-        key = str(present.labels.get(FOUNDATION_LABEL, "")) if present is not None else ""
+        key = present_foundation(client)
         word = key.partition(" ")[0]
         if word and word != _FROM_PACKAGES:
             return Foundation(key, word)
         suite = key.removeprefix(f"{_FROM_PACKAGES} ") or debian.DEFAULT_SUITE
     return Foundation(f"{_FROM_PACKAGES} {suite}", debian.reference(suite), suite)
+
+
+def present_foundation(client: docker.DockerClient) -> str:
+    """The key of what the engine's latest base was built from; "" if it has no base."""
+    base = find_image(client, f"{find('base').repository}:{LATEST}")
+    return str(base.labels.get(FOUNDATION_LABEL, "")) if base is not None else ""
 
 
 # --- one image --------------------------------------------------------------------------------------------------------
@@ -168,7 +170,7 @@ def _refuse_slow(client: docker.DockerClient, wanted: str, image: Image, made_of
     Raises:
         ImageMissingError: it is not.
     """
-    latest = _find(client, f"{image.repository}:{LATEST}")
+    latest = find_image(client, f"{image.repository}:{LATEST}")
     if latest is None:
         raise ImageMissingError(wanted)
     if latest.labels.get(STEPS_LABEL) != made_of.steps:
@@ -219,7 +221,8 @@ def _run(
         raise ImageBuildError(f"image {image.name} does not build. {step}: {_one_line(error)}") from error
 
 
-def _find(client: docker.DockerClient, reference: str) -> EngineImage | None:
+def find_image(client: docker.DockerClient, reference: str) -> EngineImage | None:
+    """The image of that name in the engine; None if it has none."""
     try:
         return client.images.get(reference)
     except ImageNotFound:

@@ -1,0 +1,121 @@
+"""`splitbrain images`: the container images of nodes and of systems under test."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
+
+import click
+import msgspec
+
+from harness.cli import options
+
+if TYPE_CHECKING:
+    from harness.images.build import Built
+    from harness.images.catalogue import Image
+
+_WIDTH: Final = 100
+
+
+@click.group("images")
+def command() -> None:
+    """Build the container images of nodes and of systems under test.
+
+    The docker backend runs them. They are built from Debian's packages, which needs root and debootstrap, or from a
+    registry's image with --base.
+
+    \b
+    Examples:
+      splitbrain images build
+      splitbrain images build node etcd --base debian:trixie-slim
+      splitbrain images list
+    """
+
+
+@command.command("build")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "--base", default=None, metavar="REF", help="Build on this Debian image of a registry's, not on packages."
+)
+@click.option(
+    "--suite",
+    default=None,
+    metavar="NAME",
+    help="Build on the packages of this Debian suite: bookworm or trixie.  [default: as before, at first trixie]",
+)
+@click.option("--rebuild", is_flag=True, help="Build anew, with today's packages, what is up to date too.")
+def build(names: tuple[str, ...], base: str | None, suite: str | None, rebuild: bool) -> None:
+    """Build images, and what they stand on, as far as they are not up to date. Without a NAME: all of them."""
+    from harness.images.build import build as build_images
+    from harness.images.build import choose_foundation
+    from harness.images.catalogue import IMAGES, find
+    from harness.images.engine import engine
+    from results.errors import UsageError
+
+    if base is not None and suite is not None:
+        raise UsageError("--base and --suite exclude each other: an image of a registry's has its suite already.")
+    wanted = [find(name).name for name in names] or list(IMAGES)
+    with closing(engine()) as client, _Screen() as screen:
+        foundation = choose_foundation(client, base, suite)
+        build_images(client, wanted, foundation, screen.begin, screen.done, rebuild=rebuild)
+
+
+@command.command("list")
+@options.as_json
+def list_images(as_json: bool) -> None:
+    """Every image: whether the engine has it, and whether it is up to date with this checkout."""
+    from harness.images.engine import engine
+    from harness.images.survey import survey
+
+    with closing(engine()) as client:
+        states = survey(client)
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(states)).decode())
+        return
+    for each in states:
+        size = f"{each.size_bytes / 1e6:.0f} MB" if each.tag else ""
+        click.echo(f"{each.name:8} {each.state:12} {size:>7}  {each.tag or '-':32} {each.summary}")
+
+
+class _Screen:
+    """Tells how a build goes: on a terminal one line that changes, elsewhere a line for each step."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True, highlight=False)
+        self._status = self._console.status("looking at what there is") if self._console.is_terminal else None
+        self._begun = time.monotonic()
+
+    def __enter__(self) -> _Screen:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def begin(self, image: Image) -> Callable[[str], None]:
+        """An image's build begins; what takes its output."""
+
+        def say(line: str) -> None:
+            text = " ".join(line.split())[:_WIDTH]
+            if self._status is not None:
+                from rich.markup import escape
+
+                self._status.update(f"{image.name}: {time.monotonic() - self._begun:.0f} s  [dim]{escape(text)}[/]")
+            elif text.startswith(("Step ", "importing ")):
+                click.echo(f"{image.name}: {text}", err=True)
+
+        say("begins")
+        return say
+
+    def done(self, built: Built) -> None:
+        """An image is up to date now."""
+        now = time.monotonic()
+        took = f"built in {now - self._begun:.1f} s" if built.fresh else "up to date"
+        self._begun = now
+        click.echo(f"{built.name:8} {took:18} {built.tag}")
