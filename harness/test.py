@@ -30,6 +30,8 @@ class Workload:
         final_generator: invocations after everything was healed (final reads); must come to an end.
         checkers: who judges the history.
         fs: every function that clients invoke; a run in which one of them was never ok is inconclusive.
+        needs: operations that its clients need of sessions beyond what every session has ("lock"); a system that has
+            them lists them as its `operations`.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Workload:
     final_generator: Generator | None
     checkers: tuple[CheckerSpec, ...]
     fs: tuple[str, ...]
+    needs: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,7 @@ class NemesisPackage:
         generator: nemesis ops for the faults phase; None for no faults.
         final_generator: nemesis ops that heal everything.
         faults: what it needs of a backend.
+        left_out: what was asked for and is left out, as the backend cannot do it; a line each, with the reason.
     """
 
     name: str
@@ -57,6 +61,7 @@ class NemesisPackage:
     generator: Generator | None
     final_generator: Generator | None
     faults: frozenset[FaultKind]
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +121,12 @@ class Test:
             check_number("recovery", self.recovery_s, TIME_MAX_S)
         if not -SEED_END <= self.seed < SEED_END:
             raise UsageError("the seed must be a whole number of 64 bits.")
+        missing = sorted(self.workload.needs - getattr(self.system, "operations", frozenset[str]()))
+        if missing:
+            raise UsageError(
+                f"workload {self.workload.name!r} needs the operation {missing[0]!r}, which system "
+                f"{self.system.name!r} does not have: choose another --workload or --system."
+            )
         if self.placement is not None:
             check_placement(self.placement, self.nodes, self.concurrency)
 

@@ -8,8 +8,10 @@ from typing import Final, Protocol
 from harness.protocols import NodeId
 from harness.test import Workload
 from results.errors import UnknownNameError
+from workloads.create_once import create_once
 from workloads.declare import declare
 from workloads.grow_set import grow_set
+from workloads.lock import lock
 from workloads.register import register
 
 
@@ -27,6 +29,8 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "register": (register, "read, write and compare-and-set over many keys; each key must be linearizable"),
     "set": (grow_set, "add numbers, read them all; none that was acknowledged may be missing"),
     "declare": (declare, "create if absent; exactly one client wins each key, and everybody reads the winner"),
+    "create-once": (create_once, "all create the same key at once, then each asks who won; there is one winner"),
+    "lock": (lock, "take a lock and give it back; one owner at a time, and its fencing tokens grow"),
 }
 """Name: (builder, a line on it)."""
 

@@ -40,6 +40,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     recovery: float
     seed: int
     world: str = "lan"
+    read_mode: str = "linearizable"
 
     @staticmethod
     def of(**options: Any) -> RunOptions:
@@ -102,7 +103,7 @@ def compose(options: RunOptions) -> Test:
     check_number("time limit", options.time_limit, TIME_MAX_S)
     backends.build(options.backend)
     _check_world(options)
-    system = systems.build(options.system)
+    system = systems.build(options.system, options.read_mode)
     bugs = names(options.bug)
     for bug in bugs:
         if bug not in system.bugs:
@@ -115,7 +116,7 @@ def compose(options: RunOptions) -> Test:
         options.workload, nodes=nodes, concurrency=concurrency, rate=options.rate, time_limit_s=options.time_limit
     )
     test = Test(
-        name="-".join([options.system, options.workload, "+".join(nemesis_names), *bugs]),
+        name="-".join([options.system, *_unusual(options), options.workload, "+".join(nemesis_names), *bugs]),
         seed=options.seed,
         nodes=nodes,
         system=system,
@@ -130,6 +131,11 @@ def compose(options: RunOptions) -> Test:
         options=msgspec.to_builtins(options),
     )
     return dataclasses.replace(test, workload=_judged_by(_beyond_clients(test, options), test.workload))
+
+
+def _unusual(options: RunOptions) -> list[str]:
+    """The read mode, if it is not the usual one: its runs are of another test."""
+    return [] if options.read_mode == _DEFAULTS["read_mode"] else [options.read_mode]
 
 
 def _beyond_clients(test: Test, options: RunOptions) -> list[CheckerSpec]:
@@ -184,6 +190,7 @@ _DEFAULTS = {
     "op_timeout": 2.0,
     "recovery": 20.0,
     "world": "lan",
+    "read_mode": "linearizable",
 }
 
 

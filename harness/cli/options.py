@@ -77,6 +77,14 @@ test = _apply(
             help="What is tested (splitbrain list systems).",
         ),
         click.option(
+            "--read-mode",
+            default="linearizable",
+            show_default=True,
+            metavar="NAME",
+            help="What the system promises of reads: linearizable, or serializable where it has that (etcd); workloads "
+            "demand the same of either.",
+        ),
+        click.option(
             "--backend",
             default="local",
             show_default=True,

@@ -5,26 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from harness.protocols import System
-from results.errors import UnknownNameError
+from harness.systems.read_modes import LINEARIZABLE, ReadMode
+from results.errors import UnknownNameError, UsageError
 
 
-def _metadata() -> System:
+def _metadata(_: ReadMode) -> System:
     from harness.systems.metadata import Metadata
 
     return Metadata()
 
 
-SYSTEMS: Mapping[str, tuple[Callable[[], System], str]] = {
+def _etcd(read_mode: ReadMode) -> System:
+    from harness.systems.etcd import Etcd
+
+    return Etcd(read_mode)
+
+
+SYSTEMS: Mapping[str, tuple[Callable[[ReadMode], System], str]] = {
     "metadata": (_metadata, "the metadata cluster that ships with splitbrain: Raft, and a tree of paths above it"),
+    "etcd": (_etcd, "etcd 3.4 or later, over its JSON gateway; --read-mode serializable lets nodes answer reads alone"),
 }
 
 
-def build(name: str) -> System:
-    """The system of that name.
+def build(name: str, read_mode: str = LINEARIZABLE) -> System:
+    """The system of that name, with reads in that mode.
 
     Raises:
         UnknownNameError: there is none.
+        UsageError: its reads have no such mode.
     """
     if name not in SYSTEMS:
         raise UnknownNameError("system", name, SYSTEMS)
-    return SYSTEMS[name][0]()
+    system = SYSTEMS[name][0](LINEARIZABLE)
+    modes: tuple[ReadMode, ...] = getattr(system, "read_modes", (LINEARIZABLE,))
+    for mode in modes:
+        if mode == read_mode:
+            return SYSTEMS[name][0](mode)
+    raise UsageError(f"--read-mode {read_mode}: reads of system {name!r} are {' or '.join(modes)}.")

@@ -35,6 +35,7 @@ from harness.protocols import (
     NodePlace,
     NodeView,
 )
+from harness.systems.locks import LOCK, CompareAndSetLocks
 from harness.test import Test
 
 _RUN_NODE: Final = ("-P", "-m", "cluster")
@@ -49,7 +50,7 @@ REQUEST_TIMEOUT_MS: Final = 1500
 it gave up was definite: an op that the runner must give up is always indefinite."""
 
 
-class MetadataSession:
+class MetadataSession(CompareAndSetLocks):
     """One client's connection to one node of the metadata cluster."""
 
     def __init__(self, client: Client, timeout_ms: int) -> None:
@@ -119,7 +120,9 @@ class Metadata:
         election_timeout_s: the longest random election timeout of a node.
         image: the image that holds the cluster.
         uploads: the cluster.
+        imports: the modules that a host's interpreter must have for it.
         marks: the states that embedded nodes count, with a line on each.
+        operations: what sessions have beyond `harness.protocols.Session`.
     """
 
     name = "metadata"
@@ -127,7 +130,9 @@ class Metadata:
     election_timeout_s = 1.2
     image: str | None = "node"
     uploads: Mapping[str, Path] = {"cluster": Path(cluster.__path__[0])}
+    imports = ("msgspec",)
     marks = MARKS
+    operations = frozenset({LOCK})
 
     def __init__(self, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
         self._request_timeout_ms = request_timeout_ms
@@ -247,6 +252,8 @@ def _interpreter(place: NodePlace) -> tuple[str, str]:
     """The interpreter that runs the node that lives at `place`, and where that finds the cluster."""
     if place.home == "image":
         return "python3", _IN_IMAGE
+    if place.home == "host":
+        return "python3", place.home_dir
     return sys.executable, _import_path()
 
 

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkers.registry import CHECKERS
-from harness.protocols import NodeId
-from harness.test import Workload
-from results.errors import UnknownNameError
-from results.history import Op, canonical_json
+from harness.protocols import NodeId, System
+from harness.systems.metadata import Metadata
+from harness.test import NemesisPackage, Test, Workload
+from results.errors import UnknownNameError, UsageError
+from results.history import Op, OpType, canonical_json
 from tests.workloads.support import FIVE, drive, invocations
 from workloads.catalogue import WORKLOADS, build
 from workloads.groups import threads_per_key
@@ -29,6 +30,13 @@ def by_key(ops: Iterable[Op]) -> dict[str, list[Op]]:
     found: dict[str, list[Op]] = {}
     for op in ops:
         found.setdefault(op.key or "", []).append(op)
+    return found
+
+
+def by_process(ops: Iterable[Op]) -> dict[int, list[Op]]:
+    found: dict[int, list[Op]] = {}
+    for op in ops:
+        found.setdefault(op.process, []).append(op)
     return found
 
 
@@ -73,7 +81,7 @@ def test_values_are_what_json_can_carry(name: str) -> None:
         canonical_json(op.value)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "lock"])
 def test_final_ops_come_to_an_end_and_only_read(name: str) -> None:
     final = workload(name).final_generator
     assert final is not None
@@ -82,7 +90,7 @@ def test_final_ops_come_to_an_end_and_only_read(name: str) -> None:
     assert {op.f for op in ops} == {"read"}
 
 
-@pytest.mark.parametrize("name", ["register", "declare"])
+@pytest.mark.parametrize("name", ["register", "declare", "create-once"])
 def test_final_reads_are_of_keys_from_the_whole_run(name: str) -> None:
     found = build(name, nodes=FIVE, concurrency=10, rate=200.0, time_limit_s=60.0)
     assert found.final_generator is not None
@@ -194,3 +202,65 @@ def test_creations_of_one_key_overlap() -> None:
             open_now[op.key] += 1 if op.type == "invoke" else -1
             most[op.key] = max(most[op.key], open_now[op.key])
     assert min(list(most.values())[:-1]) >= 2
+
+
+# --- create-once --------------------------------------------------------------------------------------------------
+
+
+def test_every_client_of_a_group_creates_each_key_once_under_its_own_number_and_then_reads_it() -> None:
+    history = drive(workload("create-once").generator, ops_max=900)
+    for ops in list(by_key(invocations(history)).values())[:-1]:
+        clients = by_process(ops)
+        assert sorted(clients) == list(range(10))
+        for process, found in clients.items():
+            assert [op.f for op in found] == ["create", "read"]
+            assert found[0].value == process
+
+
+def test_a_client_whose_reads_are_not_answered_goes_on_to_the_next_key() -> None:
+    history = drive(workload("create-once").generator, ends=lambda op: "info" if op.node == "n3" else "ok")
+    on_n3 = by_key(op for op in invocations(history) if op.node == "n3")
+    for ops in list(on_n3.values())[:-1]:
+        assert Counter(op.f for op in ops) == {"create": 2, "read": 4}  # two clients
+
+
+# --- locks --------------------------------------------------------------------------------------------------------
+
+
+def test_only_a_client_that_has_the_lock_gives_it_back() -> None:
+    held: dict[str, int] = {}
+
+    def ends(op: Op) -> OpType:
+        key = op.key or ""
+        if op.f == "acquire":
+            return "ok" if held.setdefault(key, op.process) == op.process else "fail"
+        assert held.pop(key) == op.process
+        return "ok"
+
+    ops = invocations(drive(workload("lock").generator, ends=ends))
+    assert 50 < len([op for op in ops if op.f == "release"]) < len(ops) / 2
+
+
+def test_the_successor_of_a_client_that_crashed_begins_by_taking_the_lock() -> None:
+    history = drive(workload("lock").generator, ends=lambda op: "info" if op.f == "release" else "ok")
+    for process, ops in by_process(invocations(history)).items():
+        assert ops[0].f == "acquire", process
+
+
+def test_a_lock_is_shared_by_a_client_of_every_node() -> None:
+    for ops in list(by_key(invocations(drive(workload("lock").generator))).values())[:-1]:
+        assert {op.node for op in ops} == set(FIVE)
+        assert len({op.process for op in ops}) == 5
+
+
+def test_a_system_without_an_operation_that_a_workload_needs_is_refused_before_anything_starts() -> None:
+    class WithoutLocks(Metadata):
+        operations: frozenset[str] = frozenset()
+
+    def composed(system: System) -> Test:
+        return Test(name="t", seed=1, nodes=FIVE, system=system, workload=workload("lock"), nemesis=nemesis)
+
+    nemesis = NemesisPackage(name="none", nemesis=None, generator=None, final_generator=None, faults=frozenset())
+    composed(Metadata())
+    with pytest.raises(UsageError, match="needs the operation 'lock', which system 'metadata' does not have"):
+        composed(WithoutLocks())

@@ -1,0 +1,13 @@
+"""etcd v3 as a system under test, over its JSON gateway: no client library stands between an op and its outcome.
+
+gateway    one HTTP connection to one node
+messages   what goes over it, and what comes back
+errors     which errors say that nothing happened
+session    registers, sets and locks
+system     how to start a node, and how to ask who leads
+"""
+
+from harness.systems.etcd.session import EtcdSession
+from harness.systems.etcd.system import Etcd
+
+__all__ = ["Etcd", "EtcdSession"]

@@ -1,0 +1,140 @@
+"""Requests and answers of etcd's v3 API (`etcdserver/api/v3/rpc.proto`) in the form of its JSON gateway.
+
+Bytes travel as base64. Whole numbers of 64 bits come as strings; both forms are taken in requests. What has its
+default value is left out, in both directions.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message; its unknown fields are ignored."""
+
+
+class Header(Message, frozen=True):
+    """Where and when an answer was given: by which member, at which revision of the store, in which term."""
+
+    member_id: int = 0
+    revision: int = 0
+    raft_term: int = 0
+
+
+class Answered(Message, frozen=True):
+    """What every answer has."""
+
+    header: Header = Header()
+
+
+# --- keys ---------------------------------------------------------------------------------------------------------
+
+
+class KeyValue(Message, frozen=True):
+    """A key as it is stored. `create_revision` is the revision of the store at which it came into being."""
+
+    key: bytes
+    value: bytes = b""
+    create_revision: int = 0
+
+
+class RangeRequest(Message, frozen=True):
+    """One key, or with `range_end` all from `key` up to, and without, that one."""
+
+    key: bytes
+    range_end: bytes = b""
+    serializable: bool = False
+    keys_only: bool = False
+
+
+class RangeAnswer(Answered, frozen=True):
+    """What was found."""
+
+    kvs: tuple[KeyValue, ...] = ()
+
+
+class PutRequest(Message, frozen=True):
+    """Set a key; with a lease it vanishes when that runs out."""
+
+    key: bytes
+    value: bytes
+    lease: int = 0
+
+
+class DeleteRequest(Message, frozen=True):
+    """Remove a key."""
+
+    key: bytes
+
+
+class Compare(Message, frozen=True, kw_only=True):
+    """A condition of a transaction. `create_revision` 0 holds of a key that is missing, `value` of none that is."""
+
+    key: bytes
+    target: Literal["CREATE", "VALUE"]
+    result: Literal["EQUAL"] = "EQUAL"
+    create_revision: int | None = None
+    value: bytes | None = None
+
+
+class RequestOp(Message, frozen=True):
+    """One operation of a transaction."""
+
+    request_put: PutRequest | None = None
+    request_delete_range: DeleteRequest | None = None
+
+
+class TxnRequest(Message, frozen=True):
+    """Carry out `success` if all conditions hold, else nothing."""
+
+    compare: tuple[Compare, ...]
+    success: tuple[RequestOp, ...]
+
+
+class TxnAnswer(Answered, frozen=True):
+    """Whether the conditions held."""
+
+    succeeded: bool = False
+
+
+# --- leases and members -------------------------------------------------------------------------------------------
+
+
+class LeaseRequest(Message, frozen=True):
+    """A lease of so many seconds."""
+
+    seconds: int = msgspec.field(name="TTL")
+
+
+class LeaseAnswer(Answered, frozen=True):
+    """The lease that was granted."""
+
+    lease: int = msgspec.field(name="ID", default=0)
+
+
+class Nothing(Message, frozen=True):
+    """A request without arguments."""
+
+
+class StatusAnswer(Answered, frozen=True):
+    """What a node knows of the cluster; `leader` is 0 while it knows none."""
+
+    leader: int = 0
+    term: int = msgspec.field(name="raftTerm", default=0)
+    commit_index: int = msgspec.field(name="raftIndex", default=0)
+    applied_index: int = msgspec.field(name="raftAppliedIndex", default=0)
+
+
+class Member(Message, frozen=True):
+    """A member of the cluster; it has no name until it was started for the first time."""
+
+    member: int = msgspec.field(name="ID")
+    name: str = ""
+
+
+class MembersAnswer(Answered, frozen=True):
+    """The members, as the node that was asked knows them."""
+
+    members: tuple[Member, ...] = ()

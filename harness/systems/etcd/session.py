@@ -1,0 +1,162 @@
+"""Registers, sets and locks on etcd: a register is a key, a set the keys below a prefix, a lock a key with a lease.
+
+Why a set is many keys and not one that holds all elements: every add is then a log entry of its own, so that many are
+under way when a fault strikes and each must survive by itself. With one key each add replaces the last, all but one of
+the adds that overlap are refused, and few are in flight when it matters. That compare-and-set is atomic is what the
+registers are for.
+
+A lock is taken by one transaction, which creates its key if there is none, and given back by another one, which deletes
+the key if it is its owner's. The revision at which the key was created is the fencing token: it only ever grows. etcd's
+lock service does the same with a queue of keys, and waits; a request that waits is given up while nobody knows whether
+its turn will still come, so here a lock that is held is refused at once.
+
+The lease of a lock outlives every run. An owner who is paused for longer than a lease has lost the lock without knowing
+(Jepsen's analysis of etcd 3.4.3): that is what leases are, and no fault of etcd's. With a lease that cannot run out in
+time, two owners at a time are one, a lease that ended early included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from harness.protocols import Answer, DefiniteError, IndefiniteError
+from harness.systems.etcd.gateway import Gateway
+from harness.systems.etcd.messages import (
+    Answered,
+    Compare,
+    DeleteRequest,
+    LeaseAnswer,
+    LeaseRequest,
+    PutRequest,
+    RangeAnswer,
+    RangeRequest,
+    RequestOp,
+    TxnAnswer,
+    TxnRequest,
+)
+
+LOCK_LEASE_S: Final = 10_000_000
+"""Longer than the longest test (`harness.test.TIME_MAX_S`)."""
+
+
+class EtcdSession:
+    """One client's connection to one node.
+
+    Args:
+        gateway: the connection.
+        serializable: let the node answer reads from what it has itself, however old that is.
+    """
+
+    def __init__(self, gateway: Gateway, *, serializable: bool = False) -> None:
+        self._gateway = gateway
+        self._serializable = serializable
+        self._lease = 0
+
+    async def read(self, key: str) -> Answer:
+        """The value of a key, None if there is none."""
+        answer = await self._range(RangeRequest(_register(key), serializable=self._serializable))
+        value = msgspec.json.decode(answer.kvs[0].value) if answer.kvs else None
+        return Answer(value, answer.header.raft_term)
+
+    async def write(self, key: str, value: Any) -> Answer:
+        """Set a key unconditionally."""
+        answer = await self._gateway.call("kv/put", PutRequest(_register(key), _encoded(value)), Answered)
+        return Answer(value, answer.header.raft_term)
+
+    async def compare_and_set(self, key: str, expected: Any, value: Any) -> Answer:
+        """Set a key if it holds `expected`; whether it did."""
+        name = _register(key)
+        holds = Compare(key=name, target="VALUE", value=_encoded(expected))
+        answer = await self._txn(holds, RequestOp(request_put=PutRequest(name, _encoded(value))))
+        return Answer(answer.succeeded, answer.header.raft_term)
+
+    async def create(self, key: str, value: Any) -> Answer:
+        """Set a key if it does not exist; whether this call did."""
+        answer = await self._create(PutRequest(_register(key), _encoded(value)))
+        return Answer(answer.succeeded, answer.header.raft_term)
+
+    async def add(self, collection: str, element: int) -> Answer:
+        """Put an element into a collection; one that is there already is a definite failure."""
+        answer = await self._create(PutRequest(_elements(collection) + str(element).encode(), b"1"))
+        if not answer.succeeded:
+            raise DefiniteError(f"{element} is in {collection!r} already")
+        return Answer(element, answer.header.raft_term)
+
+    async def elements(self, collection: str) -> Answer:
+        """All elements of a collection, in ascending order."""
+        prefix = _elements(collection)
+        answer = await self._range(
+            RangeRequest(prefix, range_end=_after(prefix), serializable=self._serializable, keys_only=True)
+        )
+        return Answer(sorted(int(found.key[len(prefix) :]) for found in answer.kvs), answer.header.raft_term)
+
+    async def lock(self, name: str, owner: int) -> Answer:
+        """Take a lock if it is free: the fencing token, None if it is held."""
+        lease = await self._granted()
+        answer = await self._create(PutRequest(_lock(name), _encoded(owner), lease))
+        return Answer(answer.header.revision if answer.succeeded else None, answer.header.raft_term)
+
+    async def unlock(self, name: str, owner: int) -> Answer:
+        """Give a lock back; whether `owner` held it."""
+        key = _lock(name)
+        holds = Compare(key=key, target="VALUE", value=_encoded(owner))
+        answer = await self._txn(holds, RequestOp(request_delete_range=DeleteRequest(key)))
+        return Answer(answer.succeeded, answer.header.raft_term)
+
+    async def close(self) -> None:
+        """Drop the connection. Locks stay as they are."""
+        await self._gateway.close()
+
+    async def _range(self, request: RangeRequest) -> RangeAnswer:
+        with _changing_nothing():
+            return await self._gateway.call("kv/range", request, RangeAnswer)
+
+    async def _create(self, put: PutRequest) -> TxnAnswer:
+        return await self._txn(Compare(key=put.key, target="CREATE", create_revision=0), RequestOp(request_put=put))
+
+    async def _txn(self, condition: Compare, then: RequestOp) -> TxnAnswer:
+        return await self._gateway.call("kv/txn", TxnRequest((condition,), (then,)), TxnAnswer)
+
+    async def _granted(self) -> int:
+        """This session's lease. Asking for it takes no lock: where that fails, taking the lock failed definitely."""
+        if not self._lease:
+            with _changing_nothing():
+                answer = await self._gateway.call("lease/grant", LeaseRequest(LOCK_LEASE_S), LeaseAnswer)
+            self._lease = answer.lease
+        return self._lease
+
+
+@contextmanager
+def _changing_nothing() -> Generator[None]:
+    """For a request that changes nothing that ops are about: whatever becomes of it, the op did not happen."""
+    try:
+        yield
+    except IndefiniteError as error:
+        raise DefiniteError(str(error)) from error
+
+
+def _encoded(value: Any) -> bytes:
+    """A value as JSON: equal values are equal bytes, which is what etcd compares."""
+    return msgspec.json.encode(value, order="deterministic")
+
+
+def _register(key: str) -> bytes:
+    return f"registers/{quote(key, safe='')}".encode()
+
+
+def _elements(collection: str) -> bytes:
+    return f"sets/{quote(collection, safe='')}/".encode()
+
+
+def _lock(name: str) -> bytes:
+    return f"locks/{quote(name, safe='')}".encode()
+
+
+def _after(prefix: bytes) -> bytes:
+    """The first key behind all that begin with `prefix`."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])

@@ -1,0 +1,148 @@
+"""etcd as a system under test: how to start a node, how to talk to it, how to ask who leads."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path  # noqa: TID251 - says where files of a node are; touches none
+from socket import socket  # noqa: TID251 - for the type of a dialled connection
+from typing import Final
+
+from harness.protocols import (
+    Address,
+    DefiniteError,
+    Deployment,
+    IndefiniteError,
+    NodeCommand,
+    NodeId,
+    NodePlace,
+    NodeView,
+)
+from harness.systems.etcd.gateway import Gateway, tcp
+from harness.systems.etcd.messages import MembersAnswer, Nothing, StatusAnswer
+from harness.systems.etcd.session import EtcdSession
+from harness.systems.locks import LOCK
+from harness.systems.read_modes import LINEARIZABLE, SERIALIZABLE, ReadMode
+from harness.test import Test
+from results.errors import BackendError
+
+VIEW_TIMEOUT_S: Final = 0.5
+REQUEST_TIMEOUT_MS: Final = 1500
+"""How long a node tries (its own default is 7 s). Shorter than the usual op timeout of two seconds, so that the node
+can still say what it gave up, on a connection that goes on."""
+
+HEARTBEAT_MS: Final = 100
+ELECTION_MS: Final = 1000
+"""etcd's defaults. Nodes wait for a random time from this to twice this before they stand for election."""
+
+
+class Etcd:
+    """etcd 3.4 or later, over its JSON gateway. A node serves its peers on the port behind its clients'.
+
+    Args:
+        read_mode: "linearizable", or "serializable": reads are answered by the node alone. etcd promises no
+            linearizable answer then, and workloads still demand one.
+        request_timeout_ms: how long a node may try to carry out a request.
+    """
+
+    name = "etcd"
+    bugs: Mapping[str, str] = {}
+    election_timeout_s = 2 * ELECTION_MS / 1000
+    image: str | None = "etcd"
+    uploads: Mapping[str, Path] = {}
+    operations = frozenset({LOCK})
+    read_modes: tuple[ReadMode, ...] = (LINEARIZABLE, SERIALIZABLE)
+
+    def __init__(self, read_mode: ReadMode = LINEARIZABLE, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
+        self._serializable = read_mode == SERIALIZABLE
+        self._request_timeout_ms = request_timeout_ms
+
+    def command(self, test: Test, place: NodePlace) -> NodeCommand:
+        """How to start the node that lives at `place`.
+
+        Raises:
+            BackendError: there is no etcd there, or nodes do not reach each other under one address for all.
+        """
+        if place.home == "here" and shutil.which("etcd") is None:
+            raise BackendError(
+                "there is no 'etcd' on this machine (Debian and Ubuntu: apt install etcd-server). Install it, or use "
+                "--backend docker, whose image brings its own."
+            )
+        if place.peers and ip_address(place.listen[0]).is_loopback:
+            raise BackendError(
+                f"etcd's nodes know each other under one address for all, but {place.node} reaches its peers through "
+                "proxies on loopback. Use network namespaces (splitbrain doctor tells what they lack here), or "
+                "--backend docker."
+            )
+        peers = {place.node: place.listen, **place.peers}
+        clients, own = _url(place.listen), _peer_url(place.listen)
+        options = {
+            "name": place.node,
+            "data-dir": f"{place.data_dir}/etcd",
+            "listen-client-urls": clients,
+            "advertise-client-urls": clients,
+            "listen-peer-urls": own,
+            "initial-advertise-peer-urls": own,
+            "initial-cluster": ",".join(f"{name}={_peer_url(peers[name])}" for name in sorted(peers)),
+            "initial-cluster-token": f"splitbrain-{test.seed}",
+            "initial-cluster-state": "new",  # a node that finds data of its own goes on with those
+            "heartbeat-interval": str(HEARTBEAT_MS),
+            "election-timeout": str(ELECTION_MS),
+            "logger": "zap",
+            "log-outputs": "stderr",
+        }
+        return NodeCommand(("etcd", *(word for name, value in options.items() for word in (f"--{name}", value))))
+
+    async def connect(self, deployment: Deployment, node: NodeId) -> EtcdSession:
+        """A session with one node.
+
+        Raises:
+            DefiniteError: the node could not be reached.
+        """
+        return EtcdSession(await self._gateway(deployment, node), serializable=self._serializable)
+
+    async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
+        """What the node says of itself, None if it takes more than half a second, or knows no members yet."""
+        gateway: Gateway | None = None
+        try:
+            async with asyncio.timeout(VIEW_TIMEOUT_S):
+                gateway = await self._gateway(deployment, node)
+                status = await gateway.call("maintenance/status", Nothing(), StatusAnswer)
+                members = await gateway.call("cluster/member/list", Nothing(), MembersAnswer)
+        except (DefiniteError, IndefiniteError, TimeoutError):
+            return None
+        finally:
+            if gateway is not None:
+                await gateway.close()
+        names = {member.member: member.name for member in members.members}
+        return NodeView(
+            node,
+            role="leader" if status.leader == status.header.member_id else "follower",
+            term=status.term,
+            leader=names.get(status.leader) or None,
+            commit_index=status.commit_index,
+            applied_index=status.applied_index,
+        )
+
+    def telemetry(self, test: Test, node_dir: Path) -> Path | None:
+        """etcd has none of the harness's."""
+        return None
+
+    async def _gateway(self, deployment: Deployment, node: NodeId) -> Gateway:
+        async def dial() -> socket:
+            return tcp(await deployment.dial(node), node)
+
+        return await Gateway.open(dial, self._request_timeout_ms)
+
+
+def _url(address: Address) -> str:
+    host, port = address
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _peer_url(address: Address) -> str:
+    """Where a node that serves clients at `address` serves its peers."""
+    host, port = address
+    return _url((host, port + 1))

@@ -1,0 +1,85 @@
+"""Locks: clients take a lock and give it back; it has one owner at a time, and its fencing tokens grow.
+
+A lock that is held is refused at once (`fail`), and its client tries again; whoever got one gives it back with its next
+op. A client of which nobody knows whether it got the lock, or gave it back, has crashed, and a successor with another
+number takes its place; so a lock may stay taken for good, and clients go on to the next one after so many ops.
+
+No lock is lost because a lease ran out: where a system ties a lock to a lease, the lease is longer than any run. So the
+model may demand that the next owner comes only after the last one gave the lock back (`fenced-mutex`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Final, cast
+
+from checkers.verdict import CheckerSpec
+from harness.generators import (
+    Generator,
+    concurrent_keys,
+    each,
+    each_process,
+    invoke,
+    limit,
+    repeat,
+    sequence,
+    until_ok,
+)
+from harness.protocols import NodeId
+from harness.systems.locks import LOCK, LockSession
+from harness.test import Test, Workload
+from results.errors import ProtocolError
+from results.history import Op
+from workloads.sessions import SessionClient
+
+OPS_PER_LOCK: Final = 100
+CLIENTS_MIN: Final = 2
+
+
+class LockClient(SessionClient):
+    """Takes locks and gives them back, in the name of the op's process."""
+
+    async def invoke(self, test: Test, op: Op) -> Op:
+        """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
+        session, name = cast(LockSession, self.session), op.key or ""
+        if op.f == "acquire":
+            answer = await session.lock(name, op.process)
+            if answer.value is None:
+                return op.complete("fail", term=answer.term, error="held")
+            return op.complete("ok", answer.value, term=answer.term)
+        if op.f == "release":
+            answer = await session.unlock(name, op.process)
+            if answer.value:
+                return op.complete("ok", term=answer.term)
+            return op.complete("fail", term=answer.term, error="not the owner")
+        raise ProtocolError(f"the lock workload knows no op {op.f!r}, only acquire and release.")
+
+
+def lock(
+    *,
+    nodes: Sequence[NodeId],
+    concurrency: int,
+    rate: float = 100.0,  # noqa: ARG001 - as every builder
+    time_limit_s: float = 30.0,  # noqa: ARG001
+) -> Workload:
+    """The workload for so many clients of these nodes; one client of each node shares a lock with the others."""
+    clients = min(max(len(nodes), CLIENTS_MIN), concurrency)
+
+    def of_lock(_: str) -> Generator:
+        acquire, release = (until_ok(each(lambda _, f=f: invoke(f))) for f in ("acquire", "release"))
+        return limit(OPS_PER_LOCK, each_process(repeat(sequence(acquire, release))))
+
+    return Workload(
+        name="lock",
+        client=LockClient(),
+        generator=concurrent_keys(clients, itertools.count(), of_lock),
+        final_generator=None,
+        checkers=(
+            CheckerSpec("linearizable", {"model": "fenced-mutex"}),
+            CheckerSpec("stats"),
+            CheckerSpec("coverage", {"fs": ["acquire", "release"]}),
+        ),
+        fs=("acquire", "release"),
+        needs=frozenset({LOCK}),
+    )
