@@ -1,0 +1,130 @@
+"""Nodes on hosts reached over ssh: what works on them, and a deployment for a test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import get_args
+
+from harness.backends.limits import FIXED_MEMBERS_WHY, SIMULATED_ONLY, SIMULATED_ONLY_WHY
+from harness.backends.ssh import machine
+from harness.backends.ssh.connection import Connection, HostError, connect
+from harness.backends.ssh.deployment import SshDeployment, together
+from harness.backends.ssh.inventory import Host, Inventory
+from harness.backends.ssh.survey import look
+from harness.protocols import FaultKind, NodeId, Runtime, Support
+from harness.test import Test
+from results.errors import BackendError, UsageError
+
+
+class SshBackend:
+    """Each node lives on a host of its own, which an agent holds for the length of the run.
+
+    Args:
+        inventory: the hosts, and how to log in; None to ask only what works in general.
+    """
+
+    name = "ssh"
+
+    def __init__(self, inventory: Inventory | None = None) -> None:
+        self._inventory = inventory
+
+    def support(self) -> Mapping[str, Support]:
+        """What works on hosts; whether each host has what it takes is seen at `deploy`, before anything starts."""
+        if self._inventory is None:
+            return dict.fromkeys(get_args(FaultKind), Support(False, "no hosts are named: give --hosts"))
+        return {
+            "cut": Support(True, "nftables on each receiving host"),
+            "kill": Support(True, "SIGKILL, until the process is reaped"),
+            "pause": Support(True, "SIGSTOP, until the kernel shows state T"),
+            **dict.fromkeys(SIMULATED_ONLY, Support(False, SIMULATED_ONLY_WHY)),
+            "membership": Support(False, FIXED_MEMBERS_WHY),
+        }
+
+    def sweep(self) -> list[str]:
+        """Nothing: hosts are swept when a test is deployed on them, for only then are they known to be ours to use."""
+        return []
+
+    async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> SshDeployment:
+        """Lay out the test's nodes on their hosts, not yet started.
+
+        Raises:
+            BackendError: hosts that cannot be reached, or lack something; all of them are named in one message.
+            UsageError: a node without a host, or a system that cannot run on hosts.
+        """
+        hosts = self._hosts_of(test)
+        inventory = self._inventory
+        assert inventory is not None, "there are hosts"
+        notes = {host.node: _note_keeper(run_dir, host.node) for host in hosts}
+        executor = ThreadPoolExecutor(max_workers=2 * len(hosts), thread_name_prefix="ssh")
+        connections: dict[NodeId, Connection] = {}
+        loop = asyncio.get_running_loop()
+
+        async def reach(host: Host) -> None:
+            connections[host.node] = await loop.run_in_executor(executor, connect, host, inventory, notes[host.node])
+
+        async def prepare(host: Host) -> None:
+            await loop.run_in_executor(executor, _prepare, connections[host.node], test, notes[host.node])
+
+        deployment = SshDeployment(test, run_dir, connections, executor)
+        try:
+            await together([reach(host) for host in hosts])
+            _check_addresses(connections)
+            await together([prepare(host) for host in hosts])
+            await deployment.lay_out(dict(test.system.uploads))
+        except BaseException:
+            with contextlib.suppress(BackendError):
+                await deployment.close()
+            raise
+        return deployment
+
+    def _hosts_of(self, test: Test) -> list[Host]:
+        hosts = {host.node: host for host in self._inventory.hosts} if self._inventory is not None else {}
+        missing = [node for node in test.nodes if node not in hosts]
+        if missing:
+            raise UsageError(f"the ssh backend has no host for {', '.join(missing)}: name one for each in --hosts.")
+        return [hosts[node] for node in test.nodes]
+
+
+def _note_keeper(run_dir: Path, node: NodeId) -> Callable[[str], None]:
+    """What happens while a host is made ready is kept beside its node's log."""
+    path = run_dir.absolute() / "nodes" / node / "ssh.log"
+
+    def note(line: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+
+    return note
+
+
+def _prepare(connection: Connection, test: Test, note: Callable[[str], None]) -> None:
+    """See that a host has what the test takes, and sweep what dead controllers left on it."""
+    survey = look(connection, getattr(test.system, "imports", ()))
+    if survey.problems:
+        raise HostError(connection.host, f"{'; '.join(survey.problems)}.")
+    for leftover in survey.report.leftovers:
+        if machine.is_abandoned(leftover):
+            machine.remove(connection, leftover.path)
+            note(f"removed {leftover.path}, which a dead controller left behind")
+
+
+def _check_addresses(connections: Mapping[NodeId, Connection]) -> None:
+    """Refuse hosts that cuts could not tell from each other, or from this machine's clients."""
+    nodes_at: dict[str, NodeId] = {}
+    for node, connection in connections.items():
+        if ":" in connection.address:
+            raise HostError(connection.host, f"links are cut by IPv4 address, and {connection.address} is none.")
+        if connection.address in nodes_at:
+            raise HostError(connection.host, f"it is the same host as that of {nodes_at[connection.address]}.")
+        nodes_at[connection.address] = node
+    for connection in connections.values():
+        if connection.own_address in nodes_at:
+            raise HostError(
+                connection.host,
+                f"the controller runs on the host of {nodes_at[connection.own_address]}: a cut would hit its clients. "
+                "Run it on another machine.",
+            )

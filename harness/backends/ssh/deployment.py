@@ -1,0 +1,350 @@
+"""A deployment on hosts: one node per host, run by an agent there, links cut by each receiver."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import functools
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from harness.backends.limits import OnlyCutsKillsAndPauses
+from harness.backends.ssh import machine
+from harness.backends.ssh.agents import RemoteAgent, agent_command
+from harness.backends.ssh.connection import Connection, HostError
+from harness.protocols import Address, DefiniteError, Link, NodeId, NodePlace, NodeStatus
+from harness.test import Test
+from results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
+
+NODE_PORT: Final = 7000
+CONNECTS_WITHIN_S: Final = 2.0
+ALIVE_EVERY_S: Final = 8.0
+PROBE_WAITS_S: Final = 0.3
+PROBE_ATTEMPTS: Final = 6
+LOG_LINES_SHOWN: Final = 8
+LOG_CHARACTERS_SHOWN: Final = 300
+
+T = TypeVar("T")
+
+
+class SshDeployment(OnlyCutsKillsAndPauses):
+    """Nodes on hosts. Made by `SshBackend.deploy`.
+
+    Attributes:
+        nodes: names of the nodes, in the test's order.
+        places: where each node lives, once it is laid out.
+        homes: the run's directory on each host.
+    """
+
+    def __init__(
+        self, test: Test, run_dir: Path, connections: Mapping[NodeId, Connection], executor: ThreadPoolExecutor
+    ) -> None:
+        self.nodes: Sequence[NodeId] = test.nodes
+        self.places: Mapping[NodeId, NodePlace] = {}
+        self.homes: dict[NodeId, str] = {}
+        self._test = test
+        self._dirs = {node: run_dir.absolute() / "nodes" / node for node in test.nodes}
+        self._connections = connections
+        self._executor = executor
+        self._agents: dict[NodeId, RemoteAgent] = {}
+        self._alive: asyncio.Task[None] | None = None
+        self._cut: frozenset[Link] = frozenset()
+        self._measuring = asyncio.Lock()
+        self._round = 0
+        self._closed = False
+
+    async def lay_out(self, uploads: Mapping[str, Path]) -> None:
+        """Upload, start the agents, take the hosts, and see that they reach each other.
+
+        Raises:
+            BackendError: it cannot be done on some hosts; all of them are named.
+        """
+        for node_dir in self._dirs.values():
+            node_dir.mkdir(parents=True, exist_ok=True)
+
+        async def settle(node: NodeId) -> None:
+            self.homes[node] = await self._off_loop(machine.upload, self._connections[node], uploads)
+            await self._start_agent(node)
+
+        await self._on_all(settle)
+        addresses = {node: self._connections[node].address for node in self.nodes}
+
+        async def take(node: NodeId) -> None:
+            await self._agents[node].ask("lay_out", node=node, addresses=addresses, port=NODE_PORT)
+
+        await self._on_all(take)
+        listen: dict[NodeId, Address] = {node: (addresses[node], NODE_PORT) for node in self.nodes}
+        self.places = {
+            node: NodePlace(
+                node=node,
+                data_dir=f"{self.homes[node]}/data",
+                listen=listen[node],
+                peers={peer: listen[peer] for peer in self.nodes if peer != node},
+                home="host",
+                home_dir=self.homes[node],
+            )
+            for node in self.nodes
+        }
+        self._alive = asyncio.get_running_loop().create_task(self._keep_alive())
+        await self._check_links()
+
+    async def _start_agent(self, node: NodeId) -> None:
+        connection = self._connections[node]
+        command = agent_command(self.homes[node], machine.owner().split()[1])
+        channel = await self._off_loop(connection.open, command)
+        self._agents[node] = RemoteAgent(connection, channel, self._executor, lambda line: self._note(node, line))
+
+    async def _check_links(self) -> None:
+        links = [(source, to) for source in self.nodes for to in self.nodes if source != to]
+        broken = [f"{source} -> {to}" for (source, to), passed in (await self.passes(links)).items() if not passed]
+        if broken:
+            raise BackendError(
+                f"the hosts do not reach each other: nothing passes {', '.join(broken[:10])}"
+                f"{' and more' if len(broken) > 10 else ''} on UDP port 65009. A firewall must let hosts of a test "
+                f"through to each other there and on TCP port {NODE_PORT}."
+            )
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    async def start(self, node: NodeId) -> NodeStatus:
+        """Start the node's process; returns when it listens, at the latest after two seconds.
+
+        Raises:
+            NodeStartError: it could not be run, or it ended at once.
+        """
+        command = self._test.system.command(self._test, self._place(node))
+        agent = self._agents[node]
+        for name in command.files:
+            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+                raise BackendError(f"a node's file must lie in its data directory, not at {name!r}.")
+        try:
+            if command.files and (await self.status(node)).state == "stopped":
+                packed = {name: base64.b64encode(content).decode() for name, content in command.files.items()}
+                await agent.ask("lay_files", files=packed)
+            answer = await agent.ask("start", name=node, argv=list(command.argv), env=dict(command.env))
+        except HostError as error:
+            raise NodeStartError(str(error)) from None
+        if "failed" in answer:
+            said = _last_lines(answer["log"], LOG_LINES_SHOWN)
+            raise NodeStartError(f"{node} ended at once ({answer['failed']}); its log ends with: {said}")
+        return _status(answer)
+
+    async def kill(self, node: NodeId) -> NodeStatus:
+        """End the node's processes with SIGKILL and wait until they are reaped."""
+        return await self._ask_about(node, "kill")
+
+    async def pause(self, node: NodeId) -> NodeStatus:
+        """Stop the node's processes with SIGSTOP and wait until the kernel says so. A stopped node stays stopped."""
+        return await self._ask_about(node, "pause")
+
+    async def resume(self, node: NodeId) -> NodeStatus:
+        """Let a paused node run again."""
+        return await self._ask_about(node, "resume")
+
+    async def status(self, node: NodeId) -> NodeStatus:
+        """What the host's kernel says of the node's process: pid (in the agent's PID namespace), state letter, exit.
+
+        Of one that ended although nobody stopped it, also the last line of its log.
+        """
+        status = await self._ask_about(node, "status")
+        if not status.evidence.get("by_itself"):
+            return status
+        last = _last_lines(await self._agents[node].ask("log_end"), 1)
+        return msgspec.structs.replace(status, evidence={**status.evidence, "log": last[-LOG_CHARACTERS_SHOWN:]})
+
+    # --- links --------------------------------------------------------------------------------------------------------
+
+    async def cut(self, links: frozenset[Link]) -> None:
+        """Make exactly these directed links drop everything, and all others pass: on every host in one transaction.
+
+        Hosts change at the same time, but not in the same instant. A cut expires after a minute unless this
+        controller refreshes it, which it does by itself.
+        """
+        self._check(links)
+
+        async def cut(node: NodeId) -> None:
+            await self._agents[node].ask("cut", sources=sorted(source for source, to in links if to == node))
+
+        await self._on_all(cut)
+        self._cut = links
+
+    async def passes(self, links: Sequence[Link]) -> Mapping[Link, bool]:
+        """Send a datagram over each link, all at once, and see which arrive.
+
+        One that is expected to arrive is sent up to six times. One over a link that is cut has 0.3 s to prove that it
+        is not.
+        """
+        self._check(links)
+        async with self._measuring:
+            passed = await self._measure(links)
+            for _ in range(PROBE_ATTEMPTS - 1):
+                missing = [link for link in links if link not in passed and link not in self._cut]
+                if not missing:
+                    break
+                passed |= await self._measure(missing)
+        return {link: link in passed for link in links}
+
+    async def _measure(self, links: Sequence[Link]) -> set[Link]:
+        self._round += 1
+        tokens = {f"{self._round} {source} {to}": (source, to) for source, to in links}
+
+        async def send(source: NodeId) -> None:
+            probes = [(token, link[1]) for token, link in tokens.items() if link[0] == source]
+            await self._agents[source].ask("send_probes", probes=probes)
+
+        async def hear(node: NodeId) -> list[str]:
+            wanted = {token: link[0] for token, link in tokens.items() if link[1] == node}
+            return await self._agents[node].ask("heard_probes", tokens=wanted, within_s=PROBE_WAITS_S)
+
+        await self._on_all(send, [node for node in self.nodes if any(link[0] == node for link in links)])
+        heard = await self._on_all(hear, [node for node in self.nodes if any(link[1] == node for link in links)])
+        return {tokens[token] for each in heard for token in each}
+
+    async def dropped(self) -> Mapping[Link, int]:
+        """Packets that each cut link swallowed since it was cut, the backend's own probes left out."""
+        counts = await self._on_all(lambda node: self._agents[node].ask("dropped"))
+        return {
+            (source, node): count
+            for node, counted in zip(self.nodes, counts, strict=True)
+            for source, count in counted.items()
+        }
+
+    async def dial(self, node: NodeId) -> socket.socket:
+        """A connected, non-blocking TCP socket to the node, straight from this machine.
+
+        Raises:
+            DefiniteError: nobody listens there, or the node took no connection within two seconds.
+        """
+        address = self._place(node).listen
+        found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            found.setblocking(False)
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            async with asyncio.timeout(CONNECTS_WITHIN_S):
+                await asyncio.get_running_loop().sock_connect(found, address)
+        except TimeoutError:
+            found.close()
+            raise DefiniteError(f"{node} took no connection within {CONNECTS_WITHIN_S:g} s") from None
+        except OSError as error:
+            found.close()
+            raise DefiniteError(f"{node} cannot be reached: {error.strerror or error}") from None
+        except BaseException:
+            found.close()
+            raise
+        return found
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Stop every node (SIGTERM, a second later SIGKILL), fetch logs and data, remove everything from the hosts.
+
+        Closing twice does no harm.
+
+        Raises:
+            BackendError: a host could not be cleared; all of them are named, and the others are clear.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if self._alive is not None:
+            self._alive.cancel()
+        try:
+            await self._on_all(self._clear)
+        finally:
+            for connection in self._connections.values():
+                await self._off_loop(connection.close)
+            self._executor.shutdown(wait=False)
+
+    async def _clear(self, node: NodeId) -> None:
+        agent, home = self._agents.get(node), self.homes.get(node)
+        problems: list[HostError] = []
+        if agent is not None:
+            if self.places:
+                with contextlib.suppress(HostError):  # an agent that is gone has taken its node with it
+                    await agent.ask("stop")
+            if not await agent.close():
+                problems.append(HostError(self._connections[node].host, "the agent was not seen to end."))
+        connection = self._connections.get(node)
+        if connection is not None and home is not None:
+            steps = [functools.partial(machine.remove, connection, home)]
+            if self.places:
+                steps.insert(0, functools.partial(machine.collect, connection, home, self._dirs[node]))
+            for step in steps:
+                try:
+                    await self._off_loop(step)
+                except HostError as error:
+                    problems.append(error)
+        if problems:
+            raise problems[0]
+
+    async def _keep_alive(self) -> None:
+        while True:
+            await asyncio.sleep(ALIVE_EVERY_S)
+            # At the same time, so that a host that is gone does not keep the others waiting; whoever asks it for
+            # something next is told.
+            await asyncio.gather(*(agent.ask("alive") for agent in self._agents.values()), return_exceptions=True)
+
+    # --- many hosts ---------------------------------------------------------------------------------------------------
+
+    async def _off_loop(self, blocking: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, blocking, *arguments)
+
+    async def _on_all(
+        self, work: Callable[[NodeId], Awaitable[T]], nodes: Sequence[NodeId] | None = None
+    ) -> Sequence[T]:
+        return await together([work(node) for node in (self.nodes if nodes is None else nodes)])
+
+    def _note(self, node: NodeId, line: str) -> None:
+        """Keep what concerns one host beside its node's log."""
+        with (self._dirs[node] / "ssh.log").open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+
+    # --- checks -------------------------------------------------------------------------------------------------------
+
+    def _place(self, node: NodeId) -> NodePlace:
+        if node not in self.places:
+            raise UnknownNodeError(f"there is no node {node!r} in this test. Known: {', '.join(self.nodes)}.")
+        return self.places[node]
+
+    def _check(self, links: Sequence[Link] | frozenset[Link]) -> None:
+        for source, destination in links:
+            if self._place(source) is self._place(destination):
+                raise UsageError(f"{source} has no link to itself: a link joins two different nodes.")
+
+    async def _ask_about(self, node: NodeId, op: str) -> NodeStatus:
+        return _status(await self._agents[self._place(node).node].ask(op, name=node))
+
+
+async def together(work: Sequence[Awaitable[T]]) -> Sequence[T]:
+    """Results in order. All of it is brought to its end; then failures are raised, those of hosts in one message.
+
+    Raises:
+        HostError: one host failed.
+        BackendError: several did.
+    """
+    results = await asyncio.gather(*work, return_exceptions=True)
+    failures = [result for result in results if isinstance(result, BaseException)]
+    of_hosts = [failure for failure in failures if isinstance(failure, HostError)]
+    for failure in failures:
+        if not isinstance(failure, HostError):
+            raise failure
+    if len(of_hosts) == 1:
+        raise of_hosts[0]
+    if of_hosts:
+        raise BackendError(" ".join(map(str, of_hosts)))
+    return [result for result in results if not isinstance(result, BaseException)]
+
+
+def _status(answer: Any) -> NodeStatus:
+    return msgspec.convert({name: answer[name] for name in ("state", "life", "evidence")}, NodeStatus)
+
+
+def _last_lines(text: str, count: int) -> str:
+    """The last lines of a log, as one."""
+    return " | ".join(line.strip() for line in text.splitlines()[-count:] if line.strip()) or "(nothing)"
