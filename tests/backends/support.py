@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import sys
 import time
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, Protocol, cast
 
 import pytest
 
 from harness.backends.local import Links, LocalBackend, LocalDeployment
 from harness.backends.local.backend import namespaces_problem
-from harness.protocols import Link, NodeCommand, NodeId, NodePlace, Runtime
+from harness.protocols import Link, NodeCommand, NodeId, NodePlace, NodeStatus, Runtime
 from harness.test import Test
 
 GOSSIP_NODE = Path(__file__).with_name("gossip_node.py")
@@ -30,6 +31,13 @@ def skip_without_namespaces() -> None:
     if problem is not None and problem.startswith(("the kernel refuses", "there is no")):
         pytest.skip(f"namespaces do not work here: {problem}")
     assert problem is None, problem
+
+
+def missing(reason: str) -> NoReturn:
+    """Skip a test because of what this machine lacks; in CI nothing may be lacking."""
+    if os.environ.get("CI"):
+        pytest.fail(f"missing in CI: {reason}")
+    pytest.skip(reason)
 
 
 class GossipSystem:
@@ -77,15 +85,25 @@ async def deployed(
         await deployment.close()
 
 
-async def start_all(deployment: LocalDeployment) -> None:
+class Gossiping(Protocol):
+    """A deployment on whichever backend, of nodes that gossip."""
+
+    nodes: Sequence[NodeId]
+
+    async def start(self, node: NodeId) -> NodeStatus: ...
+
+    async def dial(self, node: NodeId) -> socket.socket: ...
+
+
+async def start_all(deployment: Gossiping) -> None:
     await asyncio.gather(*(deployment.start(node) for node in deployment.nodes))
 
 
-def all_links(deployment: LocalDeployment) -> list[Link]:
+def all_links(deployment: Gossiping) -> list[Link]:
     return [(source, to) for source in deployment.nodes for to in deployment.nodes if source != to]
 
 
-async def ask(deployment: LocalDeployment, node: NodeId) -> dict[str, Any]:
+async def ask(deployment: Gossiping, node: NodeId) -> dict[str, Any]:
     """A node's own report."""
     connection = await deployment.dial(node)
     with connection:
@@ -96,7 +114,7 @@ async def ask(deployment: LocalDeployment, node: NodeId) -> dict[str, Any]:
     return json.loads(received)
 
 
-async def beats(deployment: LocalDeployment, during_s: float = 0.25) -> dict[Link, int]:
+async def beats(deployment: Gossiping, during_s: float = 0.25) -> dict[Link, int]:
     """Beats that crossed each link within a while, as their receivers counted them."""
     before = {node: (await ask(deployment, node))["heard"] for node in deployment.nodes}
     await asyncio.sleep(during_s)
@@ -104,7 +122,7 @@ async def beats(deployment: LocalDeployment, during_s: float = 0.25) -> dict[Lin
     return {(source, to): after[to].get(source, 0) - before[to].get(source, 0) for source, to in all_links(deployment)}
 
 
-async def until_silent(deployment: LocalDeployment, wanted: Sequence[Link], within_s: float = 5.0) -> None:
+async def until_silent(deployment: Gossiping, wanted: Sequence[Link], within_s: float = 5.0) -> None:
     """Wait until beats cross all links but the wanted ones, and none of those."""
     deadline = time.monotonic() + within_s
     while True:
