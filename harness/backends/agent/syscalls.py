@@ -14,6 +14,8 @@ CLONE_NEWNET = 0x4000_0000
 
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 0x2, 0x4, 0x8
 _MS_REC, _MS_PRIVATE = 0x4000, 0x4_0000
+MS_REMOUNT, MS_NOATIME, MS_BIND = 0x20, 0x400, 0x1000
+MNT_DETACH = 0x2
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -45,6 +47,28 @@ def unshare(flags: int) -> None:
 def set_network_namespace(descriptor: int) -> None:
     """Move this process into an existing network namespace."""
     _check(_libc.setns(descriptor, CLONE_NEWNET), "setns")
+
+
+def mount(source: str, target: str, kind: str | None = None, flags: int = 0, options: str = "") -> None:
+    """Mount a file system, mount(2)."""
+    encoded = [None if word is None else os.fsencode(word) for word in (source, target, kind)]
+    _check(_libc.mount(*encoded, ctypes.c_ulong(flags), os.fsencode(options) or None), f"mount {target}")
+
+
+def unmount(target: str, flags: int = 0) -> None:
+    """Unmount what is mounted on top at a place, umount2(2)."""
+    _check(_libc.umount2(os.fsencode(target), flags), f"unmount {target}")
+
+
+def sync_file_system(descriptor: int) -> None:
+    """Make durable what is on the file system of an open file, syncfs(2)."""
+    _check(_libc.syncfs(descriptor), "syncfs")
+
+
+def keep_mounts_private() -> None:
+    """Move into a mount namespace of this process's own: what is mounted there ends with the last process in it."""
+    unshare(CLONE_NEWNS)
+    _check(_libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "mount --make-rprivate /")
 
 
 def mount_own_proc() -> None:

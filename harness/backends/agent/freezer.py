@@ -1,0 +1,185 @@
+"""Slow disks: file systems that are frozen and thawed in turns, by a process that outlives whoever asked for it.
+
+A frozen file system (FIFREEZE) lets every write and sync wait until it is thawed. Processes that wait cannot even be
+killed, so a file system must never stay frozen: the process that freezes is outside the PID namespace that ends with
+the agent, and thaws everything when the agent's end of a socket pair is closed, by whatever death.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import threading
+import time
+from typing import Any, NoReturn
+
+from . import loops
+from .errors import AgentError
+
+THAWED_S = 0.005
+"""How long everything that waited has, before the next freeze."""
+ANSWERS_WITHIN_S = 20.0
+
+_FIFREEZE = 0xC0045877
+_FITHAW = 0xC0045878
+_MESSAGE_BYTES = 1 << 16
+
+
+class Freezer:
+    """The asking end. Make it before any thread, and before namespaces are entered."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(ANSWERS_WITHIN_S)
+        self._one_at_a_time = threading.Lock()
+        if os.fork() == 0:
+            self._socket.close()
+            _serve(theirs)
+        theirs.close()
+
+    def slow(self, name: str, directory: int, device: str, frozen_ms: float) -> None:
+        """Freeze the file system of an open directory for so long, again and again."""
+        self._ask({"op": "slow", "name": name, "device": device, "frozen_ms": frozen_ms}, directory)
+
+    def counts(self, name: str) -> dict[str, int]:
+        """How often it was frozen ("freezes"), and how many flushes came through right afterwards ("slowed_syncs")."""
+        return self._ask({"op": "counts", "name": name})
+
+    def stop(self, name: str) -> dict[str, int]:
+        """Thaw it for good; the counts."""
+        return self._ask({"op": "stop", "name": name})
+
+    def close(self) -> None:
+        """Let go of the process; once nobody holds it, it thaws everything and ends."""
+        self._socket.close()
+
+    def _ask(self, request: dict[str, Any], descriptor: int | None = None) -> dict[str, int]:
+        with self._one_at_a_time:
+            try:
+                message = json.dumps(request).encode()
+                socket.send_fds(self._socket, [message], [] if descriptor is None else [descriptor])
+                packet = self._socket.recv(_MESSAGE_BYTES)
+            except OSError as error:
+                raise AgentError(f"the process that freezes file systems does not answer: {error}") from None
+        if not packet:
+            raise AgentError("the process that freezes file systems is gone")
+        answer: dict[str, Any] = json.loads(packet)
+        if "error" in answer:
+            raise AgentError(answer["error"])
+        return answer["ok"]
+
+
+class _Slow:
+    """A file system that is slow."""
+
+    def __init__(self, directory: int, device: str, frozen_s: float) -> None:
+        self.directory = directory
+        self.device = device
+        self.frozen_s = frozen_s
+        self.frozen = False
+        self.next = 0.0
+        self.freezes = 0
+        self.slowed = 0
+        self.flushed = 0
+
+    def turn(self) -> None:
+        """Freeze it if it is thawed, thaw it if it is frozen."""
+        if self.frozen:
+            self.flushed = loops.flushes(self.device)
+            self.thaw()
+            self.next = time.monotonic() + THAWED_S
+            return
+        if self.freezes:
+            self.slowed += loops.flushes(self.device) - self.flushed
+        fcntl.ioctl(self.directory, _FIFREEZE, 0)
+        self.frozen = True
+        self.freezes += 1
+        self.next = time.monotonic() + self.frozen_s
+
+    def thaw(self) -> None:
+        """Let everything through."""
+        if self.frozen:
+            fcntl.ioctl(self.directory, _FITHAW, 0)
+            self.frozen = False
+
+    def counts(self) -> dict[str, int]:
+        """What was done so far."""
+        return {"freezes": self.freezes, "slowed_syncs": self.slowed}
+
+
+def _serve(channel: socket.socket) -> NoReturn:
+    try:
+        for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(ignored, signal.SIG_IGN)
+        os.setsid()
+        _let_go_of_everything_else(channel.fileno())
+        _Server(channel).run()
+    finally:
+        os._exit(0)
+
+
+def _let_go_of_everything_else(kept: int) -> None:
+    """Close what was inherited: nobody shall wait for the end of a pipe because of this process."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != kept:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+
+
+class _Server:
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._slow: dict[str, _Slow] = {}
+
+    def run(self) -> None:
+        """Freeze and thaw until nobody holds the other end."""
+        try:
+            while True:
+                now = time.monotonic()
+                wait = min((max(0.0, slow.next - now) for slow in self._slow.values()), default=None)
+                if select.select([self._channel], [], [], wait)[0]:
+                    message, descriptors, _, _ = socket.recv_fds(self._channel, _MESSAGE_BYTES, 4)
+                    if not message:
+                        return
+                    self._channel.send(json.dumps(self._answer(json.loads(message), descriptors)).encode())
+                for slow in self._slow.values():
+                    if slow.next <= time.monotonic():
+                        slow.turn()
+        finally:
+            for slow in self._slow.values():
+                with contextlib.suppress(OSError):
+                    slow.thaw()
+
+    def _answer(self, request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        name = request["name"]
+        try:
+            if request["op"] == "slow":
+                self._stop(name)
+                slow = _Slow(descriptors[0], request["device"], request["frozen_ms"] / 1000)
+                slow.turn()
+                self._slow[name] = slow
+                return {"ok": slow.counts()}
+            if request["op"] == "stop":
+                return {"ok": self._stop(name)}
+            return {"ok": self._slow[name].counts() if name in self._slow else {}}
+        except OSError as error:
+            return {"error": f"the file system of {name} cannot be frozen or thawed: {error.strerror}"}
+
+    def _stop(self, name: str) -> dict[str, int]:
+        slow = self._slow.pop(name, None)
+        if slow is None:
+            return {}
+        if slow.frozen:
+            slow.turn()
+            time.sleep(THAWED_S)
+            slow.slowed += loops.flushes(slow.device) - slow.flushed
+        os.close(slow.directory)
+        return slow.counts()

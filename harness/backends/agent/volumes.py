@@ -1,0 +1,418 @@
+"""A node's data directory on a file system of its own, which can be made to fail in the ways in which disks do.
+
+The file system is ext4 in a sparse file, mounted by a loop device. What happens to it is the doing of the kernel, so
+every program meets it, however it was linked:
+
+    fault         means                                                  a process sees             healed
+    full          files that take all blocks and inodes                  ENOSPC                     while it runs
+    sync_fails    the device ends before the first block of data         EIO from the first sync    while it runs
+                                                                         of new data, then success
+    slow_ms       the file system is frozen in turns (FIFREEZE)          writes and syncs wait      while it runs
+    read_only     ext4's own answer to an error (errors=remount-ro)      EROFS                      by a new mount
+    fails         EXT4_IOC_SHUTDOWN                                      EIO                        by a new mount
+    loss of power EXT4_IOC_SHUTDOWN without a flush of the journal       (its end)                  by a new mount
+
+`read_only` is not a remount, which the kernel refuses for as long as a file is open for writing. `sync_fails` is what
+PostgreSQL's developers met in 2018 ("fsyncgate"): the kernel tells of the failure once, takes the pages for clean, and
+the next sync succeeds and proves nothing. A new mount needs that no process has a file open there.
+
+The data lies in a directory of the file system that is mounted over the node's own: what the faults need beside it is
+out of the node's sight. Mounts are made in the calling process's mount namespace. A container sees what is mounted
+below a directory that was bound into it with the propagation `rslave`; another mount namespace that was copied
+meanwhile keeps the old file system alive, so a new mount always gets a new loop device.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from . import loops, syscalls
+from .errors import AgentError
+from .freezer import Freezer
+from .snapshots import Snapshot
+from .tools import find_tool
+
+SIZE_BYTES = 256 << 20
+JOURNAL_MIB = 4
+INODES = 4096
+BLOCK = 4096
+GONE_WITHIN_S = 2.0
+_POLL_S = 0.01
+_MKFS_TIMEOUT_S = 20.0
+
+_EXT4_SHUTDOWN = 0x8004587D
+_NO_LOG_FLUSH = 2
+
+_DATA, _SCRATCH, _FILLERS = "data", "scratch", "fillers"
+
+
+class Volume:
+    """An ext4 file system of one node.
+
+    Args:
+        path: the node's data directory; what is in it while nothing is mounted is out of sight meanwhile.
+        image: the file that holds the file system; made at the first mount, gone after `unmount`.
+        freezer: for slow disks; without it there are none.
+        size: of the file system, in bytes. The file takes only as much room as is used of it.
+        aside: files of the data directory that lie elsewhere, by their names in it: no fault strikes what the node
+            writes for those who watch it.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        image: str,
+        freezer: Freezer | None = None,
+        size: int = SIZE_BYTES,
+        aside: Mapping[str, str] | None = None,
+    ) -> None:
+        self.path = path
+        self._aside = dict(aside or {})
+        self.image = image
+        self._freezer = freezer
+        self._size = size
+        self._device = ""
+        self._below = -1
+        self._root = -1
+        self._first_block = 0
+        self._fault: Mapping[str, Any] = {}
+
+    @property
+    def heals_stopped(self) -> bool:
+        """Whether the fault in force can only be healed while the node is stopped."""
+        return bool(self._fault.get("fails") or self._fault.get("read_only"))
+
+    @property
+    def device(self) -> str:
+        """The loop device that is mounted."""
+        return self._device
+
+    def mount(self) -> None:
+        """Make the file system, and mount its data over the node's directory.
+
+        Raises:
+            AgentError: no loop device, no mkfs.ext4, or the kernel refuses the mount.
+        """
+        self._make()
+        self._below = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._mount()
+        except BaseException:
+            os.close(self._below)
+            os.unlink(self.image)
+            raise
+
+    def _mount(self) -> None:
+        self._device, descriptor = loops.attach(self.image)
+        try:
+            syscalls.mount(self._device, self.path, "ext4", syscalls.MS_NOATIME, "errors=remount-ro")
+            try:
+                self._show_data()
+            except BaseException:
+                self._close_root()
+                syscalls.unmount(self.path, syscalls.MNT_DETACH)
+                raise
+        except OSError as error:
+            raise AgentError(f"the file system of {self.path} cannot be mounted: {error.strerror}") from None
+        finally:
+            os.close(descriptor)
+
+    def _show_data(self) -> None:
+        self._root = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for name, target in self._aside.items():
+            place = f"{self._inner(_DATA)}/{name}"
+            if not os.path.islink(place):
+                os.makedirs(os.path.dirname(place), exist_ok=True)
+                os.symlink(target, place)
+        syscalls.sync_file_system(self._root)
+        syscalls.mount(self._inner(_DATA), self.path, None, syscalls.MS_BIND)
+
+    def _make(self) -> None:
+        with open(self.image, "xb") as file:
+            file.truncate(self._size)
+        # All metadata, the journal and these directories lie at the beginning, before the first block of data.
+        layout = "lazy_itable_init=0,lazy_journal_init=0,packed_meta_blocks=1,nodiscard"
+        argv = [find_tool("mkfs.ext4", "e2fsprogs"), "-q", "-F", "-b", str(BLOCK), "-m", "0", "-N", str(INODES)]
+        argv += ["-J", f"size={JOURNAL_MIB}", "-E", layout, "-d"]
+        with tempfile.TemporaryDirectory() as tree:
+            for name in (_DATA, _SCRATCH, _FILLERS):
+                os.mkdir(f"{tree}/{name}")
+            like = os.stat(self.path)
+            os.chown(f"{tree}/{_DATA}", like.st_uid, like.st_gid)
+            os.chmod(f"{tree}/{_DATA}", stat.S_IMODE(like.st_mode))
+            try:
+                done = subprocess.run(
+                    [*argv, tree, self.image], capture_output=True, text=True, timeout=_MKFS_TIMEOUT_S, check=False
+                )
+            except subprocess.TimeoutExpired:
+                raise AgentError(f"mkfs.ext4 did not end within {_MKFS_TIMEOUT_S:g} s") from None
+        if done.returncode != 0:
+            raise AgentError(f"mkfs.ext4 failed: {' '.join(done.stderr.split())[:300]}")
+        self._first_block = _first_block_of_data(self.image)
+
+    # --- faults -------------------------------------------------------------------------------------------------------
+
+    def spoil(self, fault: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the file system this fault (fields of a DiskFault) after healing the one before; what was found.
+
+        Evidence: "errno", what a write and sync of this process's own got; "full", "read_only"... as above.
+
+        Raises:
+            AgentError: it did not take effect, or the fault before it needs a stopped node to be healed.
+        """
+        self.heal()
+        self._fault = dict(fault)
+        expected: str | None = None
+        if fault.get("full"):
+            self._fill()
+            expected = "ENOSPC"
+        if fault.get("sync_fails"):
+            loops.limit(self._device, self._first_block)
+            expected = "EIO"
+        if fault.get("read_only"):
+            _write(f"/sys/fs/ext4/{os.path.basename(self._device)}/trigger_fs_error", "made read-only by splitbrain\n")
+            expected = "EROFS"
+        if fault.get("fails"):
+            self._shut_down()
+            expected = "EIO"
+        evidence: dict[str, Any] = {}
+        if expected is not None:
+            seen = self._trial()
+            if seen != expected:
+                raise AgentError(f"a write and sync below {self.path} got {seen or 'no error'} instead of {expected}")
+            evidence["errno"] = seen
+        if fault.get("slow_ms"):
+            if self._freezer is None:
+                raise AgentError("no process is there to thaw what is frozen")
+            self._freezer.slow(self.path, self._root, self._device, float(fault["slow_ms"]))
+            evidence["frozen_ms"] = fault["slow_ms"]
+        return evidence
+
+    def counts(self) -> dict[str, Any]:
+        """What the fault in force has done so far; empty without one.
+
+        "errno" is what a write and sync of this process's own get now; of a slow disk, "freezes" and "slowed_syncs",
+        the flushes that came through right after a freeze.
+        """
+        if not self._fault:
+            return {}
+        if self._fault.get("slow_ms") and self._freezer is not None:
+            return self._freezer.counts(self.path)
+        return {"errno": self._trial()}
+
+    def heal(self) -> dict[str, Any]:
+        """End the fault in force; what it did. Where `heals_stopped`, no process may have a file open there.
+
+        Raises:
+            AgentError: it still has the fault.
+        """
+        if not self._fault:
+            return {}
+        did: dict[str, Any] = {}
+        if self._freezer is not None and self._fault.get("slow_ms"):
+            did |= self._freezer.stop(self.path)
+        if any(self._fault.get(name) for name in ("full", "sync_fails", "read_only", "fails")):
+            did["errno"] = self._trial()
+        if self.heals_stopped:
+            self._renew()
+        elif self._fault.get("sync_fails"):
+            loops.limit(self._device, 0)
+        self._empty()
+        self._fault = {}
+        seen = self._trial()
+        if seen is not None:
+            raise AgentError(f"a write and sync below {self.path} still gets {seen}")
+        return did
+
+    def lose_power(self) -> dict[str, int]:
+        """Lose everything that was not synced. The node must be stopped; a fault in force is over.
+
+        Returns:
+            bytes_lost: of what was written, in all files. names_lost: files that are gone, or are there again. Nothing
+            if no file could be read any more.
+        """
+        if self._freezer is not None and self._fault.get("slow_ms"):
+            self._freezer.stop(self.path)
+        readable = not self._fault.get("fails")
+        before = Snapshot(self.path) if readable else None
+        self._renew()
+        self._fault = {}
+        return {} if before is None else before.lost(self.path)
+
+    def sync(self) -> None:
+        """Make everything durable that is there now."""
+        syscalls.sync_file_system(self._root)
+
+    def unmount(self) -> None:
+        """Unmount, copy the data to where it was mounted, and remove the image. No process may have a file open there.
+
+        What a fault in force kept from becoming durable is lost. Does nothing if nothing is mounted.
+        """
+        if self._root < 0:
+            return
+        if self._fault:
+            try:
+                self.heal()
+            except AgentError:
+                self._renew()
+        below = f"/proc/self/fd/{self._below}"
+        for name, target in self._aside.items():
+            if os.path.isfile(target):
+                os.makedirs(os.path.dirname(f"{below}/{name}"), exist_ok=True)
+                shutil.move(target, f"{below}/{name}")
+        copy_files(self._inner(_DATA), below)
+        self._detach()
+        os.close(self._below)
+        self._below = -1
+        os.unlink(self.image)
+
+    # --- how ----------------------------------------------------------------------------------------------------------
+
+    def _inner(self, name: str) -> str:
+        return f"/proc/self/fd/{self._root}/{name}"
+
+    def _fill(self) -> None:
+        fillers = self._inner(_FILLERS)
+        number = 0
+        try:
+            while True:
+                os.close(os.open(f"{fillers}/{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+                number += 1
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+        if number == 0:
+            raise AgentError(f"the file system of {self.path} had no inode left already")
+        filler = os.open(f"{fillers}/0", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            end, step = 0, self._size
+            while step >= BLOCK:
+                try:
+                    os.posix_fallocate(filler, end, step)
+                    end += step
+                except OSError as error:
+                    if error.errno not in (errno.ENOSPC, errno.EFBIG):
+                        raise
+                    end = os.fstat(filler).st_size  # what was allocated until then stays
+                    step //= 2
+            os.fsync(filler)
+        finally:
+            os.close(filler)
+
+    def _empty(self) -> None:
+        for folder in (_SCRATCH, _FILLERS):
+            for name in os.listdir(self._inner(folder)):
+                os.unlink(f"{self._inner(folder)}/{name}")
+
+    def _trial(self) -> str | None:
+        """The error that a write and sync gets now, by name; None if it gets none."""
+        path = self._inner(f"{_SCRATCH}/trial")
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(descriptor, bytes(BLOCK))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.unlink(path)
+        except OSError as error:
+            return errno.errorcode.get(error.errno or 0, str(error.errno))
+        return None
+
+    def _shut_down(self) -> None:
+        fcntl.ioctl(self._root, _EXT4_SHUTDOWN, struct.pack("<I", _NO_LOG_FLUSH))
+
+    def _renew(self) -> None:
+        """Mount anew what is durable, and nothing else."""
+        self._shut_down()
+        self._detach()
+        self._mount()
+        self._empty()
+
+    def _detach(self) -> None:
+        self._unmount_top()
+        self._close_root()
+        self._unmount_top()
+
+    def _unmount_top(self) -> None:
+        deadline = time.monotonic() + GONE_WITHIN_S
+        while True:
+            try:
+                syscalls.unmount(self.path)
+            except OSError as error:
+                if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                    raise AgentError(
+                        f"{self.path} cannot be unmounted: {error.strerror} (a process still has a file open there)"
+                    ) from None
+                time.sleep(_POLL_S)
+            else:
+                return
+
+    def _close_root(self) -> None:
+        if self._root >= 0:
+            os.close(self._root)
+            self._root = -1
+
+
+def copy_files(source: str, target: str) -> None:
+    """Copy what is in a directory into another, except links where there is something already. Holes stay holes."""
+    for entry in sorted(os.scandir(source), key=lambda entry: entry.name):
+        to = f"{target}/{entry.name}"
+        if entry.is_symlink():
+            if not os.path.lexists(to):
+                os.symlink(os.readlink(entry.path), to)
+        elif entry.is_dir():
+            os.makedirs(to, exist_ok=True)
+            shutil.copystat(entry.path, to)
+            copy_files(entry.path, to)
+        elif entry.is_file():
+            _copy_file(entry.path, to)
+
+
+def _copy_file(source: str, target: str) -> None:
+    with open(source, "rb") as file, open(target, "wb") as copy:
+        size = os.fstat(file.fileno()).st_size
+        copy.truncate(size)
+        at = 0
+        while at < size:
+            try:
+                at = os.lseek(file.fileno(), at, os.SEEK_DATA)
+            except OSError:  # nothing but a hole is left
+                break
+            end = os.lseek(file.fileno(), at, os.SEEK_HOLE)
+            while at < end:
+                piece = os.pread(file.fileno(), min(1 << 20, end - at), at)
+                if not piece:
+                    return
+                at += os.pwrite(copy.fileno(), piece, at)
+    shutil.copystat(source, target)
+
+
+def _first_block_of_data(image: str) -> int:
+    """The place of the first block that a new file system has free, in bytes: metadata and journal lie before it.
+
+    With `packed_meta_blocks` those of all groups are in the first one, whose bitmap of blocks begins with them. (The
+    layout is that of the kernel's Documentation/filesystems/ext4: block 1 begins with the place of the first bitmap.)
+    """
+    with open(image, "rb") as file:
+        file.seek(BLOCK)
+        (bitmap_at,) = struct.unpack("<I", file.read(4))
+        file.seek(bitmap_at * BLOCK)
+        bitmap = int.from_bytes(file.read(BLOCK), "little")
+    free = ~bitmap
+    return ((free & -free).bit_length() - 1) * BLOCK
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)

@@ -1,0 +1,94 @@
+"""A node's share of the processor, as the kernel counts it and as a busy process feels it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from harness.backends.agent import cgroups
+from harness.backends.agent.cgroups import CpuGroups
+from harness.backends.agent.errors import AgentError
+from tests.backends.support import missing
+
+
+@pytest.fixture
+def groups() -> Generator[CpuGroups]:
+    problem = cgroups.problem()
+    if problem is not None:
+        missing(problem)
+    groups = CpuGroups(f"splitbrain-test-{os.getpid()}")
+    yield groups
+    groups.close()
+
+
+@pytest.fixture
+def busy() -> Generator[subprocess.Popen[bytes]]:
+    """A process that never rests."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def cpu_seconds(pid: int, during_s: float) -> float:
+    def used() -> int:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+
+    before = used()
+    time.sleep(during_s)
+    return (used() - before) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_throttled_process_gets_its_share_and_the_kernel_counts_how_often_it_stood_still(
+    groups: CpuGroups, busy: subprocess.Popen[bytes]
+) -> None:
+    assert groups.throttle("n1", [busy.pid], 0.05) == {}
+    assert cpu_seconds(busy.pid, 1.0) < 0.15
+    counted = groups.counts("n1")
+    assert counted["throttled"] >= 5
+    assert counted["throttled_ms"] > 100
+    assert groups.throttle("n1", [], None)["throttled"] >= counted["throttled"]
+    assert groups.counts("n1") == {}
+    before = groups.throttle("n1", [], None)
+    assert before == {}
+
+
+def test_a_process_whose_limit_is_gone_is_not_throttled_any_more(
+    groups: CpuGroups, busy: subprocess.Popen[bytes]
+) -> None:
+    groups.throttle("n1", [busy.pid], 0.01)
+    groups.throttle("n1", [], None)
+    assert cpu_seconds(busy.pid, 0.5) > 0.1
+
+
+def test_a_new_process_of_a_throttled_node_joins_it(groups: CpuGroups, busy: subprocess.Popen[bytes]) -> None:
+    groups.join("n1", [busy.pid])
+    assert cpu_seconds(busy.pid, 0.3) > 0.05, "there is no limit yet"
+    groups.throttle("n1", [], 0.02)
+    groups.join("n1", [busy.pid])
+    time.sleep(0.5)
+    assert groups.counts("n1")["throttled"] >= 2
+
+
+@pytest.mark.parametrize("share", [0.0, -1.0, 1.5, float("nan")])
+def test_a_share_that_is_none_is_refused(groups: CpuGroups, share: float) -> None:
+    with pytest.raises(AgentError, match=r"between 0\.01 and 1"):
+        groups.throttle("n1", [], share)
+
+
+def test_a_sweep_removes_the_groups_of_dead_owners_only(groups: CpuGroups, busy: subprocess.Popen[bytes]) -> None:
+    dead = CpuGroups(f"splitbrain-dead-{os.getpid()}")
+    dead.throttle("n1", [busy.pid], 0.5)
+    lines = cgroups.sweep(lambda name: name == f"splitbrain-dead-{os.getpid()}")
+    assert len(lines) == 1
+    assert f"splitbrain-dead-{os.getpid()}, whose controller is gone" in lines[0]
+    groups.throttle("n1", [busy.pid], 0.5)
+    assert busy.poll() is None
+    assert cgroups.sweep(lambda name: name == f"splitbrain-dead-{os.getpid()}") == []
