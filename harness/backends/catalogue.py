@@ -3,42 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from harness.protocols import Backend
 from results.errors import UnknownNameError
 
+if TYPE_CHECKING:
+    from harness.backends.ssh.inventory import Inventory
 
-def _local() -> Backend:
+
+def _local(_: Inventory | None) -> Backend:
     from harness.backends.local import LocalBackend
 
     return LocalBackend()
 
 
-def _docker() -> Backend:
+def _docker(_: Inventory | None) -> Backend:
     from harness.backends.docker import DockerBackend
 
     return DockerBackend()
 
 
-def _sim() -> Backend:
+def _sim(_: Inventory | None) -> Backend:
     from harness.backends.sim import SimBackend
 
     return SimBackend()
 
 
-BACKENDS: Mapping[str, tuple[Callable[[], Backend], str]] = {
+def _ssh(inventory: Inventory | None) -> Backend:
+    from harness.backends.ssh.backend import SshBackend
+
+    return SshBackend(inventory)
+
+
+BACKENDS: Mapping[str, tuple[Callable[[Inventory | None], Backend], str]] = {
     "local": (_local, "operating system processes on this machine, links cut between network namespaces or by proxies"),
     "docker": (_docker, "containers on a private network of this machine's Docker engine"),
+    "ssh": (
+        _ssh,
+        "hosts that you have, one per node (--hosts): known host keys, sudo, an agent that dies with its channel",
+    ),
     "sim": (_sim, "objects in this process under virtual time: the same seed gives the same run, on every machine"),
 }
 
 
-def build(name: str) -> Backend:
-    """The backend of that name.
+def build(name: str, inventory: Inventory | None = None) -> Backend:
+    """The backend of that name, on the hosts of an inventory where it takes those.
 
     Raises:
         UnknownNameError: there is none.
     """
     if name not in BACKENDS:
         raise UnknownNameError("backend", name, BACKENDS)
-    return BACKENDS[name][0]()
+    return BACKENDS[name][0](inventory)

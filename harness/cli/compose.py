@@ -14,7 +14,9 @@ import msgspec
 
 from checkers.verdict import CheckerSpec
 from harness.backends import catalogue as backends
+from harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory, parse_hosts
 from harness.plan import NODE_NAME
+from harness.protocols import Backend
 from harness.simulation.worlds import WORLDS
 from harness.systems import catalogue as systems
 from harness.test import CONCURRENCY_MAX, RATE_MAX, TIME_MAX_S, Test, Workload, check_number
@@ -41,12 +43,21 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     world: str = "lan"
     read_mode: str = "linearizable"
+    hosts: str | None = None
+    known_hosts: str | None = None
+    ssh_key: str | None = None
+    ssh_user: str | None = None
 
     @staticmethod
     def of(**options: Any) -> RunOptions:
-        """Options from the command line; a seed is drawn where none was given."""
+        """Options from the command line; a seed is drawn where none was given, and nodes are those that have hosts."""
         if options.get("seed") is None:
             options["seed"] = secrets.randbelow(2**31)
+        if options.get("nodes") is None:
+            hosts = options.get("hosts")
+            options["nodes"] = (
+                _DEFAULTS["nodes"] if hosts is None else ",".join(host.node for host in parse_hosts(hosts))
+            )
         return msgspec.convert(options, RunOptions)
 
 
@@ -101,7 +112,7 @@ def compose(options: RunOptions) -> Test:
     nodes = node_names(options.nodes)
     check_number("rate", options.rate, RATE_MAX)
     check_number("time limit", options.time_limit, TIME_MAX_S)
-    backends.build(options.backend)
+    backend_of(options)
     _check_world(options)
     system = systems.build(options.system, options.read_mode)
     bugs = names(options.bug)
@@ -131,6 +142,20 @@ def compose(options: RunOptions) -> Test:
         options=msgspec.to_builtins(options),
     )
     return dataclasses.replace(test, workload=_judged_by(_beyond_clients(test, options), test.workload))
+
+
+def backend_of(options: RunOptions) -> Backend:
+    """Where the nodes shall live.
+
+    Raises:
+        UsageError: there is no such backend, or it is not told of its hosts as it has to be.
+    """
+    if options.backend != "ssh":
+        return backends.build(options.backend)
+    if options.hosts is None:
+        raise UsageError("--backend ssh has no hosts: name one for each node, --hosts n1=admin@10.0.0.1,n2=...")
+    inventory = Inventory.of(options.hosts, options.known_hosts or KNOWN_HOSTS, options.ssh_key, options.ssh_user)
+    return backends.build(options.backend, inventory)
 
 
 def _unusual(options: RunOptions) -> list[str]:
@@ -191,6 +216,10 @@ _DEFAULTS = {
     "recovery": 20.0,
     "world": "lan",
     "read_mode": "linearizable",
+    "hosts": None,
+    "known_hosts": None,
+    "ssh_key": None,
+    "ssh_user": None,
 }
 
 

@@ -92,6 +92,30 @@ test = _apply(
             help="Where nodes live (splitbrain doctor tells what works here).",
         ),
         click.option(
+            "--hosts",
+            default=None,
+            metavar="NODE=[USER@]HOST[:PORT][,...]|@FILE",
+            help="The hosts of --backend ssh, one per node; in a FILE one a line.",
+        ),
+        click.option(
+            "--known-hosts",
+            default=None,
+            metavar="FILE",
+            help="Keys of hosts; one with another key, or none there, is refused.  [default: ~/.ssh/known_hosts]",
+        ),
+        click.option(
+            "--ssh-key",
+            default=None,
+            metavar="FILE",
+            help="The private key to log in with.  [default: those of the ssh agent and ~/.ssh]",
+        ),
+        click.option(
+            "--ssh-user",
+            default=None,
+            metavar="NAME",
+            help="Who logs in to hosts that name nobody.  [default: you]",
+        ),
+        click.option(
             "--world",
             default="lan",
             show_default=True,
@@ -104,10 +128,9 @@ test = _apply(
         click.option(
             "-n",
             "--nodes",
-            default="5",
-            show_default=True,
+            default=None,
             metavar="N|NAME[,NAME...]",
-            help="How many nodes, or their names.",
+            help="How many nodes, or their names.  [default: 5, or those of --hosts]",
         ),
         click.option(
             "-c",

@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from harness.cli import options
-from results.errors import SplitbrainError
+from results.errors import SplitbrainError, UsageError
 
 if TYPE_CHECKING:
     from checkers.spark.session import Spark
@@ -46,6 +46,7 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
       splitbrain run --bug M23 --nemesis partition
       splitbrain run --workload set --nemesis kill --nodes 3 --seed 7
       splitbrain run --backend sim --nemesis partition,power,packet --time-limit 300
+      splitbrain run --backend ssh --hosts n1=admin@10.0.0.1,n2=admin@10.0.0.2,n3=admin@10.0.0.3 --ssh-key ~/.ssh/lab
     """
     from harness.cli.compose import RunOptions, compose
 
@@ -54,6 +55,8 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
 
         check_master(master)
     chosen = RunOptions.of(**given)
+    if chosen.hosts is not None and chosen.backend != "ssh":
+        raise UsageError(f"--hosts is for --backend ssh, not {chosen.backend}.")
     test = compose(chosen)
     conclusion = run_and_judge(test, chosen, Path(store), engine or "inline", master)
     if as_json:
@@ -116,7 +119,7 @@ def record(
 async def _record(
     test: Test, chosen: RunOptions, store: Path, progress: Progress, at_heal: Callable[[], None] | None
 ) -> tuple[RunDir, RunSummary]:
-    from harness.backends import catalogue as backends
+    from harness.cli.compose import backend_of
     from harness.cli.documents import document_of, telemetry_of
     from harness.cli.leaders import LeaderWatch
     from harness.cli.runlog import RunLog
@@ -156,7 +159,7 @@ async def _record(
     try:
         summary = await run(
             test,
-            backend=backends.build(chosen.backend),
+            backend=backend_of(chosen),
             folder=folder,
             runtime=Runtime(clock=clock, streams=Streams(test.seed)),
             observe=observe,

@@ -68,24 +68,28 @@ class Inventory(msgspec.Struct, frozen=True):
         Raises:
             UsageError: an entry that is none, a node or host named twice, or a file that is not there.
         """
-        found = tuple(_host(entry, where) for where, entry in _entries(hosts))
-        if not found:
-            raise UsageError("--hosts names no host: give NODE=[USER@]HOST[:PORT], separated by commas.")
-        for what, names in (("node", [host.node for host in found]), ("host", [host.name for host in found])):
-            twice = next((name for name in names if names.count(name) > 1), None)
-            if twice is not None:
-                raise UsageError(f"--hosts names the {what} {twice!r} twice: each node needs a host of its own.")
         return Inventory(
-            hosts=found,
+            hosts=parse_hosts(hosts),
             known_hosts=_file(known_hosts, "--known-hosts", "Make one with ssh-keyscan and compare its keys"),
             key=None if key is None else _file(key, "--ssh-key", "Give the file of a private key"),
             user=user,
         )
 
-    @property
-    def nodes(self) -> tuple[NodeId, ...]:
-        """The nodes' names, in the order given."""
-        return tuple(host.node for host in self.hosts)
+
+def parse_hosts(hosts: str) -> tuple[Host, ...]:
+    """The hosts that `--hosts` names (see `Inventory.of`).
+
+    Raises:
+        UsageError: an entry that is none, a node or host named twice, or a file that is not there.
+    """
+    found = tuple(_host(entry, where) for where, entry in _entries(hosts))
+    if not found:
+        raise UsageError("--hosts names no host: give NODE=[USER@]HOST[:PORT], separated by commas.")
+    for what, names in (("node", [host.node for host in found]), ("host", [host.name for host in found])):
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise UsageError(f"--hosts names the {what} {twice!r} twice: each node needs a host of its own.")
+    return found
 
 
 def _entries(hosts: str) -> list[tuple[str, str]]:
