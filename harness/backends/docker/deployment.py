@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import os
 import socket
 from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
@@ -211,7 +212,8 @@ class DockerDeployment(OnlyCutsKillsAndPauses):
             raise DefiniteError(f"{node} took no connection within {CONNECTS_WITHIN_S:g} s") from None
         except OSError as error:
             found.close()
-            raise DefiniteError(f"{node} cannot be reached: {error.strerror or error}") from None
+            reason = os.strerror(error.errno) if error.errno else error  # asyncio's own text says only that it failed
+            raise DefiniteError(f"{node} cannot be reached: {reason}") from None
         except BaseException:
             found.close()
             raise

@@ -1,0 +1,107 @@
+"""What the tests of the docker backend share: gossiping nodes in containers, and a look at the engine from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import cast
+
+import docker
+import pytest
+
+from harness import images
+from harness.backends.docker import DockerBackend, DockerDeployment, labels
+from harness.backends.docker.engine import containers_with, networks_with
+from harness.protocols import FaultKind, NodeCommand, NodeId, NodePlace, Runtime
+from harness.test import NemesisPackage, Test
+from results.errors import BackendError
+from tests.backends.support import GOSSIP_NODE, NODES, GossipSystem, gossip_test, missing
+
+
+@pytest.fixture(scope="session")
+def engine() -> None:
+    """What the docker backend needs: an engine, root, and the image of the metadata cluster's node."""
+    if os.geteuid() != 0:
+        missing("the docker backend needs root")
+    try:
+        images.ensure("node")
+    except BackendError as error:
+        missing(str(error))
+
+
+class ContainerGossip(GossipSystem):
+    """Gossiping nodes in containers; `script` is a program for sh that replaces them."""
+
+    image: str | None = "node"
+
+    def __init__(self, transport: str = "udp", script: str = "", files: Mapping[str, bytes] | None = None) -> None:
+        super().__init__(transport, files=files)
+        self.script = script
+
+    def command(self, test: Test, place: NodePlace) -> NodeCommand:
+        host, port = place.listen
+        peers = [f"{peer}={address[0]}:{address[1]}" for peer, address in place.peers.items()]
+        program = f"{place.data_dir}/gossip_node.py"
+        argv = ("python3", "-S", "-E", program, self.transport, place.node, host, str(port), *peers)
+        if self.script:
+            argv = ("sh", "-c", self.script)
+        return NodeCommand(
+            argv, env={"GOSSIP": place.node}, files={"gossip_node.py": GOSSIP_NODE.read_bytes(), **self.files}
+        )
+
+
+def container_test(system: GossipSystem, nodes: Sequence[NodeId] = NODES, faults: Sequence[FaultKind] = ()) -> Test:
+    """As much of a test as the backend looks at."""
+    test = gossip_test(system, nodes)
+    package = NemesisPackage(name="", nemesis=None, generator=None, final_generator=None, faults=frozenset(faults))
+    vars(test)["nemesis"] = package
+    vars(test)["seed"] = 1
+    return test
+
+
+async def deploy(
+    run_dir: Path,
+    system: GossipSystem | None = None,
+    nodes: Sequence[NodeId] = NODES,
+    faults: Sequence[FaultKind] = (),
+) -> DockerDeployment:
+    test = container_test(system or ContainerGossip(), nodes, faults)
+    return await DockerBackend().deploy(test, run_dir, cast(Runtime, None))
+
+
+@asynccontextmanager
+async def deployed(
+    run_dir: Path,
+    system: GossipSystem | None = None,
+    nodes: Sequence[NodeId] = NODES,
+    faults: Sequence[FaultKind] = (),
+) -> AsyncGenerator[DockerDeployment, None]:
+    """A deployment that is closed at the end."""
+    deployment = await deploy(run_dir, system, nodes, faults)
+    try:
+        yield deployment
+    finally:
+        await deployment.close()
+
+
+def leftovers(*wanted: str) -> list[str]:
+    """Names of the containers and networks that carry such a label ("name" or "name=value")."""
+    client: docker.DockerClient = images.engine()
+    with contextlib.closing(client):
+        found = [*containers_with(client.api, wanted), *networks_with(client.api, wanted)]
+    return sorted(thing.shown for thing in found)
+
+
+def of_run(run: str) -> list[str]:
+    """Names of what a run has in the engine."""
+    return leftovers(f"{labels.RUN}={run}")
+
+
+def inside(pid: int, *command: str) -> str:
+    """Run a command of this machine in the network namespace of a process; what it printed."""
+    argv = ["nsenter", "-t", str(pid), "-n", *command]
+    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=10).stdout
