@@ -1,0 +1,214 @@
+"""Wrong clocks for processes: libfaketime, told by a file per node what the wall clock shows.
+
+The library is preloaded into the node and reads the file whenever the node asks for the time. The machine's own clock
+is never touched. Monotonic clocks stay true (`FAKETIME_DONT_FAKE_MONOTONIC`): a drift is one of the wall clock, timers
+keep their length. With version 0.9.10 of the library `time.sleep` then fails in Python 3.11 and later (EINVAL, its
+issue 426); event loops do not. A program that is linked statically, as most of Go, does not load it: such a one is
+refused.
+
+How much a drifting clock is ahead depends, in the library, on when the process began. So the file is written anew
+before every start, and says what makes the clock go on from where it was.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness.protocols import ClockFault
+from results.errors import BackendError, FaultNotSupportedError
+
+INSTALL: Final = "install libfaketime (Debian and Ubuntu: apt install libfaketime)"
+LIBRARY_PLACES: Final = (
+    "/usr/lib/*/faketime/libfaketimeMT.so.1",
+    "/usr/lib/faketime/libfaketimeMT.so.1",
+    "/usr/local/lib/faketime/libfaketimeMT.so.1",
+)
+
+OFFSET_ACCURACY_MS: Final = 5.0
+DRIFT_ACCURACY_PPM: Final = 300.0
+"""How exact `measured` is on a machine that has much else to do."""
+
+_PROBE_ENDS_WITHIN_S: Final = 10.0
+_PROBE: Final = """
+import json, select, time
+def look():
+    found = []
+    for _ in range(50):
+        before = time.monotonic_ns(); shown = time.time_ns(); after = time.monotonic_ns()
+        found.append((after - before, (before + after) // 2, shown))
+    return min(found)[1:]
+first = look(); select.select([], [], [], 0.2); print(json.dumps([first, look()]))
+"""
+
+_ELF: Final = b"\x7fELF"
+_PT_INTERP: Final = 3
+_HEADERS_BYTES: Final = 1 << 16
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What a wall clock shows: how far it is ahead, and how much too fast it runs."""
+
+    offset_ms: float
+    drift_ppm: float
+
+
+def find_library() -> str | None:
+    """Where libfaketime is on this machine, None if it is not installed."""
+    return next((path for pattern in LIBRARY_PLACES for path in sorted(glob.glob(pattern))), None)
+
+
+def environment(library: str, file: str) -> Mapping[str, str]:
+    """The variables with which a process sees the clock that a file describes; both paths as the process sees them."""
+    return {
+        "LD_PRELOAD": library,
+        "FAKETIME_TIMESTAMP_FILE": file,
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+
+
+def require_dynamic(program: str, path: str | None = None) -> None:
+    """Refuse a program that does not load libraries: nothing would change its clock.
+
+    Args:
+        program: as given to exec: a path, or a name to look for.
+        path: where to look for a name, as in $PATH; this process's own without it.
+
+    Raises:
+        FaultNotSupportedError: it is linked statically.
+        BackendError: it is not there.
+    """
+    found = shutil.which(program, path=path)
+    if found is None:
+        raise BackendError(f"there is no program {program!r} here.")
+    with open(found, "rb") as file:
+        start = file.read(_HEADERS_BYTES)
+    if start.startswith(b"#!"):
+        words = start[2:].split(b"\n")[0].split()
+        if words:
+            require_dynamic(os.fsdecode(words[0]), path)
+    elif start.startswith(_ELF) and not _has_interpreter(start):
+        raise FaultNotSupportedError(
+            f"the clock of {program!r} cannot be faked: it is linked statically and does not load libfaketime. Leave what "
+            f"needs the clock out of --nemesis."
+        )
+
+
+def _has_interpreter(image: bytes) -> bool:
+    """Whether an ELF file asks for a dynamic loader: one of its program headers is PT_INTERP (elf(5))."""
+    wide, order = image[4] == 2, "<" if image[5] == 1 else ">"
+    table_at = struct.unpack_from(f"{order}Q" if wide else f"{order}I", image, 32 if wide else 28)[0]
+    size, count = struct.unpack_from(f"{order}HH", image, 54 if wide else 42)
+    return any(
+        struct.unpack_from(f"{order}I", image, table_at + number * size)[0] == _PT_INTERP for number in range(count)
+    )
+
+
+class FakeClock:
+    """The clock of one node, kept in a file.
+
+    Args:
+        file: what the node's library reads; made here.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._began_s = time.monotonic()
+        self._since_s = self._began_s
+        self._gained_s = 0.0
+        self._offset_s = 0.0
+        self._rate = 1.0
+        self._write()
+
+    def offset_ms(self) -> float:
+        """How much it is ahead now."""
+        return 1000 * self._offset(time.monotonic())
+
+    def process_begins(self) -> None:
+        """To be called right before the node's process begins."""
+        self._began_s = time.monotonic()
+        self._write()
+
+    def set(self, offset_ms: float, drift_ppm: float) -> None:
+        """From now on be ahead by so much, and run so much too fast. What it gained by a drift until now stays."""
+        now = time.monotonic()
+        self._gained_s += (now - self._since_s) * (self._rate - 1)
+        self._since_s = now
+        self._offset_s = offset_ms / 1000
+        self._rate = 1 + drift_ppm / 1e6
+        self._write()
+
+    def _offset(self, now_s: float) -> float:
+        return self._offset_s + self._gained_s + (now_s - self._since_s) * (self._rate - 1)
+
+    def _write(self) -> None:
+        offset = self._offset(self._began_s)  # from then on the library adds what the rate makes of the time since
+        scratch = self._file.with_name(self._file.name + ".new")
+        scratch.write_text(f"{offset:+.6f} x{self._rate:.9f}\n")
+        scratch.replace(self._file)
+
+    # --- measuring ----------------------------------------------------------------------------------------------------
+
+    def measured(self, answer: str, asked_s: float) -> Measured:
+        """What a probe saw that began at `asked_s` on the monotonic clock, as it is for the node now.
+
+        The probe's own process began later than the node's: what the rate made of the time between is added.
+        """
+        (first_at, first_shown), (last_at, last_shown) = json.loads(answer)
+        real_ns = time.time_ns() - time.monotonic_ns()
+        ahead = [shown - at - real_ns for at, shown in ((first_at, first_shown), (last_at, last_shown))]
+        drift = (ahead[1] - ahead[0]) / (last_at - first_at)
+        since_probe_ns = last_at - asked_s * 1e9
+        since_node_ns = (time.monotonic() - self._began_s) * 1e9
+        offset_ns = ahead[1] + drift * (since_node_ns - since_probe_ns) if self._rate != 1 else ahead[1]
+        return Measured(offset_ms=round(offset_ns / 1e6, 3), drift_ppm=round(drift * 1e6, 1))
+
+
+def probe_command(python: str = sys.executable) -> Sequence[str]:
+    """What to run, with the environment of the node, to get an answer for `FakeClock.measured`."""
+    return [python, "-I", "-S", "-c", _PROBE]
+
+
+def measure(clock: FakeClock, library: str, file: str) -> Measured:
+    """Measure on this machine what a node sees of its clock. Takes 0.3 s.
+
+    Raises:
+        BackendError: the probe did not answer.
+    """
+    asked_s = time.monotonic()
+    try:
+        done = subprocess.run(
+            probe_command(),
+            env={**os.environ, **environment(library, file)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_ENDS_WITHIN_S,
+            check=True,
+        )
+        return clock.measured(done.stdout, asked_s)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise BackendError(f"the clock could not be measured: {error}.") from None
+
+
+def evidence(before: Measured, after: Measured) -> dict[str, Any]:
+    """The evidence of a change of a clock, as nemeses read it."""
+    accuracy = Measured(OFFSET_ACCURACY_MS, DRIFT_ACCURACY_PPM)
+    return msgspec.to_builtins({"before": before, "after": after, "accuracy": accuracy})
+
+
+def strobes(fault: ClockFault) -> float:
+    """Seconds between the jumps of a clock that jumps to and fro; 0 for one that does not."""
+    return fault.strobe_ms / 1000

@@ -1,0 +1,179 @@
+"""Wrong clocks, as a process sees them that was started with one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from harness.backends import faketime
+from harness.backends.faketime import FakeClock, Measured
+from results.errors import BackendError, FaultNotSupportedError
+from tests.backends.support import missing
+
+CHILD = """
+import sys, time
+for line in sys.stdin:
+    print(time.monotonic_ns(), time.time_ns(), flush=True)
+"""
+
+
+@pytest.fixture
+def library() -> str:
+    found = faketime.find_library()
+    if found is None:
+        missing(f"libfaketime is not here: {faketime.INSTALL}")
+    return found
+
+
+@pytest.fixture
+def clock(tmp_path: Path) -> FakeClock:
+    return FakeClock(tmp_path / "clock")
+
+
+@pytest.fixture
+def child_ahead_ms(clock: FakeClock, library: str, tmp_path: Path) -> Generator[Callable[[], float]]:
+    """How much the clock of a long-lived child is ahead of the true one, in milliseconds, when asked."""
+    clock.process_begins()
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", CHILD],
+        env={**os.environ, **faketime.environment(library, str(tmp_path / "clock"))},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def ahead_ms() -> float:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write("\n")
+        child.stdin.flush()
+        monotonic_ns, shown_ns = map(int, child.stdout.readline().split())
+        return (shown_ns - monotonic_ns - (time.time_ns() - time.monotonic_ns())) / 1e6
+
+    yield ahead_ms
+    child.communicate()
+
+
+def test_a_jump_is_seen_by_a_running_process_and_goes_back(
+    clock: FakeClock, child_ahead_ms: Callable[[], float]
+) -> None:
+    assert child_ahead_ms() == pytest.approx(0, abs=5)
+    clock.set(offset_ms=120_000, drift_ppm=0)
+    assert child_ahead_ms() == pytest.approx(120_000, abs=5)
+    clock.set(offset_ms=-30_250, drift_ppm=0)
+    assert child_ahead_ms() == pytest.approx(-30_250, abs=5)
+    clock.set(offset_ms=0, drift_ppm=0)
+    assert child_ahead_ms() == pytest.approx(0, abs=5)
+
+
+def test_a_drift_begins_without_a_jump_and_what_it_gained_stays(
+    clock: FakeClock, child_ahead_ms: Callable[[], float]
+) -> None:
+    time.sleep(0.5)  # the longer the process has run, the more its clock would jump
+    clock.set(offset_ms=0, drift_ppm=100_000)
+    began = time.monotonic()
+    assert child_ahead_ms() == pytest.approx(0, abs=10)
+    time.sleep(0.5)
+    gained = 100 * (time.monotonic() - began)
+    assert child_ahead_ms() == pytest.approx(gained, abs=30)
+    clock.set(offset_ms=0, drift_ppm=0)
+    left = child_ahead_ms()
+    assert left == pytest.approx(clock.offset_ms(), abs=10)
+    assert left > 40
+    time.sleep(0.3)
+    assert child_ahead_ms() == pytest.approx(left, abs=5)
+
+
+@pytest.mark.parametrize(("offset_ms", "drift_ppm"), [(0, 0), (3_600_000, 0), (-10, 0), (0, 50_000), (500, -100_000)])
+def test_what_is_measured_from_outside_is_what_was_set(
+    clock: FakeClock, library: str, tmp_path: Path, offset_ms: float, drift_ppm: float
+) -> None:
+    clock.set(offset_ms, drift_ppm)
+    seen = faketime.measure(clock, library, str(tmp_path / "clock"))
+    assert seen.offset_ms == pytest.approx(clock.offset_ms(), abs=faketime.OFFSET_ACCURACY_MS + 5)
+    assert seen.drift_ppm == pytest.approx(drift_ppm, abs=faketime.DRIFT_ACCURACY_PPM)
+
+
+def test_a_library_that_does_not_work_is_measured_as_such(clock: FakeClock, library: str, tmp_path: Path) -> None:
+    """Measuring looks at the clock, not at what the file says."""
+    clock.set(60_000, 0)
+    seen = faketime.measure(clock, library, str(tmp_path / "another"))
+    assert seen.offset_ms == pytest.approx(0, abs=faketime.OFFSET_ACCURACY_MS)
+
+
+def test_a_restarted_process_finds_its_clock_where_it_would_be(clock: FakeClock, library: str, tmp_path: Path) -> None:
+    clock.set(offset_ms=1000, drift_ppm=100_000)
+    time.sleep(0.5)
+    clock.process_begins()
+    asked = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", CHILD],
+        env={**os.environ, **faketime.environment(library, str(tmp_path / "clock"))},
+        input="\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    monotonic_ns, shown_ns = map(int, done.stdout.split())
+    ahead_ms = (shown_ns - monotonic_ns - (time.time_ns() - time.monotonic_ns())) / 1e6
+    expected = 1000 + 50 + 100 * (monotonic_ns / 1e9 - asked)
+    assert ahead_ms == pytest.approx(expected, abs=20)
+
+
+def test_the_evidence_says_how_exact_it_is() -> None:
+    said = faketime.evidence(Measured(0.0, 0.0), Measured(5.0, 1.0))
+    assert said["before"] == {"offset_ms": 0.0, "drift_ppm": 0.0}
+    assert said["after"] == {"offset_ms": 5.0, "drift_ppm": 1.0}
+    assert said["accuracy"] == {"offset_ms": 5.0, "drift_ppm": 300.0}
+
+
+# --- programs that cannot be reached ------------------------------------------------------------------------------
+
+
+def test_programs_that_load_libraries_are_taken_scripts_by_their_interpreter(tmp_path: Path) -> None:
+    faketime.require_dynamic(sys.executable)
+    faketime.require_dynamic("sh")
+    script = tmp_path / "script"
+    script.write_text(f"#!{sys.executable} -S\nprint()\n")
+    script.chmod(0o755)
+    faketime.require_dynamic(str(script))
+
+
+def elf(kinds: list[int]) -> bytes:
+    """A 64-bit little-endian ELF file with program headers of these kinds."""
+    header = (
+        b"\x7fELF\x02\x01\x01"
+        + bytes(9)
+        + struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 64, 0, 0, 64, 56, len(kinds), 0, 0, 0)
+    )
+    return header + b"".join(struct.pack("<I", kind) + bytes(52) for kind in kinds)
+
+
+def test_a_statically_linked_program_is_refused_with_the_reason(tmp_path: Path) -> None:
+    program = tmp_path / "server"
+    program.write_bytes(elf([1, 2]))
+    program.chmod(0o755)
+    with pytest.raises(FaultNotSupportedError, match="linked statically"):
+        faketime.require_dynamic(str(program))
+    program.write_bytes(elf([6, 3, 1]))
+    faketime.require_dynamic(str(program))
+    script = tmp_path / "script"
+    script.write_text(f"#!{program}\n")
+    script.chmod(0o755)
+    program.write_bytes(elf([1]))
+    with pytest.raises(FaultNotSupportedError):
+        faketime.require_dynamic(str(script))
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    assert shutil.which("no-such-program") is None
+    with pytest.raises(BackendError, match="'no-such-program'"):
+        faketime.require_dynamic("no-such-program")
