@@ -51,7 +51,7 @@ def build(names: tuple[str, ...], base: str | None, suite: str | None, rebuild: 
     from harness.images.build import build as build_images
     from harness.images.build import choose_foundation
     from harness.images.catalogue import IMAGES, find
-    from harness.images.engine import engine
+    from harness.images.connection import engine
     from results.errors import UsageError
 
     if base is not None and suite is not None:
@@ -66,7 +66,7 @@ def build(names: tuple[str, ...], base: str | None, suite: str | None, rebuild: 
 @options.as_json
 def list_images(as_json: bool) -> None:
     """Every image: whether the engine has it, and whether it is up to date with this checkout."""
-    from harness.images.engine import engine
+    from harness.images.connection import engine
     from harness.images.survey import survey
 
     with closing(engine()) as client:

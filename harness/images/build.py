@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
@@ -9,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import docker
-from docker.errors import DockerException, ImageNotFound
+from docker.errors import ImageNotFound
 from docker.models.images import Image as EngineImage
 
 from harness.images import debian
 from harness.images.catalogue import Image, checkout, find, in_build_order, lineage
+from harness.images.connection import ENGINE_FAILURES, engine, one_line
 from harness.images.content import Content, content
-from harness.images.engine import engine
-from results.errors import ImageBuildError, ImageMissingError
+from results.errors import ContainerEngineError, ImageBuildError, ImageMissingError
 
 FOUNDATION_LABEL: Final = "splitbrain.foundation"
 STEPS_LABEL: Final = "splitbrain.steps"
@@ -26,6 +27,9 @@ _FROM_PACKAGES: Final = "debootstrap"
 _SILENCE_S: Final = 300
 """How long a build may say nothing: one package that takes long to unpack, not a dead mirror."""
 _KEPT_LINES: Final = 5
+
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+_OF_THE_BUILDER: Final = (" ---> ", "Removing intermediate container ")
 
 Progress = Callable[[str], None]
 
@@ -143,8 +147,8 @@ def choose_foundation(client: docker.DockerClient, base: str | None, suite: str 
     if base is not None:
         try:
             image = find_image(client, base) or client.images.pull(*_reference(base))
-        except DockerException as error:
-            raise ImageBuildError(f"cannot fetch {base}: {_one_line(error)}") from error
+        except ENGINE_FAILURES as error:
+            raise ImageBuildError(f"cannot fetch {base}: {one_line(error)}") from error
         return Foundation(f"{base} {image.id}", base)
     if suite is None:
         key = present_foundation(client)
@@ -190,7 +194,7 @@ def _run(
     cached: bool = True,
 ) -> None:
     """Have the engine build `image`, and tag it with its hash and as the latest."""
-    step = "the first step"
+    step, failure = "the first step", None
     last: deque[str] = deque(maxlen=_KEPT_LINES)
     try:
         events: Any = client.api.build(
@@ -206,37 +210,43 @@ def _run(
             timeout=_SILENCE_S,
         )
         for event in events:
-            for line in str(event.get("stream", "")).splitlines():
+            for line in _COLOUR.sub("", str(event.get("stream", ""))).splitlines():
                 if line.startswith("Step "):
                     step = line
                     last.clear()
-                elif line.strip():
+                elif line.strip() and not line.startswith(_OF_THE_BUILDER):
                     last.append(line.strip())
                 say(line)
-            if "error" in event:
-                said = " | ".join([*last, str(event["error"]).strip()])
-                raise ImageBuildError(f"image {image.name} does not build. {step}: {said}")
+            # The last event; but the stream is read to its end, so that its connection can be used again.
+            failure = event.get("error", failure)
+        if failure is not None:
+            said = " | ".join([*last, str(failure).strip()])
+            raise ImageBuildError(f"image {image.name} does not build. {step}: {said}")
         client.images.get(f"{image.repository}:{made_of.hash}").tag(image.repository, LATEST)
-    except (DockerException, OSError) as error:
-        raise ImageBuildError(f"image {image.name} does not build. {step}: {_one_line(error)}") from error
+    except ENGINE_FAILURES as error:
+        raise ImageBuildError(f"image {image.name} does not build. {step}: {one_line(error)}") from error
 
 
 def find_image(client: docker.DockerClient, reference: str) -> EngineImage | None:
-    """The image of that name in the engine; None if it has none."""
+    """The image of that name in the engine; None if it has none.
+
+    Raises:
+        ContainerEngineError: the engine does not say.
+    """
     try:
         return client.images.get(reference)
     except ImageNotFound:
         return None
+    except ENGINE_FAILURES as error:
+        raise ContainerEngineError(
+            f"the Docker engine does not say whether it has {reference}: {one_line(error)}"
+        ) from error
 
 
 def _reference(text: str) -> tuple[str, str]:
     """A registry's reference as name and tag. (A colon before a slash is a port.)"""
     name, colon, tag = text.rpartition(":")
     return (name, tag) if colon and "/" not in tag else (text, LATEST)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
 
 
 def _silent(line: str) -> None:

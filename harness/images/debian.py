@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import IO, Final
 
 import docker
-from docker.errors import DockerException
 
+from harness.images.connection import ENGINE_FAILURES, one_line
 from results.errors import ImageBuildError, UsageError
 
 SUITES: Final = ("bookworm", "trixie")
@@ -92,8 +92,8 @@ def _import(client: docker.DockerClient, root: str, suite: str, reference: str) 
     with _running(archive) as (process, output):
         try:
             client.api.import_image_from_stream(output, repository=REPOSITORY, tag=reference.rpartition(":")[2])
-        except DockerException as error:
-            raise ImageBuildError(f"the engine refuses to import {suite}: {' '.join(str(error).split())}") from error
+        except ENGINE_FAILURES as error:
+            raise ImageBuildError(f"the engine refuses to import {suite}: {one_line(error)}") from error
         if process.wait() != 0:
             raise ImageBuildError(f"{suite} could not be archived: tar ended with code {process.returncode}.")
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Final
 
 import docker
 import requests
-from docker.errors import DockerException
+from docker.errors import APIError, DockerException
+from urllib3.exceptions import HTTPError
 
 from results.errors import ContainerEngineError
 
@@ -21,6 +24,10 @@ OLDEST_API: Final = (1, 41)
 
 DEFAULT_SOCKET: Final = "unix:///var/run/docker.sock"
 
+ENGINE_FAILURES: Final = (DockerException, HTTPError, OSError)
+"""What a call of the SDK raises when the engine refuses or fails: its own errors, those of requests (OSErrors all), and
+urllib3's while an answer is streamed."""
+
 
 def engine() -> docker.DockerClient:
     """A client for the engine that DOCKER_HOST names, by default the one on this machine. The caller closes it.
@@ -29,22 +36,36 @@ def engine() -> docker.DockerClient:
         ContainerEngineError: there is none, it may not be used, it does not answer, or it is too old.
     """
     where = os.environ.get("DOCKER_HOST") or DEFAULT_SOCKET
-    client = None
     try:
-        client = docker.DockerClient.from_env(version="auto", timeout=CONNECT_TIMEOUT_S)
-        offered = str(client.version()["ApiVersion"])
-    except (DockerException, requests.RequestException, OSError) as error:
-        if client is not None:
-            client.close()
+        _knock(where)
+        # Asked by a client that is closed, come what may: one that negotiates while it is made and fails stays open.
+        with closing(_client(_text(OLDEST_API), CONNECT_TIMEOUT_S)) as asking:
+            offered = str(asking.api.version(api_version=False)["ApiVersion"])
+        if _numbers(offered) >= OLDEST_API:
+            return _client(offered, ANSWER_TIMEOUT_S)
+    except ENGINE_FAILURES as error:
         raise ContainerEngineError(f"{_problem(where, error)} (`splitbrain doctor` lists what else works).") from error
-    if _numbers(offered) < OLDEST_API:
-        client.close()
-        raise ContainerEngineError(
-            f"the Docker engine at {where} is too old: it speaks API {offered}, and {_text(OLDEST_API)} (engine 20.10) "
-            "is needed. Upgrade it."
-        )
-    client.api.timeout = ANSWER_TIMEOUT_S
-    return client
+    raise ContainerEngineError(
+        f"the Docker engine at {where} is too old: it speaks API {offered}, and {_text(OLDEST_API)} (engine 20.10) is "
+        "needed. Upgrade it."
+    )
+
+
+def _knock(where: str) -> None:
+    """Connect to a local engine and hang up: where that fails, the SDK would leave its socket open.
+
+    Raises:
+        OSError: nobody opens.
+    """
+    scheme, _, path = where.partition("://")
+    if scheme == "unix":
+        with socket.socket(socket.AF_UNIX) as knocking:
+            knocking.settimeout(CONNECT_TIMEOUT_S)
+            knocking.connect(path)
+
+
+def _client(version: str, timeout_s: int) -> docker.DockerClient:
+    return docker.DockerClient.from_env(version=version, timeout=timeout_s)
 
 
 def _problem(where: str, error: BaseException) -> str:
@@ -58,7 +79,13 @@ def _problem(where: str, error: BaseException) -> str:
         return f"nobody listens at {where}: start the Docker engine, or set DOCKER_HOST"
     if any(isinstance(cause, TimeoutError | requests.Timeout) for cause in causes):
         return f"the Docker engine at {where} does not answer within {CONNECT_TIMEOUT_S} s: restart it"
-    return f"the Docker engine at {where} cannot be used: {' '.join(str(error).split())}"
+    return f"the Docker engine at {where} cannot be used: {one_line(error)}"
+
+
+def one_line(error: BaseException) -> str:
+    """What an error of the SDK says, in one line; of an engine's refusal the engine's own words."""
+    said = error.explanation if isinstance(error, APIError) and error.explanation else error
+    return " ".join(str(said).split())
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
