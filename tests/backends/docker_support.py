@@ -14,6 +14,7 @@ import docker
 import pytest
 
 from harness import images
+from harness.backends import ownership
 from harness.backends.docker import DockerBackend, DockerDeployment, labels
 from harness.backends.docker.engine import containers_with, networks_with
 from harness.protocols import FaultKind, NodeCommand, NodeId, NodePlace, Runtime
@@ -105,3 +106,8 @@ def inside(pid: int, *command: str) -> str:
     """Run a command of this machine in the network namespace of a process; what it printed."""
     argv = ["nsenter", "-t", str(pid), "-n", *command]
     return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=10).stdout
+
+
+def own_marker() -> str:
+    """How everything that this process makes is marked."""
+    return ownership.this_controller().marker

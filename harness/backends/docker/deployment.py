@@ -75,7 +75,13 @@ class DockerDeployment(OnlyCutsKillsAndPauses):
             node.log.touch()
         self._containers = Containers(self._engine, self.run, name, self._image, hosts)
         await _together([self._containers.keep(node) for node in self._nodes.values()])
-        await self._agent.ask("join", nodes={node.name: [node.keeper_pid, hosts[node.name]] for node in self._all()})
+        try:
+            await self._agent.ask(
+                "join", nodes={node.name: [node.keeper_pid, hosts[node.name]] for node in self._all()}
+            )
+        except BackendError:
+            await _together([self._containers.check_keeper(node) for node in self._all()])
+            raise
         self._alive = asyncio.get_running_loop().create_task(self._keep_alive())
 
     # --- nodes --------------------------------------------------------------------------------------------------------

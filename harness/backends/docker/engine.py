@@ -90,6 +90,8 @@ class ContainerSpec(msgspec.Struct, frozen=True):
         hosts: names that resolve inside, with their addresses.
         network: name of the network and the address there; None for none of its own.
         shares_network_of: the id of the container whose network it shares; None for its own.
+        init: whether the engine's own init is its first process: it reaps, and passes signals on with the effect that
+            they have on any process but the first of a container.
     """
 
     name: str
@@ -103,6 +105,7 @@ class ContainerSpec(msgspec.Struct, frozen=True):
     hosts: Mapping[str, str] = {}
     network: tuple[str, str] | None = None
     shares_network_of: str | None = None
+    init: bool = True
 
 
 class Engine:
@@ -143,7 +146,7 @@ class Engine:
                 extra_hosts=dict(spec.hosts) if spec.shares_network_of is None else None,
                 network_mode=_network_mode(spec),
                 log_config=LogConfig(type=LogConfig.types.NONE),
-                init=True,
+                init=spec.init,
             )
             networking: Any = None
             if spec.network is not None:

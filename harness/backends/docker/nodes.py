@@ -91,16 +91,25 @@ class Containers:
             hostname=node.name,
             hosts=self._hosts,
             network=(self._network, self._hosts[node.name]),
+            init=False,
         )
         node.keeper = await self._engine.create(spec)
         await self._engine.start(node.keeper)
+        node.keeper_pid = (await self.check_keeper(node)).pid
+
+    async def check_keeper(self, node: Node) -> ContainerState:
+        """Whether the container that keeps a node's network does so.
+
+        Raises:
+            BackendError: it ended.
+        """
         state = await self._engine.state(node.keeper)
         if state.status != "running":
             raise BackendError(
-                f"the container that keeps the network of {node.name} ended at once ({ended_how(state)}): "
-                f"the image {self._image} must have `sleep`."
+                f"the container that keeps the network of {node.name} ended ({ended_how(state)}): the image "
+                f"{self._image} must have `sleep`, and nobody else may stop what carries the label {labels.RUN}."
             )
-        node.keeper_pid = state.pid
+        return state
 
     async def prepare(self, node: Node, command: NodeCommand) -> None:
         """See to it that the node has a container for this command, and its files in its data directory."""
