@@ -1,4 +1,4 @@
-"""Clocks that jump, or run too fast or too slow.
+"""Clocks that jump, jump to and fro, or run too fast or too slow.
 
 An op names whom it means (`spec`), and for every node what becomes of its clock if it is meant (`skew`: the fields of a
 `harness.protocols.ClockFault`), drawn when the op is scheduled.
@@ -28,6 +28,12 @@ OFFSET_MS = (10, 3_600_000)
 DRIFT_PPM = (1_000, 100_000)
 """By how much clocks run too fast or too slow."""
 
+STROBE_MS = (1, 60_000)
+"""By how much clocks jump to and fro."""
+
+STROBE_EVERY_MS = (10, 1_000)
+"""How often."""
+
 TOLERANCE = 1.0
 """How far a measured clock may be from what was asked for: milliseconds, and millionths."""
 
@@ -40,6 +46,16 @@ def jump(nodes: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
 def drift(nodes: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
     """A drift for each node, of 0.1 to 10 %, fast or slow."""
     return {"skew": {node: {"drift_ppm": signed(rng, magnitude(rng, *DRIFT_PPM))} for node in nodes}}
+
+
+def strobe(nodes: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
+    """For each node a jump of 1 ms to a minute, ahead or back, that comes and goes every 10 to 1,000 ms."""
+    return {
+        "skew": {
+            node: {"offset_ms": signed(rng, magnitude(rng, *STROBE_MS)), "strobe_ms": magnitude(rng, *STROBE_EVERY_MS)}
+            for node in nodes
+        }
+    }
 
 
 class Clocks:
@@ -96,7 +112,7 @@ class Clocks:
         problems: list[str] = []
         for node, fault in faults.items():
             self._ledger.skewed[node] = fault
-            problems += await self._turn(context, node, fault, fault, effect)
+            problems += await self._turn(context, node, fault, [fault], effect)
             _mark(fault)
         if problems:
             raise NemesisError(f"clock: {'; '.join(problems)}.")
@@ -104,29 +120,45 @@ class Clocks:
     async def _set_right(self, context: NemesisContext, effect: Effect) -> None:
         problems: list[str] = []
         for node, fault in list(self._ledger.skewed.items()):
-            back = ClockFault(offset_ms=-fault.offset_ms, drift_ppm=-fault.drift_ppm)
-            problems += await self._turn(context, node, None, back, effect)
+            problems += await self._turn(context, node, None, _undone(fault), effect)
             del self._ledger.skewed[node]
         if problems:
             raise NemesisError(f"clock: {'; '.join(problems)}.")
 
     async def _turn(
-        self, context: NemesisContext, node: NodeId, fault: ClockFault | None, change: ClockFault, effect: Effect
+        self,
+        context: NemesisContext,
+        node: NodeId,
+        fault: ClockFault | None,
+        changes: Sequence[ClockFault],
+        effect: Effect,
     ) -> list[str]:
-        """Give one clock a fault, or none; problems unless it is measured to have changed by so much."""
+        """Give one clock a fault, or none; problems unless it is measured to have changed by one of `changes`."""
         try:
             seen = await context.deployment.skew(node, fault)
         except BackendError as problem:
             return [f"{node}: {problem}"]
         effect.evidence[node] = dict(seen)
-        problems: list[str] = []
-        for name, expected in (("offset_ms", change.offset_ms), ("drift_ppm", change.drift_ppm)):
-            before, after = (_measured(seen, when, name) for when in ("before", "after"))
-            if before is None or after is None:
-                problems.append(f"nothing was measured of {name} on {node}")
-            elif abs(after - before - expected) > TOLERANCE:
-                problems.append(f"{name} of {node} changed by {after - before:g} instead of {expected:g}")
-        return problems
+        found = [_differences(node, seen, change) for change in changes]
+        return min(found, key=len)
+
+
+def _undone(fault: ClockFault) -> list[ClockFault]:
+    """By how much a clock changes when it is set right; one that jumps to and fro may show no jump at the time."""
+    back = ClockFault(offset_ms=-fault.offset_ms, drift_ppm=-fault.drift_ppm)
+    return [back, ClockFault(drift_ppm=-fault.drift_ppm)] if fault.strobe_ms else [back]
+
+
+def _differences(node: NodeId, seen: Mapping[str, Any], change: ClockFault) -> list[str]:
+    """In what the measured change of a clock is not the one that was to be."""
+    problems: list[str] = []
+    for name, expected in (("offset_ms", change.offset_ms), ("drift_ppm", change.drift_ppm)):
+        before, after = (_measured(seen, when, name) for when in ("before", "after"))
+        if before is None or after is None:
+            problems.append(f"nothing was measured of {name} on {node}")
+        elif abs(after - before - expected) > TOLERANCE:
+            problems.append(f"{name} of {node} changed by {after - before:g} instead of {expected:g}")
+    return problems
 
 
 def _measured(seen: Mapping[str, Any], when: str, name: str) -> float | None:
@@ -136,7 +168,9 @@ def _measured(seen: Mapping[str, Any], when: str, name: str) -> float | None:
 
 
 def _mark(fault: ClockFault) -> None:
-    if fault.offset_ms:
+    if fault.strobe_ms:
+        reached("clock strobed")
+    elif fault.offset_ms:
         reached("clock jumped ahead" if fault.offset_ms > 0 else "clock jumped back")
     if fault.drift_ppm:
         reached("clock ran fast" if fault.drift_ppm > 0 else "clock ran slow")

@@ -70,7 +70,12 @@ class Composed:
 
 
 def package(
-    name: str, faults: Sequence[Fault], interval_s: float = INTERVAL_S, time_limit_s: float | None = None
+    name: str,
+    faults: Sequence[Fault],
+    interval_s: float = INTERVAL_S,
+    time_limit_s: float | None = None,
+    *,
+    left_out: Sequence[str] = (),
 ) -> NemesisPackage:
     """A package of faults that strike by one schedule. Heals in the order of `faults`.
 
@@ -79,6 +84,7 @@ def package(
         faults: what strikes; none of it for a test without faults.
         interval_s: mean time between nemesis ops, in seconds.
         time_limit_s: length of the faults phase: no fault begins shortly before its end. None if it is not known.
+        left_out: what it does not do although it was named, and why.
 
     Raises:
         UsageError: the interval is not positive, or two faults handle the same op.
@@ -96,4 +102,5 @@ def package(
         ),
         final_generator=sequence(*(fault.stop() for fault in faults)),
         faults=frozenset(kind for fault in faults for kind in fault.needs()),
+        left_out=tuple(left_out),
     )

@@ -1,14 +1,16 @@
-"""Disks that are full, slow, fail to sync, or rot; on a minority of the nodes, so that the cluster stays recoverable.
+"""Disks that are full, read-only, slow, fail, rot, or lose ends of files.
+
+They are those of a minority of the nodes, so that the cluster stays recoverable.
 
 An op names whom it means (`spec`) and what becomes of the disks (`spoil`, the fields of `harness.protocols.DiskFault`).
 A node whose disk fails should stop by itself rather than go on with promises that it cannot keep; those that did are
 started again when the fault is healed.
 
-Rot does not show before somebody reads: the node is killed, its disk rots, and it is started again on it. It should
-refuse; then it stays down until the fault is healed. Whatever it does, so much is never lost that a majority would not
-have it: over a whole run only the same minority of nodes ever rots, and nodes that are down count as lost meanwhile.
-(TigerBeetle's simulator bounds its storage faults by such an atlas; the hazard is that of Alagappan et al.,
-"Protocol-Aware Recovery for Consensus-Based Storage", FAST 2018.)
+Rot, like a file that lost its end, does not show before somebody reads: the node is killed, its disk rots, and it is
+started again on it. It should refuse; then it stays down until the fault is healed. Whatever it does, so much is never
+lost that a majority would not have it: over a whole run only the same minority of nodes ever rots, and nodes that are
+down count as lost meanwhile. (TigerBeetle's simulator bounds its storage faults by such an atlas; the hazard is that of
+Alagappan et al., "Protocol-Aware Recovery for Consensus-Based Storage", FAST 2018.)
 """
 
 from __future__ import annotations
@@ -39,12 +41,20 @@ _MARKS: Final[Mapping[str, str]] = {
     "refused_writes": "disk refused writes",
     "failed_syncs": "sync failed",
     "slowed_syncs": "disk was slow",
+    "failed_reads": "disk failed",
+    "failed_writes": "disk failed",
 }
 """Coverage marks by what backends count."""
 
 
 FULL: Final[Mapping[str, Any]] = {"spoil": {"full": True}}
 """Writes that need more room fail."""
+
+READ_ONLY: Final[Mapping[str, Any]] = {"spoil": {"read_only": True}}
+"""Writes fail."""
+
+FAILS: Final[Mapping[str, Any]] = {"spoil": {"fails": True}}
+"""Reads, writes and syncs fail."""
 
 SYNC_FAILS: Final[Mapping[str, Any]] = {"spoil": {"sync_fails": True}}
 """The next sync fails and drops what it should have made durable."""
@@ -58,6 +68,11 @@ def slow(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
 def rot(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
     """One to four sectors rot."""
     return {"spoil": {"rot": rng.between(1, 4)}}
+
+
+def truncate(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
+    """One or two files lose their ends."""
+    return {"spoil": {"truncate": rng.between(1, 2)}}
 
 
 class Disks:
@@ -104,7 +119,7 @@ class Disks:
         order: Sequence[NodeId] = wanted.get("order") or list(context.deployment.nodes)
         seen = await statuses(context.deployment)
         lost = [node for node, status in seen.items() if status.state == "stopped" or node in self._ledger.spoiled]
-        lost += self._ledger.rotted if fault.rot else ()
+        lost += self._ledger.rotted if _strikes_at_rest(fault) else ()
         spec = str(wanted.get("spec", "one"))
         meant = choose(spec, order, await views(context) if needs_views(spec) else ())
         return spare(meant, seen, lost) or spare(order, seen, lost)[:1]
@@ -116,7 +131,7 @@ class Disks:
             self._ledger.spoiled[node] = fault
             self._ledger.hold(node, _FAULT)
             try:
-                if fault.rot:
+                if _strikes_at_rest(fault):
                     await self._let_rot(deployment, node, fault, evidence)
                 else:
                     evidence["found"] = dict(await deployment.spoil(node, fault))
@@ -130,7 +145,9 @@ class Disks:
         self._ledger.rotted[node] = None
         await deployment.kill(node)
         found = evidence["found"] = dict(await deployment.spoil(node, fault))
-        evidence["bit"] = bool(found.get("rotten"))
+        evidence["bit"] = bool(found.get("rotten") or found.get("truncated"))
+        if found.get("truncated"):
+            reached("files truncated")
         try:
             await deployment.start(node)
         except NodeStartError as refusal:
@@ -176,6 +193,11 @@ class Disks:
         return [f"{node} is stopped instead of running"] if status.state == "stopped" and not others else []
 
 
+def _strikes_at_rest(fault: DiskFault) -> bool:
+    """Whether it is for a disk on which no process runs, to be found by the next one."""
+    return bool(fault.rot or fault.truncate)
+
+
 def spare(wished: Sequence[NodeId], seen: Mapping[NodeId, NodeStatus], lost: Sequence[NodeId]) -> list[NodeId]:
     """The first of the `wished` nodes that are alive and can be lost, beside those that are `lost`, to a minority.
 
@@ -197,7 +219,7 @@ def _fault_of(wanted: Mapping[str, Any]) -> DiskFault:
     except msgspec.ValidationError as error:
         raise NemesisError(f"a fault of disks says what becomes of them: {error}.") from None
     if fault == DiskFault():
-        raise NemesisError("a fault of disks does nothing at all: give it full, sync_fails, slow_ms or rot.")
+        raise NemesisError("a fault of disks does nothing at all: give it full, sync_fails, ... or rot.")
     return fault
 
 

@@ -7,7 +7,8 @@ The completion of every nemesis op carries the same dict, whatever the fault:
      "cut": [["n4", "n1"], ...],                      every directed link that is cut after this op
      "down": ["n2"], "paused": [],                    every node that is stopped or paused after this op
      "links": [["n1", "n2"], ...],                    every directed link that has a fault after this op
-     "disks": ["n3"], "clocks": ["n1"],               nodes whose disk or clock has one; all three only if
+     "disks": ["n3"], "clocks": ["n1"],               nodes whose disk or clock has one,
+     "cpus": ["n2"],                                  and those that get little of a CPU; all four only if
                                                       there are any
      "over": True,                                    only if what struck is over when the op ends
      "evidence": {...}}                               what was measured: links that pass, process states, drop counters
@@ -60,6 +61,7 @@ async def in_force(deployment: Deployment, ledger: Ledger) -> dict[str, Any]:
         "links": [list(link) for link in sorted(await deployment.disturbed())],
         "disks": [node for node in deployment.nodes if node in ledger.spoiled],
         "clocks": [node for node in deployment.nodes if node in ledger.skewed],
+        "cpus": [node for node in deployment.nodes if node in ledger.throttled],
     }
     return {
         "cut": [list(link) for link in sorted(await deployment.dropped())],

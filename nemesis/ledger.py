@@ -15,8 +15,9 @@ class Ledger:
     Attributes:
         clogged: links that hold everything back.
         spoiled: nodes whose disks have a fault, with that fault.
-        rotted: nodes whose disks had rotten sectors at any time of this run.
+        rotted: nodes whose disks had rotten sectors, or lost the ends of files, at any time of this run.
         skewed: nodes whose clocks have a fault, with that fault.
+        throttled: nodes that get a share of a CPU only, with that share.
     """
 
     def __init__(self) -> None:
@@ -24,6 +25,7 @@ class Ledger:
         self.spoiled: dict[NodeId, DiskFault] = {}
         self.rotted: dict[NodeId, None] = {}
         self.skewed: dict[NodeId, ClockFault] = {}
+        self.throttled: dict[NodeId, float] = {}
         self._holds: dict[str, dict[NodeId, None]] = {}
 
     def hold(self, node: NodeId, fault: str) -> None:

@@ -1,4 +1,4 @@
-"""Links that lose, double, reorder, delay or hold back messages, or break connections.
+"""Links that lose, double, reorder, corrupt, delay, throttle or hold back messages, or break connections.
 
 An op names what the links do (`disturb`, the fields of `harness.protocols.LinkFault`), on which links (`scope`: "all",
 "link", or a key of `SIDES`), and of which nodes where that matters (`spec`, a key of `nemesis.targets.SPECS`). The
@@ -64,6 +64,21 @@ def delay(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
     return {"disturb": {"delay_ms": delay_ms, "jitter_ms": rng.between(0, delay_ms)}}
 
 
+def corrupt(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
+    """1 to 20 % of all messages have a bit flipped."""
+    return {"disturb": {"corrupt": share(rng, 0.01, 0.2)}}
+
+
+def rate(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
+    """Links carry 16 to 512 kbit/s."""
+    return {"disturb": {"rate_kbit": magnitude(rng, 16, 512)}}
+
+
+def mtu(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
+    """Packets of more than 128 to 1,200 bytes vanish."""
+    return {"disturb": {"mtu": rng.between(128, 1200)}}
+
+
 def flaky(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
     """Connections break 0.5 to 3 times a second."""
     return {"disturb": {"resets": share(rng, 0.5, 3.0)}}
@@ -75,6 +90,9 @@ _MARKS: Final[Mapping[str, str]] = {
     "reordered": "messages reordered",
     "delayed": "messages delayed",
     "held": "messages held",
+    "corrupted": "messages corrupted",
+    "queued": "messages queued",
+    "oversized": "messages oversized",
     "reset": "connection reset",
 }
 """Coverage marks by what backends count."""

@@ -68,6 +68,7 @@ class Fault(msgspec.Struct, frozen=True):
         start_f: the function of ops that inject it.
         stop_f: the function of ops that heal it.
         rounds: ways to strike, in groups: one of each group strikes, in random order, before any group strikes again.
+        weight: how many turns it has for one of a fault of weight 1.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Fault(msgspec.Struct, frozen=True):
     start_f: str
     stop_f: str
     rounds: tuple[tuple[Strike, ...], ...]
+    weight: int = 1
 
     def stop(self) -> Op:
         """The op that heals it."""
@@ -142,7 +144,8 @@ class Schedule(msgspec.Struct, frozen=True):
         rng = ctx.nemesis_rng
         gap_ns = int((SHORTEST + (LONGEST - SHORTEST) * rng.random()) * self.interval_ns)
         chosen = msgspec.structs.replace(self, gap_ns=gap_ns, due_ns=None)
-        return chosen._stop(rng) if self._stops(ctx.time_ns, rng) else chosen._start(ctx.nodes, rng)
+        stops = self._stops(ctx.time_ns, rng) or self._waits_for_its_turn()
+        return chosen._stop(rng) if stops else chosen._start(ctx.nodes, rng)
 
     def update(self, ctx: Context, event: Op) -> Generator:
         """The distance to the next op counts from the end of the last one."""
@@ -160,6 +163,11 @@ class Schedule(msgspec.Struct, frozen=True):
         full = len(self.in_force) == min(IN_FORCE_MAX, len(self.faults))
         return full or not overlaps or self._ends_soon(time_ns)
 
+    def _waits_for_its_turn(self) -> bool:
+        """Whether all that have a turn left are in force. Where weights differ, others would get more than theirs."""
+        weighted = any(fault.weight > 1 for fault in self.faults)
+        return weighted and bool(self.turns) and all(fault in self.in_force for fault in self.turns)
+
     def _stop(self, rng: Rng) -> Result:
         healed = rng.choice(self.in_force)
         return self.faults[healed].stop(), msgspec.structs.replace(self, in_force=_without(self.in_force, healed))
@@ -167,7 +175,8 @@ class Schedule(msgspec.Struct, frozen=True):
     def _start(self, nodes: Sequence[str], rng: Rng) -> Result:
         turns = self.turns
         if all(fault in self.in_force for fault in turns):
-            turns = (*turns, *_shuffled([i for i in range(len(self.faults)) if i not in turns], rng))
+            weighted = [i for i, fault in enumerate(self.faults) for _ in range(fault.weight) if i not in turns]
+            turns = (*turns, *_shuffled(weighted, rng))
         struck = next(fault for fault in turns if fault not in self.in_force)
         fault = self.faults[struck]
         hands = self.hands or ((),) * len(self.faults)
@@ -177,7 +186,7 @@ class Schedule(msgspec.Struct, frozen=True):
         return _op(fault.start_f, value), msgspec.structs.replace(
             self,
             in_force=(*self.in_force, struck),
-            turns=_without(turns, struck),
+            turns=_without_one(turns, struck),
             hands=(*hands[:struck], tuple(rest), *hands[struck + 1 :]),
         )
 
@@ -186,6 +195,12 @@ def _shuffled(items: Sequence[T], rng: Rng) -> tuple[T, ...]:
     shuffled = list(items)
     rng.shuffle(shuffled)
     return tuple(shuffled)
+
+
+def _without_one(items: tuple[T, ...], item: T) -> tuple[T, ...]:
+    """Without the first of those that are the same."""
+    place = items.index(item)
+    return (*items[:place], *items[place + 1 :])
 
 
 def _without(items: tuple[T, ...], item: T) -> tuple[T, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from harness.backends.limits import FIXED_MEMBERS_WHY, OnlyCutsKillsAndPauses
+from harness.backends.limits import FIXED_MEMBERS_WHY
 from harness.embedding import Embeddable
 from harness.protocols import (
     Address,
@@ -43,17 +43,25 @@ _HOW: Mapping[FaultKind, str] = {
     "loss": "messages vanish",
     "duplicate": "messages arrive twice",
     "reorder": "later messages overtake",
+    "corrupt": "messages fail their checksum and are gone",
+    "rate": "messages wait for a link that sends so many bits a second",
+    "mtu": "messages that are too large never arrive, nor does what is behind them",
     "reset": "connections over a link break",
     "hold": "messages wait until the link is let go",
     "kill": "the node's tasks end, its disk's cache stays",
     "pause": "timers and messages wait until the node is resumed",
+    "cpu": "in each tenth of a second so many timers and messages are handled, the others wait",
     "disk-full": "writes that need room fail (ENOSPC)",
+    "disk-read-only": "changes fail (EROFS)",
+    "disk-fails": "reads, writes and syncs fail (EIO)",
     "disk-sync": "a sync fails (EIO) and drops what it should have made durable",
     "disk-slow": "syncs take longer",
     "disk-rot": "bits flip in durable sectors",
+    "disk-truncate": "the ends of files are gone",
     "power": "what was not synced is lost, or torn at sector boundaries",
     "clock-jump": "the wall clock is set",
     "clock-drift": "wall clock and timers run at another rate",
+    "clock-strobe": "the wall clock jumps to and fro",
 }
 
 _NOT_HERE: Mapping[FaultKind, str] = {
@@ -219,12 +227,8 @@ class SimDeployment:
         return self._host(node).skew(fault)
 
     async def throttle(self, node: NodeId, share: float | None) -> Mapping[str, Any]:
-        """Not possible here, except for no limit at all.
-
-        Raises:
-            FaultNotSupportedError: the node shall have a limit.
-        """
-        return await OnlyCutsKillsAndPauses().throttle(node, share)
+        """Give the node's process this share of a CPU, or all of one."""
+        return self._host(node).throttle(share)
 
     # --- clients, and the end -----------------------------------------------------------------------------------------
 

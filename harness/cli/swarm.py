@@ -17,7 +17,7 @@ import msgspec
 
 from harness.cli.compose import RunOptions, compose, names
 from harness.rng import Rng, Streams
-from nemesis.catalogue import NEMESES, descriptions
+from nemesis.catalogue import NEMESES, UNFAIR, descriptions
 from results.errors import UnknownNameError, UsageError
 from workloads.catalogue import WORKLOADS
 
@@ -38,6 +38,10 @@ KINDS_MAX: Final = 4
 
 NAMES_CHARS_MAX: Final = 80
 """The names of a test's nemeses are part of its folder's name."""
+
+
+_FAIR: Final = tuple(name for name in NEMESES if name not in UNFAIR)
+"""What a hunt draws from unless told otherwise."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +79,7 @@ def asked_for(
     asked = msgspec.convert(
         {
             "workloads": tuple(WORKLOADS) if workload is None else names(workload),
-            "nemeses": tuple(NEMESES) if nemesis is None else names(nemesis),
+            "nemeses": tuple(_FAIR) if nemesis is None else names(nemesis),
             "nodes": NODES if nodes is None else _counts(nodes),
             "system": system,
             "bug": bug,

@@ -2,7 +2,9 @@
 
 A healthy link delivers everything after its latency. A cut swallows what is sent: the connection waits for it like TCP,
 delivers it if the link heals soon, and breaks after two seconds otherwise, each end when it has reason to know. The
-faults of a link (`harness.protocols.LinkFault`) act on whole messages, and nothing repairs what they do.
+faults of a link (`harness.protocols.LinkFault`) act on whole messages, and nothing repairs what they do: a message in
+which a bit was flipped fails its checksum and is gone. One that is too large for a link is sent again in vain, as by
+TCP: whatever is behind it waits, and after two seconds the connection breaks.
 
 What one end sends goes over one link, what the other sends over the reverse one, and a cut of either leaves the other
 alone: TCP's acknowledgements are not modelled.
@@ -30,6 +32,9 @@ GIVEN_UP_NS: Final = 2_000 * _MS
 
 WAITING_MAX: Final = 4096
 """Messages that wait on one connection for its link to open; more break it."""
+
+
+_NOT_TAKEN: Final = "the other side does not take what is sent to it"
 
 
 class Fin(NamedTuple):
@@ -153,19 +158,26 @@ class End:
         if link.strikes(fault.loss):
             link.count("lost")
             return
+        if link.strikes(fault.corrupt):
+            link.count("corrupted")
+            return
+        queued_ns = link.queued_ns(len(message))
+        if queued_ns is None:
+            self._give_up(_NOT_TAKEN)
+            return
         if link.strikes(fault.reorder):
             link.count("reordered")
-            arrives_ns = max(self._loop.now_ns + link.delay_ns(), self._last_ns) + link.late_ns()
+            arrives_ns = max(self._loop.now_ns + queued_ns + link.delay_ns(), self._last_ns) + link.late_ns()
         else:
-            arrives_ns = self._next_ns()
+            arrives_ns = self._next_ns(queued_ns)
         self._loop.at(arrives_ns, lambda: self._arrive(message))
         if link.strikes(fault.duplicate):
             link.count("duplicated")
             self._loop.at(arrives_ns + link.late_ns(), lambda: self._arrive(message))
 
-    def _next_ns(self) -> int:
+    def _next_ns(self, queued_ns: int = 0) -> int:
         """When the next thing that is sent in order arrives: after everything before it."""
-        arrives_ns, last_ns = self._loop.now_ns + self.link.delay_ns(), self._last_ns
+        arrives_ns, last_ns = self._loop.now_ns + queued_ns + self.link.delay_ns(), self._last_ns
         self._last_ns = arrives_ns if arrives_ns > last_ns else last_ns + 1
         return self._last_ns
 
@@ -173,7 +185,7 @@ class End:
         """The item has crossed the link, if the link lets it."""
         if self._reset:
             return
-        if self._waiting or not self.link.passes():
+        if self._waiting or not self.link.passes() or self._too_large(item):
             self._wait(item)
         else:
             self.other._take(item)
@@ -188,16 +200,25 @@ class End:
             self._give_up_in_time()
         elif not link.passes():
             link.count("held")
+        elif self._too_large(item):
+            link.count("oversized")
+            self._give_up_in_time()
         if len(self._waiting) > WAITING_MAX:
-            self._give_up("the other side does not take what is sent to it")
+            self._give_up(_NOT_TAKEN)
+
+    def _too_large(self, item: Item) -> bool:
+        return isinstance(item, bytes) and self.link.too_large(len(item))
 
     def _let_go(self) -> None:
         self._release = None
         if not self.link.passes():
             return  # until it opens again
         waiting, self._waiting = self._waiting, deque()
-        for item in waiting:
-            self.other._take(item)
+        while waiting and not self._too_large(waiting[0]):
+            self.other._take(waiting.popleft())
+        if waiting:
+            self._waiting.extend(waiting)
+            self._give_up_in_time()
         if self._broken is not None and not self._waiting:
             self.link.carried.pop(self, None)
 

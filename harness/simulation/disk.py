@@ -35,11 +35,13 @@ _FAILED: Final = "failed_syncs"
 _DROPPED: Final = "dropped_bytes"
 _SLOWED: Final = "slowed_syncs"
 _ROTTEN: Final = "rotten_reads"
+_FAILED_READS: Final = "failed_reads"
+_FAILED_WRITES: Final = "failed_writes"
 _LOST: Final = "bytes_lost"
 _TORN: Final = "sectors_torn"
 _NAMES_LOST: Final = "names_lost"
 
-_BY_FAULTS: Final = (_REFUSED, _FAILED, _DROPPED, _SLOWED, _ROTTEN)
+_BY_FAULTS: Final = (_REFUSED, _FAILED, _DROPPED, _SLOWED, _ROTTEN, _FAILED_READS, _FAILED_WRITES)
 _BY_POWER_LOSSES: Final = (_LOST, _TORN, _NAMES_LOST)
 
 
@@ -61,8 +63,9 @@ class SimDisk:
     Everything that it decides by chance comes from `rng`, which is to be a stream of its own.
 
     Attributes:
-        counters: what happened to it since it was made: refused_writes, failed_syncs, dropped_bytes (by failed syncs),
-            slowed_syncs, rotten_reads (sectors), bytes_lost, sectors_torn and names_lost (by losses of power).
+        counters: what happened to it since it was made: refused_writes (on a full or read-only disk), failed_syncs,
+            dropped_bytes (by failed syncs), slowed_syncs, rotten_reads (sectors), failed_reads, failed_writes,
+            bytes_lost, sectors_torn and names_lost (by losses of power).
     """
 
     def __init__(self, rng: Rng, latency: DiskLatency, *, sector: int = 512) -> None:
@@ -121,8 +124,9 @@ class SimDisk:
 
         Returns:
             What the fault that ends did, if there was one: refused_writes, failed_syncs, dropped_bytes, slowed_syncs,
-            rotten_reads (sectors that were read while rotten). What a new one with rot found: `rotten`, a list of
-            [file, sector], shorter than asked for if less was durable.
+            rotten_reads (sectors that were read while rotten), failed_reads, failed_writes. What a new one with rot
+            found: `rotten`, a list of [file, sector], shorter than asked for if less was durable. What one that
+            truncates cut off: `truncated`, a list of [file, bytes].
         """
         evidence: dict[str, Any] = {}
         if self._fault is not None:
@@ -135,7 +139,22 @@ class SimDisk:
         self._before_fault = dict(self.counters)
         if fault is not None and fault.rot:
             evidence["rotten"] = self._let_rot(fault.rot)
+        if fault is not None and fault.truncate:
+            evidence["truncated"] = self._cut_ends(fault.truncate)
         return evidence
+
+    def _cut_ends(self, count: int) -> list[list[Any]]:
+        """Cut off the ends of so many files, drawn evenly, each somewhere in its last sector."""
+        names = self._directory.names
+        written = [name for name in self.names() if names[name].data]
+        found: list[list[Any]] = []
+        for name in self._rng.sample(written, min(count, len(written))):
+            inode = names[name]
+            size = len(inode.data)
+            left = self._rng.between((size - 1) // self._sector * self._sector, size - 1)
+            inode.lose_end(left)
+            found.append([name, size - left])
+        return found
 
     def _let_rot(self, count: int) -> list[list[Any]]:
         """Flip bits in sectors of files drawn evenly: the shortest file may be the one that matters most.
@@ -177,6 +196,9 @@ class SimDisk:
         inode = self._directory.names.get(name)
         if inode is None:
             return None
+        if self._fails():
+            self.counters[_FAILED_READS] += 1
+            raise _io_error(name)
         self.counters[_ROTTEN] += len(inode.rot)
         return inode.read()
 
@@ -184,21 +206,25 @@ class SimDisk:
         """The file of that name, created if missing."""
         inode = self._directory.names.get(name)
         if inode is None:
+            self._require_writable(name)
             inode = Inode(self._sector)
             self._directory.change(((name, inode),))
         return inode
 
     def rename(self, source: str, target: str) -> None:
         """Name a file otherwise; one that had that name loses it."""
+        self._require_writable(source)
         self._directory.change(((source, None), (target, self._directory.names[source])))
 
     def remove(self, name: str) -> None:
         """Remove a name; no harm if there is none."""
         if name in self._directory.names:
+            self._require_writable(name)
             self._directory.change(((name, None),))
 
     def append(self, name: str, inode: Inode, data: bytes) -> None:
         """Write at the end; on a full disk as much as still goes in, then ENOSPC."""
+        self._require_writable(name)
         if data and self._fault is not None and self._fault.full:
             self.counters[_REFUSED] += 1
             fits = self._rng.below(len(data)) if self._rng.random() < 0.5 else 0
@@ -206,8 +232,9 @@ class SimDisk:
             raise OSError(errno.ENOSPC, "No space left on device", name)
         inode.append(data)
 
-    def truncate(self, inode: Inode, size: int) -> None:
+    def truncate(self, name: str, inode: Inode, size: int) -> None:
         """Cut to `size` bytes."""
+        self._require_writable(name)
         inode.truncate(size)
 
     async def sync(self, name: str, inode: Inode, mounted: MountedDisk) -> None:
@@ -217,7 +244,7 @@ class SimDisk:
         try:
             await self._busy(mounted)
             mounted.require_alive(name)
-            if self._sync_fails and not version.same_as(inode.durable):
+            if self._fails() or (self._sync_fails and not version.same_as(inode.durable)):
                 self._fail_sync(name, inode)
             done = True
         finally:
@@ -228,13 +255,27 @@ class SimDisk:
         extent = self._directory.extent()
         await self._busy(mounted)
         mounted.require_alive(".")
+        if self._fails():
+            self.counters[_FAILED] += 1
+            raise _io_error(".")
         self._directory.sync(extent)
+
+    def _fails(self) -> bool:
+        return self._fault is not None and self._fault.fails
+
+    def _require_writable(self, name: str) -> None:
+        if self._fails():
+            self.counters[_FAILED_WRITES] += 1
+            raise _io_error(name)
+        if self._fault is not None and self._fault.read_only:
+            self.counters[_REFUSED] += 1
+            raise OSError(errno.EROFS, "Read-only file system", name)
 
     def _fail_sync(self, name: str, inode: Inode) -> None:
         self._sync_fails = False
         self.counters[_FAILED] += 1
         self.counters[_DROPPED] += inode.drop_dirty()
-        raise OSError(errno.EIO, "Input/output error", name)
+        raise _io_error(name)
 
     async def _busy(self, mounted: MountedDisk) -> None:
         """Take the time of one sync."""
@@ -288,7 +329,11 @@ class MountedDisk:
             await self.sync_names()
 
     def remove(self, name: str) -> None:
-        """Remove a file (durably only after `sync_names`); no harm if there is none."""
+        """Remove a file (durably only after `sync_names`); no harm if there is none.
+
+        Raises:
+            OSError: the disk is read-only, or fails.
+        """
         if self.alive():
             self._disk.remove(name)
 
@@ -327,7 +372,8 @@ class SimFile:
         """Write at the end. Not durable before `sync` returned.
 
         Raises:
-            OSError: the disk is full (ENOSPC); a beginning of `data` may have been written.
+            OSError: the disk is full (ENOSPC), and a beginning of `data` may have been written; it is read-only
+                (EROFS), or fails (EIO).
         """
         self._require_open()
         if self._mounted.alive():
@@ -347,7 +393,7 @@ class SimFile:
         """Cut the file to `size` bytes. Not durable before `sync` returned."""
         self._require_open()
         if self._mounted.alive():
-            self._disk.truncate(self._inode, size)
+            self._disk.truncate(self._name, self._inode, size)
 
     def close(self) -> None:
         """Close without syncing."""
@@ -356,6 +402,10 @@ class SimFile:
     def _require_open(self) -> None:
         if self._closed:
             raise OSError(errno.EBADF, "Bad file descriptor", self._name)
+
+
+def _io_error(name: str) -> OSError:
+    return OSError(errno.EIO, "Input/output error", name)
 
 
 def _is_scratch(name: str) -> bool:

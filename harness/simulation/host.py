@@ -10,13 +10,14 @@ import msgspec
 from harness.protocols import ClockFault, DiskFault, NodeId, NodeStatus
 from harness.rng import Rng, Streams
 from harness.simulation.clock import EPOCH_NS, Oscillator
+from harness.simulation.cpu import CpuLimit
 from harness.simulation.disk import MountedDisk, SimDisk
 from harness.simulation.network import ProcessNetwork, SimNetwork
 from harness.simulation.process import ProcessClock, SimProcess
 from harness.simulation.worlds import World
 
 if TYPE_CHECKING:
-    from harness.simulation.loop import SimLoop
+    from harness.simulation.loop import SimLoop, SimTimer
     from harness.simulation.trace import Trace
 
 _MS = 1_000_000
@@ -75,6 +76,9 @@ class SimHost:
         self._outputs = outputs
         self._trace = trace
         self._nature = (drift_ppm, offset_ns)
+        self._strobe: SimTimer | None = None
+        self._strobed = 0
+        self._cpu: CpuLimit | None = None
         self._last_line = ""
         self.node = node
         self.process: SimProcess | None = None
@@ -85,6 +89,7 @@ class SimHost:
         """A new process, and what it is handed; the one before must have ended."""
         life = 1 if self.process is None else self.process.life + 1
         process = self.process = SimProcess(self._loop, life, self._ended)
+        process.limit(self._cpu)
         self._network.process_started(self.node)
         self._note("process", f"start {life}")
         clock = ProcessClock(self._loop, self.oscillator, process)
@@ -132,14 +137,37 @@ class SimHost:
         return self.disk.give(fault)
 
     def skew(self, fault: ClockFault | None) -> dict[str, Any]:
-        """Give the clock a fault, or none; what it showed before and after."""
+        """Give the clock a fault, or none; what it showed before and after, and how often a strobe that ends jumped."""
         before = self._clock_shown()
+        evidence: dict[str, Any] = {}
+        if self._strobe is not None:
+            self._strobe.cancel()
+            evidence["jumps"] = self._strobed
+        self._strobe, self._strobed = None, 0
         drift_ppm, offset_ns = self._nature
         if fault is not None:
             drift_ppm += round(fault.drift_ppm)
             offset_ns += round(fault.offset_ms * _MS)
         self.oscillator.set(drift_ppm, offset_ns)
-        return {"before": before, "after": self._clock_shown()}
+        if fault is not None and fault.strobe_ms > 0:
+            self._jump_later(round(fault.strobe_ms * _MS), drift_ppm, (self._nature[1], offset_ns))
+        return {"before": before, "after": self._clock_shown(), **evidence}
+
+    def _jump_later(self, every_ns: int, drift_ppm: int, offsets_ns: tuple[int, int]) -> None:
+        def jump() -> None:
+            self._strobed += 1
+            self.oscillator.set(drift_ppm, offsets_ns[0])
+            self._jump_later(every_ns, drift_ppm, (offsets_ns[1], offsets_ns[0]))
+
+        self._strobe = self._loop.after(every_ns, jump)
+
+    def throttle(self, share: float | None) -> dict[str, Any]:
+        """Give the node's processes this share of a CPU, or all of one; what the limit so far did."""
+        did = {} if self._cpu is None else {"throttled": self._cpu.throttled}
+        self._cpu = None if share is None else CpuLimit(self._loop, share)
+        if self.process is not None and self.process.alive():
+            self.process.limit(self._cpu)
+        return did
 
     def status(self) -> NodeStatus:
         """The state of its process."""

@@ -103,6 +103,12 @@ class Inode:
         self.append(bytes(max(0, size - len(self.data))))
         return dropped
 
+    def lose_end(self, size: int) -> None:
+        """Keep the first `size` bytes only, on the disk as well."""
+        self.abandon_syncs()
+        self.truncate(size)
+        self.durable = Version(min(self.durable.shared, size))
+
     def read(self) -> bytes:
         """The content, as bad as it is."""
         if not self.rot:

@@ -21,6 +21,13 @@ RETRANSMISSION_MAX_NS: Final = 800 * _MS
 """After a heal TCP's next retransmission is so far away at most, if the connection did not break meanwhile."""
 
 
+QUEUE_MAX_NS: Final = 2_000 * _MS
+"""So long a message waits at most for a link of limited rate; a connection that would wait longer breaks."""
+
+HEADER_BYTES: Final = 52
+"""What a packet carries beside its message: the headers of IP and of TCP with timestamps."""
+
+
 class Carried(Protocol):
     """An end of a connection, as the link sees it that carries what this end sends."""
 
@@ -47,6 +54,7 @@ class SimLink:
         self._loop = loop
         self._latency = latency
         self._next_reset: Callable[[], None] = _nothing
+        self._free_ns = 0
         self.link = link
         self.rng = rng
         self.cut = False
@@ -63,6 +71,29 @@ class SimLink:
             self.count("delayed")
             delay_ns += int((fault.delay_ms + fault.jitter_ms * self.rng.random()) * _MS)
         return delay_ns
+
+    def queued_ns(self, size: int) -> int | None:
+        """How long `size` bytes take until a link of limited rate has sent them, behind everything before them.
+
+        None if its queue is full.
+        """
+        rate_kbit = 0 if self.fault is None else self.fault.rate_kbit
+        if not rate_kbit:
+            return 0
+        now_ns = self._loop.now_ns
+        begin_ns = max(now_ns, self._free_ns)
+        if begin_ns - now_ns > QUEUE_MAX_NS:
+            self.count("overflowed")
+            return None
+        if begin_ns > now_ns:
+            self.count("queued")
+        self._free_ns = begin_ns + (size + HEADER_BYTES) * 8 * _MS // rate_kbit
+        return self._free_ns - now_ns
+
+    def too_large(self, size: int) -> bool:
+        """Whether a message of `size` bytes does not fit through: TCP would send the same packet again and again."""
+        mtu = 0 if self.fault is None else self.fault.mtu
+        return mtu > 0 and size + HEADER_BYTES > mtu
 
     def passes(self) -> bool:
         """Whether anything gets through now."""
@@ -95,7 +126,7 @@ class SimLink:
         """Give it a fault, or none; what was held is let go."""
         if fault == self.fault:
             return
-        self.fault, self.counts = fault, {}
+        self.fault, self.counts, self._free_ns = fault, {}, 0
         self._next_reset()
         self._next_reset = _nothing
         if self.passes():

@@ -7,12 +7,14 @@ lets it go on: a paused one finds everything that came meanwhile when it is resu
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from harness.simulation.clock import Oscillator
 
 if TYPE_CHECKING:
+    from harness.simulation.cpu import CpuLimit
     from harness.simulation.loop import SimLoop, SimTimer
 
 
@@ -34,6 +36,9 @@ class SimProcess:
         self._ended = ended
         self._tasks: dict[asyncio.Task[None], Awaitable[None]] = {}
         self._held: list[Callable[[], None]] = []
+        self._cpu: CpuLimit | None = None
+        self._throttled: deque[Callable[[], None]] = deque()
+        self._next_period: SimTimer | None = None
         self.life = life
         self.state: Literal["running", "paused", "stopped"] = "running"
         self.failure: BaseException | None = None
@@ -44,9 +49,14 @@ class SimProcess:
         return self.state != "stopped"
 
     def post(self, callback: Callable[[], None]) -> None:
-        """Let the process do something: now, when it is resumed, or never."""
+        """Let the process do something: now, when it has a CPU, when it is resumed, or never."""
         if self.state == "running":
-            callback()
+            if self._cpu is None:
+                callback()
+            elif self._throttled or not self._cpu.spend():
+                self._wait_for_cpu(callback, self._cpu)
+            else:
+                callback()
         elif self.state == "paused":
             self._held.append(callback)
 
@@ -64,10 +74,30 @@ class SimProcess:
         self._begin(awaitable, name).add_done_callback(lambda _: over.done() or over.set_result(None))
         await over
 
+    def limit(self, cpu: CpuLimit | None) -> None:
+        """Let it do no more from now on than this limit allows; None for no limit."""
+        self._cpu = cpu
+        self._go_on()
+
+    def _wait_for_cpu(self, callback: Callable[[], None], cpu: CpuLimit) -> None:
+        self._throttled.append(callback)
+        if self._next_period is None:
+            self._next_period = self._loop.at(cpu.next_ns(), self._go_on)
+
+    def _go_on(self) -> None:
+        """Do what had to wait for a CPU, in order, as far as there is one now."""
+        if self._next_period is not None:
+            self._next_period.cancel()
+            self._next_period = None
+        waiting, self._throttled = self._throttled, deque()
+        for callback in waiting:
+            self.post(callback)
+
     def pause(self) -> None:
         """Let it do nothing until it is resumed."""
         if self.state == "running":
             self.state = "paused"
+            self._go_on()
 
     def resume(self) -> None:
         """Let it do what it could not do meanwhile, in order, and go on."""
@@ -85,6 +115,7 @@ class SimProcess:
         self.state = "stopped"
         self.failure = failure
         self._held = []
+        self._throttled.clear()
         tasks, self._tasks = self._tasks, {}
         for task, awaitable in tasks.items():
             task.cancel()

@@ -90,7 +90,7 @@ class Nodes:
     async def start(self, node: NodeId) -> NodeStatus:
         if node in self.broken:
             raise BackendError(f"{node} ended at once: no such file")
-        if node in self.fragile and node in self.disks and self.disks[node].rot:
+        if node in self.fragile and node in self.disks and (self.disks[node].rot or self.disks[node].truncate):
             raise NodeStartError(f"{node} does not start: log, byte 77: a record that was durable is damaged")
         if self.states[node] == "stopped":
             self.lives[node] += 1
@@ -141,6 +141,8 @@ class Nodes:
         self.disks.pop(node, None)
         if fault is not None:
             self.disks[node] = fault
+            if fault.truncate:
+                told["truncated"] = [] if node in self.blank else [["log", 77]] * fault.truncate
             if fault.rot:
                 told["rotten"] = [] if node in self.blank else [["log", sector] for sector in range(fault.rot)]
         return told

@@ -14,12 +14,12 @@ from harness.generators import Context, Generator
 from harness.protocols import FaultKind, Support
 from harness.rng import Streams
 from harness.test import NemesisPackage
-from nemesis.catalogue import DEFAULT_SIM, KINDS, NEMESES, build, descriptions, kinds, names_for
+from nemesis.catalogue import DEFAULT_SIM, KINDS, NEMESES, UNFAIR, build, descriptions, kinds, names_for
 from nemesis.compose import Composed
 from nemesis.partition import SHAPES, Partition
 from nemesis.process import kill
 from nemesis.targets import SPECS
-from results.errors import NemesisError, UnknownNameError, UsageError
+from results.errors import FaultNotSupportedError, NemesisError, UnknownNameError, UsageError
 from results.history import NEMESIS, Op, canonical_json
 from tests.nemesis.support import FIVE, Nodes, context, led_by, run
 
@@ -90,43 +90,129 @@ def strikes(ops: Sequence[Op]) -> list[dict[str, Any]]:
     return [op.value for op in ops if op.value["action"] == "start"]
 
 
+OF_KINDS = {
+    "none": set[str](),
+    "partition": {"cut"},
+    "swizzle": {"cut"},
+    "clog": {"hold"},
+    "bounce": {"kill"},
+    "restart": {"kill"},
+    "packet": {"loss", "duplicate", "reorder", "corrupt", "delay", "rate", "mtu", "reset"},
+    "disk": {"disk-full", "disk-read-only", "disk-fails", "disk-sync", "disk-slow", "disk-rot", "kill"},
+    "clock": {"clock-jump", "clock-drift", "clock-strobe"},
+}
+"""What the names that begin so need, unless they are one way of it."""
+
+OF_WAYS = {"packet-flaky": {"reset"}, "disk-sync-fails": {"disk-sync", "kill"}}
+
+
 @pytest.mark.parametrize("name", descriptions())
 def test_every_name_builds_a_package_that_says_what_it_needs_of_a_backend(name: str) -> None:
-    package = build([name])
-    family = name.split("-")[0]
-    links, disks = (
-        {"loss", "duplicate", "reorder", "delay", "reset"},
-        {"disk-full", "disk-sync", "disk-slow", "disk-rot"},
+    family, _, way = name.partition("-")
+    if family in ("packet", "clock", "disk") and way:
+        one_way = {f"{family}-{way}" if family != "packet" else way} | ({"kill"} if family == "disk" else set[str]())
+        needed = OF_WAYS.get(name, one_way)
+    else:
+        needed = OF_KINDS.get(family, {family})
+    assert build([name]).faults == needed
+
+
+# --- what a backend can do ----------------------------------------------------------------------------------------
+
+EVERY_KIND: tuple[FaultKind, ...] = get_args(FaultKind)
+
+
+def support(*missing: FaultKind, why: str = "no such thing") -> dict[FaultKind, Support]:
+    return {kind: Support(kind not in missing, why if kind in missing else "yes") for kind in EVERY_KIND}
+
+
+def only(*there: FaultKind) -> dict[FaultKind, Support]:
+    absent: list[FaultKind] = [kind for kind in EVERY_KIND if kind not in there]
+    return support(*absent)
+
+
+def test_the_names_for_a_backend_are_those_of_which_it_can_do_something() -> None:
+    assert names_for(support()) == tuple(NEMESES)
+    assert set(names_for(only("cut"))) == {name for name in NEMESES if name.startswith(("partition", "swizzle"))}
+    without_kill = names_for(support("kill"))
+    assert not {"kill-one", "disk", "disk-rot", "restart"} & set(without_kill)
+    assert {"packet", "packet-loss"} <= set(names_for(only("loss")))
+    assert "packet-delay" not in names_for(only("loss"))
+
+
+def test_a_mix_takes_what_the_backend_can_do_and_says_what_it_leaves_out_and_why() -> None:
+    package = build(
+        ["packet", "kill"], support=support("reset", "mtu", "disk-full", why="no packets are rewritten here.")
     )
-    needed = {
-        "none": set[str](),
-        "partition": {"cut"},
-        "swizzle": {"cut"},
-        "clog": {"hold"},
-        "bounce": {"kill"},
-        "packet": links,
-        "disk": {*disks, "kill"},
-        "clock": {"clock-jump", "clock-drift"},
-    }
-    of_one_way = {
-        **{f"packet-{kind}": {kind} for kind in links},
-        "packet-flaky": {"reset"},
-        "disk-sync-fails": {"disk-sync", "kill"},
-        **{kind: {kind, "kill"} for kind in disks},
-        **{kind: {kind} for kind in ("clock-jump", "clock-drift")},
-    }
-    assert package.faults == of_one_way.get(name, needed.get(family, {family}))
+    assert package.left_out == ("packet: without reset, mtu (no packets are rewritten here)",)
+    assert package.faults == OF_KINDS["packet"] - {"reset", "mtu"} | {"kill"}
+    ways = {next(iter(strike["disturb"])) for strike in strikes(schedule(package, seconds=2000)) if "disturb" in strike}
+    assert ways == {"loss", "corrupt", "duplicate", "reorder", "delay_ms", "rate_kbit"}
 
 
-def test_the_names_for_a_backend_are_those_of_which_it_can_do_everything() -> None:
-    every_kind: tuple[FaultKind, ...] = get_args(FaultKind)
-    everything = dict.fromkeys(every_kind, Support(True, "yes"))
-    assert names_for(everything) == tuple(NEMESES)
-    cuts = dict.fromkeys(every_kind, Support(False, "no"))
-    cuts["cut"] = Support(True, "yes")
-    assert set(names_for(cuts)) == {name for name in NEMESES if name.startswith(("partition", "swizzle"))}
-    everything["kill"] = Support(False, "no")
-    assert not {"kill-one", "disk", "disk-rot"} & set(names_for(everything))
+def test_where_everything_works_nothing_is_left_out_and_the_schedule_is_the_same() -> None:
+    asked, offered = build(["packet", "disk"]), build(["packet", "disk"], support=support())
+    assert offered.left_out == ()
+    assert schedule(offered) == schedule(asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"), [("packet-loss", "loss"), ("disk-rot", "disk-rot"), ("disk-rot", "kill"), ("kill", "kill")]
+)
+def test_a_way_that_is_named_and_does_not_work_is_refused_with_the_reason(name: str, missing: FaultKind) -> None:
+    lacking = support(missing, why="the kernel has none.")
+    told = f"^the box cannot inject '{missing}' here: the kernel has none. Leave {name} out of --nemesis"
+    with pytest.raises(FaultNotSupportedError, match=told):
+        build(["partition", name], support=lacking, where="the box")
+
+
+def test_a_mix_of_which_nothing_works_is_refused_with_every_reason() -> None:
+    lacking: dict[FaultKind, Support] = {
+        **support(),
+        "clock-jump": Support(False, "no A."),
+        "clock-strobe": Support(False, "no A."),
+    }
+    assert build(["clock"], support=lacking).left_out == ("clock: without clock-jump, clock-strobe (no A)",)
+    lacking["clock-drift"] = Support(False, "no B")
+    with pytest.raises(
+        FaultNotSupportedError, match=r"'clock-jump', 'clock-strobe' here: no A; 'clock-drift' here: no B"
+    ):
+        build(["clock"], support=lacking)
+
+
+def test_what_strikes_unfairly_is_in_no_mix_and_drawn_by_no_default() -> None:
+    unfair = {need for name in UNFAIR for need in build([name]).faults} - {"kill"}
+    assert unfair == {"disk-truncate"}
+    assert not any(unfair & build([name]).faults for name in NEMESES if name not in UNFAIR)
+    assert not set(UNFAIR) & set(DEFAULT_SIM)
+
+
+# --- weights ------------------------------------------------------------------------------------------------------
+
+
+def test_a_weight_is_the_number_of_turns_for_one_of_the_others() -> None:
+    found = Counter(strike["fault"] for strike in strikes(schedule(build(["partition:3", "kill"]), seconds=6000)))
+    assert found["partition"] / found["kill"] == pytest.approx(3, rel=0.1)
+    assert build(["partition:3", "kill"]).name == "partition,kill"
+
+
+def test_the_names_of_one_kind_share_its_turns_by_their_weights() -> None:
+    found = Counter(
+        strike["shape"] for strike in strikes(schedule(build(["partition-ring:4", "partition-one"]), seconds=4000))
+    )
+    assert found["majorities-ring"] / found["isolate-one"] == pytest.approx(4, rel=0.1)
+
+
+def test_equal_weights_of_one_change_nothing() -> None:
+    assert schedule(build(["partition:1", "kill:1"]), seconds=300) == schedule(
+        build(["partition", "kill"]), seconds=300
+    )
+
+
+@pytest.mark.parametrize("weight", ["", "0", "-1", "1.5", "x", "21", "²"])
+def test_a_weight_that_is_none_is_refused(weight: str) -> None:
+    with pytest.raises(UsageError, match="a weight is a whole number from 1 to 20, as in kill:2"):
+        build([f"kill:{weight}"])
 
 
 def test_the_default_of_a_simulation_is_every_kind() -> None:
@@ -145,10 +231,10 @@ def test_every_op_of_every_name_can_be_carried_out_and_is_undone_in_the_end(name
         canonical_json(op.value)
         done = run(package.nemesis.invoke(context(nodes, led_by("n2")), op))
         assert done.type == "ok", done.error
-        struck = [done.value.get(listed) for listed in ("cut", "down", "paused", "links", "disks", "clocks")]
+        struck = [done.value.get(listed) for listed in ("cut", "down", "paused", "links", "disks", "clocks", "cpus")]
         assert any(struck) is (op.value["action"] == "start" and "over" not in op.value)
     assert set(nodes.states.values()) == {"running"}
-    assert (nodes.cut_links, nodes.faults, nodes.disks, nodes.clocks) == ({}, {}, {}, {})
+    assert (nodes.cut_links, nodes.faults, nodes.disks, nodes.clocks, nodes.shares) == ({}, {}, {}, {}, {})
 
 
 @pytest.mark.parametrize("names", [["none"], []])
@@ -343,8 +429,12 @@ def test_a_mix_comes_to_each_of_its_ways_before_any_has_its_third_turn(seed: int
         found = strikes(schedule(build([name]), seed, seconds=600))[:count]
         return [next(iter(strike.get("disturb") or strike["spoil"])) for strike in found]
 
-    assert set(ways("disk", 4)) == {"full", "sync_fails", "slow_ms", "rot"}
-    assert {"loss", "duplicate", "reorder"} < set(ways("packet", 4))
+    disks, links = set(ways("disk", 4)), set(ways("packet", 5))
+    assert {"slow_ms", "rot"} < disks
+    assert len(disks & {"full", "read_only"}) == len(disks & {"sync_fails", "fails"}) == 1
+    assert {"duplicate", "reorder"} < links
+    for pair in ({"loss", "corrupt"}, {"delay_ms", "rate_kbit"}, {"resets", "mtu"}):
+        assert len(links & pair) == 1
 
 
 def test_heal_undoes_links_packets_clocks_and_disks_before_it_starts_nodes() -> None:

@@ -109,3 +109,24 @@ def test_figures_are_drawn_for_each_node_both_ways_and_over_every_power_of_ten(
     assert high * 0.9 < max(sizes) <= high
     assert 0.4 < sum(figure > 0 for figure in figures) / len(figures) < 0.6
     assert sum(size < 10 * low for size in sizes) > len(sizes) / 10, "small ones are as likely as large ones"
+
+
+def test_a_strobe_is_right_again_whether_the_jump_was_in_force_at_its_end_or_not() -> None:
+    class Strobing(Nodes):
+        jumped = True
+
+        async def skew(self, node: str, fault: ClockFault | None) -> dict[str, Any]:
+            told = await super().skew(node, fault)
+            if fault is None and not self.jumped:
+                told["before"] |= {"offset_ms": 0.0}
+            return {**told, "jumps": 7}
+
+    request = {"n1": {"offset_ms": 500.0, "strobe_ms": 20.0}}
+    for jumped, drift_ppm, kind in ((True, 0.0, "ok"), (False, 0.0, "ok"), (False, 100.0, "info")):
+        nodes, nemesis = Strobing(nodes=("n1",)), Clocks()
+        nodes.jumped = jumped
+        started = run(nemesis.invoke(context(nodes), nemesis_op("start-clock", skew=request, spec="one")))
+        assert started.type == "ok", started.error
+        nodes.clocks["n1"] = ClockFault(offset_ms=500.0, strobe_ms=20.0, drift_ppm=drift_ppm)
+        stopped = run(nemesis.invoke(context(nodes), nemesis_op("stop-clock")))
+        assert (stopped.type, stopped.value["evidence"]["n1"]["jumps"]) == (kind, 7)

@@ -23,6 +23,17 @@ from harness.simulation.inodes import Inode, Version
 
 T = TypeVar("T")
 
+DID = (
+    "refused_writes",
+    "failed_syncs",
+    "dropped_bytes",
+    "slowed_syncs",
+    "rotten_reads",
+    "failed_reads",
+    "failed_writes",
+)
+"""What is counted of a fault."""
+
 SECTOR = 16
 """Small, so that short files already span many."""
 
@@ -862,6 +873,96 @@ class TestFaults:
             assert len(_flipped(disk, {"log": OLD})) == 1
             with pytest.raises(OSError, match="log"):
                 mounted(disk).open("log").append(b"x")
+
+        run(check())
+
+    def test_a_read_only_disk_takes_no_change_and_reads_and_syncs_as_ever(self) -> None:
+        async def check() -> None:
+            disk = await disk_with({"log": OLD, "meta": b"m"})
+            file = mounted(disk).open("log")
+            file.append(b"before")
+            disk.give(DiskFault(read_only=True))
+            refused = 0
+            for change in (
+                lambda: file.append(NEW),
+                lambda: file.truncate(1),
+                lambda: mounted(disk).open("new"),
+                lambda: mounted(disk).remove("meta"),
+            ):
+                with pytest.raises(OSError, match="Read-only") as error:
+                    change()
+                assert error.value.errno == errno.EROFS
+                refused += 1
+            with pytest.raises(OSError, match="Read-only"):
+                await mounted(disk).replace("meta", b"other")
+            await file.sync()
+            mounted(disk).remove("there is no such file")
+            assert disk.give(None) == {**dict.fromkeys(DID, 0), "refused_writes": refused + 1}
+            disk.power_loss()
+            assert (content(disk, "log"), content(disk, "meta")) == (OLD + b"before", b"m")
+
+        run(check())
+
+    def test_a_disk_that_fails_fails_everything_and_keeps_what_was_durable(self) -> None:
+        async def check() -> None:
+            disk = await disk_with({"log": OLD})
+            file = mounted(disk).open("log")
+            file.append(NEW)
+            disk.give(DiskFault(fails=True))
+            for doing in (
+                lambda: file.append(b"x"),
+                lambda: file.truncate(1),
+                lambda: mounted(disk).read("log"),
+                lambda: mounted(disk).open("new"),
+            ):
+                with pytest.raises(OSError, match="Input/output") as error:
+                    doing()
+                assert error.value.errno == errno.EIO
+            with pytest.raises(OSError, match="Input/output"):
+                await file.sync()
+            with pytest.raises(OSError, match="Input/output"):
+                await mounted(disk).sync_names()
+            did = disk.give(None)
+            assert (did["failed_writes"], did["failed_reads"], did["failed_syncs"]) == (3, 1, 2)
+            assert did["dropped_bytes"] == len(NEW)
+            assert content(disk, "log")[: len(OLD)] == OLD
+            file.append(b"again")
+            await file.sync()
+
+        run(check())
+
+    def test_truncated_files_lose_some_of_their_last_sector_for_good(self) -> None:
+        async def check() -> None:
+            cut: list[int] = []
+            for seed in range(60):
+                files = {"log": b"l" * (3 * SECTOR), "meta": b"mm", "empty": b""}
+                disk = await disk_with(files, seed)
+                found = disk.give(DiskFault(truncate=9))["truncated"]
+                assert {name for name, _ in found} == {"log", "meta"}
+                for name, lost in found:
+                    assert 1 <= lost <= min(SECTOR, len(files[name]))
+                    assert content(disk, name) == files[name][:-lost]
+                cut += [lost for name, lost in found if name == "log"]
+                assert disk.give(None) == dict.fromkeys(DID, 0)
+                disk.power_loss()
+                assert all(content(disk, name) == files[name][:-lost] for name, lost in found)
+            assert {1, SECTOR} <= set(cut)
+
+        run(check())
+
+    def test_a_truncation_takes_from_the_end_that_the_node_saw_and_may_reach_what_was_durable(self) -> None:
+        async def check() -> None:
+            disk = await disk_with({"log": b"d" * SECTOR})
+            file = mounted(disk).open("log")
+            file.append(b"n")
+            assert disk.give(DiskFault(truncate=1))["truncated"] == [["log", 1]]
+            assert content(disk, "log") == b"d" * SECTOR
+            assert disk.give(DiskFault(truncate=1))["truncated"][0][1] >= 1
+            left = content(disk, "log")
+            disk.power_loss()
+            assert content(disk, "log") == left
+            assert left == b"d" * len(left)
+            assert len(left) < SECTOR
 
         run(check())
 

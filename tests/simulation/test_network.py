@@ -12,6 +12,7 @@ from harness.protocols import DefiniteError, Link, LinkFault
 from harness.rng import Rng, Streams
 from harness.simulation.clock import TrueClock
 from harness.simulation.connections import End
+from harness.simulation.links import HEADER_BYTES
 from harness.simulation.loop import SimLoop
 from harness.simulation.network import ProcessNetwork, SimNetwork
 from harness.simulation.process import SimProcess
@@ -182,6 +183,11 @@ def test_faults_lose_double_and_reorder_about_as_many_messages_as_they_say() -> 
     assert counts[-1] == {"duplicated": len(doubled) - 1000}
     assert 100 < len(doubled) - 1000 < 300
 
+    corrupted = played(LinkFault(corrupt=0.2))
+    assert corrupted == sorted(set(corrupted)), "what was damaged is dropped, and nothing else"
+    assert 700 < len(corrupted) < 900
+    assert counts[-1] == {"corrupted": 1000 - len(corrupted)}
+
     overtaken = played(LinkFault(reorder=0.2))
     assert sorted(overtaken) == list(range(1000))
     assert overtaken != sorted(overtaken)
@@ -201,6 +207,93 @@ def test_a_clogged_link_delivers_nothing_and_then_everything_in_order() -> None:
         town.network.disturb({})
         await town.wait(0.1)
         assert town.numbers() == list(range(50))
+
+    play(script)
+
+
+def test_a_link_of_limited_rate_delivers_so_much_a_second_in_order_and_all_at_once_again_when_it_is_healed() -> None:
+    size = 1000 - HEADER_BYTES  # 8,000 bits on the wire: an eighth of a second at 64 kbit/s
+
+    async def script(town: Town) -> None:
+        await town.serve()
+        connection = await town.connect()
+        await town.wait(0.1)
+        town.network.disturb({("n1", "n2"): LinkFault(rate_kbit=64)})
+        began_ns = town.loop.now_ns
+        for number in range(8):
+            connection.send(b"%03d" % number + b"x" * (size - 3))
+        await town.wait(2)
+        assert [int(message[:3]) for _, message in town.got] == list(range(8))
+        for number, (at_ns, _) in enumerate(town.got, start=1):
+            assert 0 <= at_ns - began_ns - number * S // 8 <= 3 * MS, "the rate, and the latency of the link"
+        assert town.network.disturbed() == {("n1", "n2"): {"queued": 7}}
+        town.network.disturb({})
+        connection.send(b"y" * size)
+        await town.wait(0.004)
+        assert town.got[-1][1][:1] == b"y"
+
+    play(script)
+
+
+def test_the_queue_of_a_slow_link_holds_two_seconds_and_a_connection_that_sends_more_breaks() -> None:
+    async def script(town: Town) -> None:
+        await town.serve()
+        connection = await town.connect()
+        await town.wait(0.1)
+        town.network.disturb({("n1", "n2"): LinkFault(rate_kbit=8)})
+        for _ in range(3):
+            connection.send(b"x" * (1000 - HEADER_BYTES))  # a second each
+        await town.wait(1.1)
+        connection.send(b"x")
+        assert town.network.disturbed()["n1", "n2"].get("overflowed") is None
+        connection.send(b"x" * 1000)
+        connection.send(b"x")
+        assert "does not take" in await broken(connection.receive())
+        assert town.network.disturbed()["n1", "n2"]["overflowed"] == 1
+
+    play(script)
+
+
+def test_what_is_too_large_for_a_link_stops_what_is_behind_it_until_the_connection_breaks() -> None:
+    async def script(town: Town) -> None:
+        await town.serve()
+        connection = await town.connect()
+        await town.wait(0.1)
+        town.network.disturb({("n1", "n2"): LinkFault(mtu=500)})
+        connection.send(b"1" * (500 - HEADER_BYTES))
+        connection.send(b"2" * (501 - HEADER_BYTES))
+        connection.send(b"3")
+        await town.wait(1.9)
+        assert [message[:1] for _, message in town.got] == [b"1"]
+        assert town.network.disturbed() == {("n1", "n2"): {"oversized": 1}}
+        await town.wait(0.2)
+        assert "no acknowledgement" in await broken(connection.receive())
+        assert [message[:1] for _, message in town.got] == [b"1"]
+
+    play(script)
+
+
+@pytest.mark.parametrize("cut_before", [False, True])
+def test_what_was_too_large_arrives_in_order_if_the_link_heals_in_time_and_a_heal_of_a_cut_alone_is_none(
+    cut_before: bool,
+) -> None:
+    async def script(town: Town) -> None:
+        await town.serve()
+        connection = await town.connect()
+        await town.wait(0.1)
+        link = ("n1", "n2")
+        town.network.disturb({link: LinkFault(mtu=500)})
+        if cut_before:
+            town.network.cut(frozenset({link}))
+        for message in (b"1", b"2" * 501, b"3"):
+            connection.send(message)
+        await town.wait(0.01)
+        town.network.cut(frozenset())
+        await town.wait(1)
+        assert [message[:1] for _, message in town.got] == [b"1"]
+        town.network.disturb({})
+        await town.wait(0.1)
+        assert [message[:1] for _, message in town.got] == [b"1", b"2", b"3"]
 
     play(script)
 

@@ -1,0 +1,94 @@
+"""Nodes that get little of a CPU: alive and slow, which a failure detector cannot tell from dead (a grey failure).
+
+An op names whom it means (`spec`) and what share of one CPU they get (`share`), drawn when it is scheduled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from harness.marks import reached
+from harness.protocols import FaultKind, NemesisContext, NodeId
+from harness.rng import Rng
+from nemesis.draws import magnitude
+from nemesis.effects import Effect, carry_out, request
+from nemesis.ledger import Ledger
+from nemesis.targets import choose, leads, needs_views, views
+from results.errors import BackendError, NemesisError
+from results.history import Op
+
+PERCENT: Final = (1, 30)
+"""What share of a CPU is left."""
+
+
+def share(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
+    """1 to 30 % of a CPU."""
+    return {"share": magnitude(rng, *PERCENT) / 100}
+
+
+class Cpu:
+    """Throttles nodes (`start-cpu`) and lifts the limit (`stop-cpu`).
+
+    Args:
+        ledger: shared with other nemeses of the test, if there are any.
+    """
+
+    fs = frozenset({"start-cpu", "stop-cpu"})
+    faults: frozenset[FaultKind] = frozenset({"cpu"})
+
+    def __init__(self, ledger: Ledger | None = None) -> None:
+        self._ledger = ledger or Ledger()
+
+    async def invoke(self, context: NemesisContext, op: Op) -> Op:
+        """Throttle the nodes that the op's spec means now, or none; how often those before had to wait."""
+
+        async def start(effect: Effect) -> None:
+            await self._lift(context, Effect())
+            left = _share_of(request(op))
+            order: Sequence[NodeId] = request(op).get("order") or list(context.deployment.nodes)
+            spec = str(request(op).get("spec", "one"))
+            seen = await views(context) if needs_views(spec) else ()
+            chosen = choose(spec, order, seen)
+            effect.target = " ".join(chosen)
+            for node in chosen:
+                self._ledger.throttled[node] = left
+                effect.evidence[node] = dict(await context.deployment.throttle(node, left))
+            if any(leads(node, seen) for node in chosen):
+                reached("leader throttled")
+
+        async def stop(effect: Effect) -> None:
+            effect.target = " ".join(self._ledger.throttled) or "nobody: no node was throttled"
+            await self._lift(context, effect)
+
+        return await carry_out(context, op, start if op.f == "start-cpu" else stop, self._ledger)
+
+    async def heal(self, context: NemesisContext) -> None:
+        """Lift every limit.
+
+        Raises:
+            NemesisError: a node stays throttled.
+        """
+        await self._lift(context, Effect())
+
+    async def _lift(self, context: NemesisContext, effect: Effect) -> None:
+        problems: list[str] = []
+        for node in list(self._ledger.throttled):
+            try:
+                did = dict(await context.deployment.throttle(node, None))
+            except BackendError as problem:
+                problems.append(f"{node}: {problem}")
+                continue
+            del self._ledger.throttled[node]
+            effect.evidence[node] = {"did": did, "bit": bool(did.get("throttled"))}
+            if did.get("throttled"):
+                reached("node throttled")
+        if problems:
+            raise NemesisError(f"cpu: {'; '.join(problems)}.")
+
+
+def _share_of(wanted: Mapping[str, Any]) -> float:
+    found: Any = wanted.get("share")
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 < found <= 1:
+        raise NemesisError(f"a fault of CPUs leaves a share of one, above 0 and at most 1, not {found!r}.")
+    return float(found)

@@ -1,0 +1,122 @@
+"""A rolling restart: every node is restarted, one after the other, each once the one before it answers again.
+
+It is what operators do all the time, and no fault at all: a cluster that loses an acknowledged write, or its leader for
+longer than an election, in a rolling restart is not fit for use. A node ends by SIGKILL: a system that survives that
+survives the signal that it can prepare for.
+
+An op carries the order in which nodes are restarted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from harness.marks import reached
+from harness.protocols import FaultKind, NemesisContext, NodeId
+from nemesis.effects import Effect, carry_out, request
+from nemesis.ledger import Ledger
+from results.errors import BackendError, NemesisError
+from results.history import Op
+
+FAULT: Final = "restart"
+
+BACK_S: Final = 10.0
+"""How long the next node waits for one that does not answer."""
+
+POLL_MS: Final = 50
+"""How often a node is asked."""
+
+_MS: Final = 1_000_000
+
+
+class RollingRestart:
+    """Restarts all nodes that run (`restart`); its stop (`stop-restart`) starts those that did not come back.
+
+    Nodes that are down or paused by then are left as they are.
+
+    Args:
+        ledger: shared with other nemeses of the test, if there are any.
+    """
+
+    fs = frozenset({"restart", "stop-restart"})
+    faults: frozenset[FaultKind] = frozenset({"kill"})
+
+    def __init__(self, ledger: Ledger | None = None) -> None:
+        self._ledger = ledger or Ledger()
+        self._down: dict[NodeId, None] = {}
+
+    async def invoke(self, context: NemesisContext, op: Op) -> Op:
+        """Restart the nodes in the op's order, or start those that stayed down; with how long each was away."""
+
+        async def restart(effect: Effect) -> None:
+            order: Sequence[NodeId] = request(op).get("order") or list(context.deployment.nodes)
+            strangers = [node for node in order if node not in context.deployment.nodes]
+            if strangers:
+                raise NemesisError(
+                    f"a restart of {', '.join(strangers)}: the nodes are {', '.join(context.deployment.nodes)}."
+                )
+            for node in order:
+                await self._restart(context, node, effect)
+            effect.target = " ".join(effect.evidence) or "nobody: no node was there to be restarted"
+            if len(effect.evidence) == len(context.deployment.nodes):
+                reached("rolling restart")
+            if self._down:
+                raise NemesisError(f"{FAULT}: {', '.join(self._down)} did not come back.")
+
+        async def stop(effect: Effect) -> None:
+            effect.target = " ".join(self._down) or "nobody: every node came back"
+            await self._start_all(context)
+
+        return await carry_out(context, op, restart if op.f == "restart" else stop, self._ledger)
+
+    async def heal(self, context: NemesisContext) -> None:
+        """Start every node that did not come back.
+
+        Raises:
+            NemesisError: one does not start.
+        """
+        await self._start_all(context)
+
+    async def _restart(self, context: NemesisContext, node: NodeId, effect: Effect) -> None:
+        deployment, clock = context.deployment, context.runtime.clock
+        before = await deployment.status(node)
+        if before.state != "running" or self._ledger.held_by_others(node, FAULT):
+            return
+        began_ns = clock.now_ns()
+        await deployment.kill(node)
+        self._down[node] = None
+        try:
+            after = await deployment.start(node)
+        except BackendError as problem:
+            effect.evidence[node] = {"problem": str(problem)}
+            return
+        del self._down[node]
+        answered = await self._answers(context, node)
+        effect.evidence[node] = {
+            "lives": [before.life, after.life],
+            "answered": answered,
+            "away_ms": (clock.now_ns() - began_ns) // _MS,
+        }
+
+    async def _answers(self, context: NemesisContext, node: NodeId) -> bool:
+        """Wait until the node says something of itself; False if it does not in time, as behind another fault."""
+        clock = context.runtime.clock
+        end_ns = clock.now_ns() + round(BACK_S * 1e9)
+        while await context.test.system.view(context.deployment, node) is None:
+            if clock.now_ns() >= end_ns:
+                return False
+            await clock.sleep_ns(POLL_MS * _MS)
+        return True
+
+    async def _start_all(self, context: NemesisContext) -> None:
+        problems: list[str] = []
+        for node in [node for node in self._down if not self._ledger.held_by_others(node, FAULT)]:
+            try:
+                await context.deployment.start(node)
+            except BackendError as problem:
+                problems.append(f"{node}: {problem}")
+            else:
+                del self._down[node]
+        if problems:
+            raise NemesisError(f"{FAULT}: {'; '.join(problems)}.")

@@ -1,0 +1,95 @@
+"""A rolling restart: one node after the other, each once the one before it answers again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.marks import counted
+from harness.protocols import NodeView
+from nemesis.ledger import Ledger
+from nemesis.rolling import BACK_S, RollingRestart
+from results.errors import NodeStartError
+from results.history import Op
+from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, nemesis_op, run
+
+ORDER = ["n4", "n1", "n5", "n2", "n3"]
+
+
+def restarted(nodes: Nodes, roles: Roles, nemesis: RollingRestart | None = None, order: list[str] = ORDER) -> Op:
+    op = nemesis_op("restart", fault="restart", action="start", over=True, order=order)
+    return run((nemesis or RollingRestart()).invoke(context(nodes, roles), op))
+
+
+class SlowToAnswer(Roles):
+    """Every node is silent for the first three times that it is asked after a start; notes who was down meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__(led_by("n2").roles)
+        self.asked: dict[tuple[str, int], int] = {}
+        self.down: list[list[str]] = []
+
+    async def view(self, deployment: Any, node: str) -> NodeView | None:
+        self.down.append([other for other in FIVE if deployment.states[other] != "running"])
+        life = node, deployment.lives[node]
+        self.asked[life] = self.asked.get(life, 0) + 1
+        return None if self.asked[life] <= 3 else await super().view(deployment, node)
+
+
+def test_every_node_gets_one_new_life_in_the_order_of_the_op_and_the_next_waits_until_it_answers() -> None:
+    nodes, roles = Nodes(), SlowToAnswer()
+    with counted() as marks:
+        done = restarted(nodes, roles)
+    assert (done.type, done.value["target"]) == ("ok", " ".join(ORDER))
+    assert [call for call in nodes.calls if call.startswith("stopped")] == [f"stopped {node}" for node in ORDER]
+    assert all(told["lives"] == [1, 2] and told["answered"] for told in done.value["evidence"].values())
+    assert all(told["away_ms"] == 150 for told in done.value["evidence"].values())
+    assert list(roles.asked.values()) == [4] * 5
+    assert not any(roles.down), "no node is asked while another is down"
+    assert marks["rolling restart"] == 1
+
+
+def test_nodes_that_are_down_or_paused_or_at_another_faults_mercy_are_left_alone() -> None:
+    nodes, ledger = Nodes(), Ledger()
+    nodes.states |= {"n1": "stopped", "n2": "paused"}
+    ledger.hold("n3", "disk")
+    with counted() as marks:
+        done = restarted(nodes, led_by("n5"), RollingRestart(ledger))
+    assert done.value["target"] == "n4 n5"
+    assert (nodes.states["n1"], nodes.states["n2"], nodes.lives["n3"]) == ("stopped", "paused", 1)
+    assert marks["rolling restart"] == 0
+
+
+def test_a_node_that_never_answers_is_not_waited_for_longer_than_the_limit() -> None:
+    roles = led_by("n2")
+    del roles.roles["n1"]
+    done = restarted(Nodes(), roles)
+    assert done.type == "ok"
+    told = done.value["evidence"]["n1"]
+    assert (told["answered"], told["away_ms"]) == (False, BACK_S * 1000)
+    assert done.value["evidence"]["n3"]["answered"]
+
+
+def test_a_node_that_does_not_start_makes_it_info_and_is_started_when_it_stops() -> None:
+    class Stubborn(Nodes):
+        refuses = True
+
+        async def start(self, node: str) -> Any:
+            if node == "n5" and self.refuses:
+                raise NodeStartError("n5 does not start")
+            return await super().start(node)
+
+    nodes, nemesis = Stubborn(), RollingRestart()
+    done = restarted(nodes, led_by("n2"), nemesis)
+    assert (done.type, done.error) == ("info", "restart: n5 did not come back.")
+    assert done.value["down"] == ["n5"]
+    nodes.refuses = False
+    stop = nemesis_op("stop-restart", fault="restart", action="stop")
+    healed = run(nemesis.invoke(context(nodes, led_by("n2")), stop))
+    assert (healed.type, healed.value["target"], nodes.states["n5"]) == ("ok", "n5", "running")
+
+
+def test_an_order_of_strangers_restarts_nobody() -> None:
+    nodes = Nodes()
+    done = restarted(nodes, led_by("n2"), order=["n1", "n9"])
+    assert (done.type, nodes.lives["n1"]) == ("info", 1)
+    assert "restart of n9" in str(done.error)
