@@ -101,8 +101,8 @@ def require_dynamic(program: str, path: str | None = None) -> None:
             require_dynamic(os.fsdecode(words[0]), path)
     elif start.startswith(_ELF) and not _has_interpreter(start):
         raise FaultNotSupportedError(
-            f"the clock of {program!r} cannot be faked: it is linked statically and does not load libfaketime. Leave what "
-            f"needs the clock out of --nemesis."
+            f"the clock of {program!r} cannot be faked: it is linked statically and does not load libfaketime. Leave "
+            f"what needs the clock out of --nemesis."
         )
 
 

@@ -16,6 +16,7 @@ _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 0x2, 0x4, 0x8
 _MS_REC, _MS_PRIVATE = 0x4000, 0x4_0000
 MS_REMOUNT, MS_NOATIME, MS_BIND = 0x20, 0x400, 0x1000
 MNT_DETACH = 0x2
+CAP_SYS_ADMIN = 21
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -58,6 +59,13 @@ def mount(source: str, target: str, kind: str | None = None, flags: int = 0, opt
 def unmount(target: str, flags: int = 0) -> None:
     """Unmount what is mounted on top at a place, umount2(2)."""
     _check(_libc.umount2(os.fsencode(target), flags), f"unmount {target}")
+
+
+def has_capability(number: int) -> bool:
+    """Whether this process has a capability (capabilities(7))."""
+    with open("/proc/self/status") as file:
+        found = next(line.split()[1] for line in file if line.startswith("CapEff:"))
+    return bool(int(found, 16) >> number & 1)
 
 
 def sync_file_system(descriptor: int) -> None:

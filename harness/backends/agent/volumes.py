@@ -24,20 +24,21 @@ meanwhile keeps the old file system alive, so a new mount always gets a new loop
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import stat
 import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import loops, syscalls
 from .errors import AgentError
+from .datafiles import copy_files, keep_aside, show_aside
 from .freezer import Freezer
 from .snapshots import Snapshot
 from .tools import find_tool
@@ -48,6 +49,7 @@ INODES = 4096
 BLOCK = 4096
 GONE_WITHIN_S = 2.0
 _POLL_S = 0.01
+_MOUNTS = "/proc/self/mounts"
 _MKFS_TIMEOUT_S = 20.0
 
 _EXT4_SHUTDOWN = 0x8004587D
@@ -129,11 +131,7 @@ class Volume:
 
     def _show_data(self) -> None:
         self._root = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        for name, target in self._aside.items():
-            place = f"{self._inner(_DATA)}/{name}"
-            if not os.path.islink(place):
-                os.makedirs(os.path.dirname(place), exist_ok=True)
-                os.symlink(target, place)
+        show_aside(self._inner(_DATA), self._aside)
         syscalls.sync_file_system(self._root)
         syscalls.mount(self._inner(_DATA), self.path, None, syscalls.MS_BIND)
 
@@ -266,10 +264,7 @@ class Volume:
             except AgentError:
                 self._renew()
         below = f"/proc/self/fd/{self._below}"
-        for name, target in self._aside.items():
-            if os.path.isfile(target):
-                os.makedirs(os.path.dirname(f"{below}/{name}"), exist_ok=True)
-                shutil.move(target, f"{below}/{name}")
+        keep_aside(below, self._aside)
         copy_files(self._inner(_DATA), below)
         self._detach()
         os.close(self._below)
@@ -364,38 +359,37 @@ class Volume:
             self._root = -1
 
 
-def copy_files(source: str, target: str) -> None:
-    """Copy what is in a directory into another, except links where there is something already. Holes stay holes."""
-    for entry in sorted(os.scandir(source), key=lambda entry: entry.name):
-        to = f"{target}/{entry.name}"
-        if entry.is_symlink():
-            if not os.path.lexists(to):
-                os.symlink(os.readlink(entry.path), to)
-        elif entry.is_dir():
-            os.makedirs(to, exist_ok=True)
-            shutil.copystat(entry.path, to)
-            copy_files(entry.path, to)
-        elif entry.is_file():
-            _copy_file(entry.path, to)
+def problem() -> str | None:
+    """Why there can be no volumes here, as far as can be seen without making one; None if nothing speaks against it."""
+    if os.geteuid() != 0 or not syscalls.has_capability(syscalls.CAP_SYS_ADMIN):
+        return "only root may mount file systems from files"
+    if not os.access(loops.CONTROL, os.R_OK | os.W_OK):
+        return f"there are no loop devices here ({loops.CONTROL})"
+    try:
+        find_tool("mkfs.ext4", "e2fsprogs")
+    except AgentError as error:
+        return str(error)
+    return None
 
 
-def _copy_file(source: str, target: str) -> None:
-    with open(source, "rb") as file, open(target, "wb") as copy:
-        size = os.fstat(file.fileno()).st_size
-        copy.truncate(size)
-        at = 0
-        while at < size:
-            try:
-                at = os.lseek(file.fileno(), at, os.SEEK_DATA)
-            except OSError:  # nothing but a hole is left
-                break
-            end = os.lseek(file.fileno(), at, os.SEEK_HOLE)
-            while at < end:
-                piece = os.pread(file.fileno(), min(1 << 20, end - at), at)
-                if not piece:
-                    return
-                at += os.pwrite(copy.fileno(), piece, at)
-    shutil.copystat(source, target)
+def sweep(is_left_over: Callable[[str], bool]) -> list[str]:
+    """Unmount volumes whose owner is gone, and remove their images; a line for each.
+
+    Args:
+        is_left_over: tells from the name of an image whether its owner is gone.
+    """
+    removed: list[str] = []
+    for device, image in loops.images().items():
+        if not is_left_over(os.path.basename(image)):
+            continue
+        with open(_MOUNTS) as file:
+            places = [words[1] for words in map(str.split, file) if words[0] == device]
+        for place in reversed(places):
+            syscalls.unmount(place.encode().decode("unicode_escape"), syscalls.MNT_DETACH)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(image)
+        removed.append(f"unmounted {image} of a controller that is gone")
+    return removed
 
 
 def _first_block_of_data(image: str) -> int:
