@@ -36,9 +36,18 @@ def agent_command(*arguments: str) -> list[str]:
 
 def probe_namespaces() -> str | None:
     """Try namespaces, a bridge, a cut and a probe in a throw-away agent; None if all works, else what does not."""
+    return _tried("probe")
+
+
+def probe_packets() -> str | None:
+    """Try faults of packets in namespaces of a throw-away agent; None if they work, else what does not."""
+    return _tried("probe packets")
+
+
+def _tried(what: str) -> str | None:
     try:
         done = subprocess.run(
-            agent_command("probe"),
+            agent_command(what),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

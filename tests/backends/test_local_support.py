@@ -66,7 +66,7 @@ def test_names_that_cannot_be_a_folders_are_refused(name: str, tmp_path: Path) -
 def test_a_missing_tool_is_named_with_what_to_install(tmp_path: Path) -> None:
     """The trial runs in an agent whose system folders and PATH hold nothing."""
     command = agent_command("probe")
-    no_folders = "import agent.bridge; agent.bridge.SYSTEM_DIRECTORIES = (); "
+    no_folders = "import agent.tools; agent.tools.SYSTEM_DIRECTORIES = (); "
     command[4] = f"import sys; sys.path.append({command[5]!r}); {no_folders}{command[4]}"
     skip_without_namespaces()
     done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)

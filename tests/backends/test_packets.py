@@ -180,7 +180,7 @@ def test_no_more_than_the_rate_gets_through(wire: Wire) -> None:
         await send(sender, receiver, range(50), size=972)
         assert await numbers(receiver, 50) == list(range(50))
         assert now_s() - sent_s >= 50 * 1000 * 8 / 1e6
-        assert faults.counts() == {RECEIVER: {"throttled": 49}}
+        assert faults.counts() == {RECEIVER: {"queued": 49}}
 
     over(wire, measure)
 
@@ -191,9 +191,9 @@ def test_a_slow_line_keeps_two_seconds_of_packets_and_loses_the_rest(wire: Wire)
         await send(sender, receiver, range(60), size=972)  # of which the line carries ten a second
         await asyncio.sleep(0.2)
         counts = faults.counts()[RECEIVER]
-        assert 60 - 24 <= counts["lost"] <= 60 - 20
+        assert 60 - 24 <= counts["overflowed"] <= 60 - 20
         faults.set({})
-        assert await numbers(receiver, 60 - counts["lost"]) == list(range(60 - counts["lost"]))
+        assert await numbers(receiver, 60 - counts["overflowed"]) == list(range(60 - counts["overflowed"]))
 
     over(wire, measure)
 
@@ -205,7 +205,7 @@ def test_small_packets_pass_a_black_hole_and_large_ones_vanish(wire: Wire) -> No
         await send(sender, receiver, range(5, 10), size=473)
         await send(sender, receiver, range(10, 12))
         assert await numbers(receiver, 7) == [0, 1, 2, 3, 4, 10, 11]
-        assert faults.counts() == {RECEIVER: {"too_big": 5}}
+        assert faults.counts() == {RECEIVER: {"oversized": 5}}
 
     over(wire, measure)
 
@@ -218,7 +218,7 @@ def test_a_stream_stalls_at_a_black_hole_only_with_full_segments_and_goes_on_aft
             near.send(b"small")
             assert await received(far, 1) == [b"small"]
             near.send(bytes(20_000))
-            while not faults.counts()[RECEIVER].get("too_big"):
+            while not faults.counts()[RECEIVER].get("oversized"):
                 await asyncio.sleep(0.01)
             with pytest.raises(BlockingIOError):
                 far.recv(1)
@@ -331,7 +331,7 @@ def test_what_the_memory_of_a_link_cannot_hold_is_lost_and_counted(wire: Wire, m
         faults.set({RECEIVER: {"held": True}})
         await send(sender, receiver, range(30), size=972)
         await until_silent(receiver, 0.2)
-        assert faults.counts() == {RECEIVER: {"held": 10, "lost": 20}}
+        assert faults.counts() == {RECEIVER: {"held": 10, "overflowed": 20}}
 
     monkeypatch.setattr(packet_link, "WAITING_BYTES_MAX", 10_000)
     over(wire, measure)
@@ -344,7 +344,7 @@ def test_what_the_queue_of_the_kernel_cannot_hold_is_counted_as_lost(
         faults.set({RECEIVER: {"delay_ms": 1}})
         await send(sender, receiver, range(30))  # in one go: this process takes nothing meanwhile
         assert await numbers(receiver, 10) == list(range(10))
-        assert faults.counts() == {RECEIVER: {"delayed": 10, "lost": 20}}
+        assert faults.counts() == {RECEIVER: {"delayed": 10, "overflowed": 20}}
 
     monkeypatch.setattr(packets, "PACKETS_MAX", 10)
     over(wire, measure)

@@ -16,11 +16,14 @@ import os
 import re
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from . import syscalls
+from .disturbances import Disturbances
 from .errors import AgentError
 from .probes import DatagramProbes
+from .tools import find_tool
 
 Link = tuple[str, str]
 Address = tuple[str, int]
@@ -32,7 +35,6 @@ CUT_EXPIRES_S = 60
 """How long the kernel keeps an element that nobody refreshes."""
 REFRESH_AFTER_S = 20
 TOOL_TIMEOUT_S = 10
-SYSTEM_DIRECTORIES = ("/usr/sbin", "/sbin", "/usr/local/sbin")
 
 _TABLE = """
 table bridge splitbrain {
@@ -93,19 +95,6 @@ def mount_proc() -> None:
         raise AgentError(f"the kernel refuses a /proc for new namespaces ({error.strerror})") from None
 
 
-def find_tool(name: str) -> str:
-    """The path of a system tool; a plain user's PATH often lacks the directories where these are.
-
-    Raises:
-        AgentError: it is not installed.
-    """
-    for directory in (*os.environ.get("PATH", "").split(os.pathsep), *SYSTEM_DIRECTORIES):
-        path = os.path.join(directory, name)
-        if directory and os.access(path, os.X_OK):
-            return path
-    raise AgentError(f"there is no {name!r} on this machine (Debian and Ubuntu: apt install iproute2 nftables)")
-
-
 class Bridge:
     """The nodes' networks and the links between them. Must be made inside the namespaces."""
 
@@ -118,6 +107,8 @@ class Bridge:
         self._addresses = {node: f"10.203.{number // 250}.{number % 250 + 1}" for number, node in enumerate(nodes)}
         self._home = os.open("/proc/self/ns/net", os.O_RDONLY)
         self._namespaces: dict[str, int] = {}
+        self._places: dict[str, tuple[int, str]] = {}
+        self._disturbances = Disturbances(self._places)
         self._probes = DatagramProbes()
         self._cut: list[Link] = []
         self._applied_at = 0.0
@@ -153,6 +144,7 @@ class Bridge:
                     f"link set dev lo up\naddr add {address}/{PREFIX_BITS} dev eth0\nlink set dev eth0 up\n",
                 )
                 self._probes.add(node, address)
+            self._places[node] = self._namespaces[node], address
         self._run([self._nft, "-f", "-"], _TABLE)
 
     # --- where nodes are --------------------------------------------------------------------------------------------
@@ -197,11 +189,22 @@ class Bridge:
 
     async def passes(self, links: Sequence[Link]) -> dict[Link, bool]:
         """Send a datagram over every link, all at once, and see which arrive."""
-        arrived = await self._probes.measure(links, [link for link in links if link not in self._cut])
+        held = self._disturbances.held
+        arrived = await self._probes.measure(
+            links, [link for link in links if link not in self._cut and link not in held], held
+        )
         for link in links:
             if link not in arrived and link in self._cut:
                 self._lost_probes[link] = self._lost_probes.get(link, 0) + 1
         return {link: link in arrived for link in links}
+
+    async def disturb(self, faults: Mapping[Link, Mapping[str, Any]]) -> None:
+        """Give exactly these links these faults, and all others none."""
+        self._disturbances.set(faults)
+
+    async def disturbed(self) -> dict[Link, dict[str, int]]:
+        """For each link with a fault what it did since it has it."""
+        return self._disturbances.counts()
 
     def _apply(self, links: Sequence[Link]) -> None:
         commands = ["flush set bridge splitbrain cut"]

@@ -9,12 +9,14 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, NoReturn
 
-from . import syscalls
+from . import packet_trial, syscalls
 from .bridge import Bridge, enter_namespaces, mount_proc
 from .errors import AgentError
+from .freezer import Freezer
+from .node_faults import NodeFaults
 from .processes import Processes
 from .proxies import Proxies
 from .receivers import Receivers
@@ -28,7 +30,9 @@ Handler = Callable[..., Awaitable[Any]]
 
 
 def main(argv: Sequence[str]) -> NoReturn:
-    """Run an agent: `MARKER LINKS DESCRIPTOR`, or `MARKER probe` to see whether namespaces work here.
+    """Run an agent: `MARKER LINKS DESCRIPTOR`; or try something out, and exit with 1 if it does not work.
+
+    `MARKER probe` is to see whether namespaces work here, and `MARKER "probe packets"` whether faults of packets do.
 
     MARKER names the controller (`ownership`); DESCRIPTOR is the agent's end of the socket pair. LINKS says how links
     are carried: "namespaces" or "proxy" by this agent, beside the nodes that it runs; "containers" by networks that
@@ -40,47 +44,57 @@ def main(argv: Sequence[str]) -> NoReturn:
     syscalls.signal_on_parent_death(signal.SIGTERM if links == "proxy" else signal.SIGKILL)
     if os.getppid() != controller:
         sys.exit("the controller is gone")
-    if links == "probe":
-        _probe()
+    if links in ("probe", "probe packets"):
+        _probe(_try_cuts if links == "probe" else _try_packets)
+    freezer = Freezer() if os.geteuid() == 0 else None  # before the namespaces that end with this process
     with socket.socket(fileno=int(argv[2])) as channel:
         try:
             if links == "namespaces":
-                _enter(channel)
+                _enter(channel, freezer)
             elif links == "proxy":
                 syscalls.adopt_orphans()
         except AgentError as error:
             channel.send(json.dumps({"id": 0, "error": str(error)}).encode())
             sys.exit(1)
-        asyncio.run(_Agent(channel, links).serve())
+        asyncio.run(_Agent(channel, links, marker, freezer).serve())
     # At once: what the interpreter would do at its end is of no use here, and the controller waits.
     os._exit(0)
 
 
-def _enter(channel: socket.socket | None = None) -> None:
+def _enter(*held: socket.socket | Freezer | None) -> None:
+    """Move into namespaces; the process that stays outside lets go of what is `held`."""
     enter_namespaces()
     first = os.fork()
     if first != 0:
-        if channel is not None:
-            channel.close()
+        for end in held:
+            if end is not None:
+                end.close()
         _, status = os.waitpid(first, 0)
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
     syscalls.signal_on_parent_death(signal.SIGKILL)
     mount_proc()
 
 
-def _probe() -> NoReturn:
-    async def try_out() -> None:
-        bridge = Bridge(["a", "b"])
-        bridge.lay_out()
-        await bridge.cut([("a", "b")])
-        for _ in range(TRIALS):
-            seen = await bridge.passes([("a", "b"), ("b", "a")])
-            if seen[("a", "b")]:
-                raise AgentError("a cut on the bridge did not cut what it should here")
-            if seen[("b", "a")]:
-                return
-        raise AgentError("a cut on the bridge cut more than it should here")
+async def _try_cuts() -> None:
+    bridge = Bridge(["a", "b"])
+    bridge.lay_out()
+    await bridge.cut([("a", "b")])
+    for _ in range(TRIALS):
+        seen = await bridge.passes([("a", "b"), ("b", "a")])
+        if seen[("a", "b")]:
+            raise AgentError("a cut on the bridge did not cut what it should here")
+        if seen[("b", "a")]:
+            return
+    raise AgentError("a cut on the bridge cut more than it should here")
 
+
+async def _try_packets() -> None:
+    problem = await packet_trial.problem()
+    if problem is not None:
+        raise AgentError(problem)
+
+
+def _probe(try_out: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
     try:
         _enter()
         asyncio.run(try_out())
@@ -94,9 +108,10 @@ def _probe() -> NoReturn:
 class _Agent:
     """Serves one controller."""
 
-    def __init__(self, channel: socket.socket, links: str) -> None:
+    def __init__(self, channel: socket.socket, links: str, marker: str, freezer: Freezer | None) -> None:
         self._channel = channel
         self._links = links
+        self._faults = NodeFaults(marker, self._members, freezer)
         self._fabric: Bridge | Proxies | Receivers | None = None
         self._processes: Processes | None = None
         self._over = asyncio.Event()
@@ -111,6 +126,10 @@ class _Agent:
         await self._over.wait()
         if self._processes is not None:
             self._processes.kill_all()
+        self._faults.close()
+
+    def _members(self, node: str) -> Iterable[int]:
+        return () if self._processes is None else self._processes.members(node)
 
     def _reap(self) -> None:
         if self._processes is not None:
@@ -172,7 +191,10 @@ class _Agent:
                 "resume": processes.resume,
                 "status": self._status,
                 "socket": self._socket,
+                "disturb": self._disturb,
+                "disturbed": self._disturbed,
                 "stop": self._stop,
+                **self._faults.handlers(),
             }
         if name not in handlers:
             raise AgentError(f"the agent cannot {name!r} now")
@@ -187,7 +209,12 @@ class _Agent:
             await fabric.lay_out()
         listen = fabric.listen_addresses()
         self._fabric = fabric
-        self._processes = Processes({node: port for node, (_, port) in listen.items()}, fabric.enter)
+
+        def enter(node: str) -> None:
+            fabric.enter(node)
+            self._faults.enter(node)
+
+        self._processes = Processes({node: port for node, (_, port) in listen.items()}, enter)
         return {"listen": listen, "peers": fabric.peer_addresses()}
 
     async def _join(self, nodes: dict[str, list[Any]]) -> None:
@@ -220,6 +247,15 @@ class _Agent:
         assert self._fabric is not None
         return [[source, destination, count] for (source, destination), count in (await self._fabric.dropped()).items()]
 
+    async def _disturb(self, faults: list[tuple[str, str, dict[str, Any]]]) -> None:
+        assert isinstance(self._fabric, Bridge)
+        await self._fabric.disturb({(source, destination): fault for source, destination, fault in faults})
+
+    async def _disturbed(self) -> list[list[Any]]:
+        assert isinstance(self._fabric, Bridge)
+        counts = await self._fabric.disturbed()
+        return [[source, destination, counted] for (source, destination), counted in counts.items()]
+
     async def _socket(self) -> socket.socket:
         assert isinstance(self._fabric, Bridge | Proxies)
         return self._fabric.open_socket()
@@ -227,6 +263,7 @@ class _Agent:
     async def _stop(self) -> None:
         assert self._processes is not None
         await self._processes.stop_all(STOP_GRACE_S)
+        self._faults.close()
 
 
 def _pairs(links: list[list[str]]) -> list[tuple[str, str]]:

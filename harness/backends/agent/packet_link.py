@@ -152,7 +152,7 @@ class PacketLink:
             self.queue.drop(packet.number)
             self._wait(_Waiting(float("inf"), self._order, False, packet.content, late=False))
         else:
-            self._lose(packet, "lost")
+            self._lose(packet, "overflowed")
 
     def _judge(self, packet: Packet, now_s: float) -> None:
         fault, content = self.fault, None
@@ -163,11 +163,14 @@ class PacketLink:
         copy_late_s = LATE_S * self._draw() if fault.duplicate else 0.0
         where = self._draw() if fault.corrupt else 0.0
         if fault.mtu and length > fault.mtu:
-            self._lose(packet, "too_big")
+            self._lose(packet, "oversized")
             return
         sent_s = self._through_the_line(now_s, 8 * length)
-        if lost or sent_s is None or not self._has_room(packet):
+        if lost:
             self._lose(packet, "lost")
+            return
+        if sent_s is None or not self._has_room(packet):
+            self._lose(packet, "overflowed")
             return
         if corrupt:
             content = segments.flip_a_bit(packet.content, where)
@@ -206,7 +209,7 @@ class PacketLink:
         if behind_s > BACKLOG_S:
             return None
         if behind_s > 0:
-            self._count("throttled")
+            self._count("queued")
         self._free_at_s = max(now_s, self._free_at_s) + bits / (rate_kbit * 1e3)
         return self._free_at_s
 
@@ -233,7 +236,7 @@ class PacketLink:
         self._waiting_bytes -= len(found.content)
         self._late -= found.late
         if not self._send(found.content):
-            self._count("lost")
+            self._count("overflowed")
         elif found.copy:
             self._count("duplicated")
         elif found.order < self._newest:

@@ -93,14 +93,16 @@ class PacketFaults:
                 link.close()
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """For each address with a fault what it did since it has it: "lost", "duplicated", "reordered", "delayed",
-        "held", "reset", "corrupted", "throttled", "too_big".
+        """For each address with a fault what it did since it has it.
+
+        Counts of packets that were "lost", "duplicated", "reordered", "corrupted", "delayed", "held", "queued" (behind
+        others, for the rate), "oversized", or "overflowed" (lost for want of room); and of connections "reset".
         """
         found = {to: dict(link.counts) for to, link in self._links.items()}
         dropped = self._dropped_by_kernel() if found else {}
         for to, link in self._links.items():
             if dropped.get(link.queue.number):
-                found[to]["lost"] = found[to].get("lost", 0) + dropped[link.queue.number]
+                found[to]["overflowed"] = found[to].get("overflowed", 0) + dropped[link.queue.number]
         return found
 
     def remove(self) -> None:

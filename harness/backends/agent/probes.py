@@ -1,11 +1,17 @@
-"""Measuring links with real datagrams, from one node's network to another's."""
+"""Measuring links with real datagrams, from one node's network to another's.
+
+They pass what strikes some packets and spares others (BYPASS_MARK), so that one lost probe does not stand for a cut. On
+a link that holds everything they are held as well.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+
+from .packets import BYPASS_MARK
 
 Link = tuple[str, str]
 
@@ -13,6 +19,7 @@ PORT = 65009
 WAITS_S = 0.15
 ATTEMPTS = 6
 _LONGEST = 2048
+_SO_MARK = 36
 
 
 class DatagramProbes:
@@ -34,30 +41,32 @@ class DatagramProbes:
         self._sockets[node] = probe
         asyncio.get_running_loop().add_reader(probe, self._receive, node)
 
-    async def measure(self, links: Sequence[Link], expected: Sequence[Link]) -> list[Link]:
+    async def measure(self, links: Sequence[Link], expected: Sequence[Link], held: Collection[Link] = ()) -> list[Link]:
         """Send a datagram over every link, all at once; the links over which they arrived.
 
         One that is expected to arrive is sent up to ATTEMPTS times, in case the machine is busy. The others get
-        WAITS_S to prove the expectation wrong.
+        WAITS_S to prove the expectation wrong, and so do those over links that hold everything (`held`).
         """
         async with self._one_at_a_time:
             self._round += 1
             self._arrived = []
             self._under_way = {f"{self._round} {source} {to}".encode(): (source, to) for source, to in links}
-            self._send(links)
+            self._send(links, held)
             await self._wait(len(self._under_way))
             for _ in range(ATTEMPTS - 1):
                 missing = [link for link in links if link in expected and link not in self._arrived]
                 if not missing:
                     break
-                self._send(missing)
+                self._send(missing, held)
                 await self._wait(len(self._under_way))
             return self._arrived
 
-    def _send(self, links: Sequence[Link]) -> None:
+    def _send(self, links: Sequence[Link], held: Collection[Link]) -> None:
         for token, (source, destination) in self._under_way.items():
             if (source, destination) in links:
-                self._sockets[source].sendto(token, self._sockets[destination].getsockname())
+                probe = self._sockets[source]
+                probe.setsockopt(socket.SOL_SOCKET, _SO_MARK, 0 if (source, destination) in held else BYPASS_MARK)
+                probe.sendto(token, self._sockets[destination].getsockname())
 
     async def _wait(self, count: int) -> None:
         with contextlib.suppress(TimeoutError):

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from harness.backends import ownership
-from harness.backends.channel import Agent, probe_namespaces
+from harness.backends.channel import Agent, probe_namespaces, probe_packets
 from harness.backends.limits import FIXED_MEMBERS_WHY, SIMULATED_ONLY, SIMULATED_ONLY_WHY
+from harness.backends.local import linkkinds
 from harness.backends.local.deployment import LocalDeployment, check_nodes
 from harness.protocols import FaultKind, Runtime, Support
 from harness.test import Test
@@ -69,8 +70,13 @@ class LocalBackend:
             "kill": Support(True, "SIGKILL, until the process is reaped"),
             "pause": Support(True, "SIGSTOP, until the kernel shows state T"),
             **dict.fromkeys(SIMULATED_ONLY, Support(False, SIMULATED_ONLY_WHY)),
+            **linkkinds.support(self.links, self._links_problem(), packets_problem),
             "membership": Support(False, FIXED_MEMBERS_WHY),
         }
+
+    def _links_problem(self) -> str | None:
+        """Why links are carried otherwise than they would best be, or not at all; None if there is no reason."""
+        return "proxies were asked for" if self._wanted == "proxy" else namespaces_problem()
 
     def _support_of_cuts(self) -> Support:
         if self._wanted == "proxy":
@@ -105,7 +111,7 @@ class LocalBackend:
                 f"the local backend cannot use namespaces: {problem}. Leave the choice to it, or set "
                 f"{LINKS_VARIABLE}=proxy."
             )
-        deployment = LocalDeployment(test, run_dir, links, Agent.start(links))
+        deployment = LocalDeployment(test, run_dir, links, Agent.start(links), runtime)
         try:
             await deployment.lay_out()
         except BaseException:
@@ -119,6 +125,12 @@ class LocalBackend:
 def namespaces_problem() -> str | None:
     """Why namespaces cannot be used here, None if they can: found by trying, once per process, in about 0.3 s."""
     return probe_namespaces() if _is_linux() else _needs_linux()
+
+
+@functools.cache
+def packets_problem() -> str | None:
+    """Why packets cannot be given faults in namespaces, None if they can: found by trying, as before, in 0.2 s."""
+    return probe_packets()
 
 
 def _is_linux() -> bool:

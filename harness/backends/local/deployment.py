@@ -14,7 +14,19 @@ import msgspec
 
 from harness.backends.channel import Agent
 from harness.backends.limits import OnlyCutsKillsAndPauses
-from harness.protocols import Address, DefiniteError, Link, NodeCommand, NodeId, NodePlace, NodeStatus
+from harness.backends.linkfaults import SeededFaults
+from harness.backends.local.linkkinds import refuse_unsupported
+from harness.protocols import (
+    Address,
+    DefiniteError,
+    Link,
+    LinkFault,
+    NodeCommand,
+    NodeId,
+    NodePlace,
+    NodeStatus,
+    Runtime,
+)
 from harness.test import Test
 from results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
 
@@ -36,13 +48,15 @@ class LocalDeployment(OnlyCutsKillsAndPauses):
         places: where each node lives.
     """
 
-    def __init__(self, test: Test, run_dir: Path, links: str, agent: Agent) -> None:
+    def __init__(self, test: Test, run_dir: Path, links: str, agent: Agent, runtime: Runtime) -> None:
         self.nodes: Sequence[NodeId] = test.nodes
         self.links = links
         self.places: Mapping[NodeId, NodePlace] = {}
         self._test = test
         self._dirs = {node: run_dir.absolute() / "nodes" / node for node in test.nodes}
         self._agent = agent
+        self._runtime = runtime
+        self._seeded = SeededFaults()
         self._alive: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -138,6 +152,30 @@ class LocalDeployment(OnlyCutsKillsAndPauses):
     async def dropped(self) -> Mapping[Link, int]:
         """What each cut link swallowed since it was cut: packets in namespaces, bytes with proxies."""
         return {(source, destination): count for source, destination, count in await self._agent.ask("dropped")}
+
+    async def disturb(self, faults: Mapping[Link, LinkFault]) -> None:
+        """Give exactly these directed links these faults, and all others none.
+
+        In namespaces they strike packets where their sender's leave it; with proxies, what a connection carries.
+
+        Raises:
+            FaultNotSupportedError: a fault is none of those that can be had here.
+        """
+        self._known(list(faults))
+        refuse_unsupported(self.links, faults)
+        if self.links == "proxy":
+            return
+        await self._agent.ask("disturb", faults=self._seeded.request(faults, self._runtime.streams))
+
+    async def disturbed(self) -> Mapping[Link, Mapping[str, int]]:
+        """For each link with a fault what it did since it has it: counts of packets, of pieces of streams with proxies.
+
+        What a full queue or a full memory dropped is "overflowed".
+        """
+        if self.links == "proxy":
+            return {}
+        counts = await self._agent.ask("disturbed")
+        return {(source, destination): counted for source, destination, counted in counts}
 
     async def dial(self, node: NodeId) -> socket.socket:
         """A connected, non-blocking TCP socket to the node, across no link.
