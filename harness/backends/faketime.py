@@ -26,7 +26,6 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.protocols import ClockFault
 from results.errors import BackendError, FaultNotSupportedError
 
 INSTALL: Final = "install libfaketime (Debian and Ubuntu: apt install libfaketime)"
@@ -207,8 +206,3 @@ def evidence(before: Measured, after: Measured) -> dict[str, Any]:
     """The evidence of a change of a clock, as nemeses read it."""
     accuracy = Measured(OFFSET_ACCURACY_MS, DRIFT_ACCURACY_PPM)
     return msgspec.to_builtins({"before": before, "after": after, "accuracy": accuracy})
-
-
-def strobes(fault: ClockFault) -> float:
-    """Seconds between the jumps of a clock that jumps to and fro; 0 for one that does not."""
-    return fault.strobe_ms / 1000

@@ -120,6 +120,11 @@ class Processes:
         evidence: dict[str, Any] = {"pid": node.pid, "stat": found[0]}
         return {"state": "paused" if paused else "running", "life": node.life, "evidence": evidence}
 
+    def members(self, name: str) -> list[int]:
+        """The pids of the node's processes, none if it does not run."""
+        pid = self._nodes[name].pid
+        return [] if pid is None else list(syscalls.session_members(pid))
+
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def reap(self) -> None:

@@ -37,8 +37,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import loops, syscalls
-from .errors import AgentError
 from .datafiles import copy_files, keep_aside, show_aside
+from .errors import AgentError
 from .freezer import Freezer
 from .snapshots import Snapshot
 from .tools import find_tool

@@ -1,0 +1,89 @@
+"""Faults of the nodes that an agent runs, beside those of links: disks, and the share of the processor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from . import syscalls
+from .cgroups import CpuGroups
+from .disks import Disk, run_all
+from .errors import AgentError
+from .freezer import Freezer
+
+
+class NodeFaults:
+    """What is wrong with each node.
+
+    Args:
+        owner: marks what is made outside the agent's own namespaces (`ownership`).
+        members: the pids of a node's processes.
+        freezer: for slow disks, where there can be any.
+    """
+
+    def __init__(self, owner: str, members: Callable[[str], Iterable[int]], freezer: Freezer | None) -> None:
+        self._owner = f"{owner}.{os.urandom(4).hex()}"  # one controller may have many agents
+        self._members = members
+        self._freezer = freezer
+        self._disks: dict[str, Disk] = {}
+        self._groups: CpuGroups | None = None
+
+    def handlers(self) -> dict[str, Callable[..., Awaitable[Any]]]:
+        """What can be asked of it, by name."""
+        return {
+            "lay_out_disks": self._lay_out_disks,
+            "write_files": self._write_files,
+            "heals_stopped": self._heals_stopped,
+            "spoil": self._spoil,
+            "lose_power": self._lose_power,
+            "throttle": self._throttle,
+        }
+
+    def enter(self, node: str) -> None:
+        """Put this process, which is about to become the node, under the limit of the node."""
+        if self._groups is not None:
+            self._groups.join(node, [os.getpid()])
+
+    def close(self) -> None:
+        """Leave every node's data in a plain directory, and no control group. The nodes must have ended.
+
+        Raises:
+            AgentError: some of it could not be done.
+        """
+        disks, self._disks = self._disks, {}
+        groups, self._groups = self._groups, None
+        try:
+            run_all(disks, Disk.close)
+        finally:
+            if groups is not None:
+                groups.close()
+
+    async def _lay_out_disks(self, disks: Mapping[str, Mapping[str, Any]], private: bool) -> None:
+        """Make a `Disk` for every node, of the arguments that it takes; where `private`, in mounts of its own."""
+        if private:
+            try:
+                syscalls.keep_mounts_private()
+            except OSError as error:
+                raise AgentError(f"the kernel refuses mounts of an agent's own: {error.strerror}") from None
+        for node, arguments in disks.items():
+            self._disks[node] = Disk(**arguments, freezer=self._freezer)
+
+    async def _write_files(self, name: str, files: Mapping[str, str]) -> None:
+        self._disks[name].write_files(files)
+
+    async def _heals_stopped(self, name: str) -> bool:
+        return self._disks[name].heals_stopped
+
+    async def _spoil(self, name: str, fault: Mapping[str, Any] | None, seed: int) -> dict[str, Any]:
+        return await self._disks[name].spoil(fault, seed)
+
+    async def _lose_power(self, name: str) -> dict[str, int]:
+        return await self._disks[name].lose_power()
+
+    async def _throttle(self, name: str, share: float | None) -> dict[str, int]:
+        if self._groups is None:
+            if share is None:
+                return {}
+            self._groups = CpuGroups(self._owner)
+        return self._groups.throttle(name, self._members(name), share)
