@@ -98,6 +98,18 @@ class _ValidSession(Wrapper):
             )
         return answer
 
+    async def lock(self, name: str, owner: int) -> Answer:
+        answer = await self._answer("lock", self._inner.lock(name, owner))
+        if answer.value is not None and type(answer.value) is not int:
+            raise ProtocolError(
+                f"system {self._system!r}: a session's lock answered {short(answer.value)}; it answers the fencing "
+                "token, a whole number, or None."
+            )
+        return answer
+
+    async def unlock(self, name: str, owner: int) -> Answer:
+        return self._told("unlock", await self._answer("unlock", self._inner.unlock(name, owner)))
+
     async def close(self) -> None:
         await self._inner.close()
 

@@ -296,6 +296,8 @@ def test_a_session_must_answer_answers() -> None:
         ("create", ("k", 1), Answer("yes"), "a session's create answered 'yes'"),
         ("elements", ("c",), Answer(None), "a session's elements answered None, not a list"),
         ("add", ("c", 1), 1, "a session's add returned 1"),
+        ("lock", ("l", 1), Answer(True), "a session's lock answered True; it answers the fencing token"),
+        ("unlock", ("l", 1), Answer(None), "a session's unlock answered None; it answers whether"),
     ):
         with pytest.raises(ProtocolError, match="system 'memory'") as caught:
             run(ask(Wrong(answer), call, *arguments))

@@ -12,6 +12,7 @@ import msgspec
 from harness.generators import Context, Generator
 from harness.protocols import Answer, Client, Deployment, Session
 from harness.rng import Streams
+from harness.systems.locks import CompareAndSetLocks
 from harness.test import Test
 from results.history import Op, OpType
 
@@ -57,7 +58,7 @@ class Store:
         return MemorySession(self, node)
 
 
-class MemorySession:
+class MemorySession(CompareAndSetLocks):
     """A session with a `Store`."""
 
     def __init__(self, store: Store, node: str) -> None:
@@ -100,6 +101,14 @@ class MemorySession:
     async def elements(self, collection: str) -> Answer:
         self.store.check()
         return self._answer(list(self.store.collections.get(collection, [])))
+
+    async def lock(self, name: str, owner: int) -> Answer:
+        self.store.check()
+        return await super().lock(name, owner)
+
+    async def unlock(self, name: str, owner: int) -> Answer:
+        self.store.check()
+        return await super().unlock(name, owner)
 
     async def close(self) -> None:
         self.store.closed.append(self.node)

@@ -12,9 +12,10 @@ from results.history import Op
 from tests.workloads.support import TERM, Store, as_test, do, opened, run
 from workloads.declare import DeclareClient
 from workloads.grow_set import COLLECTION, SetClient
+from workloads.lock import LockClient
 from workloads.register import RegisterClient
 
-PROTOTYPES: list[Client] = [RegisterClient(), SetClient(), DeclareClient()]
+PROTOTYPES: list[Client] = [RegisterClient(), SetClient(), DeclareClient(), LockClient()]
 EVERY_OP = [
     (RegisterClient(), "read", None),
     (RegisterClient(), "write", 3),
@@ -23,6 +24,8 @@ EVERY_OP = [
     (SetClient(), "read", None),
     (DeclareClient(), "create", 1),
     (DeclareClient(), "read", None),
+    (LockClient(), "acquire", None),
+    (LockClient(), "release", None),
 ]
 
 
@@ -63,6 +66,18 @@ def test_the_first_creation_wins_and_the_second_is_a_fail() -> None:
     assert told(do(client, store, "create", 4, key="q")) == ("ok", 4, None)
     assert told(do(client, store, "create", 5, key="q")) == ("fail", 5, "exists")
     assert told(do(client, store, "read", key="q")) == ("ok", 4, None)
+
+
+def test_a_lock_is_taken_in_the_name_of_the_process_with_a_token_and_given_back_by_it_alone() -> None:
+    store = Store()
+    client = opened(LockClient(), store)
+    assert told(do(client, store, "acquire", key="l")) == ("ok", 1, None)
+    assert told(do(client, store, "acquire", key="l")) == ("fail", None, "held")
+    another = Op(process=4, type="invoke", f="release", key="l", node="n1")
+    assert told(run(client.invoke(as_test(store), another))) == ("fail", None, "not the owner")
+    assert told(do(client, store, "release", key="l")) == ("ok", None, None)
+    assert told(do(client, store, "release", key="l")) == ("fail", None, "not the owner")
+    assert told(do(client, store, "acquire", key="l")) == ("ok", 2, None)
 
 
 def test_a_set_is_read_in_order_with_everything_that_the_system_answered() -> None:
