@@ -1,0 +1,88 @@
+"""A controller, an agent or a host is lost: that is told in one line, and nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from results.errors import BackendError
+from tests.backends import ssh_support
+from tests.backends.ssh_support import Hosts, deploy, deployed, running_hosts
+from tests.backends.support import start_all
+
+hosts = ssh_support.hosts
+pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_killed_controller_leaves_no_process_and_no_rule_and_the_next_run_sweeps_the_rest(
+    hosts: Hosts, tmp_path: Path
+) -> None:
+    inventory = json.dumps(msgspec.to_builtins(hosts.inventory, enc_hook=str))
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.backends.ssh_controller", inventory, str(tmp_path / "killed")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as controller:
+        assert controller.stdout is not None
+        assert controller.stdout.readline() == "holding\n"
+        traces = "\n".join(hosts.traces())
+        assert "gossip_node" in traces
+        assert "table inet splitbrain" in traces
+        controller.kill()
+    left = hosts.wait_until_clear(but="/var/tmp/splitbrain-")
+    assert left == []
+    assert len(hosts.traces()) == 3, "a directory is left on each host"
+
+    async def next_run() -> None:
+        async with deployed(hosts.inventory, tmp_path / "next"):
+            pass
+
+    asyncio.run(next_run())
+    assert hosts.traces() == []
+    assert "which a dead controller left behind" in (tmp_path / "next/nodes/n1/ssh.log").read_text()
+
+
+def test_an_agent_that_is_killed_takes_its_node_along_and_is_missed(hosts: Hosts, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with deployed(hosts.inventory, tmp_path) as deployment:
+            await start_all(deployment)
+            hosts.on(1, "kill -9 $(ps ax -o pid,args | awk '/[a]gent.remote/ && !/sudo/ {print $1}')")
+            with pytest.raises(BackendError, match=r"n2 \(.*:22\): the agent ended"):
+                await deployment.status("n2")
+            of_host = [trace for trace in hosts.traces() if trace.startswith(hosts.addresses[1])]
+            assert not [trace for trace in of_host if "gossip" in trace]
+            assert (await deployment.status("n1")).state == "running"
+
+    asyncio.run(scenario())
+    assert [trace for trace in hosts.traces() if "table" not in trace] == []
+    hosts.on(1, "nft delete table inet splitbrain || true")
+
+
+@pytest.mark.slow
+def test_a_host_that_vanishes_is_missed_and_the_others_are_cleared(tmp_path: Path) -> None:
+    with running_hosts(2, tmp_path) as found:
+
+        async def scenario() -> None:
+            deployment = await deploy(found.inventory, tmp_path / "run")
+            await start_all(deployment)
+            found.containers[1].pause()  # neither an answer nor the end of a connection comes from it
+            with pytest.raises(BackendError, match=r"n2 \(.*:22\): the agent (ended|did not answer)"):
+                await deployment.status("n2")
+            with pytest.raises(BackendError, match=r"n2 \(.*:22\)"):
+                await deployment.close()
+            found.containers[1].unpause()
+
+        asyncio.run(scenario())
+        of_first = dataclasses.replace(found, addresses=found.addresses[:1], containers=found.containers[:1])
+        assert of_first.traces() == []
+        assert (tmp_path / "run/nodes/n1/log").exists()
