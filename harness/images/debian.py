@@ -6,6 +6,7 @@ has its default, and so no host name stands here.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -13,7 +14,7 @@ import subprocess
 import tempfile
 from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
@@ -25,6 +26,10 @@ from results.errors import ImageBuildError, UsageError
 SUITES: Final = ("bookworm", "trixie")
 DEFAULT_SUITE: Final = "trixie"
 REPOSITORY: Final = "splitbrain-debian"
+
+_WORKPLACE: Final = Path("/var/tmp")
+"""Not /tmp, which is often in memory, or mounted so that nothing in it may be executed."""
+_PREFIX: Final = "splitbrain-debian-"
 
 _BOOTSTRAP: Final = ("debootstrap", "--variant=minbase")
 _LEFT_OUT: Final = (
@@ -63,18 +68,54 @@ def bootstrap(client: docker.DockerClient, suite: str, progress: Callable[[str],
             "building Debian from its packages needs root: use sudo, or build from a registry's image with "
             "--base debian:trixie-slim."
         )
-    # Not /tmp, which is often in memory, or mounted so that nothing in it may be executed.
-    with tempfile.TemporaryDirectory(prefix="splitbrain-debian-", dir="/var/tmp") as root:
-        _fill(Path(root), suite, progress)
+    with _folder() as root:
+        _fill(root, suite, progress)
         progress(f"importing {suite}")
-        _import(client, root, suite, reference(suite))
+        _import(client, root, suite)
+
+
+@contextmanager
+def _folder() -> Generator[Path]:
+    """An empty folder that goes with the context. One that a killed build left behind goes now."""
+    for left in sorted(_WORKPLACE.glob(f"{_PREFIX}*")):
+        with suppress(OSError), _locked(left):  # One that is in use is locked.
+            shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=_WORKPLACE) as name, _locked(Path(name)):
+        yield Path(name)
+
+
+@contextmanager
+def _locked(folder: Path) -> Generator[None]:
+    """Hold the folder's lock, which ends with this process at the latest.
+
+    Raises:
+        BlockingIOError: another process holds it.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _fill(root: Path, suite: str, progress: Callable[[str], None]) -> None:
     """Install the suite's minimal system below `root`."""
     # In mount and PID namespaces of its own: what it mounts below `root` goes with it, whatever happens, so that
     # neither the archive nor the removal of `root` can meet a live /proc.
-    isolated = ("unshare", "--mount", "--pid", "--fork", "--kill-child", *_BOOTSTRAP, suite, str(root))
+    isolated = (
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        *_BOOTSTRAP,
+        suite,
+        str(root),
+    )
     last: deque[str] = deque(maxlen=_KEPT_LINES)
     with _running(isolated, stderr=subprocess.STDOUT) as (process, output):
         for line in output:
@@ -86,12 +127,13 @@ def _fill(root: Path, suite: str, progress: Callable[[str], None]) -> None:
             raise ImageBuildError(f"debootstrap of {suite} failed: {' | '.join(last)}")
 
 
-def _import(client: docker.DockerClient, root: str, suite: str, reference: str) -> None:
+def _import(client: docker.DockerClient, root: Path, suite: str) -> None:
     exclude = [f"--exclude={pattern}" for pattern in _LEFT_OUT]
-    archive = ("tar", "-C", root, "--one-file-system", "--sort=name", *exclude, "-c", ".")
+    tag = reference(suite).rpartition(":")[2]
+    archive = ("tar", "-C", str(root), "--one-file-system", "--sort=name", *exclude, "-c", ".")
     with _running(archive) as (process, output):
         try:
-            client.api.import_image_from_stream(output, repository=REPOSITORY, tag=reference.rpartition(":")[2])
+            client.api.import_image_from_stream(output, repository=REPOSITORY, tag=tag)
         except ENGINE_FAILURES as error:
             raise ImageBuildError(f"the engine refuses to import {suite}: {one_line(error)}") from error
         if process.wait() != 0:
@@ -107,6 +149,8 @@ def _running(argv: tuple[str, ...], stderr: int | None = None) -> Generator[tupl
     try:
         yield process, process.stdout
     finally:
-        process.stdout.close()
         process.kill()
+        while process.stdout.read(1 << 16):
+            pass  # Until nobody holds the pipe: what it started is gone then too, and what it wrote can be removed.
+        process.stdout.close()
         process.wait()

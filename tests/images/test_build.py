@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import docker
 import pytest
 
 from harness.images import build as building
-from harness.images import ensure
+from harness.images import debian, ensure
 from harness.images.build import Built, Foundation, build, choose_foundation
 from harness.images.catalogue import Image, lineage
 from harness.images.survey import survey
@@ -34,7 +35,14 @@ def _build(client: docker.DockerClient, *names: str) -> list[Built]:
 
 
 def _said_by(client: docker.DockerClient, tag: str, *command: str) -> str:
-    return client.containers.run(tag, list(command), remove=True).decode()
+    """What a command says in a container. (Its log is complete once it has ended; one that is followed may not be.)"""
+    container = client.containers.create(tag, list(command))
+    try:
+        container.start()
+        container.wait()
+        return container.logs().decode()
+    finally:
+        container.remove(force=True)
 
 
 def test_an_image_is_built_once(client: docker.DockerClient, scratch: Image, base: str) -> None:
@@ -149,8 +157,29 @@ def test_debian_is_not_made_where_debootstrap_fails(
     with pytest.raises(
         ImageBuildError, match=r"^debootstrap of trixie failed: Retrieving Release \| E: no such mirror$"
     ):
-        building.debian.bootstrap(client, "trixie", said.append)
+        debian.bootstrap(client, "trixie", said.append)
     assert said == ["Retrieving Release", "E: no such mirror"]
+
+
+def test_what_a_killed_build_left_goes_and_what_is_in_use_stays(
+    client: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(debian, "_WORKPLACE", tmp_path)
+    left, used = tmp_path / "splitbrain-debian-left", tmp_path / "splitbrain-debian-used"
+    for folder in (left, used):
+        (folder / "proc").mkdir(parents=True)
+    program = tmp_path / "debootstrap"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    descriptor = os.open(used, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with pytest.raises(ImageBuildError):
+            debian.bootstrap(client, "trixie", lambda line: None)
+    finally:
+        os.close(descriptor)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["debootstrap", "splitbrain-debian-used"]
 
 
 def test_a_container_of_node_runs_the_cluster(client: docker.DockerClient) -> None:
