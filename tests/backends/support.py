@@ -18,7 +18,7 @@ import pytest
 
 from harness.backends.local import Links, LocalBackend, LocalDeployment
 from harness.backends.local.backend import namespaces_problem
-from harness.protocols import Link, NodeCommand, NodeId, NodePlace, NodeStatus, Runtime
+from harness.protocols import FaultKind, Link, NodeCommand, NodeId, NodePlace, NodeStatus, Runtime
 from harness.test import Test
 
 GOSSIP_NODE = Path(__file__).with_name("gossip_node.py")
@@ -66,19 +66,27 @@ class GossipSystem:
         )
         return NodeCommand(argv=argv, env={"GOSSIP_DATA": place.data_dir}, files=self.files)
 
+    def telemetry(self, test: Test, node_dir: Path) -> Path | None:
+        return None
 
-def gossip_test(system: GossipSystem, nodes: Sequence[NodeId] = NODES) -> Test:
-    """As much of a test as a backend looks at."""
-    return cast(Test, SimpleNamespace(nodes=tuple(nodes), system=system))
+
+def gossip_test(system: GossipSystem, nodes: Sequence[NodeId] = NODES, faults: Collection[FaultKind] = ()) -> Test:
+    """As much of a test as a backend looks at; `faults` are those that its nemesis needs."""
+    nemesis = SimpleNamespace(faults=frozenset(faults))
+    return cast(Test, SimpleNamespace(nodes=tuple(nodes), system=system, nemesis=nemesis, seed=1))
 
 
 @asynccontextmanager
 async def deployed(
-    links: Links, run_dir: Path, system: GossipSystem | None = None, nodes: Sequence[NodeId] = NODES
+    links: Links,
+    run_dir: Path,
+    system: GossipSystem | None = None,
+    nodes: Sequence[NodeId] = NODES,
+    faults: Collection[FaultKind] = (),
 ) -> AsyncGenerator[LocalDeployment, None]:
     """A deployment that is closed at the end; its nodes beat by datagrams where there is a network for that."""
     system = system or GossipSystem("udp" if links == "namespaces" else "tcp")
-    deployment = await LocalBackend(links).deploy(gossip_test(system, nodes), run_dir, cast(Runtime, None))
+    deployment = await LocalBackend(links).deploy(gossip_test(system, nodes, faults), run_dir, cast(Runtime, None))
     try:
         yield deployment
     finally:

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-from harness.backends import ownership
+from harness.backends import leftovers
 from harness.backends.channel import Agent, probe_namespaces, probe_packets
-from harness.backends.limits import FIXED_MEMBERS_WHY, SIMULATED_ONLY, SIMULATED_ONLY_WHY
-from harness.backends.local import linkkinds
+from harness.backends.limits import FIXED_MEMBERS_WHY
+from harness.backends.local import linkkinds, nodefaults
 from harness.backends.local.deployment import LocalDeployment, check_nodes
 from harness.protocols import FaultKind, Runtime, Support
 from harness.test import Test
@@ -69,8 +69,8 @@ class LocalBackend:
             "cut": self._support_of_cuts(),
             "kill": Support(True, "SIGKILL, until the process is reaped"),
             "pause": Support(True, "SIGSTOP, until the kernel shows state T"),
-            **dict.fromkeys(SIMULATED_ONLY, Support(False, SIMULATED_ONLY_WHY)),
             **linkkinds.support(self.links, self._links_problem(), packets_problem),
+            **nodefaults.support(self.links),
             "membership": Support(False, FIXED_MEMBERS_WHY),
         }
 
@@ -89,8 +89,8 @@ class LocalBackend:
         return Support(True, f"{_HOW['proxy']}, because {problem}")
 
     def sweep(self) -> list[str]:
-        """Kill processes that a dead controller left behind; a line for each."""
-        return ownership.sweep() if _is_linux() else []
+        """Remove processes, control groups and volumes that a dead controller left behind; a line for each."""
+        return leftovers.sweep() if _is_linux() else []
 
     async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> LocalDeployment:
         """Lay out the test's nodes, not yet started.

@@ -7,21 +7,22 @@ import contextlib
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from harness.backends.channel import Agent
-from harness.backends.limits import OnlyCutsKillsAndPauses
 from harness.backends.linkfaults import SeededFaults
 from harness.backends.local.linkkinds import refuse_unsupported
+from harness.backends.local.nodefaults import NodeFaults
 from harness.protocols import (
     Address,
+    ClockFault,
     DefiniteError,
+    DiskFault,
     Link,
     LinkFault,
-    NodeCommand,
     NodeId,
     NodePlace,
     NodeStatus,
@@ -39,7 +40,7 @@ _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MOST_NODES = 250
 
 
-class LocalDeployment(OnlyCutsKillsAndPauses):
+class LocalDeployment:
     """Nodes as processes, links as a fabric of the agent's. Made by `LocalBackend.deploy`.
 
     Attributes:
@@ -57,11 +58,12 @@ class LocalDeployment(OnlyCutsKillsAndPauses):
         self._agent = agent
         self._runtime = runtime
         self._seeded = SeededFaults()
+        self._faults = NodeFaults(test, agent, self._dirs, links)
         self._alive: asyncio.Task[None] | None = None
         self._closed = False
 
     async def lay_out(self) -> None:
-        """Make directories, networks and addresses."""
+        """Make directories, networks and addresses, and file systems and clocks where the test's nemesis needs them."""
         for node_dir in self._dirs.values():
             (node_dir / "data").mkdir(parents=True, exist_ok=True)
         answer = await self._agent.ask("lay_out", nodes=list(self.nodes))
@@ -74,6 +76,7 @@ class LocalDeployment(OnlyCutsKillsAndPauses):
             )
             for node in self.nodes
         }
+        await self._faults.lay_out(self.places)
         self._alive = asyncio.get_running_loop().create_task(self._keep_alive())
 
     @property
@@ -93,14 +96,15 @@ class LocalDeployment(OnlyCutsKillsAndPauses):
         command = self._test.system.command(self._test, place)
         log = self._dirs[node] / "log"
         logged = log.stat().st_size if log.exists() else 0
-        if (await self.status(node)).state == "stopped":
-            _lay_files(Path(place.data_dir), command)
         try:
+            env = dict(command.env)
+            if (await self.status(node)).state == "stopped":
+                env |= await self._faults.prepare(node, command)
             answer = await self._agent.ask(
                 "start",
                 name=node,
                 argv=list(command.argv),
-                env=dict(command.env),
+                env=env,
                 cwd=str(self._dirs[node]),
                 log=str(log),
             )
@@ -135,6 +139,29 @@ class LocalDeployment(OnlyCutsKillsAndPauses):
         last = _log_end(self._dirs[node] / "log", 0, lines=1)
         return msgspec.structs.replace(status, evidence={**status.evidence, "log": last[-LOG_CHARACTERS_SHOWN:]})
 
+    # --- disks, clocks, processors ------------------------------------------------------------------------------------
+
+    async def power_off(self, node: NodeId) -> NodeStatus:
+        """End the node's processes with SIGKILL, and lose what they did not sync.
+
+        The evidence has "bytes_lost" and "names_lost": compared with what they had written.
+        """
+        status = await self.kill(node)
+        lost = await self._faults.lose_power(node)
+        return msgspec.structs.replace(status, evidence={**status.evidence, **lost})
+
+    async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
+        """Give the node's disk this fault, or none: a node whose file system failed is killed for its heal."""
+        return await self._faults.spoil(node, fault, await self.status(node), self.kill)
+
+    async def skew(self, node: NodeId, fault: ClockFault | None) -> Mapping[str, Any]:
+        """Give the node's wall clock this fault, or none: a probe with the node's environment measures it."""
+        return await self._faults.skew(self._place(node).node, fault)
+
+    async def throttle(self, node: NodeId, share: float | None) -> Mapping[str, Any]:
+        """Give the node this share of one CPU, or all that it wants: what the kernel counted of the limit before."""
+        return await self._faults.throttle(self._place(node).node, share)
+
     # --- links --------------------------------------------------------------------------------------------------------
 
     async def cut(self, links: frozenset[Link]) -> None:
@@ -163,8 +190,6 @@ class LocalDeployment(OnlyCutsKillsAndPauses):
         """
         self._known(list(faults))
         refuse_unsupported(self.links, faults)
-        if self.links == "proxy":
-            return
         await self._agent.ask("disturb", faults=self._seeded.request(faults, self._runtime.streams))
 
     async def disturbed(self) -> Mapping[Link, Mapping[str, int]]:
@@ -172,8 +197,6 @@ class LocalDeployment(OnlyCutsKillsAndPauses):
 
         What a full queue or a full memory dropped is "overflowed".
         """
-        if self.links == "proxy":
-            return {}
         counts = await self._agent.ask("disturbed")
         return {(source, destination): counted for source, destination, counted in counts}
 
@@ -216,6 +239,7 @@ class LocalDeployment(OnlyCutsKillsAndPauses):
         try:
             with contextlib.suppress(BackendError):  # an agent that is gone has taken everything with it
                 await self._agent.ask("stop")
+            await self._faults.close()
         finally:
             await self._agent.close()
 
@@ -263,15 +287,6 @@ def _address(pair: Sequence[Any]) -> Address:
 
 def _status(answer: Any) -> NodeStatus:
     return msgspec.convert(answer, NodeStatus)
-
-
-def _lay_files(data_dir: Path, command: NodeCommand) -> None:
-    for name, content in command.files.items():
-        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-            raise BackendError(f"a node's file must lie in its data directory, not at {name!r}.")
-        path = data_dir / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
 
 
 def _log_end(log: Path, start: int, lines: int = LOG_LINES_SHOWN) -> str:

@@ -9,7 +9,12 @@ from harness import faultkinds
 from harness.protocols import FaultKind, Link, LinkFault, Support
 from results.errors import FaultNotSupportedError
 
-_BY_PROXY: Final[Mapping[FaultKind, str]] = {}
+_BY_PROXY: Final[Mapping[FaultKind, str]] = {
+    "delay": "the proxy passes on later what it receives",
+    "rate": "the proxy passes on no faster what it receives",
+    "reset": "the proxy resets its connections",
+    "hold": "the proxy keeps what it receives",
+}
 _NOT_BY_PROXY: Final = "a proxy of TCP connections carries bytes, not packets"
 _BY_QUEUE: Final = "NFQUEUE where the sender's packets leave its network namespace"
 
