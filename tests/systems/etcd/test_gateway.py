@@ -173,7 +173,8 @@ def test_whatever_becomes_of_a_request_that_was_sent_is_indefinite_and_the_next_
     with_node(step, says(page(FOUND)), check=check)
 
 
-def test_after_a_request_was_given_up_its_late_answer_is_not_taken_for_the_next_ones() -> None:
+@pytest.mark.parametrize("answers_late", [True, False])
+def test_after_a_request_was_given_up_its_answer_is_not_taken_for_the_next_ones(answers_late: bool) -> None:
     async def check(node: FakeNode, gateway: Gateway) -> None:
         waiting = asyncio.ensure_future(put(gateway))
         while not node.requests:
@@ -181,7 +182,8 @@ def test_after_a_request_was_given_up_its_late_answer_is_not_taken_for_the_next_
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        node.writers[0].write(page())
+        if answers_late:
+            node.writers[0].write(page())
         assert (await ranged(gateway)).kvs[0].value == b"bar"
         assert node.connections == 2
 
