@@ -181,6 +181,10 @@ class _Agent:
                 "passes": self._passes,
                 "dropped": self._dropped,
                 "alive": self._fabric.refresh,
+                "disturb": self._disturb,
+                "disturbed": self._disturbed,
+                "stop": self._stop,
+                **self._faults.handlers(),
             }
         if self._processes is not None:
             processes = self._processes
@@ -191,10 +195,6 @@ class _Agent:
                 "resume": processes.resume,
                 "status": self._status,
                 "socket": self._socket,
-                "disturb": self._disturb,
-                "disturbed": self._disturbed,
-                "stop": self._stop,
-                **self._faults.handlers(),
             }
         if name not in handlers:
             raise AgentError(f"the agent cannot {name!r} now")
@@ -248,11 +248,11 @@ class _Agent:
         return [[source, destination, count] for (source, destination), count in (await self._fabric.dropped()).items()]
 
     async def _disturb(self, faults: list[tuple[str, str, dict[str, Any]]]) -> None:
-        assert isinstance(self._fabric, Bridge)
+        assert self._fabric is not None
         await self._fabric.disturb({(source, destination): fault for source, destination, fault in faults})
 
     async def _disturbed(self) -> list[list[Any]]:
-        assert isinstance(self._fabric, Bridge)
+        assert self._fabric is not None
         counts = await self._fabric.disturbed()
         return [[source, destination, counted] for (source, destination), counted in counts.items()]
 
@@ -261,8 +261,8 @@ class _Agent:
         return self._fabric.open_socket()
 
     async def _stop(self) -> None:
-        assert self._processes is not None
-        await self._processes.stop_all(STOP_GRACE_S)
+        if self._processes is not None:
+            await self._processes.stop_all(STOP_GRACE_S)
         self._faults.close()
 
 

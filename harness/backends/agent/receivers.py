@@ -22,9 +22,10 @@ from collections.abc import Coroutine, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from . import syscalls
-from .bridge import find_tool
+from .disturbances import Disturbances
 from .errors import AgentError
 from .probes import DatagramProbes
+from .tools import find_tool
 
 Link = tuple[str, str]
 Result = TypeVar("Result")
@@ -119,7 +120,7 @@ class Receiver:
 
 
 class Receivers:
-    """The cuts between the nodes of a deployment whose network namespaces are all on this machine.
+    """The links between the nodes of a deployment whose network namespaces are all on this machine.
 
     Args:
         places: for every node a descriptor of its network namespace, and its address there.
@@ -130,6 +131,7 @@ class Receivers:
         self._node_at = {address: node for node, address in self._addresses.items()}
         self._namespaces = {node: namespace for node, (namespace, _) in places.items()}
         self._receivers = {node: Receiver(node, namespace) for node, namespace in self._namespaces.items()}
+        self._disturbances = Disturbances(places)
         self._probes = DatagramProbes()
         self._cut: list[Link] = []
         self._lost_probes: dict[Link, int] = {}
@@ -184,11 +186,21 @@ class Receivers:
 
     async def passes(self, links: Sequence[Link]) -> dict[Link, bool]:
         """Send a datagram over every link, all at once, and see which arrive."""
-        arrived = await self._probes.measure(links, [link for link in links if link not in self._cut])
+        held = self._disturbances.held
+        expected = [link for link in links if link not in self._cut and link not in held]
+        arrived = await self._probes.measure(links, expected, held)
         for link in links:
             if link not in arrived and link in self._cut:
                 self._lost_probes[link] = self._lost_probes.get(link, 0) + 1
         return {link: link in arrived for link in links}
+
+    async def disturb(self, faults: Mapping[Link, Mapping[str, Any]]) -> None:
+        """Give exactly these links these faults, and all others none."""
+        self._disturbances.set(faults)
+
+    async def disturbed(self) -> dict[Link, dict[str, int]]:
+        """For each link with a fault what it did since it has it."""
+        return self._disturbances.counts()
 
 
 async def run_inside(namespace: int, argv: Sequence[str], text: str, where: str) -> str:

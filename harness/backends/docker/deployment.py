@@ -11,26 +11,26 @@ from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness.backends.agent import syscalls
+import msgspec
+
+from harness import faultkinds
 from harness.backends.channel import Agent
 from harness.backends.docker import labels, subnets
-from harness.backends.docker.engine import ContainerState, Engine, containers_with, networks_with, short
-from harness.backends.docker.freezer import frozen
-from harness.backends.docker.nodes import DATA_DIR, NODE_PORT, Containers, Node, ended_how, log_end
+from harness.backends.docker.clocks import CLOCK_DIR, Clocks
+from harness.backends.docker.engine import Engine, containers_with, networks_with
+from harness.backends.docker.nodes import DATA_DIR, NODE_PORT, Containers, Node
+from harness.backends.docker.runners import Runners
 from harness.backends.limits import OnlyCutsKillsAndPauses
-from harness.protocols import DefiniteError, Link, NodeId, NodePlace, NodeStatus
+from harness.backends.linkfaults import SeededFaults
+from harness.protocols import ClockFault, DefiniteError, Link, LinkFault, NodeId, NodePlace, NodeStatus
+from harness.rng import Streams
 from harness.test import Test
-from results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
+from results.errors import BackendError, UnknownNodeError, UsageError
 
 Result = TypeVar("Result")
 
 CONNECTS_WITHIN_S = 2.0
-LISTENS_WITHIN_S = 2.0
-"""How long a start waits for the node to listen. A node that needs longer has started all the same."""
 ALIVE_EVERY_S = 10.0
-POLL_S = 0.02
-LOG_CHARACTERS_SHOWN = 300
-STOP_GRACE_S = 1
 REMOVAL_TRIES = 5
 
 
@@ -49,11 +49,14 @@ class DockerDeployment(OnlyCutsKillsAndPauses):
         self.places: Mapping[NodeId, NodePlace] = {}
         self._test = test
         self._folders = {node: run_dir.absolute() / "nodes" / node for node in test.nodes}
-        self._image = image
         self._engine = engine
         self._agent = agent
         self._nodes: dict[NodeId, Node] = {}
-        self._containers: Containers | None = None
+        self._containers = Containers(engine, run, _name(run), image)
+        self._runners = Runners(engine, self._containers)
+        self._clocks: Clocks | None = None
+        self._seeded = SeededFaults()
+        self._streams = Streams(test.seed)
         self._alive: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -63,22 +66,25 @@ class DockerDeployment(OnlyCutsKillsAndPauses):
         Raises:
             BackendError: something of it cannot be made here.
         """
-        name = f"splitbrain-{self.run}"
         subnet = await self._engine.ask(
-            "make a network", lambda api: subnets.create_network(api, name, labels.of_run(self.run))
+            "make a network", lambda api: subnets.create_network(api, _name(self.run), labels.of_run(self.run))
         )
         self.places = _places(self.nodes, subnet)
         hosts = {node: place.listen[0] for node, place in self.places.items()}
-        self._nodes = {node: Node(self.places[node], self._folders[node]) for node in self.nodes}
-        for node in self._nodes.values():
-            node.data.mkdir(parents=True, exist_ok=True)
-            node.log.touch()
-        self._containers = Containers(self._engine, self.run, name, self._image, hosts)
-        await _together([self._containers.keep(node) for node in self._nodes.values()])
+        clocks = any(kind in faultkinds.CLOCK_KINDS for kind in self._test.nemesis.faults)
+        for node in self.nodes:
+            found = self._nodes[node] = Node(self.places[node], self._folders[node])
+            found.data.mkdir(parents=True, exist_ok=True)
+            found.log.touch()
+            if clocks:
+                found.binds[CLOCK_DIR] = found.folder / "clock"
+                found.binds[CLOCK_DIR].mkdir(exist_ok=True)
+        if clocks:
+            self._clocks = Clocks(self._engine, {node.name: node.binds[CLOCK_DIR] for node in self._all()})
+        await _together([self._containers.keep(node, hosts) for node in self._all()])
+        networks = {node.name: [node.keeper_pid, hosts[node.name]] for node in self._all()}
         try:
-            await self._agent.ask(
-                "join", nodes={node.name: [node.keeper_pid, hosts[node.name]] for node in self._all()}
-            )
+            await self._agent.ask("join", nodes=networks)
         except BackendError:
             await _together([self._containers.check_keeper(node) for node in self._all()])
             raise
@@ -94,26 +100,22 @@ class DockerDeployment(OnlyCutsKillsAndPauses):
         """
         found = self._node(node)
         async with found.changing:
-            status = await self._status(found)
+            status = await self._runners.status(found)
             if status.state != "stopped":
                 return status
             logged = found.log.stat().st_size
-            try:
-                await self._begin(found)
-            except NodeStartError:
-                raise
-            except BackendError as error:
-                raise NodeStartError(f"{node} cannot be started: {error}") from None
-        return await self._until_it_listens(found, logged)
+            command = self._test.system.command(self._test, found.place)
+            if self._clocks is not None:
+                clock = self._clocks.prepare(found, command)
+                command = msgspec.structs.replace(command, env={**command.env, **clock})
+            await self._runners.start(found, command)
+        return await self._runners.until_it_listens(found, logged)
 
     async def kill(self, node: NodeId) -> NodeStatus:
         """End every process of the node with SIGKILL and wait until the kernel has ended them."""
         found = self._node(node)
         async with found.changing:
-            found.signalled = True
-            if found.runner:
-                await self._engine.kill(found.runner)
-            return await self._status(found)
+            return await self._runners.kill(found)
 
     async def pause(self, node: NodeId) -> NodeStatus:
         """Freeze every process of the node (control group freezer); a stopped node stays stopped.
@@ -123,64 +125,42 @@ class DockerDeployment(OnlyCutsKillsAndPauses):
         """
         found = self._node(node)
         async with found.changing:
-            if found.runner:
-                await self._engine.pause(found.runner)
-            status = await self._status(found)
-        if status.state == "paused" and status.evidence.get("frozen") is False:
-            raise BackendError(f"{node} was paused, but the kernel does not show its processes as frozen.")
-        return status
+            return await self._runners.pause(found)
 
     async def resume(self, node: NodeId) -> NodeStatus:
         """Let a paused node run again."""
         found = self._node(node)
         async with found.changing:
-            if found.runner:
-                await self._engine.unpause(found.runner)
-            return await self._status(found)
+            return await self._runners.resume(found)
 
     async def status(self, node: NodeId) -> NodeStatus:
         """What engine and kernel say of the node: the first pid, its state letter, whether it is frozen; how it ended.
 
         Of one that ended although nobody stopped it, also the last line of its log.
         """
-        return await self._status(self._node(node))
+        return await self._runners.status(self._node(node))
 
-    async def _begin(self, node: Node) -> None:
-        assert self._containers is not None
-        command = self._test.system.command(self._test, node.place)
-        await self._containers.prepare(node, command)
-        await self._engine.start(node.runner)
-        node.life += 1
-        node.signalled = False
+    async def throttle(self, node: NodeId, share: float | None) -> Mapping[str, Any]:
+        """Give the node this share of one CPU; None lifts the limit. A limit outlives the node's process.
 
-    async def _until_it_listens(self, node: Node, logged: int) -> NodeStatus:
-        life = node.life
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + LISTENS_WITHIN_S
-        while not (listening := syscalls.listens(node.keeper_pid, NODE_PORT)) and loop.time() < deadline:
-            status = await self._status(node)
-            if status.state != "running" or node.life != life:
-                break
-            await asyncio.sleep(POLL_S)
-        status = await self._status(node)
-        if status.state == "stopped" and node.life == life and not node.signalled:
-            raise NodeStartError(
-                f"{node.name} ended at once ({status.evidence['exit']}); its log, {node.log}, ends with: "
-                f"{log_end(node.log, logged)}"
-            )
-        return NodeStatus(status.state, status.life, {**status.evidence, "listening": listening})
+        Evidence: in how many periods ("throttled") the node ran into the limit until now. What a process that ended by
+        itself had counted is lost.
+        """
+        found = self._node(node)
+        async with found.changing:
+            return await self._runners.throttle(found, share)
 
-    async def _status(self, node: Node) -> NodeStatus:
-        if not node.runner or node.life == 0:
-            return NodeStatus("stopped", node.life)
-        state = await self._engine.state(node.runner)
-        if state.has_processes:
-            return NodeStatus("paused" if state.status == "paused" else "running", node.life, _seen(node, state))
-        evidence: dict[str, Any] = {"container": short(node.runner), "exit": ended_how(state)}
-        if not node.signalled:
-            evidence["by_itself"] = True
-            evidence["log"] = log_end(node.log, lines=1)[-LOG_CHARACTERS_SHOWN:]
-        return NodeStatus("stopped", node.life, evidence)
+    async def skew(self, node: NodeId, fault: ClockFault | None) -> Mapping[str, Any]:
+        """Give the node's clock this fault, or none; what a process of its image saw "before" and "after".
+
+        Raises:
+            FaultNotSupportedError: the test was deployed without clock faults.
+        """
+        found = self._node(node)
+        if self._clocks is None:
+            return await super().skew(node, fault)
+        async with found.changing:
+            return await self._clocks.skew(found, fault)
 
     # --- links --------------------------------------------------------------------------------------------------------
 
@@ -199,6 +179,19 @@ class DockerDeployment(OnlyCutsKillsAndPauses):
     async def dropped(self) -> Mapping[Link, int]:
         """Packets that each cut link swallowed since it was cut, as the receivers' rules counted them."""
         return {(source, destination): count for source, destination, count in await self._agent.ask("dropped")}
+
+    async def disturb(self, faults: Mapping[Link, LinkFault]) -> None:
+        """Give exactly these directed links these faults, and all others none.
+
+        They strike packets where these leave their sender's network.
+        """
+        self._known(list(faults))
+        await self._agent.ask("disturb", faults=self._seeded.request(faults, self._streams))
+
+    async def disturbed(self) -> Mapping[Link, Mapping[str, int]]:
+        """For each link with a fault what it did since it has it: counts of packets (`agent.packets`)."""
+        counts = await self._agent.ask("disturbed")
+        return {(source, destination): counted for source, destination, counted in counts}
 
     async def dial(self, node: NodeId) -> socket.socket:
         """A connected, non-blocking TCP socket from this machine to the node, across no link.
@@ -240,6 +233,8 @@ class DockerDeployment(OnlyCutsKillsAndPauses):
         self._closed = True
         if self._alive is not None:
             self._alive.cancel()
+        if self._clocks is not None:
+            await self._clocks.close()
         try:
             await _together([self._stop(node) for node in self._all()])
         finally:
@@ -251,10 +246,7 @@ class DockerDeployment(OnlyCutsKillsAndPauses):
 
     async def _stop(self, node: Node) -> None:
         async with node.changing:
-            node.signalled = True
-            if node.runner and (await self._engine.state(node.runner)).has_processes:
-                await self._engine.unpause(node.runner)
-                await self._engine.stop(node.runner, STOP_GRACE_S)
+            await self._runners.stop(node)
 
     async def _remove_everything(self) -> None:
         """By label, for an interrupted start leaves containers that nobody here knows of. Runners go before keepers."""
@@ -300,6 +292,11 @@ class DockerDeployment(OnlyCutsKillsAndPauses):
         return list(links)
 
 
+def _name(run: str) -> str:
+    """What the network of a run is called."""
+    return f"splitbrain-{run}"
+
+
 def _places(nodes: Sequence[NodeId], subnet: ipaddress.IPv4Network) -> dict[NodeId, NodePlace]:
     listen = {node: (subnets.address_in(subnet, number), NODE_PORT) for number, node in enumerate(nodes)}
     return {
@@ -312,15 +309,6 @@ def _places(nodes: Sequence[NodeId], subnet: ipaddress.IPv4Network) -> dict[Node
         )
         for node in nodes
     }
-
-
-def _seen(node: Node, state: ContainerState) -> dict[str, Any]:
-    process = syscalls.process_state(state.pid)
-    evidence: dict[str, Any] = {"container": short(node.runner), "pid": state.pid}
-    if process is not None:
-        evidence["stat"] = process[0]
-    freezer = frozen(state.pid)
-    return evidence if freezer is None else {**evidence, "frozen": freezer}
 
 
 async def _together(work: Sequence[Awaitable[Result]]) -> list[Result]:

@@ -26,6 +26,10 @@ THREADS = 8
 KILL_TAKES_AT_MOST_S = 10.0
 POLL_S = 0.02
 
+_PERIOD_US = 100_000
+_QUOTA_MIN_US = 1000
+"""The shortest quota that the kernel takes."""
+
 NOT_MODIFIED, NOT_FOUND, CONFLICT = 304, 404, 409
 
 
@@ -204,6 +208,32 @@ class Engine:
     async def unpause(self, container: str) -> None:
         """Let the processes of a container run again; one that ended, or runs, stays so."""
         await self.ask(f"resume the container {short(container)}", lambda api: _unless_conflict(api.unpause, container))
+
+    async def limit_cpu(self, container: str, share: float | None) -> None:
+        """Give a container this share of one CPU, now and whenever it is started again; None for no limit."""
+        quota = -1 if share is None else max(_QUOTA_MIN_US, round(share * _PERIOD_US))
+        await self.ask(
+            f"limit the container {short(container)}",
+            lambda api: cast(object, api.update_container(container, cpu_period=_PERIOD_US, cpu_quota=quota)),
+        )
+
+    async def execute(self, container: str, argv: Sequence[str], env: Mapping[str, str]) -> str:
+        """Run a program in a running container; what it printed, on both outputs.
+
+        Raises:
+            BackendError: it could not be run, or failed.
+        """
+
+        def run(api: docker.APIClient) -> tuple[str, int]:
+            made = cast(dict[str, str], api.exec_create(container, list(argv), environment=dict(env)))["Id"]
+            printed = api.exec_start(made).decode(errors="replace")
+            return printed, int(cast(dict[str, int], api.exec_inspect(made))["ExitCode"])
+
+        printed, code = await self.ask(f"run {argv[0]} in the container {short(container)}", run)
+        if code != 0:
+            said = " ".join(printed.split())[-300:]
+            raise BackendError(f"{argv[0]} in the container {short(container)} failed with code {code}: {said}")
+        return printed
 
     async def state(self, container: str) -> ContainerState:
         """What the engine says of a container."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -38,6 +39,8 @@ class Node:
 
     place: NodePlace
     folder: Path
+    binds: dict[str, Path] = field(default_factory=dict[str, Path])
+    """Directories of this machine by their places in both of its containers, beside data and log."""
     keeper: str = ""
     keeper_pid: int = 0
     runner: str = ""
@@ -45,6 +48,10 @@ class Node:
     life: int = 0
     signalled: bool = False
     """Whether its process was told to end."""
+    share: float | None = None
+    """Of one CPU, that it is limited to."""
+    throttled: int = 0
+    """How often that limit struck in earlier lives of the process, less what the current life had before."""
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -71,26 +78,25 @@ class Containers:
         run: the id of the run, unique on this machine.
         network: the name of its network.
         image: the image of the system under test; it needs `sh` and `sleep`.
-        hosts: the address of every node.
     """
 
-    def __init__(self, engine: Engine, run: str, network: str, image: str, hosts: dict[NodeId, str]) -> None:
+    def __init__(self, engine: Engine, run: str, network: str, image: str) -> None:
         self._engine = engine
         self._run = run
         self._network = network
         self._image = image
-        self._hosts = hosts
 
-    async def keep(self, node: Node) -> None:
-        """Start the container that keeps a node's network."""
+    async def keep(self, node: Node, hosts: Mapping[NodeId, str]) -> None:
+        """Start the container that keeps a node's network; `hosts` are the addresses of all nodes."""
         spec = ContainerSpec(
             name=f"splitbrain-{self._run}-{node.name}-net",
             image=self._image,
             entrypoint=_KEEP,
             labels={**labels.of_run(self._run), labels.NODE: node.name},
             hostname=node.name,
-            hosts=self._hosts,
-            network=(self._network, self._hosts[node.name]),
+            hosts=hosts,
+            binds=_mounted(node.binds),
+            network=(self._network, hosts[node.name]),
             init=False,
         )
         node.keeper = await self._engine.create(spec)
@@ -125,12 +131,18 @@ class Containers:
             entrypoint=(*_RUN, *command.argv),
             labels={**labels.of_run(self._run), labels.NODE: node.name},
             env=command.env,
-            binds={str(node.data): DATA_DIR, str(node.log): LOG_FILE},
+            binds={str(node.data): DATA_DIR, str(node.log): LOG_FILE, **_mounted(node.binds)},
             working_dir=DATA_DIR,
             shares_network_of=node.keeper,
         )
         node.runner = await self._engine.create(spec)
         node.command = command
+        if node.share is not None:
+            await self._engine.limit_cpu(node.runner, node.share)
+
+
+def _mounted(binds: Mapping[str, Path]) -> dict[str, str]:
+    return {str(source): place for place, source in binds.items()}
 
 
 def ended_how(state: ContainerState) -> str:

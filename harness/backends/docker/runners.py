@@ -1,0 +1,146 @@
+"""What happens to a node's process: started, killed, paused, limited, always with what engine and kernel say of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from harness.backends.agent import syscalls
+from harness.backends.docker.engine import ContainerState, Engine, short
+from harness.backends.docker.groups import frozen, throttled
+from harness.backends.docker.nodes import NODE_PORT, Containers, Node, ended_how, log_end
+from harness.protocols import NodeCommand, NodeStatus
+from results.errors import BackendError, NodeStartError
+
+LISTENS_WITHIN_S = 2.0
+"""How long a start waits for the node to listen. A node that needs longer has started all the same."""
+POLL_S = 0.02
+LOG_CHARACTERS_SHOWN = 300
+STOP_GRACE_S = 1
+
+
+class Runners:
+    """The containers in which nodes run. Nothing here takes the lock `Node.changing`: whoever calls holds it."""
+
+    def __init__(self, engine: Engine, containers: Containers) -> None:
+        self._engine = engine
+        self._containers = containers
+
+    async def start(self, node: Node, command: NodeCommand) -> None:
+        """Start a stopped node.
+
+        Raises:
+            NodeStartError: it cannot be run.
+        """
+        try:
+            await self._containers.prepare(node, command)
+            await self._engine.start(node.runner)
+        except (BackendError, OSError) as error:
+            raise NodeStartError(f"{node.name} cannot be started: {error}") from None
+        node.life += 1
+        node.signalled = False
+
+    async def until_it_listens(self, node: Node, logged: int) -> NodeStatus:
+        """Wait until a node that was started listens, ends, or has had LISTENS_WITHIN_S. Needs no lock.
+
+        Args:
+            node: the node.
+            logged: how long its log was before the start.
+
+        Raises:
+            NodeStartError: it ended, although nobody ended it.
+        """
+        life = node.life
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + LISTENS_WITHIN_S
+        while not (listening := syscalls.listens(node.keeper_pid, NODE_PORT)) and loop.time() < deadline:
+            if (await self.status(node)).state != "running" or node.life != life:
+                break
+            await asyncio.sleep(POLL_S)
+        status = await self.status(node)
+        if status.state == "stopped" and node.life == life and not node.signalled:
+            raise NodeStartError(
+                f"{node.name} ended at once ({status.evidence['exit']}); its log, {node.log}, ends with: "
+                f"{log_end(node.log, logged)}"
+            )
+        return msgspec.structs.replace(status, evidence={**status.evidence, "listening": listening})
+
+    async def kill(self, node: Node) -> NodeStatus:
+        """End every process of the node with SIGKILL and wait until the kernel has ended them."""
+        node.signalled = True
+        if node.runner:
+            await self._count_throttled(node)
+            await self._engine.kill(node.runner)
+        return await self.status(node)
+
+    async def stop(self, node: Node) -> None:
+        """End the node in good order, within a second or by SIGKILL."""
+        node.signalled = True
+        if node.runner and (await self._engine.state(node.runner)).has_processes:
+            await self._engine.unpause(node.runner)
+            await self._engine.stop(node.runner, STOP_GRACE_S)
+
+    async def pause(self, node: Node) -> NodeStatus:
+        """Freeze every process of the node (control group freezer); a stopped node stays stopped.
+
+        Raises:
+            BackendError: the kernel does not show the node's processes as frozen.
+        """
+        if node.runner:
+            await self._engine.pause(node.runner)
+        status = await self.status(node)
+        if status.state == "paused" and status.evidence.get("frozen") is False:
+            raise BackendError(f"{node.name} was paused, but the kernel does not show its processes as frozen.")
+        return status
+
+    async def resume(self, node: Node) -> NodeStatus:
+        """Let a paused node run again."""
+        if node.runner:
+            await self._engine.unpause(node.runner)
+        return await self.status(node)
+
+    async def throttle(self, node: Node, share: float | None) -> Mapping[str, Any]:
+        """Give the node this share of one CPU, or no limit; how often the limit until now struck ("throttled")."""
+        await self._count_throttled(node)
+        did = {} if node.share is None else {"throttled": node.throttled}
+        node.share = share
+        if node.runner:
+            await self._engine.limit_cpu(node.runner, share)
+        node.throttled = 0
+        await self._count_throttled(node, sign=-1)
+        return did
+
+    async def status(self, node: Node) -> NodeStatus:
+        """What engine and kernel say of the node: the first pid, its state letter, whether it is frozen; how it ended.
+
+        Of one that ended although nobody stopped it, also the last line of its log.
+        """
+        if not node.runner or node.life == 0:
+            return NodeStatus("stopped", node.life)
+        state = await self._engine.state(node.runner)
+        if state.has_processes:
+            return NodeStatus("paused" if state.status == "paused" else "running", node.life, _seen(node, state))
+        evidence: dict[str, Any] = {"container": short(node.runner), "exit": ended_how(state)}
+        if not node.signalled:
+            evidence["by_itself"] = True
+            evidence["log"] = log_end(node.log, lines=1)[-LOG_CHARACTERS_SHOWN:]
+        return NodeStatus("stopped", node.life, evidence)
+
+    async def _count_throttled(self, node: Node, sign: int = 1) -> None:
+        """Add what the kernel counted in this life of the process; its count is gone with the process."""
+        if node.share is not None and node.runner:
+            state = await self._engine.state(node.runner)
+            if state.has_processes:
+                node.throttled += sign * throttled(state.pid)
+
+
+def _seen(node: Node, state: ContainerState) -> dict[str, Any]:
+    process = syscalls.process_state(state.pid)
+    evidence: dict[str, Any] = {"container": short(node.runner), "pid": state.pid}
+    if process is not None:
+        evidence["stat"] = process[0]
+    freezer = frozen(state.pid)
+    return evidence if freezer is None else {**evidence, "frozen": freezer}
