@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import secrets
@@ -11,15 +12,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from harness import images
-from harness.backends.agent.bridge import find_tool
+from harness import faultkinds, images
+from harness.backends import leftovers
 from harness.backends.agent.errors import AgentError
-from harness.backends.channel import Agent
-from harness.backends.docker import labels
+from harness.backends.agent.tools import find_tool
+from harness.backends.channel import Agent, probe_packets
+from harness.backends.docker import disks, labels
 from harness.backends.docker.deployment import DockerDeployment
 from harness.backends.docker.engine import Engine, asked
 from harness.backends.docker.subnets import MOST_NODES
-from harness.backends.limits import FIXED_MEMBERS_WHY, SIMULATED_ONLY, SIMULATED_ONLY_WHY
+from harness.backends.limits import FIXED_MEMBERS_WHY
 from harness.protocols import FaultKind, NodeId, Runtime, Support
 from harness.test import Test
 from results.errors import BackendError, UsageError
@@ -37,23 +39,29 @@ class DockerBackend:
         problem = _problem()
         if problem is not None:
             return dict.fromkeys(get_args(FaultKind), Support(False, problem))
+        packets = _packets_problem()
+        by_queue = "NFQUEUE where packets leave their sender's network namespace"
         return {
             "cut": Support(True, "nftables in the receiver's network namespace"),
+            **dict.fromkeys(faultkinds.LINK_KINDS, Support(packets is None, packets or by_queue)),
             "kill": Support(True, "SIGKILL to every process of the container"),
             "pause": Support(True, "the control group freezer, until the kernel shows it"),
-            **dict.fromkeys(SIMULATED_ONLY, Support(False, SIMULATED_ONLY_WHY)),
+            "cpu": Support(True, "a quota of the container's control group"),
+            **disks.support(),
+            **dict.fromkeys(faultkinds.CLOCK_KINDS, Support(True, "libfaketime of the image; the wall clock only")),
             "membership": Support(False, FIXED_MEMBERS_WHY),
         }
 
     def sweep(self) -> list[str]:
-        """Remove containers and networks that a dead controller left behind; a line for each.
+        """Remove containers, networks, processes and mounts that a dead controller left behind; a line for each.
 
         Raises:
             BackendError: no engine answers, or it refuses.
         """
         client = images.engine()
         with contextlib.closing(client):
-            return asked(client.api, "remove what dead controllers left behind", labels.sweep)
+            removed = asked(client.api, "remove what dead controllers left behind", labels.sweep)
+        return [*removed, *leftovers.sweep()]
 
     async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> DockerDeployment:
         """Lay out the test's nodes, not yet started.
@@ -115,6 +123,13 @@ def _problem() -> str | None:
     if os.geteuid() != 0:
         return "it enters the containers' network namespaces, which only root may: run splitbrain as root."
     return None
+
+
+@functools.cache
+def _packets_problem() -> str | None:
+    """Why packets cannot be given faults, None if they can: found by trying, once per process, in about 0.2 s."""
+    problem = probe_packets()
+    return None if problem is None else f"{problem}."
 
 
 def _run_id() -> str:

@@ -17,15 +17,15 @@ from harness import faultkinds
 from harness.backends.channel import Agent
 from harness.backends.docker import labels, subnets
 from harness.backends.docker.clocks import CLOCK_DIR, Clocks
+from harness.backends.docker.disks import Disks
 from harness.backends.docker.engine import Engine, containers_with, networks_with
 from harness.backends.docker.nodes import DATA_DIR, NODE_PORT, Containers, Node
 from harness.backends.docker.runners import Runners
-from harness.backends.limits import OnlyCutsKillsAndPauses
 from harness.backends.linkfaults import SeededFaults
-from harness.protocols import ClockFault, DefiniteError, Link, LinkFault, NodeId, NodePlace, NodeStatus
+from harness.protocols import ClockFault, DefiniteError, DiskFault, Link, LinkFault, NodeId, NodePlace, NodeStatus
 from harness.rng import Streams
 from harness.test import Test
-from results.errors import BackendError, UnknownNodeError, UsageError
+from results.errors import BackendError, FaultNotSupportedError, UnknownNodeError, UsageError
 
 Result = TypeVar("Result")
 
@@ -34,7 +34,7 @@ ALIVE_EVERY_S = 10.0
 REMOVAL_TRIES = 5
 
 
-class DockerDeployment(OnlyCutsKillsAndPauses):
+class DockerDeployment:
     """Nodes as containers on a network of their own. Made by `DockerBackend.deploy`.
 
     Attributes:
@@ -54,6 +54,7 @@ class DockerDeployment(OnlyCutsKillsAndPauses):
         self._nodes: dict[NodeId, Node] = {}
         self._containers = Containers(engine, run, _name(run), image)
         self._runners = Runners(engine, self._containers)
+        self._disks = Disks(test, agent, self._runners)
         self._clocks: Clocks | None = None
         self._seeded = SeededFaults()
         self._streams = Streams(test.seed)
@@ -76,6 +77,7 @@ class DockerDeployment(OnlyCutsKillsAndPauses):
             found = self._nodes[node] = Node(self.places[node], self._folders[node])
             found.data.mkdir(parents=True, exist_ok=True)
             found.log.touch()
+            self._disks.prepare(found)
             if clocks:
                 found.binds[CLOCK_DIR] = found.folder / "clock"
                 found.binds[CLOCK_DIR].mkdir(exist_ok=True)
@@ -88,6 +90,7 @@ class DockerDeployment(OnlyCutsKillsAndPauses):
         except BackendError:
             await _together([self._containers.check_keeper(node) for node in self._all()])
             raise
+        await self._disks.lay_out(self._all())
         self._alive = asyncio.get_running_loop().create_task(self._keep_alive())
 
     # --- nodes --------------------------------------------------------------------------------------------------------
@@ -157,10 +160,34 @@ class DockerDeployment(OnlyCutsKillsAndPauses):
             FaultNotSupportedError: the test was deployed without clock faults.
         """
         found = self._node(node)
-        if self._clocks is None:
-            return await super().skew(node, fault)
+        if self._clocks is not None:
+            async with found.changing:
+                return await self._clocks.skew(found, fault)
+        if fault is not None:
+            raise FaultNotSupportedError(
+                f"the clock of {node} cannot be faked: it was started without libfaketime, as the test's nemesis does "
+                "not need it."
+            )
+        return {}
+
+    async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
+        """Give the node's disk this fault, or none. A node that holds a failed file system is killed for its heal.
+
+        Raises:
+            FaultNotSupportedError: it can be done only to the disk of a stopped node.
+        """
+        found = self._node(node)
         async with found.changing:
-            return await self._clocks.skew(found, fault)
+            return await self._disks.spoil(found, fault)
+
+    async def power_off(self, node: NodeId) -> NodeStatus:
+        """End the node's processes with SIGKILL, and lose what they did not sync.
+
+        The evidence has "bytes_lost" and "names_lost": compared with what they had written.
+        """
+        found = self._node(node)
+        async with found.changing:
+            return await self._disks.lose_power(found)
 
     # --- links --------------------------------------------------------------------------------------------------------
 
@@ -241,8 +268,11 @@ class DockerDeployment(OnlyCutsKillsAndPauses):
             try:
                 await self._remove_everything()
             finally:
-                await self._agent.close()
-                self._engine.close()
+                try:
+                    await self._agent.ask("stop")  # file systems are unmounted once no container holds them
+                finally:
+                    await self._agent.close()
+                    self._engine.close()
 
     async def _stop(self, node: Node) -> None:
         async with node.changing:
