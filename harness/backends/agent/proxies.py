@@ -6,6 +6,8 @@ sends to j crosses that proxy forwards, and what comes back on such a connection
 While a link is cut, its proxy takes the bytes and drops them, as a network would: the sender notices nothing. New
 connections are accepted and lead nowhere. Ends of connections are not passed on either. A connection that lost
 something cannot go on after the heal, its stream has a hole: it is reset then, and its node dials again at once.
+
+A link with a fault (`stream_link`) passes on later what a connection brings, its beginning and its end included.
 """
 
 from __future__ import annotations
@@ -15,9 +17,12 @@ import contextlib
 import errno
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .errors import AgentError
+from .packet_link import Fault
+from .stream_link import Lane, StreamLink
 
 Link = tuple[str, str]
 Address = tuple[str, int]
@@ -41,6 +46,7 @@ class Proxies:
         self._sink: asyncio.Server | None = None
         self.sink: Address = (HOST, 0)
         self.cut_links: dict[Link, int] = {}
+        self.streams: dict[Link, StreamLink] = {}
         self.probes: dict[int, asyncio.Future[bool]] = {}  # by the port that the probe comes from
 
     async def lay_out(self) -> None:
@@ -63,6 +69,7 @@ class Proxies:
                         proxy = _LinkProxy(self, (source, destination), self._held[destination].getsockname())
                         await proxy.listen()
                         self._links[source, destination] = proxy
+                        self.streams[source, destination] = StreamLink(proxy.break_connections)
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise AgentError("too few file descriptors for a proxy per link: raise `ulimit -n`") from None
@@ -88,6 +95,10 @@ class Proxies:
         """A TCP socket that reaches the nodes across no link."""
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
 
+    def relays(self, link: Link) -> list[_Relay]:
+        """The connections through the proxy of a link."""
+        return list(self._links[link].relays)
+
     # --- links --------------------------------------------------------------------------------------------------------
 
     async def cut(self, links: Sequence[Link]) -> None:
@@ -95,6 +106,20 @@ class Proxies:
         self.cut_links = {link: self.cut_links.get(link, 0) for link in links}
         for proxy in self._links.values():
             proxy.reset_damaged()
+
+    async def disturb(self, faults: Mapping[Link, Mapping[str, Any]]) -> None:
+        """Give exactly these links these faults, and all others none.
+
+        Raises:
+            AgentError: a fault that streams cannot have.
+        """
+        wanted = {link: Fault.of(fault) for link, fault in faults.items()}
+        for link, stream in self.streams.items():
+            stream.set(wanted.get(link))
+
+    async def disturbed(self) -> dict[Link, dict[str, int]]:
+        """For each link with a fault what it did since it has it."""
+        return {link: dict(stream.counts) for link, stream in self.streams.items() if stream.fault is not None}
 
     async def refresh(self) -> None:
         """Nothing expires here: the proxies end with the controller."""
@@ -151,6 +176,18 @@ class _LinkProxy:
     def is_cut(self, link: Link) -> bool:
         return link in self.proxies.cut_links
 
+    def break_connections(self) -> int:
+        """Reset all connections between the two nodes, whoever dialled them; how many there were.
+
+        None while one of the two directions is cut: a reset would not arrive.
+        """
+        if self.is_cut(self.link) or self.is_cut(self.back):
+            return 0
+        both = [relay for link in (self.link, self.back) for relay in self.proxies.relays(link) if not relay.probes]
+        for relay in both:
+            relay.reset()
+        return len(both)
+
     def reset_damaged(self) -> None:
         """Reset the connections that lost something on a link that passes again."""
         for relay in list(self.relays):
@@ -166,6 +203,20 @@ class _Side(asyncio.Protocol):
         self.link = link
         self.transport: asyncio.Transport | None = None
         self.at_end = False
+        self.end_passed = False
+        self.lane = Lane(relay.proxy.proxies.streams[link], lambda full: self.stop_reading("lane", full))
+        self._stopped: set[str] = set()
+
+    def stop_reading(self, why: str, stop: bool) -> None:
+        """Take in nothing for a reason, or no longer for this one."""
+        if stop == (why in self._stopped):
+            return
+        (self._stopped.add if stop else self._stopped.discard)(why)
+        if self.transport is not None:
+            if self._stopped:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -185,14 +236,10 @@ class _Side(asyncio.Protocol):
         self.relay.lost(self)
 
     def pause_writing(self) -> None:
-        other = self.relay.other(self)
-        if other.transport is not None:
-            other.transport.pause_reading()
+        self.relay.other(self).stop_reading("other side is slow", True)
 
     def resume_writing(self) -> None:
-        other = self.relay.other(self)
-        if other.transport is not None:
-            other.transport.resume_reading()
+        self.relay.other(self).stop_reading("other side is slow", False)
 
     def reset(self) -> None:
         if self.transport is not None:
@@ -214,6 +261,11 @@ class _Relay:
         self._waits_for_far = False
         self._early = bytearray()
 
+    @property
+    def probes(self) -> bool:
+        """Whether it measures the link instead of joining two nodes."""
+        return self._probe is not None
+
     def other(self, side: _Side) -> _Side:
         return self.far if side is self.near else self.near
 
@@ -231,8 +283,14 @@ class _Relay:
             # What comes before the far side is there is kept all the same: some releases of Python 3.11 read on after
             # a pause that was asked for this early.
             self._waits_for_far = True
-            side.transport.pause_reading()
-            self._dialling = asyncio.get_running_loop().create_task(self._dial())
+            side.stop_reading("nobody to pass it to", True)
+            if self.probes:
+                self._start_to_dial()
+            else:
+                side.lane.put(0, self._start_to_dial)
+
+    def _start_to_dial(self) -> None:
+        self._dialling = asyncio.get_running_loop().create_task(self._dial())
 
     async def _dial(self) -> None:
         loop = asyncio.get_running_loop()
@@ -253,53 +311,73 @@ class _Relay:
             self.received(self.near, early)
         if self.near.at_end:
             self.received_end(self.near)
-        if self.near.transport is not None:
-            self.near.transport.resume_reading()
+        self.near.stop_reading("nobody to pass it to", False)
 
     def received(self, side: _Side, data: bytes) -> None:
         if side is self.near and self._waits_for_far:
             self._early += data
             return
+        if self._probe is not None:
+            self._measured(side, data, self._probe)
+        elif not self._swallowed(side, len(data)):
+            side.lane.put_data(data, lambda piece: self._pass_on(side, piece))
+
+    def _measured(self, side: _Side, data: bytes, probe: asyncio.Future[bool]) -> None:
+        """Pass a probe on at once: neither a delay nor a rate is what is measured."""
+        if self.proxy.is_cut(side.link) or self.proxy.proxies.streams[side.link].held:
+            if not probe.done():
+                probe.set_result(False)
+        else:
+            self._pass_on(side, data)
+
+    def _swallowed(self, side: _Side, size: int) -> bool:
+        """Whether what comes from a side leads nowhere; bytes that meet the cut itself are counted."""
         cut_links = self.proxy.proxies.cut_links
         if side.link in cut_links:
             self._damage(side.link)
-            if self._probe is None:
-                cut_links[side.link] += len(data)
-            elif not self._probe.done():
-                self._probe.set_result(False)
+            cut_links[side.link] += size
+        return side.link in self.damaged
+
+    def _pass_on(self, side: _Side, data: bytes) -> None:
         other = self.other(side)
-        if side.link not in self.damaged and other.transport is not None:
+        if not self._swallowed(side, len(data)) and other.transport is not None:
             other.transport.write(data)
 
     def received_end(self, side: _Side) -> None:
         if side is self.near and self._waits_for_far:
             return
+        if not self._swallowed(side, 0):
+            side.lane.put(0, lambda: self._pass_on_end(side))
+
+    def _pass_on_end(self, side: _Side) -> None:
+        side.end_passed = True
         other = self.other(side)
-        if self.proxy.is_cut(side.link):
-            self._damage(side.link)
-        elif side.link not in self.damaged and other.transport is not None:
+        if not self._swallowed(side, 0) and other.transport is not None:
             other.transport.write_eof()
-            if other.at_end and other.link not in self.damaged:
+            if other.end_passed and other.link not in self.damaged:
                 for both in (side, other):
                     if both.transport is not None:
                         both.transport.close()
 
     def lost(self, side: _Side) -> None:
-        """A side is gone: the other one learns of it unless the link is cut."""
-        if self.proxy.is_cut(side.link) and self._probe is None:
+        """A side is gone: the other one learns of it unless the link is cut, behind everything that came before."""
+        if self.proxy.is_cut(side.link) and not self.probes:
             self._damage(side.link)
         elif self.near.at_end and self.far.at_end:
             self._forget()  # both were closed in good order, and what they wrote is still under way
-        else:
+        elif self.probes:
             self.reset()
+        else:
+            side.lane.put(0, self.reset)
 
     def reset(self) -> None:
         """End both sides so that their peers see a reset and dial again."""
         if self._dialling is not None:
             self._dialling.cancel()
         self._forget()
-        self.near.reset()
-        self.far.reset()
+        for side in (self.near, self.far):
+            side.lane.clear()
+            side.reset()
 
     def _damage(self, link: Link) -> None:
         if link not in self.damaged:
