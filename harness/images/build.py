@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import docker
-from docker.errors import ImageNotFound
+from docker.errors import APIError, ImageNotFound
 from docker.models.images import Image as EngineImage
 
 from harness.images import debian
@@ -122,8 +122,8 @@ def build(
         made_of = content(image, hashes[image.parent], checkout())
         hashes[image.name] = made_of.hash
         tag = f"{image.repository}:{made_of.hash}"
-        present = None if rebuild else find_image(client, tag)
-        if present is not None:
+        present = find_image(client, tag)
+        if present is not None and not rebuild:
             present.tag(image.repository, LATEST)
         else:
             say = progress(image)
@@ -134,7 +134,9 @@ def build(
                 if foundation.suite is not None and (rebuild or find_image(client, parent) is None):
                     debian.bootstrap(client, foundation.suite, say)
             _run(client, image, made_of, parent, labels, say, cached=not rebuild)
-        done(Built(image.name, tag, fresh=present is None))
+            if present is not None:
+                _remove_unused(client, present)
+        done(Built(image.name, tag, fresh=present is None or rebuild))
 
 
 def choose_foundation(client: docker.DockerClient, base: str | None, suite: str | None) -> Foundation:
@@ -225,6 +227,12 @@ def _run(
         client.images.get(f"{image.repository}:{made_of.hash}").tag(image.repository, LATEST)
     except ENGINE_FAILURES as error:
         raise ImageBuildError(f"image {image.name} does not build. {step}: {one_line(error)}") from error
+
+
+def _remove_unused(client: docker.DockerClient, replaced: EngineImage) -> None:
+    """Remove an image that lost its tag to a newer one, if no container and no other image stands on it."""
+    with suppress(APIError):
+        client.images.remove(str(replaced.id))
 
 
 def find_image(client: docker.DockerClient, reference: str) -> EngineImage | None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import os
 from pathlib import Path
 
 import docker
 import pytest
+from docker.errors import ImageNotFound
 
 from harness.images import build as building
-from harness.images import debian, ensure
+from harness.images import catalogue, debian, ensure
 from harness.images.build import Built, Foundation, build, choose_foundation
 from harness.images.catalogue import Image, lineage
 from harness.images.survey import survey
@@ -51,6 +53,27 @@ def test_an_image_is_built_once(client: docker.DockerClient, scratch: Image, bas
     assert [(each.name, each.fresh) for each in second] == [("base", False), (scratch.name, False)]
     assert first[0].tag == base
     assert client.images.get(first[1].tag).id == client.images.get(f"{scratch.repository}:latest").id
+
+
+def test_an_image_is_built_anew_when_that_is_asked_for(
+    client: docker.DockerClient, scratch: Image, checkout: Path, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (checkout / scratch.dockerfile).open("a") as file:
+        file.write("RUN cat /proc/sys/kernel/random/uuid > /made\n")
+    # Without a parent, so that no base is built anew with it.
+    alone = dataclasses.replace(scratch, parent=None)
+    monkeypatch.setitem(catalogue.IMAGES, scratch.name, alone)
+    done: list[Built] = []
+    ids: list[str | None] = []
+    for rebuild in (False, False, True):
+        foundation = Foundation("test", base)
+        build(client, [alone.name], foundation, lambda image: lambda line: None, done.append, rebuild=rebuild)
+        ids.append(client.images.get(done[-1].tag).id)
+    assert [each.fresh for each in done] == [True, False, True]
+    assert len({each.tag for each in done}) == 1
+    assert ids[0] == ids[1] != ids[2]
+    with pytest.raises(ImageNotFound):
+        client.images.get(str(ids[0]))
 
 
 def test_an_image_whose_files_changed_is_built_again_by_itself(
