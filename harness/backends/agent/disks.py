@@ -99,6 +99,8 @@ class Disk:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as file:
                 file.write(base64.b64decode(encoded))
+                file.flush()
+                os.fsync(file.fileno())  # what is lost with the power shall be the node's own
 
     def close(self) -> None:
         """Leave the data in a plain directory. No process may have a file open there."""
