@@ -10,7 +10,7 @@ have a weight: `partition:2,kill` strikes with two partitions for each kill.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from harness.protocols import FaultKind, Nemesis, NodeId, Support
 from harness.test import NemesisPackage
@@ -30,6 +30,10 @@ from results.errors import FaultNotSupportedError, UnknownNameError, UsageError
 
 WEIGHT_MAX: Final = 20
 """The greatest weight of a name."""
+
+
+Supported: TypeAlias = Mapping[FaultKind, Support] | Mapping[str, Support]
+"""What a backend answers when it is asked for its support: something for every FaultKind."""
 
 
 class Kind(NamedTuple):
@@ -77,7 +81,7 @@ def descriptions() -> dict[str, str]:
     return {"none": "no faults", **{name: entry.line for name, entry in NEMESES.items()}}
 
 
-def names_for(support: Mapping[FaultKind, Support]) -> tuple[str, ...]:
+def names_for(support: Supported) -> tuple[str, ...]:
     """Every name except `none` of which a backend with this support can do something, in the order of `NEMESES`."""
     return tuple(name for name, entry in NEMESES.items() if any(_doable(entry.rounds, support)))
 
@@ -116,7 +120,7 @@ def build(
     interval_s: float | None = None,
     time_limit_s: float | None = None,
     nodes: Sequence[NodeId] | None = None,
-    support: Mapping[FaultKind, Support] | None = None,
+    support: Supported | None = None,
     where: str = "this backend",
 ) -> NemesisPackage:
     """The package of all that was named.
@@ -159,16 +163,16 @@ def build(
     return package(called, faults, interval_s, time_limit_s, left_out=left_out)
 
 
-def _doable(rounds: Sequence[Sequence[Strike]], support: Mapping[FaultKind, Support]) -> tuple[tuple[Strike, ...], ...]:
+def _doable(rounds: Sequence[Sequence[Strike]], support: Supported) -> tuple[tuple[Strike, ...], ...]:
     """The groups with those ways only that work."""
     return tuple(tuple(strike for strike in group if _works(strike, support)) for group in rounds)
 
 
-def _works(strike: Strike, support: Mapping[FaultKind, Support]) -> bool:
+def _works(strike: Strike, support: Supported) -> bool:
     return all(support[kind].works for kind in strike.needs)
 
 
-def _missing(name: str, entry: Entry, support: Mapping[FaultKind, Support], where: str, *, refused: bool) -> list[str]:
+def _missing(name: str, entry: Entry, support: Supported, where: str, *, refused: bool) -> list[str]:
     """What is left out of a name, and why, in a line.
 
     Raises:

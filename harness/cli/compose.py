@@ -15,12 +15,15 @@ import msgspec
 from checkers.verdict import CheckerSpec
 from harness.backends import catalogue as backends
 from harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory, parse_hosts
+from harness.cli.schedules import read as read_schedule
+from harness.generators.script import ScriptedFault, script_faults
 from harness.plan import NODE_NAME
 from harness.protocols import Backend
 from harness.simulation.worlds import WORLDS
 from harness.systems import catalogue as systems
-from harness.test import CONCURRENCY_MAX, RATE_MAX, TIME_MAX_S, Test, Workload, check_number
+from harness.test import CONCURRENCY_MAX, RATE_MAX, TIME_MAX_S, NemesisPackage, Test, Workload, check_number
 from nemesis import catalogue as nemeses
+from nemesis.requests import kind_of, needs_of
 from results.errors import UnknownNameError, UsageError
 from workloads import catalogue as workloads
 
@@ -43,6 +46,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     world: str = "lan"
     read_mode: str = "linearizable"
+    schedule: str = ""
+    scheduled: tuple[ScriptedFault, ...] = ()
     hosts: str | None = None
     known_hosts: str | None = None
     ssh_key: str | None = None
@@ -50,7 +55,13 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(**options: Any) -> RunOptions:
-        """Options from the command line; a seed is drawn where none was given, and nodes are those that have hosts."""
+        """Options from the command line.
+
+        A seed is drawn where none was given, nodes are those that have hosts, and a schedule file is read.
+
+        Raises:
+            UsageError: that file cannot be read, or is wrong.
+        """
         if options.get("seed") is None:
             options["seed"] = secrets.randbelow(2**31)
         if options.get("nodes") is None:
@@ -58,7 +69,12 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
             options["nodes"] = (
                 _DEFAULTS["nodes"] if hosts is None else ",".join(host.node for host in parse_hosts(hosts))
             )
-        return msgspec.convert(options, RunOptions)
+        chosen = msgspec.convert(options, RunOptions)
+        if not chosen.schedule or chosen.scheduled:
+            return chosen
+        found = read_schedule(chosen.schedule, node_names(chosen.nodes), chosen.time_limit)
+        kinds = sorted({kind_of(fault.f) for fault in found}, key=list(nemeses.KINDS).index)
+        return msgspec.structs.replace(chosen, scheduled=found, nemesis=",".join(kinds))
 
 
 def names(listed: str) -> tuple[str, ...]:
@@ -112,7 +128,7 @@ def compose(options: RunOptions) -> Test:
     nodes = node_names(options.nodes)
     check_number("rate", options.rate, RATE_MAX)
     check_number("time limit", options.time_limit, TIME_MAX_S)
-    backend_of(options)
+    backend = backend_of(options)
     _check_world(options)
     system = systems.build(options.system, options.read_mode)
     bugs = names(options.bug)
@@ -127,12 +143,12 @@ def compose(options: RunOptions) -> Test:
         options.workload, nodes=nodes, concurrency=concurrency, rate=options.rate, time_limit_s=options.time_limit
     )
     test = Test(
-        name="-".join([options.system, *_unusual(options), options.workload, "+".join(nemesis_names), *bugs]),
+        name="-".join([options.system, *_unusual(options), options.workload, _called(options, nemesis_names), *bugs]),
         seed=options.seed,
         nodes=nodes,
         system=system,
         workload=_judged_for(nemeses.kinds(nemesis_names), workload),
-        nemesis=nemeses.build(nemesis_names, interval_s=options.interval, time_limit_s=options.time_limit, nodes=nodes),
+        nemesis=_package(options, nemesis_names, nodes, backend),
         bugs=bugs,
         concurrency=concurrency,
         rate=options.rate,
@@ -161,6 +177,29 @@ def backend_of(options: RunOptions) -> Backend:
 def _unusual(options: RunOptions) -> list[str]:
     """The read mode, if it is not the usual one: its runs are of another test."""
     return [] if options.read_mode == _DEFAULTS["read_mode"] else [options.read_mode]
+
+
+def _called(options: RunOptions, nemesis_names: Sequence[str]) -> str:
+    """What breaks, for the name of the test: names without their weights."""
+    return "schedule" if options.scheduled else "+".join(nemeses.weights(nemesis_names) or ["none"])
+
+
+def _package(
+    options: RunOptions, nemesis_names: Sequence[str], nodes: tuple[str, ...], backend: Backend
+) -> NemesisPackage:
+    """What breaks and when: drawn from the seed, of what the backend can do; or as a schedule says."""
+    if options.scheduled:
+        package = nemeses.build(nemesis_names)
+        needs = frozenset(kind for fault in options.scheduled for kind in needs_of(fault.value))
+        return dataclasses.replace(package, generator=script_faults(options.scheduled), faults=needs)
+    return nemeses.build(
+        nemesis_names,
+        interval_s=options.interval,
+        time_limit_s=options.time_limit,
+        nodes=nodes,
+        support=backend.support() if nemeses.kinds(nemesis_names) else None,
+        where=f"the {backend.name} backend",
+    )
 
 
 def _beyond_clients(test: Test, options: RunOptions) -> list[CheckerSpec]:
@@ -216,6 +255,7 @@ _DEFAULTS = {
     "recovery": 20.0,
     "world": "lan",
     "read_mode": "linearizable",
+    "schedule": "",
     "hosts": None,
     "known_hosts": None,
     "ssh_key": None,
@@ -231,7 +271,10 @@ def _number(value: float) -> str:
 def command_line(options: RunOptions) -> str:
     """The command that runs the same test with the same seed; options at their defaults are left out."""
     words = ["splitbrain", "run"]
-    for name, value in msgspec.to_builtins(options).items():
+    given = {name: value for name, value in msgspec.to_builtins(options).items() if name != "scheduled"}
+    if options.schedule:
+        del given["nemesis"]  # it follows from the schedule
+    for name, value in given.items():
         if name in _DEFAULTS and value == _DEFAULTS[name]:
             continue
         text = _number(value) if isinstance(value, float) else str(value)

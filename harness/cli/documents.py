@@ -21,6 +21,7 @@ def document_of(test: Test, chosen: RunOptions) -> dict[str, Any]:
         "command": command_line(chosen),
         "nodes": list(test.nodes),
         "bugs": list(test.bugs),
+        "left_out": list(test.nemesis.left_out),
         "checkers": [msgspec.to_builtins(spec) for spec in test.workload.checkers],
     }
 

@@ -66,8 +66,16 @@ test = _apply(
             "--nemesis",
             default="partition,kill",
             show_default=True,
-            metavar="NAME[,NAME...]",
-            help="What breaks (splitbrain list nemeses); none for nothing.",
+            metavar="NAME[:WEIGHT][,...]",
+            help="What breaks (splitbrain list nemeses), drawn from the seed; partition:2,kill has two partitions for "
+            "each kill; none for nothing.",
+        ),
+        click.option(
+            "--schedule",
+            default="",
+            metavar="FILE",
+            help="Just these faults at these times, instead of those drawn for --nemesis: JSON lines such as "
+            '[2.5, "kill", {"spec": "leader"}], or the plan.json of a run.',
         ),
         click.option(
             "--system",

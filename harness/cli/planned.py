@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -15,6 +16,7 @@ from harness.cli.compose import RunOptions, compose
 from harness.cli.words import sentences
 from harness.plan import Expectation, Plan
 from harness.simulate import simulate
+from nemesis.requests import needs_of
 from results.errors import HistoryFormatError, SplitbrainError, UsageError
 
 if TYPE_CHECKING:
@@ -90,13 +92,17 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def test_of(options: RunOptions, plan: Plan | None) -> Test:
-    """The test that the options describe, scripted where there is a plan.
+    """The test that the options describe, scripted where there is a plan: then it needs what the plan strikes with.
 
     Raises:
         UsageError: an option is wrong, or the plan cannot be followed.
     """
     test = compose(options)
-    return test if plan is None else plans.scripted(test, plan)
+    if plan is None:
+        return test
+    scripted = plans.scripted(test, plan)
+    needs = frozenset(kind for fault in plan.faults for kind in needs_of(fault.value))
+    return dataclasses.replace(scripted, nemesis=dataclasses.replace(scripted.nemesis, faults=needs, left_out=()))
 
 
 def play(task: Task) -> Played:

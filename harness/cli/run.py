@@ -45,11 +45,15 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
       splitbrain run --workload register --nemesis partition,kill,pause --rate 200 --time-limit 60
       splitbrain run --bug M23 --nemesis partition
       splitbrain run --workload set --nemesis kill --nodes 3 --seed 7
+      splitbrain run --nemesis partition:3,kill --interval 2
+      splitbrain run --schedule examples/stale-leader.schedule --backend sim
       splitbrain run --backend sim --nemesis partition,power,packet --time-limit 300
       splitbrain run --backend ssh --hosts n1=admin@10.0.0.1,n2=admin@10.0.0.2,n3=admin@10.0.0.3 --ssh-key ~/.ssh/lab
     """
     from harness.cli.compose import RunOptions, compose
 
+    if given["schedule"] and ctx.get_parameter_source("nemesis") is not click.core.ParameterSource.DEFAULT:
+        raise UsageError("--schedule says itself what breaks: leave --nemesis out.")
     if engine == "spark":
         from checkers.spark.session import check_master
 
@@ -58,6 +62,8 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
     if chosen.hosts is not None and chosen.backend != "ssh":
         raise UsageError(f"--hosts is for --backend ssh, not {chosen.backend}.")
     test = compose(chosen)
+    for line in test.nemesis.left_out:
+        click.echo(f"left out: {line}", err=True)
     conclusion = run_and_judge(test, chosen, Path(store), engine or "inline", master)
     if as_json:
         from harness.cli.compose import command_line
@@ -138,7 +144,7 @@ async def _record(
 
     def folder() -> RunDir:
         folders.append(Store(store).create(test.name, test.seed, document_of(test, chosen), time.time_ns()))
-        logs.append(RunLog(folders[-1].log_path))
+        logs.append(RunLog(folders[-1].log_path, test.nemesis.left_out))
         return folders[-1]
 
     def began(started_ns: int) -> None:

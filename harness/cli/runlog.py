@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -9,10 +10,17 @@ from results.history import NEMESIS, Op, canonical_json
 
 
 class RunLog:
-    """Writes down phases, faults, stalls and crashes as they are recorded, and how the run ended."""
+    """Writes down phases, faults, stalls and crashes as they are recorded, and how the run ended.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: the file.
+        left_out: what was asked for and is left out.
+    """
+
+    def __init__(self, path: Path, left_out: Sequence[str] = ()) -> None:
         self._file: IO[str] = path.open("a", encoding="utf-8")
+        for line in left_out:
+            self.write(f"left out: {line}")
 
     def observe(self, op: Op) -> None:
         """Take note of an op, unless it is a client's or has only begun."""

@@ -38,7 +38,7 @@ def record_simulated(
 
     check_embeddable(test)
     run = Store(store).create(test.name, test.seed, document_of(test, chosen), time.time_ns())
-    log = RunLog(run.log_path)
+    log = RunLog(run.log_path, test.nemesis.left_out)
 
     def observe(op: Op) -> None:
         progress.observe(op)

@@ -1,0 +1,167 @@
+"""Schedule files: what is in them happens, at its time, and nothing else; what is wrong with them is told by line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli import planned
+from harness.cli.compose import RunOptions, command_line, compose
+from harness.cli.schedules import read
+from harness.plan import decode
+from harness.protocols import Support
+from results.errors import FaultNotSupportedError, UsageError
+from results.history import NEMESIS
+from results.store import RunDir
+from tests.cli.support import ROOT, answer, only_run, splitbrain
+from tests.cli.test_arguments import OPTIONS
+
+FIVE = ("n1", "n2", "n3", "n4", "n5")
+EXAMPLE = ROOT / "examples" / "stale-leader.schedule"
+
+
+def schedule(folder: Path, *lines: str) -> str:
+    file = folder / "faults.schedule"
+    file.write_text("\n".join(lines) + "\n")
+    return str(file)
+
+
+def chosen(path: str, **given: Any) -> RunOptions:
+    return RunOptions.of(**{**OPTIONS, "backend": "sim", "schedule": path, **given})
+
+
+def test_what_a_file_says_happens_at_its_time_and_nothing_else_and_again_in_a_replay(tmp_path: Path) -> None:
+    again = ["--schedule", str(EXAMPLE), "--backend", "sim", "--time-limit", "20", "--seed", "3", "--json"]
+    done = splitbrain("run", *again, "--store", str(tmp_path), timeout_s=300)
+    assert done.returncode == 0, done.stderr
+    assert f"--schedule {EXAMPLE}" in answer(done)["command"]
+    assert "--nemesis" not in answer(done)["command"]
+    run = RunDir(only_run(tmp_path))
+    ops = [op for op in run.history().to_pylist() if op["process"] == NEMESIS]
+    begun = [(op["f"], round(op["time"] / 1e9)) for op in ops if op["type"] == "invoke" and op["time"] < 20e9]
+    assert begun == [(fault.f, fault.at_ns // 10**9) for fault in read(str(EXAMPLE), FIVE, 20.0)]
+    assert len(begun) == 6
+    assert run.read_test()["test"].endswith("-schedule")
+    replayed = splitbrain("replay", "--store", str(tmp_path), run.name, timeout_s=300)
+    assert replayed.returncode == 0, replayed.stderr
+    assert "the same history" in replayed.stdout
+    # The plan of a run is a schedule as well: of the same faults.
+    faults = read(str(run.plan_path), FIVE, 20.0)
+    assert faults == decode(run.plan_path.read_bytes()).faults
+    assert [(fault.f, fault.value) for fault in faults] == [
+        (fault.f, fault.value) for fault in read(str(EXAMPLE), FIVE, 20.0)
+    ]
+
+
+def test_the_file_decides_which_kinds_are_healed_and_what_a_backend_must_be_able_to_do(tmp_path: Path) -> None:
+    file = schedule(tmp_path, '[1, "start-packet", {"disturb": {"mtu": 500}}]', "", "# and", '[2.5, "pause", {}]')
+    test = compose(chosen(file))
+    assert test.nemesis.faults == {"mtu", "pause"}
+    assert test.nemesis.nemesis is not None
+    assert test.nemesis.nemesis.fs == {"start-packet", "stop-packet", "pause", "resume"}
+    assert test.name == "metadata-register-schedule"
+    Path(file).unlink()
+    again = compose(RunOptions.of(**test.options))
+    assert again.nemesis.faults == test.nemesis.faults, "the options hold what was in the file"
+    assert f"--schedule {file}" in command_line(
+        chosen(str(EXAMPLE), schedule=file, scheduled=test.options["scheduled"])
+    )
+
+
+def test_a_fault_that_the_backend_cannot_inject_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    from harness.backends.sim import SimBackend
+    from harness.lifecycle import check_support
+
+    class Poor(SimBackend):
+        def support(self) -> dict[str, Support]:
+            return {**super().support(), "mtu": Support(False, "no such thing.")}
+
+    test = compose(chosen(schedule(tmp_path, '[1, "start-packet", {"disturb": {"mtu": 500, "loss": 0.1}}]')))
+    with pytest.raises(FaultNotSupportedError, match="cannot inject 'mtu' here: no such thing"):
+        check_support(test, Poor())
+    scripted = planned.test_of(chosen(str(EXAMPLE)), decode_plan(tmp_path))
+    assert scripted.nemesis.faults == {"loss"}, "a plan needs what it strikes with, not what its names could"
+
+
+def decode_plan(folder: Path) -> Any:
+    plan: dict[str, Any] = {
+        "format": 1,
+        "options": {},
+        "nodes": ["n1", "n2"],
+        "placement": ["n1"],
+        "end_ns": 10**9,
+        "faults": [{"at_ns": 5, "f": "start-packet", "value": {"fault": "packet", "disturb": {"loss": 0.5}}}],
+    }
+    return decode(json.dumps(plan).encode())
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (['[1, "kill"]', "", "[2, "], "line 3: this is not JSON"),
+        (['[1, "kill"]', '{"at": 2}'], "line 2: an op is [seconds, function, request]"),
+        (["[1]"], "line 1: an op is [seconds"),
+        (["[1, 2, 3]"], "line 1: an op is [seconds"),
+        (['["soon", "kill"]'], "line 1: an op is due some seconds"),
+        (['[-1, "kill"]'], "line 1: an op is due some seconds"),
+        (['[true, "kill"]'], "line 1: an op is due some seconds"),
+        (["# nothing", '[3, "kil"]'], "line 2: there is no nemesis op 'kil'. Did you mean 'kill'"),
+        (['[3, "start-packet", {"disturb": {"los": 1}}]'], "line 1: there is no field of disturb 'los'"),
+        (['[30.5, "kill"]'], "line 1: kill is due at 30.5 s, after the faults phase of 30 s: raise --time-limit"),
+        (["# nothing", ""], "there is no op in it"),
+        (['{"format": 1}'], "this is not a plan"),
+        (["[" * 5000], "line 1: this is not JSON"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told_by_its_line(tmp_path: Path, lines: list[str], told: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        read(schedule(tmp_path, *lines), FIVE, 30.0)
+    assert told in str(refused.value)
+    assert "faults.schedule" in str(refused.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    for name, told in (("none", "cannot be read: No such file"), ("binary", "no text in UTF-8"), (".", "directory")):
+        with pytest.raises(UsageError, match=told):
+            read(str(tmp_path / name), FIVE, 30.0)
+
+
+def test_ops_come_in_the_order_of_their_times_whatever_the_order_of_the_lines(tmp_path: Path) -> None:
+    file = schedule(tmp_path, '[9, "start"]', '[0.25, "kill", {"spec": "all"}]')
+    assert [(fault.at_ns, fault.f) for fault in read(file, FIVE, 30.0)] == [(250_000_000, "kill"), (9 * 10**9, "start")]
+
+
+def test_a_schedule_and_a_nemesis_are_not_given_at_once(tmp_path: Path) -> None:
+    done = splitbrain("run", "--schedule", str(EXAMPLE), "--nemesis", "kill", "--backend", "sim", cwd=tmp_path)
+    assert done.returncode == 254
+    assert "leave --nemesis out" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_left_out_of_a_mix_is_told_at_once_in_the_log_and_in_the_test(tmp_path: Path) -> None:
+    program = (
+        "from harness.backends.sim import SimBackend\n"
+        "from harness.protocols import Support\n"
+        "real = SimBackend.support\n"
+        "SimBackend.support = lambda self: {**real(self), 'reset': Support(False, 'nobody resets here.')}\n"
+        "from harness.cli.main import main; main(['run', '--nemesis', 'packet', '--backend', 'sim', '--time-limit', "
+        "'5', '--interval', '1', '--store', '.', '--json'])\n"
+    )
+    import subprocess
+    import sys
+
+    from tests.cli.support import environment
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
+    line = "packet: without reset (nobody resets here)"
+    assert f"left out: {line}" in done.stderr
+    assert answer(done)["outcome"] in ("pass", "inconclusive"), "what it says on stdout is JSON only"
+    run = RunDir(only_run(tmp_path))
+    assert run.read_test()["left_out"] == [line]
+    assert run.log_path.read_text().startswith(f"left out: {line}\n")

@@ -1,0 +1,77 @@
+"""Requests that people write: what nemeses draw passes, what they would refuse or pass over does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nemesis.catalogue import KINDS, NEMESES, build
+from nemesis.requests import complete, kind_of, needs_of
+from results.errors import UsageError
+from tests.nemesis.support import FIVE
+from tests.nemesis.test_catalogue import schedule
+
+
+@pytest.mark.parametrize("name", NEMESES)
+def test_every_request_that_is_drawn_is_complete_and_needs_what_its_package_says(name: str) -> None:
+    package = build([name])
+    needed: set[str] = set()
+    for op in schedule(package, seconds=900):
+        assert complete(op.f, op.value, FIVE) == op.value
+        needed |= needs_of(op.value)
+        if op.value["action"] == "stop":
+            assert needs_of(op.value) == frozenset()
+    assert needed == package.faults
+
+
+def test_what_follows_from_the_op_may_be_left_out() -> None:
+    assert complete("kill", {"spec": "leader"}, FIVE) == {
+        "fault": "kill",
+        "action": "start",
+        "spec": "leader",
+        "order": list(FIVE),
+    }
+    assert complete("stop-packet", None, FIVE) == {"fault": "packet", "action": "stop"}
+    assert complete("restart", None, ["n1"])["over"] is True
+    assert {kind_of(f) for kind in KINDS.values() for f in (kind.start_f, kind.stop_f)} == set(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("f", "value", "told"),
+    [
+        ("kil", {}, "nemesis op 'kil'. Did you mean 'kill'"),
+        ("kill", "leader", "carries a mapping such as"),
+        ("kill", {"spec": "leeder"}, "node spec of kill 'leeder'. Did you mean 'leader'"),
+        ("kill", {"shape": "halves"}, "field of kill 'shape'"),
+        ("kill", {"order": ["n1", "n9"]}, "order names 'n9'; the nodes are n1, n2"),
+        ("kill", {"order": []}, "order names nodes"),
+        ("kill", {"fault": "pause"}, "kill has the fault 'kill', not 'pause'"),
+        ("start", {"action": "start"}, "start has the action 'stop', not 'start'"),
+        ("start", {"spec": "leader"}, "heals all that is in force of its kind; it takes no spec"),
+        ("start-partition", {}, "shape of start-partition 'None'"),
+        ("start-partition", {"shape": "haves"}, "Did you mean 'halves'"),
+        ("start-partition", {"shape": "swizzle", "nodes": ["n1", "n7"]}, "nodes names 'n7'"),
+        ("start-packet", {"scope": "everywhere", "disturb": {"loss": 0.1}}, "scope of start-packet 'everywhere'"),
+        ("start-packet", {"disturb": {"los": 0.1}}, "field of disturb 'los'. Did you mean 'loss'"),
+        ("start-packet", {"disturb": {"loss": "some"}}, "disturb: Expected `float`, got `str`"),
+        ("start-packet", {"disturb": {}}, "does nothing at all"),
+        ("start-packet", {"scope": "all"}, "says in disturb what goes wrong"),
+        ("start-disk", {"spoil": {"full": False}}, "does nothing at all"),
+        ("start-clock", {"skew": {"n8": {"offset_ms": 5}}}, "skew names 'n8'"),
+        ("start-clock", {"skew": {"n1": {"offset": 5}}}, "field of skew 'offset'. Did you mean 'offset_ms'"),
+        ("start-clock", {}, "skew names nodes"),
+        ("start-cpu", {"share": 2}, "leaves a share of a CPU"),
+        ("bounce", {"nodes": ["n1"], "pauses_ms": [-5]}, "pauses_ms is a list of milliseconds"),
+        ("bounce", {}, "nodes names nodes"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_the_place_and_what_would(f: str, value: Any, told: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        complete(f, value, FIVE)
+    assert told in str(refused.value)
+
+
+def test_a_request_of_somebody_elses_nemesis_needs_nothing_that_is_known() -> None:
+    for value in (None, 3, {}, {"fault": "meteor", "action": "start"}, {"fault": "packet", "disturb": 7}):
+        assert needs_of(value) == frozenset()
