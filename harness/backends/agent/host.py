@@ -1,7 +1,8 @@
-"""The fabric of a host: one node in the host's own network, its links cut where they arrive, measured with its peers.
+"""The fabric of a host: one node in the host's own network, links cut where they arrive and disturbed where they leave.
 
 Each host has an agent of its own, so a link is measured by two of them: one sends a probe, the other says whether it
-came. The controller hands out the tokens that tell probes apart.
+came. The controller hands out the tokens that tell probes apart. Probes pass what strikes some packets and spares
+others (BYPASS_MARK).
 """
 
 from __future__ import annotations
@@ -12,14 +13,19 @@ import errno
 import fcntl
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from .disturbances import Disturbances
 from .errors import AgentError
+from .packets import BYPASS_MARK, PACKAGES, PacketFaults
 from .receivers import Receiver
+from .tools import find_tool
 
 PROBE_PORT = 65009
 LOCK = "/run/splitbrain.lock"
 """Held while an agent lives: two runs on the same host would cut each other's links."""
+_SO_MARK = 36
 _LONGEST_PROBE = 512
 _MOST_PROBES = 10_000
 """Arrived tokens that are kept until they are asked for."""
@@ -39,7 +45,9 @@ class Host:
         self._addresses = dict(addresses)
         self._port = port
         self._node_at = {address: name for name, address in addresses.items()}
-        self._receiver = Receiver(node, os.open("/proc/self/ns/net", os.O_RDONLY))
+        self._network = os.open("/proc/self/ns/net", os.O_RDONLY)
+        self._receiver = Receiver(node, self._network)
+        self._disturbances = Disturbances({name: (self._network, address) for name, address in addresses.items()})
         self._probes: socket.socket | None = None
         self._lost_probes: dict[str, int] = {}
         self._cut: list[str] = []
@@ -60,13 +68,16 @@ class Host:
         self._probes = _bound(socket.SOCK_DGRAM, address, PROBE_PORT)
         asyncio.get_running_loop().add_reader(self._probes, self._receive)
         await self._receiver.lay_out()
+        with contextlib.suppress(AgentError):  # without the tool nobody left a chain behind
+            find_tool("iptables", PACKAGES)
+            PacketFaults(self._node, self._network, self._network).remove()
 
     async def remove(self) -> None:
-        """Delete the table, and every cut with it."""
-        await self._receiver.remove()
-
-    def enter(self, node: str) -> None:
-        """A node's network is this host's: nothing is to be done in its process."""
+        """Delete the table with every cut in it, and every fault of packets."""
+        try:
+            self._disturbances.forget(self._node)
+        finally:
+            await self._receiver.remove()
 
     # --- links --------------------------------------------------------------------------------------------------------
 
@@ -88,12 +99,21 @@ class Host:
         """Keep the cuts from expiring."""
         await self._receiver.refresh()
 
+    async def disturb(self, faults: list[tuple[str, Mapping[str, Any]]]) -> None:
+        """Give what is sent to exactly these nodes these faults: pairs of (node, fields of a LinkFault)."""
+        self._disturbances.set({(self._node, to): fault for to, fault in faults})
+
+    async def disturbed(self) -> dict[str, dict[str, int]]:
+        """For each node to which packets have a fault what it did since they have it."""
+        return {to: counted for (_, to), counted in self._disturbances.counts().items()}
+
     # --- probes -------------------------------------------------------------------------------------------------------
 
-    async def send_probes(self, probes: Sequence[tuple[str, str]]) -> None:
-        """Send a datagram with a token to each of some nodes: pairs of (token, node)."""
+    async def send_probes(self, probes: Sequence[tuple[str, str, bool]]) -> None:
+        """Send a datagram with a token to each of some nodes: (token, node, whether the link holds everything)."""
         assert self._probes is not None
-        for token, node in probes:
+        for token, node, held in probes:
+            self._probes.setsockopt(socket.SOL_SOCKET, _SO_MARK, 0 if held else BYPASS_MARK)
             with contextlib.suppress(OSError):  # no route: it does not arrive, which is what is measured
                 self._probes.sendto(token.encode(), (self._addresses[node], PROBE_PORT))
 

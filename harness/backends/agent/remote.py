@@ -1,4 +1,4 @@
-"""The agent on a host that is reached over ssh: `sudo python3 -I -S -c ... DIRECTORY MARKER`.
+"""The agent on a host that is reached over ssh: `sudo python3 -I -S -c ... DIRECTORY serve|look ...`.
 
 It lives as long as the ssh channel whose ends are its standard input and output, and no longer than QUIET_S without a
 word from its controller: a controller that lost its network cannot say goodbye. With it go its node and its rules.
@@ -11,59 +11,91 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import glob
 import json
 import os
+import shutil
 import signal
+import subprocess
+import time
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from . import syscalls
+from . import cgroups, packet_trial, syscalls, volumes
 from .errors import AgentError
+from .freezer import Freezer
 from .host import Host, take_lock
 from .lines import Lines
+from .node_faults import NodeFaults
 from .processes import Processes
 
 QUIET_S = 45.0
 STOP_GRACE_S = 1.0
 LOG_BYTES_SHOWN = 8192
+GROUPS = "splitbrain-host"
+"""How the names of control groups begin. Who holds the host may remove all of them."""
+PROBE_ENDS_WITHIN_S = 10.0
+_HEAD_BYTES = 1 << 16
 
 Handler = Callable[..., Awaitable[Any]]
 
 
 def main(argv: Sequence[str]) -> NoReturn:
-    """Run the agent of the run whose directory on this host is `argv[0]`; `argv[1]` marks it as somebody's process."""
-    home = argv[0]
+    """Run the agent of the run whose directory on this host is `argv[0]`; or tell what faults the host can have.
+
+    `DIRECTORY serve MARKER` serves whoever owns it; `DIRECTORY look PATTERN...` prints what `look` found.
+    """
+    home, what, *rest = argv
+    if what == "look":
+        print(json.dumps(asyncio.run(look(rest))), flush=True)
+        os._exit(0)
     syscalls.signal_on_parent_death(signal.SIGTERM)
-    if not isolate():
+    freezer = Freezer()  # before the namespaces that end with this process
+    if not isolate(freezer):
         syscalls.adopt_orphans()
-    asyncio.run(_RemoteAgent(Lines(), home).serve())
+    asyncio.run(_RemoteAgent(Lines(), home, freezer).serve())
     os._exit(0)
 
 
-def isolate() -> bool:
+async def look(libraries: Sequence[str]) -> dict[str, str | None]:
+    """What keeps faults of packets, file systems and processors from this host, None where nothing does.
+
+    And "library", the first file that one of the patterns matches: libfaketime.
+    """
+    found = (path for pattern in libraries for path in sorted(glob.glob(pattern)))
+    return {
+        "packets": await packet_trial.problem(),
+        "volumes": volumes.problem(),
+        "processors": cgroups.problem(),
+        "library": next(found, None),
+    }
+
+
+def isolate(freezer: Freezer) -> bool:
     """Move into PID and mount namespaces of their own; whether the kernel allowed it.
 
-    Returns in the first process of the namespace, while the caller waits outside for its end.
+    Returns in the first process of the namespace, while the caller lets go of what belongs to it and waits for its end.
     """
     trial = os.fork()
     if trial == 0:
         try:
-            _enter_namespaces()
+            _enter_namespaces(freezer)
         except OSError:
             os._exit(1)
         os._exit(0)
     if os.waitstatus_to_exitcode(os.waitpid(trial, 0)[1]) != 0:
         return False
-    _enter_namespaces()
+    _enter_namespaces(freezer)
     return True
 
 
-def _enter_namespaces() -> None:
+def _enter_namespaces(freezer: Freezer) -> None:
     syscalls.unshare(syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS)
     first = os.fork()
     if first != 0:
         os.closerange(0, 3)  # the pipes end with the agent, not with who waits for it
+        freezer.close()
         os._exit(os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]) & 0xFF)
     syscalls.signal_on_parent_death(signal.SIGKILL)
     syscalls.mount_own_proc()
@@ -72,11 +104,12 @@ def _enter_namespaces() -> None:
 class _RemoteAgent:
     """Serves one controller, and runs one node for it."""
 
-    def __init__(self, lines: Lines, home: str) -> None:
+    def __init__(self, lines: Lines, home: str, freezer: Freezer) -> None:
         self._lines = lines
         self._home = home
         self._data = os.path.join(home, "data")
         self._log = os.path.join(home, "log")
+        self._faults = NodeFaults(GROUPS, self._members, freezer)
         self._host: Host | None = None
         self._processes: Processes | None = None
         self._over = asyncio.Event()
@@ -98,8 +131,14 @@ class _RemoteAgent:
                     await self._over.wait()
         if self._processes is not None:
             self._processes.kill_all()
-        if self._host is not None:
-            await self._host.remove()
+        try:
+            self._faults.close()
+        finally:
+            if self._host is not None:
+                await self._host.remove()
+
+    def _members(self, node: str) -> Iterable[int]:
+        return () if self._processes is None else self._processes.members(node)
 
     def _reap(self) -> None:
         if self._processes is not None:
@@ -128,11 +167,16 @@ class _RemoteAgent:
             self._over.set()
 
     def _handler(self, name: str) -> Handler:
-        handlers: dict[str, Handler] = {"lay_out": self._lay_out, "log_end": self._log_end}
+        handlers: dict[str, Handler] = {
+            "lay_out": self._lay_out,
+            "log_end": self._log_end,
+            "head": self._head,
+            "write_clock": self._write_clock,
+            "look_at_clock": self._look_at_clock,
+        }
         if self._processes is not None and self._host is not None:
             processes, host = self._processes, self._host
             handlers |= {
-                "lay_files": self._lay_files,
                 "start": self._start,
                 "kill": processes.kill,
                 "pause": processes.pause,
@@ -140,10 +184,13 @@ class _RemoteAgent:
                 "status": self._status,
                 "cut": host.cut,
                 "dropped": host.dropped,
+                "disturb": host.disturb,
+                "disturbed": host.disturbed,
                 "send_probes": host.send_probes,
                 "heard_probes": host.heard_probes,
                 "alive": host.refresh,
                 "stop": self._stop,
+                **self._faults.handlers(),
             }
         if name not in handlers:
             raise AgentError(f"the agent cannot {name!r} now")
@@ -154,15 +201,8 @@ class _RemoteAgent:
         host = Host(node, addresses, port)
         await host.lay_out()
         self._host = host
-        self._processes = Processes({node: port}, host.enter)
-
-    async def _lay_files(self, files: dict[str, str]) -> None:
-        """Write files (base64) by their paths below the data directory."""
-        for name, content in files.items():
-            path = os.path.join(self._data, name)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "wb") as file:
-                file.write(base64.b64decode(content))
+        cgroups.sweep(lambda name: name.startswith(f"{GROUPS}."))  # the host is ours alone: they were left behind
+        self._processes = Processes({node: port}, self._faults.enter)
 
     async def _start(self, name: str, argv: list[str], env: dict[str, str]) -> dict[str, Any]:
         assert self._processes is not None
@@ -185,6 +225,42 @@ class _RemoteAgent:
         except FileNotFoundError:
             return ""
 
+    async def _head(self, program: str) -> str:
+        """The beginning of a program's file (base64)."""
+        path = shutil.which(program)
+        if path is None:
+            raise AgentError(f"there is no program {program!r} on this host")
+        with open(path, "rb") as file:
+            return base64.b64encode(file.read(_HEAD_BYTES)).decode()
+
+    async def _write_clock(self, text: str) -> None:
+        """Say in the file that libfaketime reads what the node's clock shows."""
+        scratch = f"{self._home}/clock.new"
+        with open(scratch, "w") as file:
+            file.write(text)
+        os.replace(scratch, f"{self._home}/clock")
+
+    async def _look_at_clock(self, argv: list[str], env: Mapping[str, str]) -> dict[str, Any]:
+        """What a probe sees that runs like the node, and what this host's true clocks show, in nanoseconds."""
+
+        def run() -> str:
+            done = subprocess.run(
+                argv,
+                env={**os.environ, **env},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=PROBE_ENDS_WITHIN_S,
+            )
+            return done.stdout
+
+        try:
+            said = await asyncio.to_thread(run)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise AgentError(f"the clock cannot be looked at: {error}") from None
+        return {"said": said, "real_ns": time.time_ns() - time.monotonic_ns(), "monotonic_ns": time.monotonic_ns()}
+
     async def _stop(self) -> None:
         assert self._processes is not None
         await self._processes.stop_all(STOP_GRACE_S)
+        self._faults.close()

@@ -25,7 +25,19 @@ AS_ROOT: Final = '$([ "$(id -u)" = 0 ] || echo sudo -n)'
 
 def agent_command(home: str, marker: str) -> str:
     """The shell command that runs the agent which lies in a directory of a host."""
-    return f"exec {AS_ROOT} python3 -I -S -c '{_RUN_AGENT}' {home} {marker}"
+    return f"exec {_run(home)} serve {marker}"
+
+
+def look_command(home: str) -> str:
+    """The shell command that tells, by the agent in a directory of a host, what faults the host can have.
+
+    It takes patterns of the files that can be libfaketime.
+    """
+    return f"exec {_run(home)} look"
+
+
+def _run(home: str) -> str:
+    return f"{AS_ROOT} python3 -I -S -c '{_RUN_AGENT}' {home}"
 
 
 class RemoteAgent:

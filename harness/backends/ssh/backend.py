@@ -9,12 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import get_args
 
-from harness.backends.limits import FIXED_MEMBERS_WHY, SIMULATED_ONLY, SIMULATED_ONLY_WHY
-from harness.backends.ssh import machine
+from harness.backends.ssh import faults, machine
 from harness.backends.ssh.connection import Connection, HostError, connect
 from harness.backends.ssh.deployment import SshDeployment, together
 from harness.backends.ssh.inventory import Host, Inventory
-from harness.backends.ssh.survey import look
+from harness.backends.ssh.survey import check
 from harness.protocols import FaultKind, NodeId, Runtime, Support
 from harness.test import Test
 from results.errors import BackendError, UsageError
@@ -31,18 +30,19 @@ class SshBackend:
 
     def __init__(self, inventory: Inventory | None = None) -> None:
         self._inventory = inventory
+        self._means: Mapping[NodeId, faults.Means] = {}
 
     def support(self) -> Mapping[str, Support]:
-        """What works on hosts; whether each host has what it takes is seen at `deploy`, before anything starts."""
+        """What works on all hosts: an agent tries it on each, once in the life of this backend, in about a second.
+
+        Raises:
+            BackendError: hosts that cannot be looked at; all of them are named in one message.
+        """
         if self._inventory is None:
             return dict.fromkeys(get_args(FaultKind), Support(False, "no hosts are named: give --hosts"))
-        return {
-            "cut": Support(True, "nftables on each receiving host"),
-            "kill": Support(True, "SIGKILL, until the process is reaped"),
-            "pause": Support(True, "SIGSTOP, until the kernel shows state T"),
-            **dict.fromkeys(SIMULATED_ONLY, Support(False, SIMULATED_ONLY_WHY)),
-            "membership": Support(False, FIXED_MEMBERS_WHY),
-        }
+        if not self._means:
+            self._means = _look_at(self._inventory)
+        return faults.support(self._means)
 
     def sweep(self) -> list[str]:
         """Nothing: hosts are swept when a test is deployed on them, for only then are they known to be ours to use."""
@@ -69,12 +69,12 @@ class SshBackend:
         async def prepare(host: Host) -> None:
             await loop.run_in_executor(executor, _prepare, connections[host.node], test, notes[host.node])
 
-        deployment = SshDeployment(test, run_dir, connections, executor)
+        deployment = SshDeployment(test, run_dir, runtime, connections, executor)
         try:
             await together([reach(host) for host in hosts])
             _check_addresses(connections)
             await together([prepare(host) for host in hosts])
-            await deployment.lay_out(dict(test.system.uploads))
+            await deployment.lay_out({node: found.library for node, found in self._means.items()})
         except BaseException:
             with contextlib.suppress(BackendError):
                 await deployment.close()
@@ -87,6 +87,26 @@ class SshBackend:
         if missing:
             raise UsageError(f"the ssh backend has no host for {', '.join(missing)}: name one for each in --hosts.")
         return [hosts[node] for node in test.nodes]
+
+
+def _look_at(inventory: Inventory) -> Mapping[NodeId, faults.Means]:
+    def look_at(host: Host) -> faults.Means | BackendError:
+        try:
+            connection = connect(host, inventory, note=lambda _: None)
+            try:
+                check(connection, ())
+                return faults.means(connection)
+            finally:
+                connection.close()
+        except BackendError as error:
+            return error
+
+    with ThreadPoolExecutor(max_workers=len(inventory.hosts), thread_name_prefix="ssh") as executor:
+        found = dict(zip((host.node for host in inventory.hosts), executor.map(look_at, inventory.hosts), strict=True))
+    problems = [problem for problem in found.values() if isinstance(problem, BackendError)]
+    if problems:
+        raise BackendError(" ".join(map(str, problems)))
+    return {node: means for node, means in found.items() if isinstance(means, faults.Means)}
 
 
 def _note_keeper(run_dir: Path, node: NodeId) -> Callable[[str], None]:
@@ -103,10 +123,8 @@ def _note_keeper(run_dir: Path, node: NodeId) -> Callable[[str], None]:
 
 def _prepare(connection: Connection, test: Test, note: Callable[[str], None]) -> None:
     """See that a host has what the test takes, and sweep what dead controllers left on it."""
-    survey = look(connection, getattr(test.system, "imports", ()))
-    if survey.problems:
-        raise HostError(connection.host, f"{'; '.join(survey.problems)}.")
-    for leftover in survey.report.leftovers:
+    report = check(connection, getattr(test.system, "imports", ()))
+    for leftover in report.leftovers:
         if machine.is_abandoned(leftover):
             machine.remove(connection, leftover.path)
             note(f"removed {leftover.path}, which a dead controller left behind")

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import functools
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from harness.backends.limits import OnlyCutsKillsAndPauses
+from harness.backends.linkfaults import SeededFaults
 from harness.backends.ssh import machine
 from harness.backends.ssh.agents import RemoteAgent, agent_command
 from harness.backends.ssh.connection import Connection, HostError
-from harness.protocols import Address, DefiniteError, Link, NodeId, NodePlace, NodeStatus
+from harness.backends.ssh.faults import HostFaults
+from harness.protocols import (
+    Address,
+    ClockFault,
+    DefiniteError,
+    DiskFault,
+    Link,
+    LinkFault,
+    NodeId,
+    NodePlace,
+    NodeStatus,
+    Runtime,
+)
 from harness.test import Test
 from results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
 
@@ -33,7 +44,7 @@ LOG_CHARACTERS_SHOWN: Final = 300
 T = TypeVar("T")
 
 
-class SshDeployment(OnlyCutsKillsAndPauses):
+class SshDeployment:
     """Nodes on hosts. Made by `SshBackend.deploy`.
 
     Attributes:
@@ -43,7 +54,12 @@ class SshDeployment(OnlyCutsKillsAndPauses):
     """
 
     def __init__(
-        self, test: Test, run_dir: Path, connections: Mapping[NodeId, Connection], executor: ThreadPoolExecutor
+        self,
+        test: Test,
+        run_dir: Path,
+        runtime: Runtime,
+        connections: Mapping[NodeId, Connection],
+        executor: ThreadPoolExecutor,
     ) -> None:
         self.nodes: Sequence[NodeId] = test.nodes
         self.places: Mapping[NodeId, NodePlace] = {}
@@ -53,20 +69,29 @@ class SshDeployment(OnlyCutsKillsAndPauses):
         self._connections = connections
         self._executor = executor
         self._agents: dict[NodeId, RemoteAgent] = {}
+        self._faults: dict[NodeId, HostFaults] = {}
+        self._runtime = runtime
+        self._seeded = SeededFaults()
+        self._held: frozenset[Link] = frozenset()
         self._alive: asyncio.Task[None] | None = None
         self._cut: frozenset[Link] = frozenset()
         self._measuring = asyncio.Lock()
         self._round = 0
         self._closed = False
 
-    async def lay_out(self, uploads: Mapping[str, Path]) -> None:
+    async def lay_out(self, libraries: Mapping[NodeId, str | None]) -> None:
         """Upload, start the agents, take the hosts, and see that they reach each other.
+
+        Args:
+            libraries: where libfaketime is on each host.
 
         Raises:
             BackendError: it cannot be done on some hosts; all of them are named.
         """
         for node_dir in self._dirs.values():
             node_dir.mkdir(parents=True, exist_ok=True)
+
+        uploads = dict(self._test.system.uploads)
 
         async def settle(node: NodeId) -> None:
             self.homes[node] = await self._off_loop(machine.upload, self._connections[node], uploads)
@@ -94,6 +119,13 @@ class SshDeployment(OnlyCutsKillsAndPauses):
         self._alive = asyncio.get_running_loop().create_task(self._keep_alive())
         await self._check_links()
 
+        async def lay_out_faults(node: NodeId) -> None:
+            faults = HostFaults(self._test, self._agents[node], self.places[node], self._dirs[node])
+            self._faults[node] = faults
+            await faults.lay_out(libraries.get(node))
+
+        await self._on_all(lay_out_faults)
+
     async def _start_agent(self, node: NodeId) -> None:
         connection = self._connections[node]
         command = agent_command(self.homes[node], machine.owner().split()[1])
@@ -120,14 +152,11 @@ class SshDeployment(OnlyCutsKillsAndPauses):
         """
         command = self._test.system.command(self._test, self._place(node))
         agent = self._agents[node]
-        for name in command.files:
-            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-                raise BackendError(f"a node's file must lie in its data directory, not at {name!r}.")
+        env = dict(command.env)
         try:
-            if command.files and (await self.status(node)).state == "stopped":
-                packed = {name: base64.b64encode(content).decode() for name, content in command.files.items()}
-                await agent.ask("lay_files", files=packed)
-            answer = await agent.ask("start", name=node, argv=list(command.argv), env=dict(command.env))
+            if (await self.status(node)).state == "stopped":
+                env |= await self._faults[node].prepare(command)
+            answer = await agent.ask("start", name=node, argv=list(command.argv), env=env)
         except HostError as error:
             raise NodeStartError(str(error)) from None
         if "failed" in answer:
@@ -158,6 +187,29 @@ class SshDeployment(OnlyCutsKillsAndPauses):
         last = _last_lines(await self._agents[node].ask("log_end"), 1)
         return msgspec.structs.replace(status, evidence={**status.evidence, "log": last[-LOG_CHARACTERS_SHOWN:]})
 
+    # --- disks, clocks, processors ------------------------------------------------------------------------------------
+
+    async def power_off(self, node: NodeId) -> NodeStatus:
+        """End the node's processes with SIGKILL, and lose what they did not sync.
+
+        The evidence has "bytes_lost" and "names_lost": compared with what they had written.
+        """
+        status = await self.kill(node)
+        lost = await self._faults[node].lose_power()
+        return msgspec.structs.replace(status, evidence={**status.evidence, **lost})
+
+    async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
+        """Give the node's disk this fault, or none: a node whose file system failed is killed for its heal."""
+        return await self._faults[self._place(node).node].spoil(fault, await self.status(node), self.kill)
+
+    async def skew(self, node: NodeId, fault: ClockFault | None) -> Mapping[str, Any]:
+        """Give the node's wall clock this fault, or none: a probe with the node's environment measures it."""
+        return await self._faults[self._place(node).node].skew(fault)
+
+    async def throttle(self, node: NodeId, share: float | None) -> Mapping[str, Any]:
+        """Give the node this share of one CPU, or all that it wants: what the kernel counted of the limit before."""
+        return await self._faults[self._place(node).node].throttle(share)
+
     # --- links --------------------------------------------------------------------------------------------------------
 
     async def cut(self, links: frozenset[Link]) -> None:
@@ -184,7 +236,7 @@ class SshDeployment(OnlyCutsKillsAndPauses):
         async with self._measuring:
             passed = await self._measure(links)
             for _ in range(PROBE_ATTEMPTS - 1):
-                missing = [link for link in links if link not in passed and link not in self._cut]
+                missing = [link for link in links if link not in passed | self._cut | self._held]
                 if not missing:
                     break
                 passed |= await self._measure(missing)
@@ -195,7 +247,7 @@ class SshDeployment(OnlyCutsKillsAndPauses):
         tokens = {f"{self._round} {source} {to}": (source, to) for source, to in links}
 
         async def send(source: NodeId) -> None:
-            probes = [(token, link[1]) for token, link in tokens.items() if link[0] == source]
+            probes = [(token, link[1], link in self._held) for token, link in tokens.items() if link[0] == source]
             await self._agents[source].ask("send_probes", probes=probes)
 
         async def hear(node: NodeId) -> list[str]:
@@ -213,6 +265,30 @@ class SshDeployment(OnlyCutsKillsAndPauses):
             (source, node): count
             for node, counted in zip(self.nodes, counts, strict=True)
             for source, count in counted.items()
+        }
+
+    async def disturb(self, faults: Mapping[Link, LinkFault]) -> None:
+        """Give exactly these directed links these faults, and all others none, on every sending host at the same time.
+
+        They strike packets where these leave their host.
+        """
+        self._check(list(faults))
+        request = self._seeded.request(faults, self._runtime.streams)
+
+        async def disturb(node: NodeId) -> None:
+            wanted = [(to, fault) for source, to, fault in request if source == node]
+            await self._agents[node].ask("disturb", faults=wanted)
+
+        await self._on_all(disturb)
+        self._held = frozenset(link for link, fault in faults.items() if fault.held)
+
+    async def disturbed(self) -> Mapping[Link, Mapping[str, int]]:
+        """For each link with a fault what it did since it has it: counts of packets (`agent.packets`)."""
+        counts = await self._on_all(lambda node: self._agents[node].ask("disturbed"))
+        return {
+            (node, to): counted
+            for node, of_node in zip(self.nodes, counts, strict=True)
+            for to, counted in of_node.items()
         }
 
     async def dial(self, node: NodeId) -> socket.socket:
@@ -264,6 +340,9 @@ class SshDeployment(OnlyCutsKillsAndPauses):
     async def _clear(self, node: NodeId) -> None:
         agent, home = self._agents.get(node), self.homes.get(node)
         problems: list[HostError] = []
+        if node in self._faults:
+            with contextlib.suppress(HostError):  # as below
+                await self._faults[node].close()
         if agent is not None:
             if self.places:
                 with contextlib.suppress(HostError):  # an agent that is gone has taken its node with it

@@ -44,22 +44,15 @@ class Report(msgspec.Struct, frozen=True):
     leftovers: tuple[Leftover, ...]
 
 
-class Survey(msgspec.Struct, frozen=True):
-    """A report, and everything in it that keeps a test from running there."""
-
-    report: Report
-    problems: tuple[str, ...]
-
-
-def look(connection: Connection, modules: Sequence[str]) -> Survey:
-    """Look at a host.
+def check(connection: Connection, modules: Sequence[str]) -> Report:
+    """Look at a host, and see that a test can run on it.
 
     Args:
         connection: to the host.
         modules: what the system's program imports beyond Python's own library.
 
     Raises:
-        HostError: the host has no Python, or the look failed.
+        HostError: the host lacks something; all that it lacks is in the message. Or the look failed.
     """
     command = shlex.join(["python3", "-I", "-", f"{DIRECTORIES}*", *modules])
     before_s = time.time()
@@ -72,7 +65,10 @@ def look(connection: Connection, modules: Sequence[str]) -> Survey:
     except msgspec.MsgspecError:
         said = " ".join(done.errors.split())[-300:] or done.output[:300]
         raise HostError(connection.host, f"the look at the host failed with code {done.code}: {said}") from None
-    return Survey(report, tuple(_problems(report, modules, before_s, after_s)))
+    problems = _problems(report, modules, before_s, after_s)
+    if problems:
+        raise HostError(connection.host, f"{'; '.join(problems)}.")
+    return report
 
 
 def _problems(report: Report, modules: Sequence[str], before_s: float, after_s: float) -> list[str]:
