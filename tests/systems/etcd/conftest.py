@@ -6,17 +6,33 @@ import asyncio
 import shutil
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from harness.backends.local import LocalBackend, LocalDeployment
+from harness.cli.compose import RunOptions, compose
 from harness.protocols import Runtime
 from harness.systems.etcd import Etcd, EtcdSession
 from harness.systems.read_modes import LINEARIZABLE, ReadMode
-from harness.test import Test
 from tests.backends.support import missing, skip_without_namespaces
+
+OPTIONS: dict[str, Any] = {
+    "workload": "register",
+    "nemesis": "partition",
+    "system": "etcd",
+    "backend": "local",
+    "bug": "",
+    "nodes": "3",
+    "concurrency": "2n",
+    "rate": 100.0,
+    "time_limit": 5.0,
+    "interval": None,
+    "op_timeout": 2.0,
+    "recovery": 20.0,
+    "seed": 1,
+}
+"""Options of a test of etcd."""
 
 
 class Running:
@@ -53,7 +69,7 @@ def etcd(etcd_program: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 async def _started(runner: asyncio.Runner, run_dir: Path) -> Running:
-    test = cast(Test, SimpleNamespace(nodes=("n1",), system=Etcd(), seed=1, bugs=()))
+    test = compose(RunOptions.of(**{**OPTIONS, "nodes": "1", "nemesis": "none"}))
     deployment = await LocalBackend("namespaces").deploy(test, run_dir, cast(Runtime, None))
     running = Running(runner, deployment)
     try:

@@ -28,7 +28,7 @@ class Request:
 
 @dataclass
 class FakeNode:
-    """Carries out its steps, one for each request, whatever connection that comes on; then says nothing any more."""
+    """Carries out its steps, one for each request, whatever connection that comes on; then hangs up on everybody."""
 
     steps: list[Step]
     requests: list[Request] = field(default_factory=list[Request])
@@ -42,8 +42,7 @@ class FakeNode:
         try:
             while True:
                 self.requests.append(await _request(reader))
-                if self.steps:
-                    await self.steps.pop(0)(writer)
+                await (self.steps.pop(0) if self.steps else then_closes())(writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:

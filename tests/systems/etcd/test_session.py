@@ -47,6 +47,13 @@ class TestOnARealNode:
 
         in_session(etcd, check)
 
+    def test_a_map_is_equal_to_one_with_its_keys_in_another_order(self, etcd: Running) -> None:
+        async def check(session: EtcdSession) -> None:
+            await session.write("map", {"b": 1, "a": 2})
+            assert (await session.compare_and_set("map", {"a": 2, "b": 1}, "next")).value is True
+
+        in_session(etcd, check)
+
     def test_values_that_json_tells_apart_are_not_equal(self, etcd: Running) -> None:
         async def check(session: EtcdSession) -> None:
             await session.write("apart", 1)

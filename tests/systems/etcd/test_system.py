@@ -9,12 +9,13 @@ from typing import Any, cast
 
 import pytest
 
+from harness.cli.compose import RunOptions, command_line, compose
 from harness.protocols import Deployment, NodeId, NodePlace
 from harness.systems import catalogue
 from harness.systems.etcd import Etcd
 from harness.test import Test
 from results.errors import BackendError, UsageError
-from tests.systems.etcd.conftest import Running
+from tests.systems.etcd.conftest import OPTIONS, Running
 from tests.systems.etcd.fake_node import fake_node, page, says, silence
 
 TEST = cast(Test, SimpleNamespace(seed=5, bugs=()))
@@ -120,6 +121,20 @@ class TestCatalogue:
     def test_a_mode_that_a_system_does_not_have_is_refused_with_those_that_it_has(self, system: str, mode: str) -> None:
         with pytest.raises(UsageError, match=f"--read-mode {mode}: reads of system '{system}' are linearizable"):
             catalogue.build(system, mode)
+
+    def test_a_mode_is_part_of_a_tests_name_of_its_options_and_of_the_command_that_repeats_it(self) -> None:
+        def composed(**mode: str) -> tuple[str, str]:
+            chosen = RunOptions.of(**OPTIONS, **mode)
+            test = compose(chosen)
+            assert test.options["read_mode"] == mode.get("read_mode", "linearizable")
+            return test.name, command_line(chosen)
+
+        name, command = composed()
+        assert name == "etcd-register-partition"
+        assert "--read-mode" not in command
+        name, command = composed(read_mode="serializable")
+        assert name == "etcd-serializable-register-partition"
+        assert "--read-mode serializable" in command
 
 
 def test_it_has_no_telemetry_of_its_own() -> None:
