@@ -123,7 +123,8 @@ def build(
         hashes[image.name] = made_of.hash
         tag = f"{image.repository}:{made_of.hash}"
         present = find_image(client, tag)
-        if present is not None and not rebuild:
+        fresh = rebuild or present is None
+        if present is not None and not fresh:
             present.tag(image.repository, LATEST)
         else:
             say = progress(image)
@@ -136,7 +137,7 @@ def build(
             _run(client, image, made_of, parent, labels, say, cached=not rebuild)
             if present is not None:
                 _remove_unused(client, present)
-        done(Built(image.name, tag, fresh=present is None or rebuild))
+        done(Built(image.name, tag, fresh=fresh))
 
 
 def choose_foundation(client: docker.DockerClient, base: str | None, suite: str | None) -> Foundation:
