@@ -5,9 +5,10 @@ Each is verified against the operating system's own word on the process, before 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
+from harness.deadlines import together
 from harness.marks import reached
 from harness.protocols import Deployment, FaultKind, NemesisContext, NodeId, NodeStatus
 from nemesis.effects import Effect, carry_out, request, statuses, told
@@ -20,7 +21,7 @@ from results.history import Op
 class _Means(Protocol):
     """How to do one thing to the process of one node."""
 
-    async def __call__(self, deployment: Deployment, node: NodeId) -> NodeStatus: ...
+    def __call__(self, deployment: Deployment, node: NodeId) -> Coroutine[Any, Any, NodeStatus]: ...
 
 
 class NodeFault:
@@ -116,18 +117,20 @@ class NodeFault:
     async def _apply(
         self, deployment: Deployment, means: _Means, nodes: Sequence[NodeId], state: str, effect: Effect
     ) -> None:
-        """Do it to all nodes, then look at all of them.
+        """Do it to all nodes at once, as a loss of power does, then look at all of them.
 
         A node that cannot be treated does not keep the next one from it.
         """
         problems: list[str] = []
         before = await statuses(deployment)
         answers: dict[NodeId, NodeStatus] = {}
-        for node in nodes:
-            try:
-                answers[node] = await means(deployment, node)
-            except BackendError as problem:
-                problems.append(f"{node}: {problem}")
+        for node, answer in zip(nodes, await together([means(deployment, node) for node in nodes]), strict=True):
+            if isinstance(answer, NodeStatus):
+                answers[node] = answer
+            elif isinstance(answer, BackendError):
+                problems.append(f"{node}: {answer}")
+            else:
+                raise answer
         after = await statuses(deployment)
         for node in nodes:
             effect.evidence[node] = {"before": told(before[node]), "after": told(after[node])}
