@@ -39,6 +39,9 @@ class ContainerGossip(GossipSystem):
 
     image: str | None = "node"
 
+    def telemetry(self, test: Test, node_dir: Path) -> Path | None:
+        return None
+
     def __init__(self, transport: str = "udp", script: str = "", files: Mapping[str, bytes] | None = None) -> None:
         super().__init__(transport, files=files)
         self.script = script

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.backends.docker import DockerDeployment
-from harness.protocols import DefiniteError, Link
+from harness.protocols import DefiniteError, Link, LinkFault, NodeStatus
 from results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
 from tests.backends import docker_support
 from tests.backends.docker_support import ContainerGossip, deployed, inside, of_run
@@ -58,6 +58,7 @@ def cluster(shared: Cluster) -> Cluster:
 
     async def tidy() -> None:
         await shared.deployment.cut(frozenset())
+        await shared.deployment.disturb({})
         for node in shared.deployment.nodes:
             await shared.deployment.resume(node)
         await start_all(shared.deployment)
@@ -223,6 +224,70 @@ def test_rules_of_others_are_not_touched(cluster: Cluster) -> None:
     assert inside(pid, "nft", "list", "table", "inet", "somebody") == before
 
 
+# --- links with faults ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fault", "word", "least", "most"),
+    [
+        (LinkFault(loss=1.0), "lost", 0.0, 0.0),
+        (LinkFault(held=True), "held", 0.0, 0.0),
+        (LinkFault(corrupt=1.0), "corrupted", 0.0, 0.0),
+        (LinkFault(mtu=20), "oversized", 0.0, 0.0),
+        (LinkFault(duplicate=1.0), "duplicated", 1.5, 2.5),
+        (LinkFault(reorder=0.5), "reordered", 0.6, 1.4),
+        (LinkFault(delay_ms=50, jitter_ms=10), "delayed", 0.6, 1.4),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_link_with_a_fault_carries_as_much_as_it_should_beside_one_without(
+    cluster: Cluster, fault: LinkFault, word: str, least: float, most: float
+) -> None:
+    """What n2 hears of n1 in the time in which it hears 50 beats of n3."""
+    deployment = cluster.deployment
+
+    async def heard() -> dict[str, int]:
+        return (await ask(deployment, "n2"))["heard"]
+
+    async def run() -> None:
+        await until_silent(deployment, [])
+        await deployment.disturb({("n1", "n2"): fault})
+        assert list(await deployment.disturbed()) == [("n1", "n2")]
+        before = now = await heard()
+        while now["n3"] < before["n3"] + 50:
+            await asyncio.sleep(0.05)
+            now = await heard()
+        share = (now["n1"] - before["n1"]) / (now["n3"] - before["n3"])
+        assert least <= share <= most
+        assert (await deployment.disturbed())["n1", "n2"][word] > 0
+        await deployment.disturb({})
+        assert await deployment.disturbed() == {}
+        await until_silent(deployment, [])
+
+    cluster.runner.run(run())
+
+
+def test_a_link_keeps_its_fault_when_the_node_that_sends_starts_again(cluster: Cluster) -> None:
+    deployment = cluster.deployment
+
+    async def run() -> None:
+        await until_silent(deployment, [])
+        await deployment.disturb({("n1", "n2"): LinkFault(loss=1.0)})
+        await deployment.kill("n2")
+        await deployment.start("n2")
+        await deployment.kill("n1")
+        await deployment.start("n1")
+        await until_silent(deployment, [("n1", "n2")])
+        assert "n1" not in (await ask(deployment, "n2"))["heard"]
+        rules = inside(_pid_of(await deployment.status("n1")), "iptables-save", "-t", "mangle")
+        assert "NFQUEUE" in rules
+        await deployment.disturb({})
+        rules = inside(_pid_of(await deployment.status("n1")), "iptables-save", "-t", "mangle")
+        assert "SPLITBRAIN" not in rules, "no rule stays when no link has a fault"
+
+    cluster.runner.run(run())
+
+
 # --- deployments of their own ---------------------------------------------------------------------------------------
 
 
@@ -283,4 +348,8 @@ def test_closing_twice_does_no_harm_and_afterwards_nothing_is_possible(tmp_path:
 
 
 def _pid(cluster: Cluster, node: str) -> int:
-    return cluster.runner.run(cluster.deployment.status(node)).evidence["pid"]
+    return _pid_of(cluster.runner.run(cluster.deployment.status(node)))
+
+
+def _pid_of(status: NodeStatus) -> int:
+    return status.evidence["pid"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import glob
-import time
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,13 @@ from results.errors import BackendError
 CLOCK_DIR = "/splitbrain.clock"
 """Where a container finds the directory with the file of its clock."""
 _FILE = "clock"
+_LAUNCH = """
+import json, os, sys, time
+variables = {**os.environ, **json.loads(sys.argv[1])}
+print(time.monotonic_ns(), flush=True)
+os.execvpe(sys.argv[2], sys.argv[2:], variables)
+"""
+"""Becomes the probe, and says when: the engine takes much longer to begin a process than a clock may be wrong by."""
 _PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 
@@ -94,17 +101,16 @@ class Clocks:
         return {"jumps": self._jumps.pop(node)}
 
     async def _measured(self, node: Node) -> faketime.Measured:
-        asked_s = time.monotonic()
-        answer = await self._engine.execute(
-            node.keeper,
-            faketime.probe_command("python3"),
-            faketime.environment(self._library(node), f"{CLOCK_DIR}/{_FILE}"),
-        )
+        variables = faketime.environment(self._library(node), f"{CLOCK_DIR}/{_FILE}")
+        probe = faketime.probe_command("python3")
+        launch = ["python3", "-I", "-S", "-c", _LAUNCH, json.dumps(dict(variables)), *probe]
+        printed = await self._engine.execute(node.keeper, launch)
         try:
-            return self._clocks[node.name].measured(answer, asked_s)
+            began, answer = printed.split("\n", 1)
+            return self._clocks[node.name].measured(answer, int(began) / 1e9)
         except ValueError:
             raise BackendError(
-                f"the clock of {node.name} could not be measured: python3 in its image said {answer[-300:]!r}."
+                f"the clock of {node.name} could not be measured: python3 in its image said {printed[-300:]!r}."
             ) from None
 
     def _library(self, node: Node) -> str:

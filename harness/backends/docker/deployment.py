@@ -96,7 +96,7 @@ class DockerDeployment:
     # --- nodes --------------------------------------------------------------------------------------------------------
 
     async def start(self, node: NodeId) -> NodeStatus:
-        """Start the node's container; returns when the node listens, at the latest after two seconds.
+        """Start the node's container; returns when the node listens, at the latest after five seconds.
 
         Raises:
             NodeStartError: it could not be run, or it ended at once.

@@ -217,7 +217,7 @@ class Engine:
             lambda api: cast(object, api.update_container(container, cpu_period=_PERIOD_US, cpu_quota=quota)),
         )
 
-    async def execute(self, container: str, argv: Sequence[str], env: Mapping[str, str]) -> str:
+    async def execute(self, container: str, argv: Sequence[str]) -> str:
         """Run a program in a running container; what it printed, on both outputs.
 
         Raises:
@@ -225,7 +225,7 @@ class Engine:
         """
 
         def run(api: docker.APIClient) -> tuple[str, int]:
-            made = cast(dict[str, str], api.exec_create(container, list(argv), environment=dict(env)))["Id"]
+            made = cast(dict[str, str], api.exec_create(container, list(argv)))["Id"]
             printed = api.exec_start(made).decode(errors="replace")
             return printed, int(cast(dict[str, int], api.exec_inspect(made))["ExitCode"])
 

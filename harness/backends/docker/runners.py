@@ -15,7 +15,7 @@ from harness.backends.docker.nodes import NODE_PORT, Containers, Node, ended_how
 from harness.protocols import NodeCommand, NodeStatus
 from results.errors import BackendError, NodeStartError
 
-LISTENS_WITHIN_S = 2.0
+LISTENS_WITHIN_S = 5.0
 """How long a start waits for the node to listen. A node that needs longer has started all the same."""
 POLL_S = 0.02
 LOG_CHARACTERS_SHOWN = 300
