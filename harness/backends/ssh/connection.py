@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import IO, Final, NoReturn
 
 import paramiko
+from paramiko.hostkeys import InvalidHostKey
 
 from harness.backends.ssh.inventory import SSH_PORT, Host, Inventory
 from results.errors import BackendError, UsageError
@@ -215,7 +216,10 @@ def _log_in(
             "key, add it (ssh-keyscan prints it in the file's format).",
         )
 
-    client.load_host_keys(str(inventory.known_hosts))
+    try:
+        client.load_host_keys(str(inventory.known_hosts))
+    except (InvalidHostKey, OSError, ValueError) as error:
+        raise UsageError(f"--known-hosts {inventory.known_hosts}: the file cannot be read: {_line(error)}.") from None
     client.set_missing_host_key_policy(_UnknownKey(refuse))
     user = host.user or inventory.user or getpass.getuser()
     try:
@@ -252,7 +256,7 @@ def _private_key(inventory: Inventory) -> paramiko.PKey | None:
         return None
     try:
         return paramiko.PKey.from_path(inventory.key)
-    except paramiko.PasswordRequiredException:
+    except (paramiko.PasswordRequiredException, TypeError):  # the latter is what the parser of OpenSSH's format raises
         raise UsageError(
             f"--ssh-key {inventory.key}: the key is encrypted. Add it to an ssh agent (ssh-add), leave --ssh-key out."
         ) from None
