@@ -1,6 +1,7 @@
 """A controller of its own, for tests that kill it: `docker_controller.py RUN_DIR`.
 
-It deploys three nodes in containers, pauses one, cuts a link, prints a line of JSON and waits.
+It deploys three nodes in containers, on file systems of their own, pauses one, cuts a link, lets another lose packets,
+fills a disk, prints a line of JSON and waits.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ import json
 import sys
 from pathlib import Path
 
+from harness.protocols import DiskFault, LinkFault
 from tests.backends.docker_support import deployed
 from tests.backends.support import start_all
 
 
 async def hold(run_dir: Path) -> None:
-    async with deployed(run_dir) as deployment:
+    async with deployed(run_dir, faults=["disk-full"]) as deployment:
         await start_all(deployment)
         await deployment.cut(frozenset({("n1", "n3")}))
+        await deployment.disturb({("n3", "n1"): LinkFault(loss=1.0)})
+        await deployment.spoil("n1", DiskFault(full=True))
         pid = (await deployment.status("n3")).evidence["pid"]
         await deployment.pause("n2")
         address = deployment.places["n1"].listen[0]

@@ -56,11 +56,20 @@ def test_what_a_killed_controller_leaves_behind_is_swept_and_its_cuts_expire(tmp
         assert len(of_run(seen["run"])) == 7, "six containers and a network are left"
         rule = inside(seen["pid of n3"], "nft", "list", "set", "inet", "splitbrain", "cut")
         assert re.search(rf"{re.escape(seen['address of n1'])} [^,}}]*expires \d", rule), "the cut ends by itself"
-        lines = [line for line in DockerBackend().sweep() if seen["run"] in line]
-        assert sorted(line.split()[1] for line in lines) == ["container"] * 6 + ["network"]
-        assert all(line.endswith(f"of controller {controller.pid}, which is gone") for line in lines)
+        assert len(_mounts_below(tmp_path)) == 6, "every node's file system, and its data out of it"
+        lines = [line for line in DockerBackend().sweep() if seen["run"] in line or str(tmp_path) in line]
+        found = sorted(line.split()[1] for line in lines)
+        assert found[3:] == ["container"] * 6 + ["network"]
+        assert all(path.startswith(str(tmp_path)) for path in found[:3]), "three file systems"
+        assert all(line.endswith(("which is gone", "that is gone")) for line in lines)
         assert of_run(seen["run"]) == []
+        assert _mounts_below(tmp_path) == []
     assert (tmp_path / "nodes/n1/log").read_text().startswith("n1 listens"), "logs and data stay"
+
+
+def _mounts_below(folder: Path) -> list[str]:
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    return [line for line in lines if line.split()[1].startswith(str(folder))]
 
 
 def marker_of(**changes: int) -> str:

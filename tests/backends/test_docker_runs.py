@@ -1,0 +1,48 @@
+"""Whole tests on containers: a correct cluster passes under faults, a broken one is found, nothing is left behind."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.backends.docker import labels
+from tests.backends import docker_support
+from tests.backends.docker_support import leftovers
+from tests.cli.support import judged, start
+
+engine = docker_support.engine
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("engine")]
+
+ENDS_WITHIN_S = 300
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a test of five nodes to its end, after which nothing of it is in the engine."""
+    always = ("--backend", "docker", "--nodes", "5", "--workload", "register", "--engine", "inline", "--json")
+    process = start("run", *always, "--store", str(folder), *arguments, cwd=folder)
+    try:
+        out, err = process.communicate(timeout=ENDS_WITHIN_S)
+    finally:
+        process.kill()
+        process.wait()
+    mine = [name for name in leftovers(labels.CONTROLLER) if name.startswith(f"splitbrain-{process.pid}-")]
+    assert mine == []
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def test_the_cluster_passes_under_partitions_kills_and_pauses(tmp_path: Path) -> None:
+    """A fault of which there is no evidence would make the run inconclusive."""
+    options = ("--nemesis", "partition,kill,pause", "--interval", "2", "--time-limit", "30", "--seed", "11")
+    judged(run(tmp_path, *options), "pass", 0)
+
+
+def test_the_cluster_passes_on_disks_that_fail_and_links_that_lose(tmp_path: Path) -> None:
+    options = ("--nemesis", "packet-loss,disk-full,power", "--interval", "2", "--time-limit", "30", "--seed", "12")
+    judged(run(tmp_path, *options), "pass", 0)
+
+
+def test_stale_reads_are_found_under_partitions(tmp_path: Path) -> None:
+    found = judged(run(tmp_path, "--bug", "M23", "--nemesis", "partition", "--time-limit", "30"), "violation", 1)
+    assert any("Not linearizable" in verdict["sentence"] for verdict in found["verdicts"])
