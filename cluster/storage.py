@@ -171,7 +171,7 @@ def _decode_meta(content: bytes | None) -> _Meta | None:
     if content is None:
         return None
     body = content[12:]
-    if content[:4] != _META_MAGIC or crc32(body) != int.from_bytes(content[8:12], "little"):
+    if not body or content[:4] != _META_MAGIC or crc32(body) != int.from_bytes(content[8:12], "little"):
         raise CorruptStorageError(
             f"{META}: term and vote are damaged. Replace this node, or restore its data directory."
         )

@@ -12,11 +12,14 @@ import platform
 import re
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 
 from harness.backends.catalogue import BACKENDS, build
+from harness.protocols import FaultKind, Support
 from results.errors import SplitbrainError
 
 OLDEST_PYTHON = (3, 11)
@@ -27,8 +30,8 @@ class Finding(msgspec.Struct, frozen=True):
     """One thing that works here, or does not.
 
     Attributes:
-        area: what it belongs to: "python", "java" or "backend".
-        item: what was looked at, e.g. "local: cut".
+        area: what it belongs to: "python" or "java".
+        item: what was looked at, e.g. "interpreter".
         works: whether it works.
         detail: what was found, or why it does not work.
         advice: what to do about it; empty where nothing needs to be done.
@@ -41,9 +44,16 @@ class Finding(msgspec.Struct, frozen=True):
     advice: str = ""
 
 
+class Fault(msgspec.Struct, frozen=True):
+    """A kind of fault, and by backend whether it works here, and how, or why not and what would help."""
+
+    kind: FaultKind
+    backends: Mapping[str, Support]
+
+
 def diagnose() -> list[Finding]:
-    """Look at the interpreter, at Java and at every fault of every backend. Takes about half a second."""
-    return [_python(), _java(), *_backends()]
+    """Look at the interpreter and at Java. What backends can do is told by `faults`."""
+    return [_python(), _java()]
 
 
 def _python() -> Finding:
@@ -97,20 +107,26 @@ def java_version(home: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def _backends() -> list[Finding]:
-    findings: list[Finding] = []
-    for name in BACKENDS:
-        try:
-            support = build(name).support()
-        except SplitbrainError as error:
-            findings.append(Finding("backend", name, False, str(error), "Correct the setting that the message names."))
-            continue
-        findings += [
-            Finding("backend", f"{name}: {fault}", found.works, found.how, "" if found.works else _advice(fault))
-            for fault, found in support.items()
-        ]
-    return findings
+def faults() -> list[Fault]:
+    """Every kind of fault, and whether each backend can inject it here. Takes some seconds: backends try things out."""
+    answers = {name: _support(name) for name in BACKENDS}
+    kinds: tuple[FaultKind, ...] = get_args(FaultKind)
+    return [Fault(kind, {name: answer[kind] for name, answer in answers.items()}) for kind in kinds]
 
 
-def _advice(fault: str) -> str:
-    return f"Mend the cause, take another backend, or leave faults that need {fault!r} out of --nemesis."
+def _support(name: str) -> Mapping[str, Support]:
+    """What a backend answers; for one that cannot even be made, why, for everything."""
+    try:
+        return build(name).support()
+    except SplitbrainError as error:
+        return dict.fromkeys(get_args(FaultKind), Support(False, str(error)))
+
+
+def reasons(found: Sequence[Fault], backend: str, *, works: bool) -> dict[str, list[str]]:
+    """How a backend does what it can do, or why it cannot do the rest, each with the kinds of fault it is true of."""
+    grouped: dict[str, list[str]] = {}
+    for fault in found:
+        support = fault.backends[backend]
+        if support.works is works:
+            grouped.setdefault(support.how.rstrip("."), []).append(fault.kind)
+    return grouped

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
 from harness.cli import options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.doctor import Fault, Finding
 
 
 @click.command("doctor")
@@ -13,22 +21,60 @@ from harness.cli import options
 def command(as_json: bool) -> None:
     """What works on this machine, and what is missing for the rest.
 
-    Looks only; changes nothing.
+    Faults are rows, backends are columns; below stands how each backend does what it can do, and why it cannot do the
+    rest and what would help. Everything that is tried out is taken back at once.
     """
     from harness import doctor
 
-    findings = doctor.diagnose()
+    findings, faults = doctor.diagnose(), doctor.faults()
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(findings)).decode())
+        document = {"findings": findings, "faults": {fault.kind: fault.backends for fault in faults}}
+        click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
         return
     from rich.console import Console
+
+    console = Console()
+    _show_findings(console, findings)
+    _show_matrix(console, faults)
+    _show_reasons(console, faults)
+
+
+def _show_findings(console: Console, findings: Sequence[Finding]) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("", "area", "what", "how, or why not"):
+    for column in ("", "area", "what", "found"):
         table.add_column(column)
     for finding in findings:
         mark = "[green]works[/]" if finding.works else "[red]missing[/]"
         detail = finding.detail if not finding.advice else f"{finding.detail}\n[dim]{finding.advice}[/]"
         table.add_row(mark, finding.area, finding.item, detail)
-    Console().print(table)
+    console.print(table)
+
+
+def _show_matrix(console: Console, faults: Sequence[Fault]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("fault")
+    for backend in faults[0].backends:
+        table.add_column(backend)
+    for fault in faults:
+        marks = ["[green]works[/]" if found.works else "[red]no[/]" for found in fault.backends.values()]
+        table.add_row(fault.kind, *marks)
+    console.print()
+    console.print(table)
+
+
+def _show_reasons(console: Console, faults: Sequence[Fault]) -> None:
+    """For each backend what it cannot do and why, then how it does the rest; kinds with one reason share a line."""
+    from rich.markup import escape
+
+    from harness.doctor import reasons
+
+    for backend in faults[0].backends:
+        console.print(f"\n[bold]{backend}[/]")
+        for works, mark in ((False, "[red]no[/]   "), (True, "[green]works[/]")):
+            for reason, kinds in reasons(faults, backend, works=works).items():
+                named = "everything" if len(kinds) == len(faults) else ", ".join(kinds)
+                console.print(f"  {mark} {named}: [dim]{escape(reason)}[/]", soft_wrap=True)

@@ -12,9 +12,10 @@ from typing import cast, get_args
 import pytest
 
 from harness import doctor
+from harness.backends.catalogue import BACKENDS
 from harness.backends.channel import agent_command
 from harness.backends.local import LINKS_VARIABLE, Links, LocalBackend, backend
-from harness.protocols import FaultKind, Runtime
+from harness.protocols import FaultKind, Runtime, Support
 from results.errors import BackendError, UsageError
 from tests.backends.support import GossipSystem, gossip_test, skip_without_namespaces
 
@@ -86,28 +87,41 @@ def test_an_agent_without_its_controller_does_not_start() -> None:
 # --- doctor ---------------------------------------------------------------------------------------------------------
 
 
-def test_doctor_lists_every_fault_of_the_local_backend_with_its_reason(without_namespaces: str) -> None:
-    found = {finding.item: finding for finding in doctor.diagnose() if finding.area == "backend"}
-    listed = [item.removeprefix("local: ") for item in found if item.startswith("local: ")]
-    assert set(listed) == set(get_args(FaultKind))
-    assert all(finding.detail for finding in found.values())
-    assert without_namespaces in found["local: cut"].detail
-
-
-def test_doctor_gives_advice_exactly_where_something_does_not_work(
-    without_namespaces: str, monkeypatch: pytest.MonkeyPatch
+def test_doctor_tells_of_every_fault_and_every_backend_whether_it_works_and_how_or_why_not(
+    without_namespaces: str,
 ) -> None:
-    monkeypatch.setenv(LINKS_VARIABLE, "namespaces")
-    findings = doctor.diagnose()
-    assert not next(finding for finding in findings if finding.item == "local: cut").works
-    assert all(bool(finding.advice) != finding.works for finding in findings)
+    found = {fault.kind: fault.backends for fault in doctor.faults()}
+    assert list(found) == list(get_args(FaultKind))
+    assert all(list(backends) == list(BACKENDS) for backends in found.values())
+    assert all(support.how for backends in found.values() for support in backends.values())
+    assert without_namespaces in found["cut"]["local"].how
+    assert found["cut"]["sim"].works
 
 
-def test_doctor_survives_a_backend_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_tells_of_a_backend_that_cannot_be_made_why_and_of_the_others_what_they_can_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv(LINKS_VARIABLE, "carrier-pigeon")
-    found = next(finding for finding in doctor.diagnose() if finding.area == "backend")
-    assert not found.works
-    assert "carrier-pigeon" in found.detail
+    found = doctor.faults()
+    assert not any(fault.backends["local"].works for fault in found)
+    assert all("carrier-pigeon" in fault.backends["local"].how for fault in found)
+    assert any(fault.backends["sim"].works for fault in found)
+
+
+def test_kinds_of_fault_with_one_reason_share_it() -> None:
+    told: tuple[tuple[FaultKind, bool, str], ...] = (
+        ("cut", True, "nftables"),
+        ("loss", False, "apt install it."),
+        ("mtu", False, "apt install it"),
+        ("kill", True, "SIGKILL"),
+    )
+    found = [doctor.Fault(kind, {"box": Support(works, how)}) for kind, works, how in told]
+    assert doctor.reasons(found, "box", works=False) == {"apt install it": ["loss", "mtu"]}
+    assert doctor.reasons(found, "box", works=True) == {"nftables": ["cut"], "SIGKILL": ["kill"]}
+
+
+def test_findings_have_advice_exactly_where_something_does_not_work() -> None:
+    assert all(bool(finding.advice) != finding.works for finding in doctor.diagnose())
 
 
 def test_doctor_finds_the_interpreter_that_runs_it() -> None:

@@ -321,6 +321,22 @@ class TestCorruption:
 
         run(check())
 
+    def test_term_and_vote_that_lost_their_end_are_damaged_wherever_it_was_cut(self) -> None:
+        """The checksum of nothing is 0, as is the one that is missing: eight bytes look sound to a careless reader."""
+
+        async def check() -> None:
+            disk = FakeDisk()
+            node = await opened(disk)
+            await node.storage.save_vote(3, "n2")
+            await node.stop()
+            content = disk.read(META) or b""
+            for size in range(len(content)):
+                disk.put(META, content[:size])
+                with pytest.raises(CorruptStorageError, match="term and vote are damaged"):
+                    await open_storage(disk, "n1", print)
+
+        run(check())
+
     @pytest.mark.parametrize(("missing", "says"), [(LOG, "log of node 'n1' is gone"), (META, "term and vote .* gone")])
     def test_one_file_without_the_other_is_fatal(self, missing: str, says: str) -> None:
         async def check() -> None:

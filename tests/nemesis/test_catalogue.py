@@ -103,7 +103,7 @@ OF_KINDS = {
 }
 """What the names that begin so need, unless they are one way of it."""
 
-OF_WAYS = {"packet-flaky": {"reset"}, "disk-sync-fails": {"disk-sync", "kill"}}
+OF_WAYS = {"packet-flaky": {"reset"}}
 
 
 @pytest.mark.parametrize("name", descriptions())
