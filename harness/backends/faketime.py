@@ -37,7 +37,9 @@ LIBRARY_PLACES: Final = (
 
 OFFSET_ACCURACY_MS: Final = 5.0
 DRIFT_ACCURACY_PPM: Final = 300.0
-"""How exact `measured` is on a machine that has much else to do."""
+START_ACCURACY_S: Final = 0.1
+"""How exactly a clock can be measured on a machine that has much else to do, and how exactly is known when the library
+began to count in a process."""
 
 _PROBE_ENDS_WITHIN_S: Final = 10.0
 _PROBE: Final = """
@@ -51,16 +53,38 @@ def look():
 first = look(); select.select([], [], [], 0.2); print(json.dumps([first, look()]))
 """
 
+_LAUNCH: Final = """
+import json, os, sys, time
+variables = {**os.environ, **json.loads(sys.argv[1])}
+print(time.monotonic_ns(), flush=True)
+os.execve(sys.argv[2], sys.argv[2:], variables)
+"""
+"""Becomes the probe, and says when."""
+
 _ELF: Final = b"\x7fELF"
 _PT_INTERP: Final = 3
 _HEADERS_BYTES: Final = 1 << 16
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """What a wall clock shows: how far it is ahead, and how much too fast it runs."""
+    """What a wall clock shows: how far it is ahead, and how much too fast it runs.
+
+    Attributes:
+        offset_ms: how far it was ahead at `at_s`.
+        drift_ppm: how much too fast it runs.
+        at_s: when, on the monotonic clock.
+        changed_s: when it was last changed before that.
+    """
 
     offset_ms: float
     drift_ppm: float
+    at_s: float
+    changed_s: float
+
+    def shown(self, when_s: float) -> dict[str, float]:
+        """Offset and drift as they were, or would be, at another time."""
+        offset_ms = self.offset_ms + (when_s - self.at_s) * self.drift_ppm / 1000
+        return {"offset_ms": round(offset_ms, 3), "drift_ppm": round(self.drift_ppm, 1)}
 
 
 def find_library() -> str | None:
@@ -75,6 +99,8 @@ def environment(library: str, file: str) -> Mapping[str, str]:
         "FAKETIME_TIMESTAMP_FILE": file,
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        # Else waits on conditions with a timeout take 0.1 s longer: Python's threads hand over the interpreter by those.
+        "FAKETIME_FORCE_MONOTONIC_FIX": "0",
     }
 
 
@@ -167,12 +193,12 @@ class FakeClock:
         """
         (first_at, first_shown), (last_at, last_shown) = json.loads(answer)
         real_ns = time.time_ns() - time.monotonic_ns()
-        ahead = [shown - at - real_ns for at, shown in ((first_at, first_shown), (last_at, last_shown))]
-        drift = (ahead[1] - ahead[0]) / (last_at - first_at)
-        since_probe_ns = last_at - asked_s * 1e9
-        since_node_ns = (time.monotonic() - self._began_s) * 1e9
-        offset_ns = ahead[1] + drift * (since_node_ns - since_probe_ns) if self._rate != 1 else ahead[1]
-        return Measured(offset_ms=round(offset_ns / 1e6, 3), drift_ppm=round(drift * 1e6, 1))
+        ahead_ns = [shown - at - real_ns for at, shown in ((first_at, first_shown), (last_at, last_shown))]
+        drift = (ahead_ns[1] - ahead_ns[0]) / (last_at - first_at)
+        offset_ms = ahead_ns[1] / 1e6
+        if self._rate != 1:
+            offset_ms += drift * (asked_s - self._began_s) * 1000
+        return Measured(offset_ms, drift * 1e6, at_s=last_at / 1e9, changed_s=self._since_s)
 
 
 def probe_command(python: str = sys.executable) -> Sequence[str]:
@@ -186,23 +212,33 @@ def measure(clock: FakeClock, library: str, file: str) -> Measured:
     Raises:
         BackendError: the probe did not answer.
     """
-    asked_s = time.monotonic()
+    variables = json.dumps(dict(environment(library, file)))
     try:
         done = subprocess.run(
-            probe_command(),
-            env={**os.environ, **environment(library, file)},
+            [sys.executable, "-I", "-S", "-c", _LAUNCH, variables, *probe_command()],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=_PROBE_ENDS_WITHIN_S,
             check=True,
         )
-        return clock.measured(done.stdout, asked_s)
+        began, answer = done.stdout.split("\n", 1)
+        return clock.measured(answer, int(began) / 1e9)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise BackendError(f"the clock could not be measured: {error}.") from None
 
 
 def evidence(before: Measured, after: Measured) -> dict[str, Any]:
-    """The evidence of a change of a clock, as nemeses read it."""
-    accuracy = Measured(OFFSET_ACCURACY_MS, DRIFT_ACCURACY_PPM)
-    return msgspec.to_builtins({"before": before, "after": after, "accuracy": accuracy})
+    """The evidence of a change of a clock, as nemeses read it: what it showed at the moment of the change.
+
+    "accuracy" says how exact that is; of a clock that drifts, less so.
+    """
+    drift_ppm = max(abs(before.drift_ppm), abs(after.drift_ppm))
+    return {
+        "before": before.shown(after.changed_s),
+        "after": after.shown(after.changed_s),
+        "accuracy": {
+            "offset_ms": round(OFFSET_ACCURACY_MS + START_ACCURACY_S * drift_ppm / 1000, 3),
+            "drift_ppm": DRIFT_ACCURACY_PPM,
+        },
+    }

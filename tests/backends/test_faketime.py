@@ -92,14 +92,41 @@ def test_a_drift_begins_without_a_jump_and_what_it_gained_stays(
     assert child_ahead_ms() == pytest.approx(left, abs=5)
 
 
-@pytest.mark.parametrize(("offset_ms", "drift_ppm"), [(0, 0), (3_600_000, 0), (-10, 0), (0, 50_000), (500, -100_000)])
-def test_what_is_measured_from_outside_is_what_was_set(
-    clock: FakeClock, library: str, tmp_path: Path, offset_ms: float, drift_ppm: float
+CHANGES = [(0, 0), (3_600_000, 0), (-10, 0), (0, 50_000), (500, -100_000), (0, 0)]
+
+
+def test_what_is_measured_from_outside_is_what_was_set_at_the_moment_of_the_change(
+    clock: FakeClock, library: str, tmp_path: Path
 ) -> None:
-    clock.set(offset_ms, drift_ppm)
-    seen = faketime.measure(clock, library, str(tmp_path / "clock"))
-    assert seen.offset_ms == pytest.approx(clock.offset_ms(), abs=faketime.OFFSET_ACCURACY_MS + 5)
-    assert seen.drift_ppm == pytest.approx(drift_ppm, abs=faketime.DRIFT_ACCURACY_PPM)
+    """Whatever a drift gained before the change, and gains until it is measured, is not taken for a jump."""
+    offset_ms, drift_ppm = 0.0, 0.0
+    for next_offset_ms, next_drift_ppm in CHANGES:
+        before = faketime.measure(clock, library, str(tmp_path / "clock"))
+        clock.set(next_offset_ms, next_drift_ppm)
+        after = faketime.measure(clock, library, str(tmp_path / "clock"))
+        seen = faketime.evidence(before, after)
+        exact = seen["accuracy"]
+        for name, change in (("offset_ms", next_offset_ms - offset_ms), ("drift_ppm", next_drift_ppm - drift_ppm)):
+            assert seen["after"][name] - seen["before"][name] == pytest.approx(change, abs=exact[name])
+        offset_ms, drift_ppm = next_offset_ms, next_drift_ppm
+
+
+def test_threads_wait_for_each_other_no_longer_than_with_a_true_clock(
+    clock: FakeClock, library: str, tmp_path: Path
+) -> None:
+    """Conditions with a timeout are how Python's threads hand over the interpreter: 0.1 s each would be a minute."""
+    program = """
+from concurrent.futures import ThreadPoolExecutor
+import asyncio
+async def main():
+    with ThreadPoolExecutor(1) as executor:
+        for _ in range(600):
+            await asyncio.get_running_loop().run_in_executor(executor, int)
+asyncio.run(main())
+"""
+    clock.set(1000, 0)
+    variables = {**os.environ, **faketime.environment(library, str(tmp_path / "clock"))}
+    subprocess.run([sys.executable, "-I", "-S", "-c", program], env=variables, check=True, timeout=20)
 
 
 def test_a_library_that_does_not_work_is_measured_as_such(clock: FakeClock, library: str, tmp_path: Path) -> None:
@@ -129,10 +156,12 @@ def test_a_restarted_process_finds_its_clock_where_it_would_be(clock: FakeClock,
 
 
 def test_the_evidence_says_how_exact_it_is() -> None:
-    said = faketime.evidence(Measured(0.0, 0.0), Measured(5.0, 1.0))
+    before = Measured(0.0, 0.0, at_s=10.0, changed_s=0.0)
+    after = Measured(105.0, 100_000.0, at_s=12.0, changed_s=11.0)
+    said = faketime.evidence(before, after)
     assert said["before"] == {"offset_ms": 0.0, "drift_ppm": 0.0}
-    assert said["after"] == {"offset_ms": 5.0, "drift_ppm": 1.0}
-    assert said["accuracy"] == {"offset_ms": 5.0, "drift_ppm": 300.0}
+    assert said["after"] == {"offset_ms": 5.0, "drift_ppm": 100_000.0}
+    assert said["accuracy"] == {"offset_ms": 15.0, "drift_ppm": 300.0}
 
 
 # --- programs that cannot be reached ------------------------------------------------------------------------------
