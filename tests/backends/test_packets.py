@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Generator
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.backends.agent import packet_link, packets
+from harness.backends.agent import packet_link, packets, segments
 from harness.backends.agent.errors import AgentError
 from harness.backends.agent.packets import PacketFaults
 from tests import plain_user
@@ -291,6 +292,22 @@ def test_a_connection_breaks_also_if_only_the_other_side_speaks(wire: Wire) -> N
     over(wire, measure)
 
 
+def test_resets_carry_the_numbers_that_their_receivers_expect() -> None:
+    ends = bytes([10, 0, 0, 1, 10, 0, 0, 2])
+    tcp = struct.pack(">HHIIBBHHH", 1000, 2000, 0xFFFF_FFFE, 77, 5 << 4, 0x18, 500, 0, 0) + b"data"
+    packet = struct.pack(">BBHHHBBH", 0x45, 0, 44, 1, 0, 64, socket.IPPROTO_TCP, 0) + ends + tcp
+    segment = segments.segment_in(packet)
+    assert segment is not None
+
+    def read(reset: bytes) -> tuple[int, ...]:
+        assert sum(struct.unpack(">10H", reset[:20])) % 0xFFFF == 0
+        assert sum(struct.unpack(">14H", reset[12:])) % 0xFFFF == 0xFFFF - 20 - socket.IPPROTO_TCP
+        return struct.unpack_from(">4B4BHHIIBB", reset, 12)
+
+    assert read(segments.reset_to_receiver(segment)) == (*ends, 1000, 2000, 0xFFFF_FFFE, 77, 0x50, 0x14)
+    assert read(segments.reset_to_sender(segment)) == (*ends[4:], *ends[:4], 2000, 1000, 77, 2, 0x50, 0x14)
+
+
 # --- sets of faults ---------------------------------------------------------------------------------------------------
 
 
@@ -432,6 +449,7 @@ def test_packets_pass_when_the_process_is_killed_and_its_successor_removes_the_r
         assert any("NFQUEUE" in rule for rule in wire.rules())
         faults.set({OTHER: {"loss": 1.0}})
         assert sum("NFQUEUE" in rule for rule in wire.rules()) == 1
+        assert wire.rules().count("-A POSTROUTING -j SPLITBRAIN") == 1
         faults.remove()
 
     over(wire, measure)
