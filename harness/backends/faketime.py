@@ -99,7 +99,7 @@ def environment(library: str, file: str) -> Mapping[str, str]:
         "FAKETIME_TIMESTAMP_FILE": file,
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        # Else waits on conditions with a timeout take 0.1 s longer: Python's threads hand over the interpreter by those.
+        # Else waits on conditions with a timeout take 0.1 s longer, and Python's threads hand over by such waits.
         "FAKETIME_FORCE_MONOTONIC_FIX": "0",
     }
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from harness.backends import faketime
@@ -19,12 +21,14 @@ from harness.backends.local import Links, LocalBackend, LocalDeployment, nodefau
 from harness.protocols import ClockFault, DiskFault, FaultKind, NodeCommand, NodeId, NodePlace
 from harness.test import Test
 from results.errors import BackendError, FaultNotSupportedError
-from tests.backends.support import GossipSystem, deployed, missing
+from tests.backends.support import GossipSystem, deployed, missing, wait_until_gone
 
 pytestmark = pytest.mark.cluster
 
 WRITER = Path(__file__).with_name("writing_node.py")
 NODES = ("n1", "n2")
+ROOT = Path(__file__).parents[2]
+_CPU_GROUPS = "/sys/fs/cgroup/cpu"
 
 
 class WritingSystem(GossipSystem):
@@ -227,11 +231,8 @@ def test_a_node_gets_its_share_of_the_processor_also_after_its_restart(links: Li
             assert did["throttled"] >= 4
             assert did["throttled_ms"] > 0
 
-    before = set(os.listdir("/sys/fs/cgroup/cpu")) if os.path.isdir("/sys/fs/cgroup/cpu") else set[str]()
     asyncio.run(scenario())
-    if before:
-        mine = [name for name in set(os.listdir("/sys/fs/cgroup/cpu")) - before if f":{os.getpid()}:" in name]
-        assert mine == []
+    assert [name for name in cpu_groups() if f":{os.getpid()}:" in name] == []
 
 
 def test_what_a_test_did_not_ask_for_is_refused_by_name(links: Links, tmp_path: Path) -> None:
@@ -262,3 +263,59 @@ def test_what_is_missing_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatc
     assert nodefaults.support("namespaces")["disk-full"].works, "in memory"
     assert set(LocalBackend("proxy").support()) >= set(by_proxy)
     assert json.dumps({kind: support.how for kind, support in by_proxy.items()})
+
+
+# --- when the controller is killed --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["slow_ms", "full", "sync_fails", "read_only", "fails"])
+def test_a_killed_controller_leaves_no_node_no_mount_and_nothing_frozen(
+    links: Links, tmp_path: Path, fault: str
+) -> None:
+    """Also no control group, once the next controller has swept."""
+    needs_volumes()
+    program = (
+        "import asyncio, sys; from tests.backends import test_local_faults as this;"
+        "asyncio.run(this.hold_fault(sys.argv[1], sys.argv[2], sys.argv[3]))"
+    )
+    controller = subprocess.Popen(
+        [sys.executable, "-c", program, links, str(tmp_path), fault], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert controller.stdout is not None
+    try:
+        assert controller.stdout.readline() == "held\n"
+    finally:
+        controller.kill()
+        controller.wait()
+        controller.stdout.close()
+    assert wait_until_gone(str(tmp_path), within_s=10) == {}, "a process that waits for a frozen disk cannot end"
+    assert wait_until_gone(f":{controller.pid}:", within_s=10) == {}
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
+    LocalBackend(links).sweep()
+    assert [name for name in cpu_groups() if f":{controller.pid}:" in name] == []
+
+
+async def hold_fault(links: Links, run_dir: str, fault: str) -> None:
+    """Give a node's disk a fault and its processes a limit, let it write, and wait to be killed."""
+    kinds: dict[str, FaultKind] = {
+        "slow_ms": "disk-slow",
+        "full": "disk-full",
+        "sync_fails": "disk-sync",
+        "read_only": "disk-read-only",
+        "fails": "disk-fails",
+    }
+    async with writing(links, Path(run_dir), [kinds[fault]]) as deployment:
+        await deployment.start("n1")
+        if cgroups.problem() is None:
+            await deployment.throttle("n1", 0.5)
+        value = 3.6e6 if fault == "slow_ms" else True
+        await deployment.spoil("n1", msgspec.convert({fault: value}, DiskFault))
+        request = asyncio.create_task(told(deployment))
+        await asyncio.sleep(0.3)
+        print("held", flush=True)
+        await asyncio.sleep(60)
+        await request
+
+
+def cpu_groups() -> list[str]:
+    return os.listdir(_CPU_GROUPS) if os.path.isdir(_CPU_GROUPS) else []
