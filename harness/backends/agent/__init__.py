@@ -7,6 +7,6 @@ fast, and because a process with threads cannot enter a user namespace. Modules 
 
 `main` binds the agent to its controller and serves requests; `processes` runs nodes; `bridge` and `proxies` are the two
 fabrics by which links are carried and cut; `receivers` cuts links between networks that exist already; `syscalls` holds
-what Python's `os` lacks. Faults of links are `disturbances` where nodes have networks of their own: `packets` leads what
-a node sends into queues (`nfqueue`), and a `packet_link` says what becomes of it; of proxies they are `stream_link`s.
+what Python's `os` lacks. Faults of links are `disturbances` where nodes have networks of their own: `packets` leads
+what a node sends into queues (`nfqueue`), a `packet_link` says what becomes of it; of proxies they are `stream_link`s.
 """
