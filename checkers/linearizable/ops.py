@@ -6,6 +6,7 @@ invocation with what is known of its end. Failed ops did not happen and are gone
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from checkers.kernels import kernel
-from checkers.models import UNKNOWN, Model, frozen
+from checkers.models import UNKNOWN, JsonScalar, Model, apart, frozen
 from results.errors import HistoryFormatError, UsageError
 
 I32: TypeAlias = npt.NDArray[np.int32]
@@ -72,6 +73,8 @@ def show(value: Any) -> str:
         return "[" + ",".join(show(item) for item in cast("tuple[Any, ...]", value)) + "]"
     if isinstance(value, frozenset):
         return "{" + ",".join(sorted(show(item) for item in cast("frozenset[Any]", value))) + "}"
+    if isinstance(value, JsonScalar):
+        return value.text
     if hasattr(value, "items") and not isinstance(value, str):
         return "{" + ",".join(f'"{key}":{show(item)}' for key, item in value.items) + "}"
     try:
@@ -105,7 +108,7 @@ def read_ops(table: pa.Table, model: Model) -> Ops:
     if getattr(model, "owned", False):
         arguments, texts = _owners(table, invoked, arguments, texts)
     transition, transitions = _transitions(
-        fs[invoked], arguments, np.where(crashed, -1, values[completed]), f_names, texts
+        fs[invoked], arguments, np.where(crashed, -1, values[completed]), f_names, texts, getattr(model, "opaque", ())
     )
     return Ops(table, invoked, completed, crashed, transition, transitions)
 
@@ -174,21 +177,23 @@ def _owners(table: pa.Table, invoked: I64, arguments: I64, texts: list[Any]) -> 
 
 
 def _transitions(
-    fs: I64, values: I64, results: I64, f_names: list[Any], texts: list[Any]
+    fs: I64, values: I64, results: I64, f_names: list[Any], texts: list[Any], opaque: Collection[str]
 ) -> tuple[I32, list[Transition]]:
     width = len(texts) + 1
     combined = (fs * width + values) * width + results + 1
     distinct, transition = np.unique(combined, return_inverse=True)
     rest, result = np.divmod(distinct, width)
     f, value = np.divmod(rest, width)
-    parsed = _parsed(texts)
-    answers = [UNKNOWN, *parsed]
+    answers = [UNKNOWN, *_parsed(texts)]
+    compared = _apart(texts, answers) if opaque else answers
+    compares = np.array([name in opaque for name in f_names], np.bool_)[f] if compared is not answers else f < 0
+    meant = [*answers, *compared]
     transitions = list(
         map(
             Transition,
             map(f_names.__getitem__, f.tolist()),
-            map(parsed.__getitem__, value.tolist()),
-            map(answers.__getitem__, result.tolist()),
+            map(compared.__getitem__, (value + 1).tolist()),
+            map(meant.__getitem__, (result + compares * len(answers)).tolist()),
         )
     )
     return transition.astype(np.int32).reshape(-1), transitions
@@ -196,8 +201,18 @@ def _transitions(
 
 def _parsed(texts: list[Any]) -> list[Any]:
     """JSON texts in hashable form, null for none; parsed in one go, as there may be a million."""
-    decoded = cast("list[Any]", msgspec.json.decode("[" + ",".join("null" if t is None else t for t in texts) + "]"))
+    decoded = cast("list[Any]", msgspec.json.decode(_array(texts)))
     return [frozen(each) if isinstance(each, list | dict) else each for each in decoded]
+
+
+def _apart(texts: list[Any], values: list[Any]) -> list[Any]:
+    """The values with 1, 1.0 and true as three; the list itself where it holds no such thing."""
+    written = _array(texts)
+    return list(map(apart, values)) if any(mark in written for mark in ("true", "false", ".", "e", "E")) else values
+
+
+def _array(texts: list[Any]) -> str:
+    return "[" + ",".join("null" if text is None else text for text in texts) + "]"
 
 
 def warm_up() -> None:

@@ -19,9 +19,11 @@ from checkers.models.model import (
     Assignment,
     AssignmentModel,
     JsonObject,
+    JsonScalar,
     Model,
     Special,
     State,
+    apart,
     frozen,
 )
 from checkers.models.nondeterministic import NondeterministicModel
@@ -42,6 +44,7 @@ __all__ = [
     "FifoQueue",
     "GrowSet",
     "JsonObject",
+    "JsonScalar",
     "KeyValue",
     "Model",
     "MultiRegister",
@@ -58,6 +61,7 @@ __all__ = [
     "State",
     "UniqueIds",
     "UnorderedQueue",
+    "apart",
     "examined",
     "frozen",
     "model",

@@ -13,7 +13,7 @@ import msgspec
 from checkers.models.counters import Counter, UniqueIds
 from checkers.models.key_values import KeyValue
 from checkers.models.locks import FencedMutex, Mutex, OwnerMutex, ReentrantMutex, Semaphore
-from checkers.models.model import Model, frozen
+from checkers.models.model import Model, apart, frozen
 from checkers.models.queues import FifoQueue, PriorityQueue, Stack, UnorderedQueue
 from checkers.models.registers import CasRegister, CreateOnce, MultiRegister, Register
 from checkers.models.sets import GrowSet, Set
@@ -74,7 +74,7 @@ def model(name: str) -> Model:
         raise UnknownNameError("model", base, _MODELS)
     if arguments and not parameter(make):
         raise UsageError(f"model {base!r} takes no parameter: leave out ({text}).")
-    return make(*arguments)
+    return make(*(map(apart, arguments) if getattr(make, "opaque", None) else arguments))
 
 
 def parameter(described: object) -> str:

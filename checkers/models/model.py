@@ -34,10 +34,16 @@ class JsonObject(msgspec.Struct, frozen=True):
     items: tuple[tuple[str, Hashable], ...]
 
 
+class JsonScalar(msgspec.Struct, frozen=True):
+    """A JSON scalar that Python would take for equal to a whole number: true, false, 1.0."""
+
+    text: str
+
+
 def frozen(value: Any) -> Hashable:
     """A JSON value in hashable form: lists as tuples, objects as `JsonObject`.
 
-    Equality is Python's, so that 1, 1.0 and true are one value.
+    Equality is Python's, so that 1, 1.0 and true are one value: see `apart`.
     """
     if isinstance(value, list | tuple):
         return tuple(frozen(item) for item in cast("list[Any]", value))
@@ -47,13 +53,27 @@ def frozen(value: Any) -> Hashable:
     return cast(Hashable, value)
 
 
+def apart(value: Hashable) -> Hashable:
+    """A frozen value in which 1, 1.0 and true are three values, the latter two as `JsonScalar`."""
+    if isinstance(value, tuple):
+        return tuple(map(apart, cast("tuple[Hashable, ...]", value)))
+    if isinstance(value, JsonObject):
+        return JsonObject(tuple((key, apart(item)) for key, item in value.items))
+    if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
+        return JsonScalar(msgspec.json.encode(value).decode())
+    return value
+
+
 class Model(Protocol):
     """A sequential, deterministic object.
 
-    A model may have two more members:
+    A model may have three more members:
 
         owned = True
             Ops have an owner: where an invocation has no value, the op's process is its value.
+        opaque = frozenset({"read"})
+            Values are only compared. In all arguments, and in the results of these functions, 1, 1.0 and true are then
+            three values (`apart`); the results of the others are answers such as True. Without it all are Python's.
         overwrites(f, value, result) -> bool
             Whether the op is possible in every state, leads from all of them to the same one and tells nothing of
             the state before (a put). Leaving it out is always right; what it says must be true.

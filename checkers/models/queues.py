@@ -22,6 +22,7 @@ class FifoQueue:
 
     name = "fifo-queue"
     fs = _QUEUE
+    opaque = frozenset({"dequeue"})
 
     def init(self) -> State:
         """Empty."""
@@ -44,6 +45,7 @@ class Stack:
 
     name = "stack"
     fs = frozenset({"push", "pop"})
+    opaque = frozenset({"pop"})
 
     def init(self) -> State:
         """Empty."""
@@ -102,6 +104,7 @@ class UnorderedQueue:
 
     name = "unordered-queue"
     fs = _QUEUE
+    opaque = frozenset({"dequeue"})
 
     def init(self) -> State:
         """Empty."""

@@ -27,6 +27,7 @@ class Register(AssignmentModel):
 
     name = "register"
     fs = frozenset({"read", "write"})
+    opaque = frozenset({"read"})
     parameter = "initial"
 
     def __init__(self, initial: Hashable = Special.ANY) -> None:
@@ -48,6 +49,7 @@ class CasRegister(AssignmentModel):
 
     name = "cas-register"
     fs = frozenset({"read", "write", "cas"})
+    opaque = frozenset({"read"})
     parameter = "initial"
 
     def __init__(self, initial: Hashable = Special.ANY) -> None:
@@ -78,6 +80,7 @@ class CreateOnce(AssignmentModel):
 
     name = "create-once"
     fs = frozenset({"read", "create"})
+    opaque = frozenset({"read"})
 
     def assignment(self, f: str, value: Any, result: Any) -> Assignment:
         """A create requires that there is nothing yet."""
@@ -99,6 +102,7 @@ class MultiRegister:
 
     name = "multi-register"
     fs = frozenset({"read", "write", "txn"})
+    opaque = frozenset({"read", "txn"})
     parameter = "initial"
 
     def __init__(self, initial: Hashable = _NOTHING) -> None:

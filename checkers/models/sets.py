@@ -13,6 +13,7 @@ class GrowSet:
 
     name = "grow-set"
     fs = frozenset({"add", "read"})
+    opaque = frozenset({"read"})
 
     def init(self) -> State:
         """The empty set."""
@@ -39,6 +40,7 @@ class Set:
 
     name = "set"
     fs = frozenset({"add", "remove", "contains", "read"})
+    opaque = frozenset({"read"})
 
     def init(self) -> State:
         """The empty set."""
