@@ -173,7 +173,7 @@ _MIXES: Final[Mapping[str, Entry]] = {
         "packet", (_somewhere("corrupt", packet.corrupt),), "links flip bits in 1 to 20 % of messages"
     ),
     "packet-rate": Entry("packet", (_somewhere("rate", packet.rate),), "links carry 16 to 512 kbit/s"),
-    "packet-mtu": Entry("packet", (_somewhere("mtu", packet.mtu),), "packets of more than 128 to 1,200 bytes vanish"),
+    "packet-mtu": Entry("packet", (_somewhere("mtu", packet.mtu),), "packets of more than 80 to 600 bytes vanish"),
     "packet-flaky": Entry(
         "packet", (_somewhere("reset", packet.flaky),), "links break connections 0.5 to 3 times a second"
     ),

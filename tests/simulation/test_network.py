@@ -231,6 +231,13 @@ def test_a_link_of_limited_rate_delivers_so_much_a_second_in_order_and_all_at_on
         connection.send(b"y" * size)
         await town.wait(0.004)
         assert town.got[-1][1][:1] == b"y"
+        town.network.disturb({("n1", "n2"): LinkFault(rate_kbit=64)})
+        for _ in range(8):
+            connection.send(b"x" * size)
+        town.network.disturb({("n1", "n2"): LinkFault(rate_kbit=640)})
+        (await town.connect()).send(b"z")
+        await town.wait(0.02)
+        assert town.got[-1][1] == b"z", "a new limit begins with an empty queue"
 
     play(script)
 
