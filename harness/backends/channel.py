@@ -99,6 +99,11 @@ class Agent:
         """The pid of the agent's first process, as the controller sees it."""
         return self._process.pid
 
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended, and everything that lived in it."""
+        return self._problem is not None
+
     async def ask(self, op: str, **arguments: Any) -> Any:
         """Ask the agent for something and return its answer.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -18,7 +19,7 @@ import pytest
 from harness.backends import faketime
 from harness.backends.agent import cgroups, volumes
 from harness.backends.local import Links, LocalBackend, LocalDeployment, nodefaults
-from harness.protocols import ClockFault, DiskFault, FaultKind, NodeCommand, NodeId, NodePlace
+from harness.protocols import ClockFault, DefiniteError, DiskFault, FaultKind, NodeCommand, NodeId, NodePlace
 from harness.test import Test
 from results.errors import BackendError, FaultNotSupportedError
 from tests.backends.support import GossipSystem, deployed, missing, wait_until_gone
@@ -54,6 +55,16 @@ async def told(deployment: LocalDeployment, node: NodeId = "n1", request: str = 
             while not received.endswith(b"\n"):
                 received += await loop.sock_recv(connection, 65536)
     return json.loads(received)
+
+
+async def listens(deployment: LocalDeployment) -> None:
+    """Wait until the first node takes connections: one that gets little of a busy processor needs long for that."""
+    async with asyncio.timeout(30):
+        while True:
+            with contextlib.suppress(DefiniteError):
+                (await deployment.dial("n1")).close()
+                return
+            await asyncio.sleep(0.1)
 
 
 def needs_volumes() -> None:
@@ -222,8 +233,9 @@ def test_a_node_gets_its_share_of_the_processor_also_after_its_restart(links: Li
     async def scenario() -> None:
         async with writing(links, tmp_path, ["cpu"]) as deployment:
             await deployment.start("n1")
-            assert await deployment.throttle("n1", 0.05) == {}
+            assert await deployment.throttle("n1", 0.1) == {}
             for _ in range(2):
+                await listens(deployment)
                 await told(deployment, request="work")
                 await deployment.kill("n1")
                 await deployment.start("n1")

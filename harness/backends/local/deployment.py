@@ -230,6 +230,9 @@ class LocalDeployment:
         """Stop every node (SIGTERM, a second later SIGKILL) and remove everything except logs and data.
 
         Closing twice does no harm.
+
+        Raises:
+            BackendError: a node's data are still in an image beside its data directory.
         """
         if self._closed:
             return
@@ -237,10 +240,12 @@ class LocalDeployment:
         if self._alive is not None:
             self._alive.cancel()
         try:
-            with contextlib.suppress(BackendError):  # an agent that is gone has taken everything with it
-                await self._agent.ask("stop")
-            await self._faults.close()
+            await self._agent.ask("stop")
+        except BackendError:
+            if not self._agent.gone:  # one that is gone has taken everything with it
+                raise
         finally:
+            await self._faults.close()
             await self._agent.close()
 
     async def _keep_alive(self) -> None:
