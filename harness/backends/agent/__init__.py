@@ -8,7 +8,7 @@ here import only each other.
 
 `main` binds the agent to its controller and serves requests; `processes` runs nodes; `bridge` and `proxies` are the two
 fabrics by which links are carried and cut; `receivers` cuts links between networks that exist already; `syscalls` holds
-what Python's `os` lacks. `node_faults` spoils the nodes' `disks` (on `volumes`, or in `memory`) and limits their share of
-the processor (`cgroups`). Faults of links are `disturbances` where nodes have networks of their own: `packets` leads
+what Python's `os` lacks. `node_faults` spoils the nodes' `disks` (on `volumes`, or in `memory`) and limits their share
+of the processor (`cgroups`). Faults of links are `disturbances` where nodes have networks of their own: `packets` leads
 what a node sends into queues (`nfqueue`), a `packet_link` says what becomes of it; of proxies they are `stream_link`s.
 """
