@@ -231,14 +231,14 @@ def test_rules_of_others_are_not_touched(cluster: Cluster) -> None:
     ("fault", "word", "least", "most"),
     [
         (LinkFault(loss=1.0), "lost", 0.0, 0.0),
-        (LinkFault(held=True), "held", 0.0, 0.0),
-        (LinkFault(corrupt=1.0), "corrupted", 0.0, 0.0),
-        (LinkFault(mtu=20), "oversized", 0.0, 0.0),
+        pytest.param(LinkFault(held=True), "held", 0.0, 0.0, marks=pytest.mark.slow),
+        pytest.param(LinkFault(corrupt=1.0), "corrupted", 0.0, 0.0, marks=pytest.mark.slow),
+        pytest.param(LinkFault(mtu=20), "oversized", 0.0, 0.0, marks=pytest.mark.slow),
         (LinkFault(duplicate=1.0), "duplicated", 1.5, 2.5),
-        (LinkFault(reorder=0.5), "reordered", 0.6, 1.4),
-        (LinkFault(delay_ms=50, jitter_ms=10), "delayed", 0.6, 1.4),
+        pytest.param(LinkFault(reorder=0.5), "reordered", 0.6, 1.4, marks=pytest.mark.slow),
+        pytest.param(LinkFault(delay_ms=50, jitter_ms=10), "delayed", 0.6, 1.4, marks=pytest.mark.slow),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ids=["lost", "held", "corrupted", "oversized", "duplicated", "reordered", "delayed"],
 )
 def test_a_link_with_a_fault_carries_as_much_as_it_should_beside_one_without(
     cluster: Cluster, fault: LinkFault, word: str, least: float, most: float

@@ -23,7 +23,7 @@ from tests.backends import docker_support
 from tests.backends.docker_support import ContainerGossip, deployed
 
 engine = docker_support.engine
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("engine")]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("engine")]
 
 WRITER = Path(__file__).with_name("writing_node.py")
 NODES = ("n1", "n2")

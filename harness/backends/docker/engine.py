@@ -15,7 +15,7 @@ import docker
 import docker.errors
 import msgspec
 import requests
-from docker.types import LogConfig
+from docker.types import LogConfig, Mount
 
 from results.errors import BackendError
 
@@ -146,7 +146,7 @@ class Engine:
 
         def make(api: docker.APIClient) -> str:
             host_config = api.create_host_config(
-                binds=[f"{source}:{inside}" for source, inside in spec.binds.items()],
+                mounts=[Mount(inside, source, type="bind") for source, inside in spec.binds.items()],
                 extra_hosts=dict(spec.hosts) if spec.shares_network_of is None else None,
                 network_mode=_network_mode(spec),
                 log_config=LogConfig(type=LogConfig.types.NONE),
