@@ -22,6 +22,8 @@ from harness.backends.ssh.backend import SshBackend
 from harness.backends.ssh.deployment import SshDeployment
 from harness.backends.ssh.inventory import Inventory
 from harness.protocols import FaultKind, NodeCommand, NodePlace, Runtime
+from harness.realtime import RealClock
+from harness.rng import Streams
 from harness.test import NemesisPackage, Test
 from results.errors import BackendError
 from tests.backends.support import GOSSIP_NODE, GossipSystem, gossip_test, missing
@@ -29,6 +31,13 @@ from tests.backends.support import GOSSIP_NODE, GossipSystem, gossip_test, missi
 LABEL: Final = "splitbrain.tests"
 USER: Final = "splitbrain"
 UP_WITHIN_S: Final = 20.0
+_WRITABLE: Final = """
+mount -o remount,rw /sys
+for place in /sys/fs/cgroup /sys/fs/cgroup/cpu /sys/fs/cgroup/cpu,cpuacct; do
+    if mountpoint -q $place; then mount -o remount,bind,rw $place; fi
+done
+"""
+"""What a container may not write, and a host may."""
 
 
 class HostGossip(GossipSystem):
@@ -85,7 +94,7 @@ class Hosts:
         """What a run leaves on hosts while it lasts: directories, processes and rules; empty when nothing is left."""
         command = "ls -d /var/tmp/splitbrain-* 2>/dev/null; ps ax -o args | grep -E '[g]ossip_node|[a]gent.remote'; "
         command += "nft list tables | grep -w splitbrain; iptables-save 2>/dev/null | grep SPLITBRAIN; "
-        command += "mount | grep /dev/loop; true"
+        command += "ls -d /sys/fs/cgroup/cpu*/splitbrain-host* 2>/dev/null; true"
         found: list[str] = []
         for number, address in enumerate(self.addresses):
             found += [f"{address}: {line}" for line in self.on(number, command).splitlines()]
@@ -136,7 +145,7 @@ def running_hosts(count: int, folder: Path) -> Generator[Hosts, None, None]:
         found = Hosts(addresses, inventory, containers, folder)
         for number, address in enumerate(addresses):
             _wait_for_sshd(address)
-            found.on(number, "mount -o remount,rw /sys; mount -o remount,rw /sys/fs/cgroup || true")
+            found.on(number, _WRITABLE)
         yield found
     finally:
         for container in containers:
@@ -187,7 +196,11 @@ async def deploy(
 ) -> SshDeployment:
     """Nodes on all hosts of the inventory, not yet started."""
     test = host_test(system or HostGossip(), [host.node for host in inventory.hosts], faults)
-    return await SshBackend(inventory).deploy(test, run_dir, cast(Runtime, None))
+    backend = SshBackend(inventory)
+    if faults:
+        support = backend.support()
+        assert all(support[kind].works for kind in faults), support
+    return await backend.deploy(test, run_dir, Runtime(clock=RealClock(), streams=Streams(1)))
 
 
 @asynccontextmanager

@@ -36,7 +36,7 @@ def shared(hosts: Hosts, tmp_path_factory: pytest.TempPathFactory) -> Generator[
     folder = tmp_path_factory.mktemp("shared")
     hosts.on(2, f"nft '{FOREIGN}'")
     before = hosts.on(2, "nft list table inet somebody")
-    assert hosts.traces() == []
+    assert hosts.wait_until_clear() == []
     with asyncio.Runner() as runner:
         deployment = runner.run(deploy(hosts.inventory, folder, HostGossip(files={"seed/file": b"laid"})))
         try:
@@ -44,7 +44,7 @@ def shared(hosts: Hosts, tmp_path_factory: pytest.TempPathFactory) -> Generator[
         finally:
             assert hosts.traces() != []
             runner.run(deployment.close())
-    assert hosts.traces() == []
+    assert hosts.wait_until_clear() == []
     assert hosts.on(2, "nft list table inet somebody") == before
     assert (folder / "nodes/n1/data/kept").read_text() == "kept\n"
     assert (folder / "nodes/n1/data/seed/file").read_bytes() == b"laid"

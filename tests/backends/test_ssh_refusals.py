@@ -52,7 +52,7 @@ def test_a_host_serves_one_run_at_a_time(hosts: Hosts, tmp_path: Path) -> None:
             assert left == [], "what was begun on the other host is gone"
 
     asyncio.run(scenario())
-    assert hosts.traces() == []
+    assert hosts.wait_until_clear() == []
 
 
 def test_a_taken_port_is_an_error_before_anything_starts(hosts: Hosts, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_hosts_that_do_not_reach_each_other_are_told(hosts: Hosts, tmp_path: Pat
             asyncio.run(deploy(hosts.inventory, tmp_path))
     finally:
         hosts.on(0, "nft delete table inet wall")
-    assert hosts.traces() == []
+    assert hosts.wait_until_clear() == []
 
 
 def test_everything_that_hosts_lack_is_told_in_one_message(hosts: Hosts, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_everything_that_hosts_lack_is_told_in_one_message(hosts: Hosts, tmp_pat
     assert "there is no nft (apt install nftables)" in said
     assert said.count("lacks the module no_such_module") == 3
     assert "json" not in said
-    assert hosts.traces() == []
+    assert hosts.wait_until_clear() == []
 
 
 def test_a_host_without_python_is_told(hosts: Hosts, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_host_without_python_is_told(hosts: Hosts, tmp_path: Path) -> None:
             asyncio.run(deploy(hosts.inventory, tmp_path))
     finally:
         hosts.on(1, "mv /usr/bin/python3-away /usr/bin/python3")
-    assert hosts.traces() == []
+    assert hosts.wait_until_clear() == []
 
 
 def test_one_host_with_a_wrong_key_stops_the_run_before_it_starts(hosts: Hosts, tmp_path: Path) -> None:
@@ -111,4 +111,4 @@ def test_one_host_with_a_wrong_key_stops_the_run_before_it_starts(hosts: Hosts, 
     with pytest.raises(BackendError, match=rf"n2 .*the host key is not the one in {known}") as told:
         asyncio.run(deploy(hosts.of(known_hosts=known), tmp_path / "run"))
     assert "n1" not in str(told.value)
-    assert hosts.traces() == []
+    assert hosts.wait_until_clear() == []

@@ -137,6 +137,8 @@ class RemoteAgent:
         try:
             async with asyncio.timeout(ENDS_WITHIN_S):
                 await self._ended.wait()
+                # Its pipes are closed a moment before the process is gone.
+                await self._loop.run_in_executor(self._executor, self._channel.status_event.wait, ENDS_WITHIN_S)
         except TimeoutError:
             self._loop.remove_reader(self._readable)
             return False
