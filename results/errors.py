@@ -6,6 +6,7 @@
     │   ├── UnknownNodeError
     │   ├── FaultNotSupportedError
     │   ├── HistoryFormatError
+    │   ├── ModelError
     │   ├── RunNotFoundError
     │   └── StoreVersionError
     └── HarnessError                exit 255: the harness, or the machine under it, failed
@@ -66,6 +67,14 @@ class UnknownNodeError(UsageError):
 
 class FaultNotSupportedError(UsageError):
     """The backend cannot inject a fault that the test asks for. `splitbrain doctor` lists what works here."""
+
+
+class ModelError(UsageError):
+    """A model and a history do not fit together. The message gives the model, the op and what is wrong."""
+
+    def __init__(self, problem: str, transition: int) -> None:
+        super().__init__(problem)
+        self.transition = transition
 
 
 class HistoryFormatError(UsageError):

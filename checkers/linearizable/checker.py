@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from checkers import models
@@ -22,7 +23,7 @@ from checkers.linearizable.transitions import CLOSURE_S, Stepper
 from checkers.models import Model
 from checkers.verdict import Partition, Valid, Verdict
 from results.arrow import to_table
-from results.errors import EngineError, UsageError
+from results.errors import EngineError, ModelError, UsageError
 from results.history import Op
 
 ANOMALY: Final = "nonlinearizable"
@@ -159,6 +160,15 @@ def _check(history: pa.Table, key: str | None, model: Model, options: Options) -
     """A specialised decider where one applies, else the search; a violation is explained by the search if it can."""
     limits = Limits(time_s=options.time_limit_s, memory_bytes=options.memory_limit_mb << 20)
     ops = read_ops(history, model)
+    try:
+        return _judged(key, ops, model, limits, options)
+    except ModelError as error:
+        first = int(ops.invoked[np.argmax(ops.transition == error.transition)])
+        index = ops.table.column("index")[first].as_py()
+        raise UsageError(f"op {index}: {error}") from error
+
+
+def _judged(key: str | None, ops: Ops, model: Model, limits: Limits, options: Options) -> Verdict:
     began = time.thread_time()
     decided = decide(ops, model)
     spent = time.thread_time() - began

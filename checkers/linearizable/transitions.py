@@ -29,9 +29,9 @@ from checkers.linearizable.frontier import (
     find_cell,
     move_cells,
 )
-from checkers.linearizable.ops import Transition
-from checkers.models import Assignment, AssignmentModel, Model, Special, examined
-from results.errors import UsageError
+from checkers.linearizable.ops import Transition, show
+from checkers.models import UNKNOWN, Assignment, AssignmentModel, Model, Special, examined
+from results.errors import ModelError, UsageError
 
 CLOSURE_CELLS: Final = 4_096
 """Cells that are computed beforehand, at most; a model with more is asked lazily."""
@@ -204,14 +204,16 @@ class Stepper:
         """Refuse a step that contradicts what the model says of its ops."""
         target = self._target.setdefault(transition, following)
         if self.overwrite[transition] and (following != target or following == IMPOSSIBLE):
-            raise UsageError(
+            raise ModelError(
                 f"model {self.model.name!r} says that {self.transitions[transition]} overwrites, yet what it leaves "
-                f"depends on the state, as in {self.states.known[state]!r}: correct the model's `overwrites`."
+                f"depends on the state, as in {show(self.states.known[state])}: correct the model's `overwrites`.",
+                transition,
             )
         if self.observer[transition] and following not in (state, IMPOSSIBLE):
-            raise UsageError(
+            raise ModelError(
                 f"model {self.model.name!r} says that {self.transitions[transition]} observes, yet it "
-                f"changes the state {self.states.known[state]!r}: correct the model's `observes`."
+                f"changes the state {show(self.states.known[state])}: correct the model's `observes`.",
+                transition,
             )
 
     def _step(self, state: int, transition: int) -> int:
@@ -221,9 +223,10 @@ class Stepper:
         except UsageError:
             raise
         except Exception as error:
-            raise UsageError(
-                f"model {self.model.name!r} failed on {what} in the state {self.states.known[state]!r}: "
-                f"{type(error).__name__}: {error}"
+            raise ModelError(
+                f"model {self.model.name!r} failed on {what} in the state {show(self.states.known[state])}: "
+                f"{type(error).__name__}: {error}",
+                transition,
             ) from error
         return IMPOSSIBLE if following is Special.IMPOSSIBLE else self.states.number(following)
 
@@ -233,9 +236,10 @@ class Stepper:
         for t, assignment in enumerate(assignments(model, self.transitions)):
             if assignment.requires is not Special.ANY:
                 if assignment.refuses is not Special.UNKNOWN and assignment.refuses == assignment.requires:
-                    raise UsageError(
-                        f"model {model.name!r} requires and refuses {assignment.requires!r} for "
-                        f"{self.transitions[t]}: correct the model's `assignment`."
+                    raise ModelError(
+                        f"model {model.name!r} requires and refuses {show(assignment.requires)} for "
+                        f"{self.transitions[t]}: correct the model's `assignment`.",
+                        t,
                     )
                 requires[t] = self.states.number(assignment.requires)
             elif assignment.refuses is not Special.UNKNOWN:
@@ -325,13 +329,15 @@ def assignments(model: AssignmentModel, transitions: list[Transition]) -> list[A
         UsageError: the model cannot make sense of a value.
     """
     found: list[Assignment] = []
-    for what in transitions:
+    for number, what in enumerate(transitions):
         try:
             assignment = model.assignment(what.f, what.value, what.result)
         except Exception as error:
-            raise UsageError(
-                f"model {model.name!r} cannot make sense of {what.f} with value {what.value!r} "
-                f"and result {what.result!r}: {type(error).__name__}: {error}"
+            answered = "" if what.result is UNKNOWN else f" and result {show(what.result)}"
+            raise ModelError(
+                f"model {model.name!r} cannot make sense of {what.f} with value {show(what.value)}{answered}: "
+                f"{type(error).__name__}: {error}",
+                number,
             ) from error
         found.append(assignment)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +10,12 @@ import click
 import msgspec
 
 from harness.cli import counterexample, options
-from results.errors import HistoryFormatError
+from results.errors import HistoryFormatError, SplitbrainError, UnknownNameError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from checkers.verdict import Verdict
+    from checkers.verdict import Outcome, Verdict
     from results.formats.rows import Independent
 
 
@@ -81,7 +81,8 @@ def command(
 ) -> None:
     """Judge history files: is what clients saw allowed?
 
-    A FILE is a history in one of the formats, or the folder of a stored run.
+    A FILE is a history in one of the formats, the folder of a stored run, or - for standard input. One that cannot be
+    judged does not keep the others from it.
 
     \b
     Examples:
@@ -91,7 +92,7 @@ def command(
       splitbrain check --checker set history.jsonl
     """
     from checkers.engine import judge
-    from checkers.verdict import CheckerSpec, Outcome, outcome, worst
+    from checkers.verdict import CheckerSpec, outcome, worst
     from harness.cli.histories import refuse_missing
     from harness.cli.steps import Steps
     from results.store import plain_verdict
@@ -107,12 +108,22 @@ def command(
     spec = CheckerSpec(checker_name, settings if checker_name == "linearizable" else {})
     outcomes: list[Outcome] = []
     rows: list[Mapping[str, Any]] = []
+    problems: list[SplitbrainError] = []
     with Steps(2 * len(files)) as steps:
         for file in files:
-            steps.enter(f"reading {file}")
-            history = _read(file, format_name, independent)
-            steps.enter(f"judging {file}, {history.num_rows} rows")
-            [verdict] = judge(history, [spec], _telemetry(file))
+            try:
+                steps.enter(f"reading {file}")
+                history = _read(file, format_name, independent)
+                steps.enter(f"judging {file}, {history.num_rows} rows")
+                [verdict] = judge(history, [spec], _telemetry(file))
+            except UnknownNameError:
+                raise
+            except SplitbrainError as error:
+                problems.append(error)
+                rows.append({"file": file, "error": str(error)})
+                with steps.aside():
+                    click.echo(f"splitbrain: {_located(file, error)}", err=True)
+                continue
             outcomes.append(outcome([verdict]))
             drawn = pictures.draw(file, history, verdict) if pictures is not None else None
             rows.append({"file": file, "ops": history.num_rows, **plain_verdict(verdict), "picture": drawn})
@@ -121,7 +132,21 @@ def command(
                     _print(file, verdict, drawn)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
-    ctx.exit(worst(outcomes).exit_code)
+    ctx.exit(_exit_code(worst(outcomes), problems))
+
+
+def _exit_code(found: Outcome, problems: Sequence[SplitbrainError]) -> int:
+    """A violation decides, whatever else could not be judged; then that something could not."""
+    from checkers.verdict import Outcome
+
+    if problems and found is not Outcome.VIOLATION:
+        return max(problem.exit_code for problem in problems)
+    return found.exit_code
+
+
+def _located(file: str, error: SplitbrainError) -> str:
+    text = str(error)
+    return text if file in text else f"{file}: {text}"
 
 
 def _print(file: str, verdict: Verdict, picture: str | None) -> None:

@@ -23,7 +23,7 @@ def refuse_missing(files: Iterable[str]) -> None:
         UsageError: there is no such file.
     """
     for file in files:
-        if not Path(file).exists():
+        if not Path(_path(file)).exists():
             raise UsageError(f"{file}: there is no such file.")
 
 
@@ -37,7 +37,7 @@ def read_history_of(file: str, format_name: str | None, independent: Independent
     from results.formats import read_table
     from results.store import RunDir
 
-    path = Path(file)
+    path = Path(_path(file))
     if path.is_dir():
         if independent == "yes":
             raise UsageError(f"{file}: a stored run has keys apart from values: leave out --independent.")
@@ -50,3 +50,7 @@ def read_history_of(file: str, format_name: str | None, independent: Independent
     if ignored is not None:
         click.echo(f"note: {file}: fields that were not read: {ignored.decode()}", err=True)
     return table
+
+
+def _path(file: str) -> str:
+    return "/dev/stdin" if file == "-" else file

@@ -96,6 +96,10 @@ def _opened(path: str | Path, name: str | None) -> tuple[str, bytes | None]:
         raise UsageError(f"{path}: cannot be read: {error.strerror}.") from error
 
 
+_PACKED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ": "xz", b"BZh": "bzip2"}
+"""How packed files begin, with the tool that unpacks them."""
+
+
 def _recognised(head: bytes, source: str) -> str:
     """The format of a history file, by how it begins.
 
@@ -104,6 +108,11 @@ def _recognised(head: bytes, source: str) -> str:
     """
     if head.startswith(_PARQUET):
         return "parquet"
+    for magic, tool in _PACKED.items():
+        if head.startswith(magic):
+            raise HistoryFormatError(
+                source, f"packed with {tool}. Unpack it first: {tool} -dc {source} | splitbrain check -"
+            )
     text = head.decode("utf-8-sig", "replace")
     if len(head) < _HEAD_BYTES and not text.strip():
         raise HistoryFormatError(source, "the file is empty: it holds no history.")
@@ -121,7 +130,10 @@ def _text(content: bytes, source: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise HistoryFormatError(source, f"not text: {error.reason} at byte {error.start}.") from error
+        line = content.count(b"\n", 0, error.start) + 1
+        raise HistoryFormatError(
+            source, f"not UTF-8 text: {error.reason} at byte {error.start} of the file.", line=line
+        ) from error
 
 
 def whole_lines(text: str, source: str) -> list[str]:

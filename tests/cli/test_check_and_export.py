@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import sys
@@ -111,13 +112,49 @@ def test_a_missing_file_is_told_before_any_is_judged(tmp_path: Path, splitbrain:
     assert "bad.edn" not in done.out + done.err
 
 
-def test_files_are_read_one_at_a_time(tmp_path: Path, splitbrain: Splitbrain) -> None:
+def test_a_file_that_cannot_be_read_does_not_keep_the_others_from_their_verdicts(
+    tmp_path: Path, splitbrain: Splitbrain
+) -> None:
     (tmp_path / "bad.edn").write_text(EDN)
     (tmp_path / "broken.edn").write_text("{:process 0")
-    done = splitbrain("check", "--no-picture", "bad.edn", "broken.edn")
-    assert done.code == 254
+    done = splitbrain("check", "--no-picture", "broken.edn", "bad.edn")
+    assert done.code == 1, "a violation decides"
     assert "INVALID bad.edn" in done.out
     assert "broken.edn" in done.err
+    rows = json.loads(splitbrain("check", "--no-picture", "--json", "broken.edn", "bad.edn").out)
+    assert [row["file"] for row in rows] == ["broken.edn", "bad.edn"]
+    assert "broken.edn" in rows[0]["error"]
+    assert rows[1]["valid"] is False
+
+
+def test_without_a_violation_a_file_that_cannot_be_read_decides(tmp_path: Path, splitbrain: Splitbrain) -> None:
+    (tmp_path / "good.jsonl").write_text('{"process":0,"type":"invoke","f":"write","value":1}\n')
+    (tmp_path / "broken.edn").write_text("{:process 0")
+    done = splitbrain("check", "good.jsonl", "broken.edn")
+    assert done.code == 254
+    assert "valid   good.jsonl" in done.out
+
+
+def test_what_a_model_cannot_make_sense_of_is_told_with_file_and_op(tmp_path: Path, splitbrain: Splitbrain) -> None:
+    (tmp_path / "odd.jsonl").write_text(
+        '{"process":0,"type":"invoke","f":"write","value":1}\n'
+        '{"process":0,"type":"ok","f":"write","value":1}\n'
+        '{"process":0,"type":"invoke","f":"cas","value":3}\n'
+        '{"process":0,"type":"ok","f":"cas","value":3}\n'
+    )
+    done = splitbrain("check", "odd.jsonl")
+    assert done.code == 254
+    assert "odd.jsonl: op 2: model 'cas-register' cannot make sense of cas with value 3 and result 3" in done.err
+
+
+def test_text_in_another_encoding_is_told_with_its_line(tmp_path: Path, splitbrain: Splitbrain) -> None:
+    (tmp_path / "latin.edn").write_bytes(b'{:process 0, :type :invoke, :f :write, :value 1}\n{:process "\xe9"}\n')
+    assert "latin.edn:2: not UTF-8 text" in splitbrain("check", "latin.edn").err
+
+
+def test_a_packed_file_is_told_how_to_unpack_it(tmp_path: Path, splitbrain: Splitbrain) -> None:
+    (tmp_path / "history.edn.gz").write_bytes(gzip.compress(EDN.encode()))
+    assert "gzip -dc history.edn.gz | splitbrain check -" in splitbrain("check", "history.edn.gz").err
 
 
 class _Terminal(io.StringIO):

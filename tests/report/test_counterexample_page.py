@@ -220,6 +220,24 @@ def test_the_failing_op_is_in_sight_without_scrolling(
     assert browser.complaints == []
 
 
+@pytest.mark.parametrize("clients", [3, 20])
+def test_in_a_narrow_window_the_picture_is_moved_to_the_failing_op(
+    browser: Browser, tmp_path: Path, clients: int
+) -> None:
+    page = write(tmp_path / "page.html", sample(200, clients))
+    browser.open(page)
+    browser.run("document.body.style.width = '420px'; document.getElementById('controls').firstElementChild.click()")
+    middle = "(box => (box.left + box.right) / 2)"
+    browser.run(
+        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done))))"
+    )
+    seen = browser.run(
+        f"{middle}(document.getElementById('failing').getBoundingClientRect())"
+        f" - {middle}(document.getElementById('stage').getBoundingClientRect())"
+    )
+    assert abs(seen) < 210
+
+
 @pytest.mark.parametrize("crashes", [0.0, 0.1])
 def test_the_script_draws_the_first_view_exactly_as_it_stands_in_the_page(
     browser: Browser, tmp_path: Path, crashes: float

@@ -304,7 +304,7 @@
 
   const pan = (part) => show(view.low + (view.high - view.low) * part, view.high + (view.high - view.low) * part);
   const actions = {
-    failing: () => show(home.low, home.high), all: () => show(-1, data.ranks),
+    failing: () => { show(home.low, home.high); requestAnimationFrame(reveal); }, all: () => show(-1, data.ranks),
     in: () => zoom(0.6), out: () => zoom(1 / 0.6), left: () => pan(-0.4), right: () => pan(0.4),
   };
   // Zooming by hand keeps the failing op where it is as long as it is in view.
@@ -390,6 +390,14 @@
   }
   window.addEventListener("hashchange", follow);
   follow();
+
+  // In a narrow window the picture is wider than what it scrolls in.
+  function reveal() {
+    const stage = document.getElementById("stage").getBoundingClientRect();
+    const bar = (document.getElementById("failing") || svg).getBoundingClientRect();
+    document.getElementById("stage").scrollLeft += (bar.left + bar.right - stage.left - stage.right) / 2;
+  }
+  if (!location.hash) reveal();
 
   document.getElementById("controls").hidden = false;
   svg.dataset.ready = "true";
