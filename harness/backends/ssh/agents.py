@@ -48,6 +48,9 @@ class RemoteAgent:
         channel: to the agent's standard input and output.
         executor: for what blocks.
         complain: told what the agent prints on its standard error.
+
+    Attributes:
+        answers: whether it answered in time when it was asked last.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class RemoteAgent:
         self._errors = b""
         self._last = 0
         self._problem: str | None = None
+        self.answers = True
         self._ended = asyncio.Event()
         channel.settimeout(ANSWERS_WITHIN_S)
         self._readable = channel.fileno()
@@ -87,6 +91,7 @@ class RemoteAgent:
                     await self._loop.run_in_executor(self._executor, self._channel.sendall, line)
                 return await future
         except TimeoutError:
+            self.answers = False
             raise HostError(self._host, f"the agent did not answer {op!r} within {ANSWERS_WITHIN_S:g} s.") from None
         except OSError:
             async with asyncio.timeout(1.0):  # the reader learns at once why
@@ -109,6 +114,7 @@ class RemoteAgent:
 
     def _take(self, line: bytes) -> None:
         reply = json.loads(line)
+        self.answers = True
         future = self._waiting.get(reply["id"])
         if future is None or future.done():
             return

@@ -11,8 +11,9 @@ from typing import get_args
 
 from harness.backends.ssh import faults, machine
 from harness.backends.ssh.connection import Connection, HostError, connect
-from harness.backends.ssh.deployment import SshDeployment, together
+from harness.backends.ssh.deployment import SshDeployment
 from harness.backends.ssh.inventory import Host, Inventory
+from harness.backends.ssh.links import together
 from harness.backends.ssh.survey import check
 from harness.protocols import FaultKind, NodeId, Runtime, Support
 from harness.test import Test

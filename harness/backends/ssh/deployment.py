@@ -13,11 +13,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from harness.backends.linkfaults import SeededFaults
 from harness.backends.ssh import machine
 from harness.backends.ssh.agents import RemoteAgent, agent_command
 from harness.backends.ssh.connection import Connection, HostError
 from harness.backends.ssh.faults import HostFaults
+from harness.backends.ssh.links import HostLinks, together
 from harness.protocols import (
     Address,
     ClockFault,
@@ -36,8 +36,6 @@ from results.errors import BackendError, NodeStartError, UnknownNodeError, Usage
 NODE_PORT: Final = 7000
 CONNECTS_WITHIN_S: Final = 2.0
 ALIVE_EVERY_S: Final = 8.0
-PROBE_WAITS_S: Final = 0.3
-PROBE_ATTEMPTS: Final = 6
 LOG_LINES_SHOWN: Final = 8
 LOG_CHARACTERS_SHOWN: Final = 300
 
@@ -71,12 +69,8 @@ class SshDeployment:
         self._agents: dict[NodeId, RemoteAgent] = {}
         self._faults: dict[NodeId, HostFaults] = {}
         self._runtime = runtime
-        self._seeded = SeededFaults()
-        self._held: frozenset[Link] = frozenset()
+        self._links = HostLinks(self._agents)
         self._alive: asyncio.Task[None] | None = None
-        self._cut: frozenset[Link] = frozenset()
-        self._measuring = asyncio.Lock()
-        self._round = 0
         self._closed = False
 
     async def lay_out(self, libraries: Mapping[NodeId, str | None]) -> None:
@@ -213,83 +207,27 @@ class SshDeployment:
     # --- links --------------------------------------------------------------------------------------------------------
 
     async def cut(self, links: frozenset[Link]) -> None:
-        """Make exactly these directed links drop everything, and all others pass: on every host in one transaction.
-
-        Hosts change at the same time, but not in the same instant. A cut expires after a minute unless this
-        controller refreshes it, which it does by itself.
-        """
+        """Make exactly these directed links drop everything, and all others pass: on every host in one transaction."""
         self._check(links)
-
-        async def cut(node: NodeId) -> None:
-            await self._agents[node].ask("cut", sources=sorted(source for source, to in links if to == node))
-
-        await self._on_all(cut)
-        self._cut = links
+        await self._links.cut(links)
 
     async def passes(self, links: Sequence[Link]) -> Mapping[Link, bool]:
-        """Send a datagram over each link, all at once, and see which arrive.
-
-        One that is expected to arrive is sent up to six times. One over a link that is cut has 0.3 s to prove that it
-        is not.
-        """
+        """Send a datagram over each link, all at once, and see which arrive."""
         self._check(links)
-        async with self._measuring:
-            passed = await self._measure(links)
-            for _ in range(PROBE_ATTEMPTS - 1):
-                missing = [link for link in links if link not in passed | self._cut | self._held]
-                if not missing:
-                    break
-                passed |= await self._measure(missing)
-        return {link: link in passed for link in links}
-
-    async def _measure(self, links: Sequence[Link]) -> set[Link]:
-        self._round += 1
-        tokens = {f"{self._round} {source} {to}": (source, to) for source, to in links}
-
-        async def send(source: NodeId) -> None:
-            probes = [(token, link[1], link in self._held) for token, link in tokens.items() if link[0] == source]
-            await self._agents[source].ask("send_probes", probes=probes)
-
-        async def hear(node: NodeId) -> list[str]:
-            wanted = {token: link[0] for token, link in tokens.items() if link[1] == node}
-            return await self._agents[node].ask("heard_probes", tokens=wanted, within_s=PROBE_WAITS_S)
-
-        await self._on_all(send, [node for node in self.nodes if any(link[0] == node for link in links)])
-        heard = await self._on_all(hear, [node for node in self.nodes if any(link[1] == node for link in links)])
-        return {tokens[token] for each in heard for token in each}
+        return await self._links.passes(links)
 
     async def dropped(self) -> Mapping[Link, int]:
         """Packets that each cut link swallowed since it was cut, the backend's own probes left out."""
-        counts = await self._on_all(lambda node: self._agents[node].ask("dropped"))
-        return {
-            (source, node): count
-            for node, counted in zip(self.nodes, counts, strict=True)
-            for source, count in counted.items()
-        }
+        return await self._links.dropped()
 
     async def disturb(self, faults: Mapping[Link, LinkFault]) -> None:
-        """Give exactly these directed links these faults, and all others none, on every sending host at the same time.
-
-        They strike packets where these leave their host.
-        """
+        """Give exactly these directed links these faults, and all others none: packets, where they leave their host."""
         self._check(list(faults))
-        request = self._seeded.request(faults, self._runtime.streams)
-
-        async def disturb(node: NodeId) -> None:
-            wanted = [(to, fault) for source, to, fault in request if source == node]
-            await self._agents[node].ask("disturb", faults=wanted)
-
-        await self._on_all(disturb)
-        self._held = frozenset(link for link, fault in faults.items() if fault.held)
+        await self._links.disturb(faults, self._runtime.streams)
 
     async def disturbed(self) -> Mapping[Link, Mapping[str, int]]:
         """For each link with a fault what it did since it has it: counts of packets (`agent.packets`)."""
-        counts = await self._on_all(lambda node: self._agents[node].ask("disturbed"))
-        return {
-            (node, to): counted
-            for node, of_node in zip(self.nodes, counts, strict=True)
-            for to, counted in of_node.items()
-        }
+        return await self._links.disturbed()
 
     async def dial(self, node: NodeId) -> socket.socket:
         """A connected, non-blocking TCP socket to the node, straight from this machine.
@@ -344,7 +282,7 @@ class SshDeployment:
             with contextlib.suppress(HostError):  # as below
                 await self._faults[node].close()
         if agent is not None:
-            if self.places:
+            if self.places and agent.answers:
                 with contextlib.suppress(HostError):  # an agent that is gone has taken its node with it
                     await agent.ask("stop")
             if not await agent.close():
@@ -374,10 +312,8 @@ class SshDeployment:
     async def _off_loop(self, blocking: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, blocking, *arguments)
 
-    async def _on_all(
-        self, work: Callable[[NodeId], Awaitable[T]], nodes: Sequence[NodeId] | None = None
-    ) -> Sequence[T]:
-        return await together([work(node) for node in (self.nodes if nodes is None else nodes)])
+    async def _on_all(self, work: Callable[[NodeId], Awaitable[T]]) -> Sequence[T]:
+        return await together([work(node) for node in self.nodes])
 
     def _note(self, node: NodeId, line: str) -> None:
         """Keep what concerns one host beside its node's log."""
@@ -398,26 +334,6 @@ class SshDeployment:
 
     async def _ask_about(self, node: NodeId, op: str) -> NodeStatus:
         return _status(await self._agents[self._place(node).node].ask(op, name=node))
-
-
-async def together(work: Sequence[Awaitable[T]]) -> Sequence[T]:
-    """Results in order. All of it is brought to its end; then failures are raised, those of hosts in one message.
-
-    Raises:
-        HostError: one host failed.
-        BackendError: several did.
-    """
-    results = await asyncio.gather(*work, return_exceptions=True)
-    failures = [result for result in results if isinstance(result, BaseException)]
-    of_hosts = [failure for failure in failures if isinstance(failure, HostError)]
-    for failure in failures:
-        if not isinstance(failure, HostError):
-            raise failure
-    if len(of_hosts) == 1:
-        raise of_hosts[0]
-    if of_hosts:
-        raise BackendError(" ".join(map(str, of_hosts)))
-    return [result for result in results if not isinstance(result, BaseException)]
 
 
 def _status(answer: Any) -> NodeStatus:

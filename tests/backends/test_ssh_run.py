@@ -1,0 +1,55 @@
+"""Whole runs on hosts: the cluster passes under faults of every part, and one that is broken on purpose is found."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.backends.ssh_support import Hosts, running_hosts
+from tests.cli.support import judged, splitbrain
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def five(tmp_path_factory: pytest.TempPathFactory) -> Generator[Hosts, None, None]:
+    with running_hosts(5, tmp_path_factory.mktemp("hosts")) as found:
+        yield found
+
+
+def options(hosts: Hosts) -> list[str]:
+    entries = [f"{host.node}={host.user}@{host.name}:{host.port}" for host in hosts.inventory.hosts]
+    (hosts.folder / "inventory").write_text("\n".join(["# five hosts", *entries]) + "\n")
+    words = ["--backend", "ssh", "--hosts", f"@{hosts.folder}/inventory"]
+    return [*words, "--known-hosts", f"{hosts.folder}/known_hosts", "--ssh-key", f"{hosts.folder}/user"]
+
+
+def test_a_register_on_five_hosts_passes_under_faults(five: Hosts, tmp_path: Path) -> None:
+    faults = ["--nemesis", "partition,kill,pause", "--time-limit", "30"]
+    done = splitbrain("run", *options(five), "-w", "register", *faults, "--json", cwd=tmp_path, timeout_s=240)
+    judged(done, "pass", 0)
+    [run] = tmp_path.glob("store/test=*/run=*")
+    assert sorted(path.name for path in (run / "nodes").iterdir()) == ["n1", "n2", "n3", "n4", "n5"]
+    assert all((run / f"nodes/n{number}/data/telemetry.jsonl").exists() for number in range(1, 6))
+    assert five.wait_until_clear() == []
+
+
+def test_stale_reads_on_hosts_are_found(five: Hosts, tmp_path: Path) -> None:
+    load = ["--bug", "M23", "--nemesis", "partition", "--interval", "4", "--time-limit", "30", "--seed", "7"]
+    done = splitbrain("run", *options(five), "-w", "register", *load, "--json", cwd=tmp_path, timeout_s=240)
+    judged(done, "violation", 1)
+    assert five.wait_until_clear() == []
+
+
+def test_a_host_that_is_down_ends_the_run_in_one_line_before_it_is_stored(five: Hosts, tmp_path: Path) -> None:
+    five.containers[4].kill()
+    try:
+        done = splitbrain("run", *options(five), "--nemesis", "none", "--time-limit", "5", cwd=tmp_path, timeout_s=120)
+    finally:
+        five.containers[4].start()
+    assert done.returncode == 255
+    [line] = [line for line in done.stderr.splitlines() if "n5 (" in line]
+    assert "the host cannot be reached" in line or "the host does not answer" in line
+    assert list(tmp_path.glob("store/test=*/run=*")) == []
