@@ -124,6 +124,10 @@ def _faults(around: Happenings, windows: list[dict[str, Any]], wanted: Options) 
         for kind in wanted.faults:
             if kind not in kinds:
                 yield f"no fault of kind {kind!r} took place although the test asks for it."
+    for kind in kinds:
+        bit = [window.bit for window in around.windows if window.fault == kind]
+        if all(did is False for did in bit):
+            yield f"no fault of kind {kind!r} did anything: what it counted stayed 0 in all {len(bit)} windows."
     for window in windows:
         if not window["ops"] or not window["ended"]:
             nothing = "no client op ended" if window["ops"] else "no client op was invoked"

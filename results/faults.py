@@ -49,6 +49,14 @@ class FaultOp(msgspec.Struct, frozen=True):
         return cast("list[Any]", found) if isinstance(found, list) else []
 
     @property
+    def bit(self) -> bool | None:
+        """Whether its evidence tells that the fault did anything, as a whole or on a node; None if it does not tell."""
+        evidence = _as_dict(self.value.get("evidence"))
+        told = [_as_dict(part).get("bit") for part in (evidence, *evidence.values())]
+        said = [found for found in told if isinstance(found, bool)]
+        return any(said) if said else None
+
+    @property
     def struck(self) -> bool:
         """Whether it hit anybody: a strike that finds no node to hit ("nobody: ...") puts no fault in force."""
         return not str(self.value.get("target", "")).startswith(NOBODY)
@@ -70,6 +78,12 @@ class Window(msgspec.Struct, frozen=True):
     stop: FaultOp | None
     begin_ns: int
     end_ns: int
+
+    @property
+    def bit(self) -> bool | None:
+        """Whether the fault was counted to do anything while it was in force; None where nobody counted."""
+        said = [op.bit for op in (self.start, self.stop) if op is not None and op.bit is not None]
+        return any(said) if said else None
 
     @property
     def target(self) -> str:

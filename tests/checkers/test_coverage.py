@@ -152,3 +152,27 @@ def test_a_strike_that_found_nobody_to_hit_is_no_fault_window() -> None:
     verdict = judge(script, faults=["pause"])
     assert verdict.figures["windows"] == []
     assert verdict.inconclusive == ("no fault took place although the test asks for faults.",)
+
+
+@pytest.mark.parametrize(
+    ("counted", "inconclusive"),
+    [
+        ([{"bit": False}, {"bit": False}], True),
+        ([{"bit": False}, {"bit": True}], False),
+        ([{"bit": False}, {}], False),
+        ([{"n1": {"bit": False}}, {"n1": {"bit": False}, "n2": {"bit": True}}], False),
+    ],
+)
+def test_faults_that_all_did_nothing_are_a_reason(counted: list[dict[str, Any]], inconclusive: bool) -> None:
+    script = run(fault=None)
+    for number, evidence in enumerate(counted):
+        at_s = 1.0 + number
+        start = {"fault": "packet", "action": "start"}
+        stop = {"fault": "packet", "action": "stop"}
+        script.event(NEMESIS, "invoke", "start-packet", start, time_s=at_s)
+        script.event(NEMESIS, "ok", "start-packet", {**start, "links": [["n1", "n2"]]}, time_s=at_s + 0.05)
+        script.event(NEMESIS, "invoke", "stop-packet", stop, time_s=at_s + 0.7)
+        script.event(NEMESIS, "ok", "stop-packet", {**stop, "evidence": evidence}, time_s=at_s + 0.75)
+    reasons = [reason for reason in judge(script, faults=["packet"]).inconclusive if "did anything" in reason]
+    assert bool(reasons) == inconclusive
+    assert all("in all 2 windows" in reason for reason in reasons)
