@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import get_args
 
+from harness import faultkinds
 from harness.backends.ssh import faults, machine
 from harness.backends.ssh.connection import Connection, HostError, connect
 from harness.backends.ssh.deployment import SshDeployment
@@ -31,19 +33,16 @@ class SshBackend:
 
     def __init__(self, inventory: Inventory | None = None) -> None:
         self._inventory = inventory
-        self._means: Mapping[NodeId, faults.Means] = {}
 
     def support(self) -> Mapping[str, Support]:
-        """What works on all hosts: an agent tries it on each, once in the life of this backend, in about a second.
+        """What works on all hosts: an agent tries it on each, once in the life of this process.
 
         Raises:
             BackendError: hosts that cannot be looked at; all of them are named in one message.
         """
         if self._inventory is None:
             return dict.fromkeys(get_args(FaultKind), Support(False, "no hosts are named: give --hosts"))
-        if not self._means:
-            self._means = _look_at(self._inventory)
-        return faults.support(self._means)
+        return faults.support(_means(self._inventory))
 
     def sweep(self) -> list[str]:
         """Nothing: hosts are swept when a test is deployed on them, for only then are they known to be ours to use."""
@@ -75,7 +74,10 @@ class SshBackend:
             await together([reach(host) for host in hosts])
             _check_addresses(connections)
             await together([prepare(host) for host in hosts])
-            await deployment.lay_out({node: found.library for node, found in self._means.items()})
+            libraries = (
+                {node: found.library for node, found in _means(inventory).items()} if _fakes_clocks(test) else {}
+            )
+            await deployment.lay_out(libraries)
         except BaseException:
             with contextlib.suppress(BackendError):
                 await deployment.close()
@@ -90,7 +92,18 @@ class SshBackend:
         return [hosts[node] for node in test.nodes]
 
 
-def _look_at(inventory: Inventory) -> Mapping[NodeId, faults.Means]:
+def _fakes_clocks(test: Test) -> bool:
+    return any(kind in test.nemesis.faults for kind in faultkinds.CLOCK_KINDS)
+
+
+@functools.lru_cache(maxsize=8)
+def _means(inventory: Inventory) -> Mapping[NodeId, faults.Means]:
+    """What each host can have, looked at on all at the same time, in a second or two.
+
+    Raises:
+        BackendError: hosts that cannot be looked at; all of them are named in one message.
+    """
+
     def look_at(host: Host) -> faults.Means | BackendError:
         try:
             connection = connect(host, inventory, note=lambda _: None)
