@@ -40,13 +40,15 @@ def shared(hosts: Hosts, tmp_path_factory: pytest.TempPathFactory) -> Generator[
     with asyncio.Runner() as runner:
         deployment = runner.run(deploy(hosts.inventory, folder, HostGossip(files={"seed/file": b"laid"})))
         try:
+            runner.run(start_all(deployment))
+            hosts.on(0, f"echo written > {deployment.places['n1'].data_dir}/by-the-node")
             yield Cluster(runner, deployment, folder)
         finally:
             assert hosts.traces() != []
             runner.run(deployment.close())
     assert hosts.wait_until_clear() == []
     assert hosts.on(2, "nft list table inet somebody") == before
-    assert (folder / "nodes/n1/data/kept").read_text() == "kept\n"
+    assert (folder / "nodes/n1/data/by-the-node").read_text() == "written\n"
     assert (folder / "nodes/n1/data/seed/file").read_bytes() == b"laid"
     assert "n1 listens" in (folder / "nodes/n1/log").read_text()
 
