@@ -30,6 +30,7 @@ from harness.protocols import (
     Answer,
     Client,
     Deployment,
+    FaultKind,
     Link,
     NodeCommand,
     NodeId,
@@ -81,6 +82,9 @@ class NoSystem:
     name = "none"
     bugs: Mapping[str, str] = {}
     election_timeout_s = 1.0
+    image: str | None = None
+    uploads: Mapping[str, Path] = {}
+    immune: Mapping[FaultKind, str] = {}
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         """Nobody runs it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from harness.protocols import ClockFault, DiskFault, FaultKind, LinkFault
+from harness.protocols import Backend, ClockFault, DiskFault, FaultKind, LinkFault, Support, System
 
 _OF_LINKS: Final[Mapping[str, FaultKind]] = {
     "delay_ms": "delay",
@@ -58,3 +58,9 @@ def of_clock(fault: ClockFault) -> tuple[FaultKind, ...]:
     if fault.drift_ppm:
         found.append("clock-drift")
     return tuple(found)
+
+
+def supported(backend: Backend, system: System) -> Mapping[str, Support]:
+    """What the backend can do to nodes of the system, by FaultKind."""
+    immune: Mapping[FaultKind, str] = getattr(system, "immune", {})
+    return {**backend.support(), **{kind: Support(False, why) for kind, why in immune.items()}}

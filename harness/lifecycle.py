@@ -10,6 +10,7 @@ import msgspec
 
 from harness import validate
 from harness.deadlines import together
+from harness.faultkinds import supported
 from harness.journal import Recorder
 from harness.protocols import Backend, Deployment, Runtime
 from harness.recovery import until_usable
@@ -49,7 +50,7 @@ def check_support(test: Test, backend: Backend) -> None:
     Raises:
         FaultNotSupportedError: it cannot.
     """
-    support = backend.support()
+    support = supported(backend, test.system)
     for kind in sorted(test.nemesis.faults):
         if not support[kind].works:
             raise FaultNotSupportedError(

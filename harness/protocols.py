@@ -152,6 +152,8 @@ class System(Protocol):
         image: the name of the image in whose containers its nodes run; None (or no such attribute) if it has none.
         uploads: what a machine needs that is to run a node of it: the name below `NodePlace.home_dir`, and the file or
             folder here. Empty (or no such attribute) if such a machine needs nothing.
+        immune: kinds of fault that cannot be done to its nodes wherever they live, and why. Empty (or no such
+            attribute) if there are none.
     """
 
     name: str
@@ -160,6 +162,7 @@ class System(Protocol):
 
     image: str | None
     uploads: Mapping[str, Path]
+    immune: Mapping[FaultKind, str]
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         """How to start the node that lives at `place`."""

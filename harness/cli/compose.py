@@ -16,13 +16,15 @@ from checkers.verdict import CheckerSpec
 from harness.backends import catalogue as backends
 from harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory, parse_hosts
 from harness.cli.schedules import read as read_schedule
+from harness.faultkinds import supported
 from harness.generators.script import ScriptedFault, script_faults
 from harness.plan import NODE_NAME
-from harness.protocols import Backend
+from harness.protocols import Backend, System
 from harness.simulation.worlds import WORLDS
 from harness.systems import catalogue as systems
 from harness.test import CONCURRENCY_MAX, RATE_MAX, TIME_MAX_S, NemesisPackage, Test, Workload, check_number
 from nemesis import catalogue as nemeses
+from nemesis.compose import INTERVAL_S
 from nemesis.requests import kind_of, needs_of
 from results.errors import UnknownNameError, UsageError
 from workloads import catalogue as workloads
@@ -148,7 +150,7 @@ def compose(options: RunOptions) -> Test:
         nodes=nodes,
         system=system,
         workload=_judged_for(nemeses.kinds(nemesis_names), workload),
-        nemesis=_package(options, nemesis_names, nodes, backend),
+        nemesis=_package(options, nemesis_names, nodes, backend, system),
         bugs=bugs,
         concurrency=concurrency,
         rate=options.rate,
@@ -185,7 +187,7 @@ def _called(options: RunOptions, nemesis_names: Sequence[str]) -> str:
 
 
 def _package(
-    options: RunOptions, nemesis_names: Sequence[str], nodes: tuple[str, ...], backend: Backend
+    options: RunOptions, nemesis_names: Sequence[str], nodes: tuple[str, ...], backend: Backend, system: System
 ) -> NemesisPackage:
     """What breaks and when: drawn from the seed, of what the backend can do; or as a schedule says."""
     if options.scheduled:
@@ -194,12 +196,26 @@ def _package(
         return dataclasses.replace(package, generator=script_faults(options.scheduled), faults=needs)
     return nemeses.build(
         nemesis_names,
-        interval_s=options.interval,
+        interval_s=_interval_s(options, len(nemeses.kinds(nemesis_names))),
         time_limit_s=options.time_limit,
         nodes=nodes,
-        support=backend.support() if nemeses.kinds(nemesis_names) else None,
+        support=supported(backend, system) if nemeses.kinds(nemesis_names) else None,
         where=f"the {backend.name} backend",
     )
+
+
+SHORTEST_INTERVAL_S = 2.0
+"""Below that a fault does not last long enough for an election."""
+
+
+def _interval_s(options: RunOptions, kinds: int) -> float | None:
+    """The mean time between nemesis ops; short enough for each kind of fault to have its turn on real nodes.
+
+    A simulation costs little: there the nemesis's own interval stays, and more runs have what one lacks.
+    """
+    if options.interval is not None or options.backend == "sim":
+        return options.interval
+    return min(INTERVAL_S, max(SHORTEST_INTERVAL_S, options.time_limit / (2 * kinds + 2)))
 
 
 def _beyond_clients(test: Test, options: RunOptions) -> list[CheckerSpec]:

@@ -29,6 +29,7 @@ from harness.protocols import (
     Answer,
     DefiniteError,
     Deployment,
+    FaultKind,
     IndefiniteError,
     NodeCommand,
     NodeId,
@@ -120,6 +121,7 @@ class Metadata:
         election_timeout_s: the longest random election timeout of a node.
         image: the image that holds the cluster.
         uploads: the cluster.
+        immune: nothing.
         imports: the modules that a host's interpreter must have for it.
         marks: the states that embedded nodes count, with a line on each.
         operations: what sessions have beyond `harness.protocols.Session`.
@@ -130,6 +132,7 @@ class Metadata:
     election_timeout_s = 1.2
     image: str | None = "node"
     uploads: Mapping[str, Path] = {"cluster": Path(cluster.__path__[0])}
+    immune: Mapping[FaultKind, str] = {}
     imports = ("msgspec",)
     marks = MARKS
     operations = frozenset({LOCK})

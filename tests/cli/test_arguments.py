@@ -118,10 +118,7 @@ def test_a_fault_that_the_backend_cannot_inject_is_refused_before_anything_start
         timeout=60,
     )
     assert done.returncode == 254
-    assert (
-        "the local backend cannot inject 'cut' here: no nftables. Leave partition out of --nemesis."
-        in done.stderr
-    )
+    assert "the local backend cannot inject 'cut' here: no nftables. Leave partition out of --nemesis." in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -107,6 +107,7 @@ class MemorySystem:
     election_timeout_s = 0.1
     image: str | None = None
     uploads: Mapping[str, Path] = {}
+    immune: Mapping[FaultKind, str] = {}
 
     def __init__(self) -> None:
         self.registers: dict[str, Any] = {}

@@ -10,10 +10,12 @@ from pathlib import Path  # noqa: TID251 - says where files of a node are; touch
 from socket import socket  # noqa: TID251 - for the type of a dialled connection
 from typing import Final
 
+from harness.faultkinds import CLOCK_KINDS
 from harness.protocols import (
     Address,
     DefiniteError,
     Deployment,
+    FaultKind,
     IndefiniteError,
     NodeCommand,
     NodeId,
@@ -52,6 +54,9 @@ class Etcd:
     election_timeout_s = 2 * ELECTION_MS / 1000
     image: str | None = "etcd"
     uploads: Mapping[str, Path] = {}
+    immune: Mapping[FaultKind, str] = dict.fromkeys(
+        CLOCK_KINDS, "a Go program asks the kernel for the time itself, so that libfaketime does not reach it"
+    )
     operations = frozenset({LOCK})
     read_modes: tuple[ReadMode, ...] = (LINEARIZABLE, SERIALIZABLE)
 
