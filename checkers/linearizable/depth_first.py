@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable
 from functools import cache
-from typing import Any, Final, TypeGuard
+from typing import Final
 
 import numpy as np
 
@@ -14,12 +13,10 @@ from checkers.linearizable import dead_ends
 from checkers.linearizable.encoding import Problem, events
 from checkers.linearizable.frontier import ANY, ASSIGNMENTS, CRASH, EXPIRE, I32, I64, RETURN, U64, Steps
 from checkers.linearizable.frontier import CALL_OBSERVER as OBSERVED
-from checkers.linearizable.ops import B, Ops
+from checkers.linearizable.guesses import ranks
+from checkers.linearizable.ops import Ops
 from checkers.linearizable.search import Answer, Limits, Result
 from checkers.linearizable.transitions import OutOfMemoryError, Stepper, TooManyCellsError
-
-TEXT_EFFORT: Final = 100_000_000
-"""Characters and ops that are searched for pieces of text, at most: some tenths of a second."""
 
 ALGORITHM: Final = "depth-first"
 
@@ -49,7 +46,7 @@ class DepthFirst:
         self._problem = events(ops, stepper.observer)
         self._stepper = stepper
         self._limits = limits
-        self._history, self._live, self._crashed = _history(ops, self._problem, stepper.observer)
+        self._history, self._live, self._crashed = _history(ops, self._problem, stepper)
         words = max(1, -(-self._problem.slots // 64))
         self._path = _path(self._history, words)
         self._dead = dead_ends.empty(1 + words, self._path.now.size, ROWS)
@@ -203,7 +200,7 @@ class DepthFirst:
         )
 
 
-def _history(ops: Ops, problem: Problem, observer: B) -> tuple[b.History, I64, I64]:
+def _history(ops: Ops, problem: Problem, stepper: Stepper) -> tuple[b.History, I64, I64]:
     """The arrays of a history, and the numbers of its live and of its crashed ops."""
     kind, op = problem.events.kind, problem.op.astype(np.int64)
     crash, returns = kind == CRASH, kind == RETURN
@@ -227,82 +224,12 @@ def _history(ops: Ops, problem: Problem, observer: B) -> tuple[b.History, I64, I
         op=np.where(crash, -1, number[op]).astype(np.int32),
         transition=ops.transition[live].astype(np.int32),
         slot=problem.events.slot[calls].astype(np.int32),
-        rank=_as_read(ops, observer, live, _ranks(ops, observer, live, due), due),
+        rank=ranks(ops, stepper.model.init(), stepper.observer, live, due),
         crashed_at=crashed_at[grouped].astype(np.int32),
         class_transition=transitions[by_invocation].astype(np.int32),
         class_first=np.append(0, np.cumsum(np.bincount(rank, minlength=len(transitions)))).astype(np.int32),
     )
     return history, live, op[crashed_at[grouped]]
-
-
-def _ranks(ops: Ops, observer: B, live: I64, due: I32) -> I32:
-    """In which order live ops are tried: by return, but by that of the op that takes away what they put there.
-
-    When a queue's values are taken tells in which order they were put into it, long before the search comes there. Of
-    ops with equal values the first to return is matched with the first taker; what nobody takes comes at last. An op
-    takes if it was asked without a value and answered with one, and is no observer. This is a guess for any model, and
-    a bad one costs only time.
-    """
-    put: dict[Hashable, list[int]] = {}
-    for t, what in enumerate(ops.transitions):
-        if what.value is not None:
-            put.setdefault(what.value, []).append(t)
-    taker, putter = np.full((2, len(ops.transitions) + 1), -1, np.int64)
-    for t, what in enumerate(ops.transitions):
-        if what.value is None and what.result is not None and not observer[t] and what.result in put:
-            taker[t] = t
-            putter[put[what.result]] = t
-    by_taker, by_putter = taker[ops.transition[live]], putter[ops.transition[live]]
-    puts, takes = np.flatnonzero(by_putter >= 0), np.flatnonzero(by_taker >= 0)
-    puts = puts[np.lexsort((due[puts], by_putter[puts]))]
-    takes = takes[np.lexsort((due[takes], by_taker[takes]))]
-    place = np.arange(len(puts)) - np.searchsorted(by_putter[puts], by_putter[puts])
-    match = np.searchsorted(by_taker[takes], by_putter[puts]) + place
-    matched = match < np.searchsorted(by_taker[takes], by_putter[puts], side="right")
-    rank = due.copy()
-    rank[puts] = np.iinfo(np.int32).max
-    rank[puts[matched]] = due[takes[match[matched]]]
-    return rank
-
-
-def _as_read(ops: Ops, observer: B, live: I64, rank: I32, due: I32) -> I32:
-    """Ranks in which pieces of text come in the order in which the first text that was read has them.
-
-    A string to which pieces are appended tells the order of all that came before; a piece that no text shows was
-    replaced before anybody looked, so it comes right before a text that begins anew. A guess again, of bounded effort.
-    """
-    piece = {t: what.value for t, what in enumerate(ops.transitions) if not observer[t] and _is_text(what.value)}
-    if not piece:
-        return rank
-    observers = np.flatnonzero(observer[ops.transition[live]])
-    read: list[int] = observers[np.argsort(due[observers], kind="stable")].tolist()
-    texts = [(int(due[op]), ops.transitions[int(ops.transition[live[op]])].result) for op in read]
-    texts = [(when, text) for when, text in texts if _is_text(text)]
-    effort = len(piece) * (len(live) + sum(len(text) for _, text in texts))
-    if not texts or effort > TEXT_EFFORT:
-        return rank
-    first, place = rank.astype(np.int64), np.zeros(len(live), np.int64)
-    of_transition = ops.transition[live]
-    for t, value in piece.items():
-        for when, text in texts:
-            found = text.find(value)
-            if found >= 0:
-                first[of_transition == t], place[of_transition == t] = when, found + 1
-                break
-    begins = np.flatnonzero(place == 1)
-    for op in np.flatnonzero((place == 0) & np.isin(of_transition, list(piece))):
-        began, ended = ops.invoked[live[op]], ops.completed[live[op]]
-        hides = begins[(ops.completed[live[begins]] > began) & (ops.invoked[live[begins]] < ended)]
-        if len(hides):
-            first[op] = first[hides].min()
-    order = np.lexsort((due, place, first))
-    result = np.empty(len(live), np.int32)
-    result[order] = np.arange(len(live), dtype=np.int32)
-    return result
-
-
-def _is_text(value: Any) -> TypeGuard[str]:
-    return isinstance(value, str) and value != ""
 
 
 def _path(history: b.History, words: int) -> b.Path:

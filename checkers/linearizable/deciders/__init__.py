@@ -38,7 +38,10 @@ DECIDERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
     {
         "register": (("register-zones", "checkers.linearizable.deciders.registers:decide_register"),),
         "cas-register": (("register-zones", "checkers.linearizable.deciders.registers:decide_register"),),
-        "kv": (("register-zones", "checkers.linearizable.deciders.registers:decide_kv"),),
+        "kv": (
+            ("register-zones", "checkers.linearizable.deciders.registers:decide_kv"),
+            ("append-chains", "checkers.linearizable.deciders.appends:decide_appends"),
+        ),
         "create-once": (("one-moment", "checkers.linearizable.deciders.create_once:decide_create_once"),),
         "set": (
             ("set-elements", "checkers.linearizable.deciders.sets:decide_set"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from checkers.linearizable.deciders import Decision, zones
 from checkers.linearizable.deciders.zones import INITIAL, NONE, Accesses
-from checkers.linearizable.ops import Ops
+from checkers.linearizable.ops import Ops, show
 from checkers.models import UNKNOWN, Model
 
 
@@ -40,7 +40,7 @@ def decide_register(ops: Ops, model: Model) -> Decision | None:
     possible = {INITIAL, *becomes}
     if any(numbers.get(ops.transitions[t].value[0], NONE - 1) in possible for t in mismatches):
         return None
-    return zones.decide(ops, _accesses(ops, requires, becomes, len(numbers)))
+    return zones.decide(ops, _accesses(ops, requires, becomes, list(numbers)))
 
 
 def decide_kv(ops: Ops, model: Model) -> Decision | None:
@@ -59,7 +59,7 @@ def decide_kv(ops: Ops, model: Model) -> Decision | None:
         if text is None or transition.f not in ("get", "put"):
             return None
         (requires if getting else becomes)[t] = numbers.setdefault(text, len(numbers))
-    return zones.decide(ops, _accesses(ops, requires, becomes, len(numbers)))
+    return zones.decide(ops, _accesses(ops, requires, becomes, list(numbers)))
 
 
 def _is_pair(value: Any) -> bool:
@@ -73,6 +73,11 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _accesses(ops: Ops, requires: list[int], becomes: list[int], values: int) -> Accesses:
+def _accesses(ops: Ops, requires: list[int], becomes: list[int], values: list[Hashable]) -> Accesses:
     of = ops.transition
-    return Accesses(np.array(requires, np.int64)[of], np.array(becomes, np.int64)[of], values)
+    return Accesses(
+        np.array(requires, np.int64)[of],
+        np.array(becomes, np.int64)[of],
+        len(values),
+        lambda number: show(values[number]),
+    )

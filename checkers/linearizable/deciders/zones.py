@@ -24,6 +24,7 @@ Time is linear but for sorting the zones.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -52,11 +53,13 @@ class Accesses:
         requires: number of the value that must be held, NONE if any will do, by op.
         becomes: number of the value that is held afterwards, NONE if it stays, by op.
         values: how many numbers there are; INITIAL is that of the value before the first op.
+        named: what to call the value that has a number.
     """
 
     requires: I64
     becomes: I64
     values: int
+    named: Callable[[int], str]
 
 
 class _Clusters(NamedTuple):
@@ -88,7 +91,7 @@ def decide(ops: Ops, accesses: Accesses) -> Decision | None:
     found = np.full(2, NONE, np.int64)
     if _cluster(timed, clusters, found) == _TWO_SUCCESSORS:
         one, other = (_acknowledged(ops, timed, clusters, int(op)) for op in found)
-        value = _value(ops, timed, int(found[0]))
+        value = accesses.named(int(timed.requires[found[0]]))
         reason = f"two ops replaced the same {value}, which was written once"
         return Decision(False, by_invocation(one, other), reason)
     reached = np.zeros(values, np.bool_)
@@ -97,7 +100,7 @@ def decide(ops: Ops, accesses: Accesses) -> Decision | None:
         early, late = int(found[0]), int(found[1])
         reason = f"{name(ops, early)} had ended before {name(ops, late)} began, which must come before it"
         return Decision(False, by_invocation(early, late), reason)
-    unfounded = _unfounded(ops, timed, clusters, reached)
+    unfounded = _unfounded(ops, accesses, timed, clusters, reached)
     if unfounded is not None:
         return unfounded
     contradiction = _contradiction(timed, first_end, last_start)
@@ -106,7 +109,7 @@ def decide(ops: Ops, accesses: Accesses) -> Decision | None:
     within, one, other = contradiction
     about = [op for block in (one, other) for op in (int(first_end[block]), int(last_start[block])) if op != NONE]
     culprits = by_invocation(*(_acknowledged(ops, timed, clusters, op) for op in about))
-    held, meanwhile = _value_of_block(ops, timed, one, last_start), _value_of_block(ops, timed, other, last_start)
+    held, meanwhile = (_held(ops, accesses, timed, int(last_start[block])) for block in (one, other))
     reason = (
         f"{meanwhile} can only have been the value while {held} must have been, before and after"
         if within
@@ -214,7 +217,7 @@ def _chain(timed: _Timed, clusters: _Clusters, first_end: I64, last_start: I64, 
     return _FINE
 
 
-def _unfounded(ops: Ops, timed: _Timed, clusters: _Clusters, reached: B) -> Decision | None:
+def _unfounded(ops: Ops, accesses: Accesses, timed: _Timed, clusters: _Clusters, reached: B) -> Decision | None:
     """The violation that a value was observed that nothing can have written."""
     needs = np.flatnonzero(timed.live & (timed.requires != NONE))
     lost = needs[~reached[timed.requires[needs]]]
@@ -222,7 +225,7 @@ def _unfounded(ops: Ops, timed: _Timed, clusters: _Clusters, reached: B) -> Deci
         return None
     op = int(lost[0])
     value = int(timed.requires[op])
-    reason = f"nothing that can have happened wrote {_value(ops, timed, op)}"
+    reason = f"nothing that can have happened wrote {accesses.named(value)}"
     writer = int(clusters.writer[value])
     about = (_acknowledged(ops, timed, clusters, op),) + (() if writer == NONE else (writer,))
     return Decision(False, by_invocation(*about), reason)
@@ -257,18 +260,11 @@ def _acknowledged(ops: Ops, timed: _Timed, clusters: _Clusters, op: int) -> int:
     return op
 
 
-def _value(ops: Ops, timed: _Timed, op: int) -> str:
-    """The value that an op required: what a read answered, or what a compare-and-set expected."""
-    transition = ops.transitions[int(ops.transition[op])]
-    is_read = timed.becomes[op] == NONE and transition.f != "cas"
-    return show(transition.result if is_read else transition.value[0])
-
-
-def _value_of_block(ops: Ops, timed: _Timed, block: int, last_start: I64) -> str:
-    op = int(last_start[block])
-    if timed.requires[op] != NONE:
-        return _value(ops, timed, op)
-    return show(ops.transitions[int(ops.transition[op])].value)
+def _held(ops: Ops, accesses: Accesses, timed: _Timed, op: int) -> str:
+    """A value of the block of an op: what it required, or else what it wrote."""
+    number = int(timed.becomes[op] if timed.requires[op] == NONE else timed.requires[op])
+    unobserved = number >= accesses.values
+    return show(ops.transitions[int(ops.transition[op])].value) if unobserved else accesses.named(number)
 
 
 def warm_up() -> None:

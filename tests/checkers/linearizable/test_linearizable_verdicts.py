@@ -134,8 +134,8 @@ def test_models_with_other_states_are_told_in_general_words() -> None:
 
 
 def hard(key: str) -> list[Op]:
-    """Sixteen appends at once, and then a read that lacks two of them: no order is right, and there are 16! to try."""
-    letters = "abcdefghijklmnop"
+    """Sixteen appends at once, two of them alike, then a read that lacks two: no order is right, of more than 15!."""
+    letters = "aabcdefghijklmno"
     appends = [Op(process=10 + i, type="invoke", f="append", value=each, key=key) for i, each in enumerate(letters)]
     read = Op(process=30, type="invoke", f="get", key=key)
     return [*appends, *(each.complete("ok", each.value) for each in appends), read, read.complete("ok", letters[:-2])]

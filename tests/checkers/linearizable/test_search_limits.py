@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -93,7 +94,13 @@ def test_large_states_count_as_memory_of_both_arms_together() -> None:
 
 
 def test_the_checker_gives_its_memory_limit_to_the_states() -> None:
-    verdict = check_ops(appends(18, 2000), "kv", memory_limit_mb=10)
+    """Two pieces are alike, so that no decider refutes the read that misses the others."""
+    alike = [*acknowledged(100, "append", "z"), *acknowledged(100, "append", "z")]
+    history = [*history_of(*alike), *appends(18, 2000)[:-1], Op(process=100, type="ok", f="get", value="zz")]
+    verdict = check_ops(
+        [msgspec.structs.replace(op, index=i) for i, op in enumerate(history)], "kv", memory_limit_mb=10
+    )
+    assert verdict.valid == "unknown"
     assert verdict.evidence["ran_out"] == "memory"
 
 

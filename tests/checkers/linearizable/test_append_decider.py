@@ -1,0 +1,170 @@
+"""Strings that are appended to, where what gets answered tells the order: against the definition and the frontier."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from checkers import models
+from checkers.linearizable.checker import check_ops
+from checkers.linearizable.deciders.appends import decide_appends
+from checkers.linearizable.ops import read_ops
+from results.arrow import to_table
+from tests.checkers.linearizable.decided import (
+    Answers,
+    Clients,
+    Row,
+    acknowledged,
+    assert_as_by_definition,
+    assert_as_by_frontier,
+    assert_exact,
+    culprits,
+    decided,
+    history_of,
+    random_history,
+)
+
+HISTORIES = 400
+MANY = 10_000
+
+
+def _get(rng: random.Random, state: Any, f: str, value: Any, used: Sequence[Any]) -> Answers:
+    """Lies take something away from the string, add something to it, or turn it around."""
+    if f != "get":
+        return None, None
+    seen: list[str] = [text for text in used if text] or ["?"]
+    one, other = rng.choice(seen), rng.choice(seen)
+    return state, rng.choice(["", None, one, one + other, state + one, state[:-3], state[3:] + state[:3]])
+
+
+def _distinct(rng: random.Random, fresh: int) -> tuple[str, Any]:
+    f = rng.choice(["get", "get", "append", "append", "put"])
+    return f, None if f == "get" else f"<{fresh}>"
+
+
+def _alike(rng: random.Random, fresh: int) -> tuple[str, Any]:
+    f = rng.choice(["get", "append", "append", "put"])
+    return f, None if f == "get" else rng.choice(["a", "b", "ab", "aa", "", None, f"<{fresh}>"])
+
+
+DISTINCT = Clients("kv", _distinct, _get)
+ONLY_APPENDS = Clients("kv", lambda rng, fresh: rng.choice([("get", None), ("append", f"<{fresh}>")]), _get)
+NUMBERS = Clients("kv", lambda rng, fresh: rng.choice([("get", None), ("append", str(fresh + 8))]), _get)
+ALIKE = Clients('kv("a")', _alike, _get)
+
+
+@pytest.mark.parametrize("clients", [DISTINCT, ONLY_APPENDS, NUMBERS], ids=["distinct", "only appends", "numbers"])
+def test_appends_of_what_is_told_apart_are_decided_as_by_definition(clients: Clients) -> None:
+    assert_exact(decide_appends, clients, HISTORIES)
+
+
+def test_appends_of_what_is_alike_are_decided_as_by_definition_or_left_to_others() -> None:
+    assert_exact(decide_appends, ALIKE, HISTORIES, declines=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clients", [DISTINCT, ALIKE], ids=["distinct", "alike"])
+def test_appends_are_decided_as_by_definition_in_many_histories(clients: Clients) -> None:
+    assert_exact(decide_appends, clients, MANY, ops=8, declines=clients is ALIKE)
+
+
+def test_appends_are_decided_as_by_the_frontier_in_longer_histories() -> None:
+    assert_as_by_frontier(decide_appends, DISTINCT, 40, lies=0.02, ops=40)
+
+
+@pytest.mark.parametrize("clients", [DISTINCT, ONLY_APPENDS, NUMBERS], ids=["distinct", "only appends", "numbers"])
+def test_long_histories_are_decided_at_once(clients: Clients) -> None:
+    model = models.model("kv")
+    history = random_history(random.Random(1), clients, ops=3000, processes=10, lies=0.0, crashes=0.03)
+    ops = read_ops(to_table(history), model)
+    began = time.thread_time()
+    decision = decide_appends(ops, model)
+    assert decision is not None
+    assert decision.valid
+    assert time.thread_time() - began < 2.0
+
+
+def judged(*rows: Row, model: str = "kv") -> tuple[bool, str, list[str]]:
+    """The verdict, which the definition confirms, its reason, and what the culprits were."""
+    history = history_of(*rows)
+    chosen = models.model(model)
+    assert assert_as_by_definition(decide_appends, chosen, history) is not None
+    decision = decided(decide_appends, model, history)
+    assert decision is not None
+    return decision.valid, decision.reason, culprits(decision, read_ops(to_table(history), chosen))
+
+
+def test_a_text_that_nobody_composed_is_a_violation_whatever_else_is_ambiguous() -> None:
+    alike: list[Row] = [row for process in range(5) for row in acknowledged(process, "append", "a")]
+    assert judged(*alike, *acknowledged(0, "get", None, "aaz")) == (
+        False,
+        "nothing that was put and appended makes that text",
+        ['get -> "aaz"'],
+    )
+
+
+def test_a_text_cannot_show_what_was_appended_after_it_was_answered() -> None:
+    rows = [*acknowledged(0, "append", "a"), *acknowledged(0, "get", None, "ab"), *acknowledged(0, "append", "b")]
+    assert judged(*rows) == (False, "a part of that text was put or appended only later", ['get -> "ab"'])
+
+
+def test_a_piece_is_shown_as_often_as_it_was_appended() -> None:
+    twice: list[Row] = [*acknowledged(0, "append", "a"), *acknowledged(1, "append", "a")]
+    assert judged(*twice, *acknowledged(0, "get", None, "aa"))[0]
+    assert judged(*twice, *acknowledged(0, "get", None, "aaa")) == (
+        False,
+        '"a" was appended 2 times, and made each of "a", "aa", "aaa"',
+        ['get -> "aaa"'],
+    )
+
+
+def test_an_append_is_told_by_the_get_that_shows_it() -> None:
+    rows = [
+        *acknowledged(0, "append", "a"),
+        *acknowledged(0, "append", "b"),
+        *acknowledged(0, "append", "c"),
+        *acknowledged(0, "get", None, "acb"),
+    ]
+    valid, reason, accused = judged(*rows)
+    assert not valid
+    assert reason == 'append "b" had ended before append "c" began, which must come before it'
+    assert accused == ['append "b"', 'append "c"', 'get -> "acb"']
+
+
+def test_what_no_get_shows_was_hidden_by_a_put() -> None:
+    hidden = acknowledged(0, "append", "a")
+    assert judged(*hidden, *acknowledged(0, "put", "x"), *acknowledged(0, "get", None, "x"))[0]
+    valid, _, accused = judged(*acknowledged(0, "put", "x"), *hidden, *acknowledged(0, "get", None, "x"))
+    assert not valid
+    assert accused == ['put "x"', 'append "a"', 'get -> "x"']
+
+
+def test_puts_before_all_else_leave_one_string() -> None:
+    """The empty string was put, and was there in the beginning; but nobody can have looked at the latter."""
+    put: list[Row] = [*acknowledged(0, "put", "x"), *acknowledged(0, "put", None)]
+    appended: list[Row] = acknowledged(0, "append", "a")
+    assert judged(*put, *appended, *acknowledged(0, "get", None, "a"))[0]
+    assert judged(*put, *appended, *acknowledged(0, "get", None, "xa"))[2] == ["put", 'get -> "xa"']
+
+
+def test_an_append_that_crashed_counts_where_a_get_shows_it() -> None:
+    crashed: list[Row] = [(0, "invoke", "append", "a"), (0, "info", "append", "a")]
+    later = acknowledged(1, "append", "b")
+    assert judged(*crashed, *later, *acknowledged(1, "get", None, "ba"))[0]
+    assert judged(*crashed, *later, *acknowledged(1, "get", None, "b"))[0]
+    seen = [*acknowledged(1, "get", None, "a"), *acknowledged(1, "get", None, "")]
+    assert not judged(*crashed, *seen)[0]
+
+
+def test_what_is_no_text_is_left_to_the_model() -> None:
+    assert decided(decide_appends, "kv", history_of(*acknowledged(0, "append", 0))) is None
+    assert decided(decide_appends, "kv", history_of(*acknowledged(0, "get", None, []))) is None
+
+
+def test_the_verdict_names_the_algorithm() -> None:
+    history = history_of(*acknowledged(0, "append", "a"), *acknowledged(0, "get", None, "a"))
+    assert check_ops(history, "kv").algorithm == "append-chains"
