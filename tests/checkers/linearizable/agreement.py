@@ -2,9 +2,9 @@
 
     python -m tests.checkers.linearizable.agreement --histories 1000000
 
-The definition (brute force over all orders) judges beside the frontier, the frontier on a model whose kind it cannot
-see, the second arm, the portfolio, and whichever specialised decider says that its preconditions hold. A disagreement
-is printed with its seed and its history.
+The definition (brute force over all orders, on models that were written a second time: `independent`) judges beside
+the frontier, the frontier on a model whose kind it cannot see, the second arm, the portfolio, and whichever specialised
+decider says that its preconditions hold. A disagreement is printed with its seed and its history.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ from checkers.linearizable.transitions import Stepper
 from checkers.models import Model
 from results.arrow import to_table
 from results.history import Op
-from tests.checkers.linearizable.small_histories import VOCABULARIES, small_history, with_owners
-from tests.checkers.linearizable.support import Table, linearizable
+from tests.checkers.linearizable import independent
+from tests.checkers.linearizable.small_histories import VOCABULARIES, small_history
+from tests.checkers.linearizable.support import Table
 
 CHUNK = 500
 LIMITS = Limits(time_s=60.0)
@@ -90,7 +91,7 @@ def compare(name: str, seed: int, tally: Tally) -> None:
     vocabulary = VOCABULARIES[name]
     history = small_history(random.Random(f"{name} {seed}"), vocabulary)
     model = models.model(vocabulary.model)
-    legal = linearizable(model, with_owners(model, history))
+    legal = independent.legal(vocabulary.model, history)
     tally.verdicts[name, "definition", legal] += 1
     tally.crashed += any(op.type == "info" for op in history)
     for judge, answer in judgements(history, model):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any, Final
 
 import msgspec
@@ -66,6 +66,13 @@ def _strings(f: str, value: Any, used: Sequence[Any]) -> list[Any]:
         return [value]
     letters = sorted(set(used))
     return ["", *letters, *(a + b for a in letters for b in letters)]
+
+
+def _joined(f: str, value: Any, used: Sequence[Any]) -> list[Any]:
+    """Up to three of the strings so far, in any order."""
+    if f != "get":
+        return [value]
+    return ["".join(some) for size in range(4) for some in permutations(used, size)]
 
 
 def _tokens(f: str, value: Any, used: Sequence[Any]) -> list[Any]:
@@ -136,6 +143,9 @@ VOCABULARIES: Final[Mapping[str, Vocabulary]] = {
     "kv, unique puts": Vocabulary(
         "kv", lambda rng, fresh: rng.choice([("put", f"v{fresh}"), ("get", None)]), _any_used
     ),
+    "kv, distinct pieces": Vocabulary(
+        "kv", lambda rng, fresh: rng.choice([("get", None), ("append", f"{fresh}"), ("put", f"v{fresh}")]), _joined
+    ),
     "create-once": Vocabulary("create-once", _among(("read", None), ("create", 1), ("create", 2)), _any_used),
     "mutex": Vocabulary("mutex", _among(("acquire", None), ("release", None)), _own),
     "reentrant-mutex": Vocabulary("reentrant-mutex", _owners("acquire", "release"), _own),
@@ -171,16 +181,6 @@ VOCABULARIES: Final[Mapping[str, Vocabulary]] = {
     "unique-ids": Vocabulary("unique-ids", _among(("generate", None)), _ids),
 }
 """By what is special about them; several for a model that has a decider with preconditions of its own."""
-
-
-def with_owners(model: Model, history: Sequence[Op]) -> list[Op]:
-    """The history as a model of owners means it: where nobody is named, the process is the owner."""
-    if not getattr(model, "owned", False):
-        return list(history)
-    return [
-        msgspec.structs.replace(op, value=op.process) if op.type == "invoke" and op.value is None else op
-        for op in history
-    ]
 
 
 @dataclass
