@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from harness.cli.compose import RunOptions, client_count, command_line, compose, node_names
+from nemesis.schedule import Schedule
 from results.errors import UsageError
 from results.history import Op
 from results.store import Store
@@ -211,6 +212,22 @@ def test_a_test_is_composed_as_the_options_say() -> None:
     assert test.bugs == ("M23",)
     assert test.name == "metadata-register-partition+kill-M23"
     assert test.nemesis.faults == {"cut", "kill"}
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ({}, 4.0),
+        ({"nemesis": "partition,kill,pause,restart", "time_limit": 30.0}, 3.0),
+        ({"nemesis": "partition,kill,pause,restart", "time_limit": 1.0}, 2.0),
+        ({"nemesis": "partition,kill,pause,restart", "time_limit": 30.0, "backend": "sim"}, 4.0),
+        ({"nemesis": "partition,kill,pause,restart", "time_limit": 30.0, "interval": 9.0}, 9.0),
+    ],
+)
+def test_each_kind_of_fault_has_its_turn_in_a_short_run_on_real_nodes(given: dict[str, Any], seconds: float) -> None:
+    schedule = compose(RunOptions.of(**{**OPTIONS, **given})).nemesis.generator
+    assert isinstance(schedule, Schedule)
+    assert schedule.interval_ns == seconds * 1e9
 
 
 def test_a_seed_is_drawn_where_none_is_given() -> None:

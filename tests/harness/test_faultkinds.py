@@ -1,0 +1,27 @@
+"""Which kinds of fault a fault is made of, and what can be done to a system."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.faultkinds import of_clock, of_disk, of_link, supported
+from harness.protocols import ClockFault, DiskFault, LinkFault, System
+from harness.systems.etcd import Etcd
+from harness.systems.metadata import Metadata
+from tests.harness.worlds import MemoryBackend, MemoryDeployment
+
+
+def test_a_fault_is_made_of_what_it_does() -> None:
+    assert of_link(LinkFault(delay_ms=1, jitter_ms=1, mtu=100)) == ("delay", "mtu")
+    assert of_disk(DiskFault(rot=1, fails=True)) == ("disk-rot", "disk-fails")
+    assert of_clock(ClockFault(offset_ms=5, strobe_ms=10)) == ("clock-strobe",)
+    assert of_clock(ClockFault(offset_ms=5, drift_ppm=10)) == ("clock-jump", "clock-drift")
+    assert of_link(LinkFault()) == of_disk(DiskFault()) == of_clock(ClockFault()) == ()
+
+
+@pytest.mark.parametrize(("system", "works"), [(Metadata(), True), (Etcd(), False)])
+def test_what_a_system_is_immune_to_is_not_supported_wherever_it_lives(system: System, works: bool) -> None:
+    found = supported(MemoryBackend(MemoryDeployment()), system)
+    assert found["clock-jump"].works is works
+    assert found["cut"].works
+    assert ("libfaketime" in found["clock-jump"].how) is not works
