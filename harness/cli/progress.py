@@ -60,6 +60,10 @@ class Progress:
             self.counts[op.type] += 1
         self.show()
 
+    def up(self, seconds: float) -> None:
+        """Say, to stay, how long it took from the first step of deploying until every node answered."""
+        self.console.print(f"{self.title}  up in {seconds:.1f} s", highlight=False, soft_wrap=True)
+
     def enter(self, phase: str) -> None:
         """Say what goes on outside the recorded phases ("judging")."""
         self.phase = phase

@@ -141,16 +141,22 @@ async def _record(
     folders: list[RunDir] = []
     logs: list[RunLog] = []
     stop = Stop()
+    deployed_ns = 0
 
     def folder() -> RunDir:
+        nonlocal deployed_ns
         folders.append(Store(store).create(test.name, test.seed, document_of(test, chosen), time.time_ns()))
         logs.append(RunLog(folders[-1].log_path, test.nemesis.left_out))
+        deployed_ns = clock.now_ns()
         return folders[-1]
 
     def began(started_ns: int) -> None:
         found = folders[-1]
-        sources = telemetry_of(test, found)
-        found.write_test({**found.read_test(), "began_wall_ns": clock.wall_ns(started_ns), "telemetry": sources})
+        up_s, sources = (started_ns - deployed_ns) / 1e9, telemetry_of(test, found)
+        times = {"began_wall_ns": clock.wall_ns(started_ns), "up_s": round(up_s, 3)}
+        found.write_test({**found.read_test(), **times, "telemetry": sources})
+        progress.up(up_s)
+        logs[-1].write(f"up in {up_s:.1f} s")
         progress.leaders = LeaderWatch({node: found.path / relative for node, relative in sources.items()})
 
     def observe(op: Op) -> None:

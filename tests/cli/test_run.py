@@ -31,6 +31,10 @@ def test_a_healthy_cluster_passes_and_leaves_everything_a_person_needs(tmp_path:
     for node in ("n1", "n2", "n3"):
         assert (run.path / "nodes" / node / "log").stat().st_size > 0
     assert "start-partition ok" in run.log_path.read_text()
+    up = f"up in {run.read_test()['up_s']:.1f} s"  # how long until every node answered
+    assert run.read_test()["up_s"] > 0
+    assert up in run.log_path.read_text().splitlines()
+    assert up in done.stderr
     ops = run.history().to_pylist()
     done_to_it = [json.loads(op["value"]) for op in ops if op["process"] == NEMESIS and op["type"] == "ok"]
     faults = [each for each in done_to_it if each["action"] == "start"]
