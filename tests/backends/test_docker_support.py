@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import os
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from harness import images
 from harness.backends.docker import DockerBackend, nodes, subnets
-from harness.backends.docker.engine import ContainerState
+from harness.backends.docker.engine import ContainerState, Engine
 from harness.protocols import FaultKind
 from results.errors import BackendError, UsageError
 from tests.backends import docker_support
@@ -160,3 +161,34 @@ def test_a_subnet_that_somebody_else_took_meanwhile_is_not_the_end() -> None:
 )
 def test_how_a_container_ended_is_told_in_the_words_of_processes(code: int, oom: bool, how: str) -> None:
     assert nodes.ended_how(ContainerState("exited", 0, code, oom)) == how
+
+
+class Freezing:
+    """As much of a client as pauses containers: so often it is refused, in the engine's words."""
+
+    def __init__(self, problem: str, refusals: int) -> None:
+        self.api = self
+        self.problem = problem
+        self.refusals = refusals
+
+    def pause(self, container: str) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise docker.errors.APIError(self.problem)
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_pause_that_the_runtime_gave_up_is_tried_again_and_nothing_else_is() -> None:
+    async def pause(client: Any) -> None:
+        with contextlib.closing(Engine(client)) as engine:
+            await engine.pause("c")
+
+    busy = Freezing("Cannot pause container c: OCI runtime pause failed: unable to freeze: unknown", 3)
+    asyncio.run(pause(busy))
+    assert busy.refusals == 0
+    broken = Freezing("Cannot pause container c: no freezer", 3)
+    with pytest.raises(BackendError, match="could not pause the container c: .* no freezer"):
+        asyncio.run(pause(broken))
+    assert broken.refusals == 2

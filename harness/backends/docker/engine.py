@@ -24,11 +24,15 @@ Result = TypeVar("Result")
 THREADS = 8
 """As many requests at the same time as the SDK keeps connections for, less some."""
 KILL_TAKES_AT_MOST_S = 10.0
+PAUSE_TAKES_AT_MOST_S = 10.0
 POLL_S = 0.02
 
 _PERIOD_US = 100_000
 _QUOTA_MIN_US = 1000
 """The shortest quota that the kernel takes."""
+
+_GAVE_UP_FREEZING = "unable to freeze"
+"""What runc says when a control group of version 1 was not frozen after so many tries; it has thawed it then."""
 
 NOT_MODIFIED, NOT_FOUND, CONFLICT = 304, 404, 409
 
@@ -202,8 +206,23 @@ class Engine:
         await self.ask(f"stop the container {short(container)}", lambda api: api.stop(container, timeout=grace_s))
 
     async def pause(self, container: str) -> None:
-        """Freeze all processes of a container; one that ended, or is frozen, stays so."""
-        await self.ask(f"pause the container {short(container)}", lambda api: _unless_conflict(api.pause, container))
+        """Freeze all processes of a container; one that ended, or is frozen, stays so.
+
+        On a busy machine the runtime may give up before every process has stopped, and lets all of them go on: that is
+        tried again.
+        """
+        deadline = asyncio.get_running_loop().time() + PAUSE_TAKES_AT_MOST_S
+        while True:
+            try:
+                await self.ask(
+                    f"pause the container {short(container)}", lambda api: _unless_conflict(api.pause, container)
+                )
+            except BackendError as error:
+                if _GAVE_UP_FREEZING not in str(error) or asyncio.get_running_loop().time() > deadline:
+                    raise
+                await asyncio.sleep(POLL_S)
+            else:
+                return
 
     async def unpause(self, container: str) -> None:
         """Let the processes of a container run again; one that ended, or runs, stays so."""
