@@ -43,14 +43,27 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.container_figures import (
+    FAULTS,
+    IMAGES_GOAL_S,
+    LOADS,
+    SYSTEMS,
+    F,
+    Fault,
+    Load,
+    Round,
+    against,
+    remarks,
+    table,
+)
 from benchmarks.syncs import ATTACHES_WITHIN_S, SyncCounter, sync_ms
 from harness import DefiniteError, IndefiniteError, Runtime, Session, System, Test, images, real_runtime
 from harness.backends.docker import DockerBackend
@@ -67,21 +80,12 @@ from nemesis.compose import package
 from results.errors import HarnessError, SplitbrainError
 from workloads.register import register
 
-F = Literal["write", "read"]
-Fault = Literal["kill -9", "isolation"]
-
-SYSTEMS: Final = ("metadata", "etcd")
-LOADS: Final[tuple[tuple[F, int], ...]] = (("write", 1), ("read", 1), ("write", 10), ("read", 10))
-FAULTS: Final[tuple[Fault, ...]] = ("kill -9", "isolation")
-
 USABLE_WITHIN_S: Final = 60.0
 WARM_UP_S: Final = 0.5
 PROBE_GIVES_UP_MS: Final = 250
 PROBE_PAUSE_S: Final = 0.01
 PROBES_PER_NODE: Final = 2
 FAILOVER_WITHIN_S: Final = 60.0
-UP_GOAL_S: Final = 10.0
-IMAGES_GOAL_S: Final = 180.0
 IN_MEMORY_MS: Final = 0.01
 """No disk syncs as fast as this: the file system lies in memory."""
 
@@ -94,27 +98,6 @@ class Plan:
     failovers: int
     election_ms: int | None
     syncs: bool
-
-
-@dataclass(frozen=True)
-class Load:
-    """What one load came to. `busy` is the share of one CPU that the clients' process had."""
-
-    ops_per_s: float
-    p50_ms: float
-    p99_ms: float
-    busy: float
-    failed: int
-    syncs_per_op: float | None
-
-
-@dataclass
-class Round:
-    """What one deployment came to; failovers in seconds, each with how much of it went by until the fault was there."""
-
-    up_s: float
-    loads: dict[tuple[F, int], Load] = field(default_factory=dict[tuple[F, int], Load])
-    failovers: dict[Fault, list[tuple[float, float]]] = field(default_factory=dict[Fault, list[tuple[float, float]]])
 
 
 class MetadataWithElections(Metadata):
@@ -337,7 +320,7 @@ def build_images() -> list[str]:
     with contextlib.closing(images.engine()) as client:
         build(client, ["node", "etcd"], choose_foundation(client, None, None), begin, done, rebuild=True)
     took_s = last - began
-    return [*lines, f"all images, cold: {took_s:.1f} s (goal {IMAGES_GOAL_S:g} s: {_goal(took_s, IMAGES_GOAL_S)})"]
+    return [*lines, f"all images, cold: {took_s:.1f} s (goal {IMAGES_GOAL_S:g} s: {against(took_s, IMAGES_GOAL_S)})"]
 
 
 def present_images() -> list[str]:
@@ -348,73 +331,6 @@ def present_images() -> list[str]:
             for each in survey(client)
             if each.name in {"base", "node", "etcd"}
         ]
-
-
-# --- the table ------------------------------------------------------------------------------------------------------
-
-
-def table(rounds: dict[tuple[int, str], list[Round]]) -> list[str]:
-    """Everything that was measured, as markdown."""
-    columns = list(rounds.values())
-    head = [f"{name}, {size} nodes" for size, name in rounds]
-    lines = [_row("", head), _row("---", ["---"] * len(head))]
-    lines.append(_row("up, s: median (worst)", [_median_worst([each.up_s for each in column]) for column in columns]))
-    for f, clients in LOADS:
-        loads = [[each.loads[f, clients] for each in column] for column in columns]
-        who = "1 client" if clients == 1 else f"{clients} clients"
-        lines.append(_row(f"{f}s, {who}: ops/s (range)", [_range([x.ops_per_s for x in column]) for column in loads]))
-        latency = [
-            f"{_median([x.p50_ms for x in column]):.1f} / {_median([x.p99_ms for x in column]):.1f}" for column in loads
-        ]
-        lines.append(_row("p50 / p99, ms", latency))
-        lines.append(_row("clients' CPU", [f"{_median([x.busy for x in column]):.0%}" for column in loads]))
-        if (failed := [sum(x.failed for x in column) for column in loads]) != [0] * len(loads):
-            lines.append(_row("not ok", [str(each) for each in failed]))
-        if all(x.syncs_per_op is not None for column in loads for x in column):
-            syncs = [_median([x.syncs_per_op or 0.0 for x in column]) for column in loads]
-            lines.append(_row("leader's syncs per op", [f"{each:.2f}" for each in syncs]))
-    for fault in FAULTS:
-        found = [[each for one in column for each in one.failovers[fault]] for column in columns]
-        count = len(found[0])
-        told = [_median_worst([whole for whole, _ in column]) for column in found]
-        lines.append(_row(f"failover after {fault}, s: median (worst) of {count}", told))
-    return lines
-
-
-def remarks(rounds: dict[tuple[int, str], list[Round]]) -> list[str]:
-    """What the table does not say."""
-    of = {
-        fault: _median([part for column in rounds.values() for one in column for _, part in one.failovers[fault]])
-        for fault in FAULTS
-    }
-    lines = [f"Of a failover, {of['kill -9']:.2f} s is the engine's kill, {of['isolation']:.2f} s the cut (medians)."]
-    ups = [one.up_s for (size, _), column in rounds.items() if size == 5 for one in column]
-    if ups:
-        worst = max(ups)
-        lines.append(
-            f"Start to first op, five nodes: at worst {worst:.1f} s (goal {UP_GOAL_S:g} s: {_goal(worst, UP_GOAL_S)})."
-        )
-    return lines
-
-
-def _row(first: str, cells: list[str]) -> str:
-    return "| " + " | ".join([first, *cells]) + " |"
-
-
-def _median(values: Sequence[float]) -> float:
-    return statistics.median(values)
-
-
-def _median_worst(values: Sequence[float]) -> str:
-    return f"{_median(values):.2f} ({max(values):.2f})"
-
-
-def _range(values: Sequence[float]) -> str:
-    return f"{_median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})"
-
-
-def _goal(found: float, most: float) -> str:
-    return "met" if found < most else "MISSED"
 
 
 # --- the command ----------------------------------------------------------------------------------------------------
