@@ -189,6 +189,6 @@ def test_a_pause_that_the_runtime_gave_up_is_tried_again_and_nothing_else_is() -
     asyncio.run(pause(busy))
     assert busy.refusals == 0
     broken = Freezing("Cannot pause container c: no freezer", 3)
-    with pytest.raises(BackendError, match="could not pause the container c: .* no freezer"):
+    with pytest.raises(BackendError, match=r"could not pause the container c: .* no freezer"):
         asyncio.run(pause(broken))
     assert broken.refusals == 2
