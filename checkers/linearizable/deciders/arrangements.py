@@ -15,7 +15,10 @@ from typing import Final, NamedTuple
 from checkers.linearizable.deciders.texts import NONE, Forest, Store, in_common
 
 EFFORT: Final = 20
-"""Pieces that are tried per character of a text, before it is given up."""
+"""Pieces that are tried per op, before all texts that are left are given up."""
+
+DEAD_ENDS: Final = 200
+"""How often the last piece is taken back, before a text is given up."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class _Arranger:
         self._pieces = {text: sorted(ops, key=store.end.__getitem__) for text, ops in store.pieces.items()}
         self._ends = {text: [store.end[op] for op in ops] for text, ops in self._pieces.items()}
         self._lengths = sorted({len(text) for text in store.pieces})
+        self._effort = EFFORT * len(store.begin)
 
     def run(self) -> Arrangement:
         known: list[_Known] = []
@@ -95,7 +99,7 @@ class _Arranger:
 
     def _steps(self, text: str, start: _Known, deadline: int) -> list[_Step] | None:
         """Appends that lead from one text to another; None if none were found."""
-        at, latest, effort = start.length, start.latest, EFFORT * (len(text) + 1 - start.length)
+        at, latest, dead_ends = start.length, start.latest, 0
         steps: list[_Step] = []
         taken: set[int] = set()
         untried: list[list[_Step]] = []
@@ -103,10 +107,11 @@ class _Arranger:
             untried.append(self._next(text, at, latest, deadline, taken))
             while untried and not untried[-1]:
                 untried.pop()
+                dead_ends += 1
                 if steps:
                     taken.discard(steps.pop().op)
-            effort -= 1
-            if not untried or effort < 0:
+            self._effort -= 1
+            if not untried or dead_ends > DEAD_ENDS or self._effort < 0:
                 return None
             step = untried[-1].pop()
             steps.append(step)
