@@ -29,7 +29,7 @@ from results.history import Op
 ANOMALY: Final = "nonlinearizable"
 KEYS_SHOWN: Final = 100
 
-EXPLAIN_S: Final = 10.0
+EXPLAIN_S: Final = 4.0
 """CPU seconds for finding the failing prefix of what a decider has proven impossible already."""
 
 
