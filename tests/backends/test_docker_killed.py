@@ -1,4 +1,4 @@
-"""A controller is killed while a fault is in force: links heal by themselves, the next start sweeps all the rest."""
+"""A controller is killed while a fault is in force, or loses its engine: the next start sweeps what does not heal."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from harness.backends.docker.engine import containers_with, networks_with, short
 from harness.protocols import FaultKind
 from tests.backends import docker_support
 from tests.backends.docker_controller import CPU_SHARE, HOUR_MS, LINK_FAULTS, NODE_FAULTS, PACKET_FAULTS
-from tests.backends.docker_support import inside, of_run
+from tests.backends.docker_support import inside, leftovers, of_run
 from tests.backends.support import wait_until_gone
+from tests.cli.support import start, wait_for_ops
 
 engine = docker_support.engine
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("engine")]
@@ -269,3 +270,81 @@ def until(happened: Callable[[], bool]) -> None:
 
 def printed(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=WITHIN_S).stdout
+
+
+# --- the engine -------------------------------------------------------------------------------------------------------
+
+RELAY = """
+import socket, sys, threading
+
+def pump(source, sink):
+    try:
+        while data := source.recv(65536):
+            sink.sendall(data)
+    except OSError:
+        pass
+    for end in (source, sink):
+        try:
+            end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+listening = socket.socket(socket.AF_UNIX)
+listening.bind(sys.argv[1])
+listening.listen(64)
+print("listens", flush=True)
+while True:
+    client = listening.accept()[0]
+    engine = socket.socket(socket.AF_UNIX)
+    engine.connect(sys.argv[2])
+    for ends in ((client, engine), (engine, client)):
+        threading.Thread(target=pump, args=ends, daemon=True).start()
+"""
+"""An engine that can be killed while the real one is needed by others: it passes everything on."""
+
+
+@contextmanager
+def relay(path: Path) -> Generator[subprocess.Popen[str], None, None]:
+    """A way to the engine by a socket of its own, which ends with the process."""
+    engine = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    scheme, _, real = engine.partition("://")
+    if scheme != "unix":
+        pytest.skip(f"the engine is not on this machine: {engine}")
+    argv = [sys.executable, "-I", "-S", "-c", RELAY, str(path), real]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "listens\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_an_engine_that_dies_in_the_middle_ends_the_run_in_one_line_and_the_next_sweeps(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    options = ("--nodes", "3", "--workload", "register", "--nemesis", "kill", "--interval", "1", "--time-limit", "30")
+    with relay(tmp_path / "engine.sock") as way, monkeypatch.context() as patched:
+        patched.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
+        run = start("run", "--backend", "docker", *options, "--store", str(tmp_path), "--json", cwd=tmp_path)
+        try:
+            wait_for_ops(tmp_path)
+            way.kill()
+            out, err = run.communicate(timeout=60)
+        finally:
+            run.kill()
+            run.wait()
+    try:
+        assert run.returncode == 255, err
+        told = json.loads(out)["harness_error"]
+        assert "it is gone" in told, told
+        assert len(told.splitlines()) == 1
+        assert wait_until_gone(f":{run.pid}:", within_s=WITHIN_S) == {}
+    finally:
+        removed = [line for line in DockerBackend().sweep() if mine_of(run) in line]
+    assert removed
+    assert [name for name in leftovers(labels.CONTROLLER) if mine_of(run) in name] == []
+
+
+def mine_of(run: subprocess.Popen[str]) -> str:
+    return f"splitbrain-{run.pid}-"
