@@ -122,7 +122,7 @@ class Disks:
 
 
 def support() -> dict[FaultKind, Support]:
-    """What can be done to disks here. Makes a file system and removes it, to see."""
+    """What can be done to disks here, as far as can be seen without making a file system."""
     problem = volumes.problem()
     answer: dict[FaultKind, Support] = {kind: Support(True, how) for kind, how in _HOW_AT_REST.items()}
     for kind, how in _HOW.items():
