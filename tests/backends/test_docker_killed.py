@@ -30,7 +30,7 @@ from tests.backends.support import wait_until_gone
 from tests.cli.support import start, wait_for_ops
 
 engine = docker_support.engine
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("engine")]
+pytestmark = [pytest.mark.alone, pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("engine")]
 
 ROOT = Path(__file__).parents[2]
 WITHIN_S = 20.0

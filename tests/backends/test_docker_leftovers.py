@@ -23,7 +23,7 @@ from tests.backends.docker_support import inside, of_run
 from tests.backends.support import wait_until_gone
 
 engine = docker_support.engine
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("engine")]
+pytestmark = [pytest.mark.alone, pytest.mark.cluster, pytest.mark.usefixtures("engine")]
 
 ROOT = Path(__file__).parents[2]
 

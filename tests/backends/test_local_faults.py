@@ -281,6 +281,7 @@ def test_what_is_missing_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("fault", ["slow_ms", "full", "sync_fails", "read_only", "fails"])
+@pytest.mark.alone
 def test_a_killed_controller_leaves_no_node_no_mount_and_nothing_frozen(
     links: Links, tmp_path: Path, fault: str
 ) -> None:

@@ -18,7 +18,7 @@ from harness.backends import ownership
 from harness.backends.local import Links, LocalBackend
 from tests.backends.support import processes_with, residents, wait_until_gone
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.alone, pytest.mark.cluster]
 
 ROOT = Path(__file__).parents[2]
 
