@@ -159,7 +159,11 @@ class _Patches:
             self._users += 1
             if self._users > 1:
                 return
-            self._prepare()
+            try:
+                self._prepare()
+            except BaseException:
+                self._users -= 1  # else every later guard would take the substitutes for being in place
+                raise
             for each in self._replacements:
                 setattr(each.owner, each.name, each.substitute)
             for names, name, each in self._imported:
@@ -200,7 +204,10 @@ def _imports_of(wanted: dict[int, Replacement]) -> list[tuple[dict[str, Any], st
     for module_name, module in modules:
         if module_name.partition(".")[0] in sys.stdlib_module_names or not isinstance(module, ModuleType):
             continue
-        names: dict[str, Any] = object.__getattribute__(module, "__dict__")  # a lazy module must not load for this
+        try:
+            names: dict[str, Any] = object.__getattribute__(module, "__dict__")  # a lazy module must not load for this
+        except AttributeError:  # a compiled library that cffi shows as a module: it has no globals
+            continue
         found += [(names, name, wanted[id(value)]) for name, value in list(names.items()) if id(value) in wanted]
     return found
 

@@ -208,7 +208,7 @@ def test_a_file_that_is_missing_or_not_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         read_history(tmp_path / "nowhere", "compact")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(HistoryFormatError, match="not text"):
+    with pytest.raises(HistoryFormatError, match="1: not UTF-8 text"):
         read_history(tmp_path / "binary", "compact")
 
 

@@ -31,12 +31,14 @@ from random import randint, shuffle
 from threading import Thread
 from time import monotonic, monotonic_ns, perf_counter
 from time import time as now
-from typing import Any
+from types import ModuleType
+from typing import Any, NoReturn
 from uuid import uuid4
 
 import pytest
 
 from harness.rng import Rng
+from harness.simulation import guard
 from harness.simulation.guard import forbidden, outside
 from harness.simulation.loop import SimLoop
 from results.errors import SimulationError
@@ -285,6 +287,38 @@ def test_a_module_that_was_imported_since_the_last_time_is_guarded(
         module.ask()
     assert module.ask() > 0
     del sys.modules["imported_between"]
+
+
+class _CompiledLibrary:
+    """What cffi puts among the modules: it takes itself for one, and has no globals."""
+
+    __slots__ = ()
+
+    @property
+    def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride] - as cffi does
+        return ModuleType
+
+
+def test_a_compiled_library_that_passes_for_a_module_keeps_nobody_from_being_guarded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "compiled_library", _CompiledLibrary())  # pyright: ignore[reportArgumentType]
+    with forbidden(), pytest.raises(SimulationError, match=r"time\.monotonic"):
+        time.monotonic()
+
+
+def test_a_guard_that_could_not_be_put_up_is_put_up_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(wanted: object) -> NoReturn:
+        raise MemoryError
+
+    for name in ("imported_since", "and_another", "and_a_third"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    with monkeypatch.context() as patched:
+        patched.setattr(guard, "_imports_of", fails)
+        with pytest.raises(MemoryError), forbidden():
+            pass
+    with forbidden(), pytest.raises(SimulationError, match=r"time\.monotonic"):
+        time.monotonic()
 
 
 def test_a_call_by_a_library_names_the_line_that_called_the_library_too(

@@ -112,6 +112,7 @@ class Processes:
         node = self._nodes[name]
         found = None if node.pid is None else syscalls.process_state(node.pid)
         if found is None or found[0] in "ZX":
+            self.reap()  # the kernel may not have told yet: how it ended shall be known with that it did
             ended: dict[str, Any] = {"exit": node.exit} if node.exit else {}
             if node.exit and not node.signalled:
                 ended["by_itself"] = True
