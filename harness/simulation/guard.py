@@ -151,7 +151,7 @@ class _Patches:
         self._by_original: dict[int, Replacement] = {}
         self._by_substitute: dict[int, Replacement] = {}
         self._imported: list[tuple[dict[str, Any], str, Replacement]] = []
-        self._modules_seen = 0
+        self._modules_seen: list[object] = []
 
     def install(self) -> None:
         """Put the substitutes in place, unless another thread did."""
@@ -181,7 +181,7 @@ class _Patches:
             for names, name, each in self._imported:
                 if names.get(name) is each.substitute:
                     names[name] = each.original
-            if len(sys.modules) != self._modules_seen:  # imported meanwhile, and with them our substitutes
+            if self._imported_since():  # and with them our substitutes
                 for names, name, each in _imports_of(self._by_substitute):
                     names[name] = each.original
 
@@ -192,9 +192,13 @@ class _Patches:
             self._replacements = replacements(_check)
             self._by_original = {id(each.original): each for each in self._replacements}
             self._by_substitute = {id(each.substitute): each for each in self._replacements}
-        if len(sys.modules) != self._modules_seen:
+        if self._imported_since():
             self._imported = _imports_of(self._by_original)
-            self._modules_seen = len(sys.modules)
+            self._modules_seen = list(sys.modules.values())
+
+    def _imported_since(self) -> bool:
+        """Whether other modules are there than at the last look; as many can be others."""
+        return list(map(id, sys.modules.values())) != list(map(id, self._modules_seen))
 
 
 def _imports_of(wanted: dict[int, Replacement]) -> list[tuple[dict[str, Any], str, Replacement]]:

@@ -307,12 +307,23 @@ def test_a_compiled_library_that_passes_for_a_module_keeps_nobody_from_being_gua
         time.monotonic()
 
 
+def test_a_module_in_the_place_of_another_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "replaced", ModuleType("replaced"))
+    with forbidden():
+        pass
+    module = ModuleType("replaced")
+    vars(module)["ask"] = time.monotonic
+    monkeypatch.setitem(sys.modules, "replaced", module)
+    with forbidden(), pytest.raises(SimulationError, match=r"time\.monotonic"):
+        vars(module)["ask"]()
+    assert vars(module)["ask"]() > 0
+
+
 def test_a_guard_that_could_not_be_put_up_is_put_up_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(wanted: object) -> NoReturn:
         raise MemoryError
 
-    for name in ("imported_since", "and_another", "and_a_third"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, "imported_since", ModuleType("imported_since"))
     with monkeypatch.context() as patched:
         patched.setattr(guard, "_imports_of", fails)
         with pytest.raises(MemoryError), forbidden():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-import os
 import socket
 from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import msgspec
 
 from harness import faultkinds
 from harness.backends.channel import Agent
+from harness.backends.dialing import connected
 from harness.backends.docker import labels, subnets
 from harness.backends.docker.clocks import CLOCK_DIR, Clocks
 from harness.backends.docker.disks import Disks
@@ -22,14 +22,13 @@ from harness.backends.docker.engine import Engine, containers_with, networks_wit
 from harness.backends.docker.nodes import DATA_DIR, NODE_PORT, Containers, Node
 from harness.backends.docker.runners import Runners
 from harness.backends.linkfaults import SeededFaults
-from harness.protocols import ClockFault, DefiniteError, DiskFault, Link, LinkFault, NodeId, NodePlace, NodeStatus
+from harness.protocols import ClockFault, DiskFault, Link, LinkFault, NodeId, NodePlace, NodeStatus
 from harness.rng import Streams
 from harness.test import Test
 from results.errors import BackendError, FaultNotSupportedError, UnknownNodeError, UsageError
 
 Result = TypeVar("Result")
 
-CONNECTS_WITHIN_S = 2.0
 ALIVE_EVERY_S = 10.0
 REMOVAL_TRIES = 5
 
@@ -227,23 +226,7 @@ class DockerDeployment:
             DefiniteError: nobody listens there, or the node took no connection within two seconds.
         """
         address = self._node(node).place.listen
-        found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            found.setblocking(False)
-            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            async with asyncio.timeout(CONNECTS_WITHIN_S):
-                await asyncio.get_running_loop().sock_connect(found, address)
-        except TimeoutError:
-            found.close()
-            raise DefiniteError(f"{node} took no connection within {CONNECTS_WITHIN_S:g} s") from None
-        except OSError as error:
-            found.close()
-            reason = os.strerror(error.errno) if error.errno else error  # asyncio's own text says only that it failed
-            raise DefiniteError(f"{node} cannot be reached: {reason}") from None
-        except BaseException:
-            found.close()
-            raise
-        return found
+        return await connected(socket.socket(socket.AF_INET, socket.SOCK_STREAM), node, address)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

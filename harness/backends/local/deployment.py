@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from harness.backends.channel import Agent
+from harness.backends.dialing import connected
 from harness.backends.linkfaults import SeededFaults
 from harness.backends.local.linkkinds import refuse_unsupported
 from harness.backends.local.nodefaults import NodeFaults
 from harness.protocols import (
     Address,
     ClockFault,
-    DefiniteError,
     DiskFault,
     Link,
     LinkFault,
@@ -31,7 +31,6 @@ from harness.protocols import (
 from harness.test import Test
 from results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
 
-CONNECTS_WITHIN_S = 2.0
 ALIVE_EVERY_S = 10.0
 LOG_LINES_SHOWN = 8
 LOG_CHARACTERS_SHOWN = 300
@@ -207,22 +206,7 @@ class LocalDeployment:
             DefiniteError: nobody listens there, or the node took no connection within two seconds.
         """
         address = self._place(node).listen
-        found = await self._agent.ask_for_socket()
-        try:
-            found.setblocking(False)
-            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            async with asyncio.timeout(CONNECTS_WITHIN_S):
-                await asyncio.get_running_loop().sock_connect(found, address)
-        except TimeoutError:
-            found.close()
-            raise DefiniteError(f"{node} took no connection within {CONNECTS_WITHIN_S:g} s") from None
-        except OSError as error:
-            found.close()
-            raise DefiniteError(f"{node} cannot be reached: {error.strerror or error}") from None
-        except BaseException:
-            found.close()
-            raise
-        return found
+        return await connected(await self._agent.ask_for_socket(), node, address)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from harness.backends.dialing import connected
 from harness.backends.ssh import machine
 from harness.backends.ssh.agents import RemoteAgent, agent_command
 from harness.backends.ssh.connection import Connection, HostError
@@ -21,7 +22,6 @@ from harness.backends.ssh.links import HostLinks, together
 from harness.protocols import (
     Address,
     ClockFault,
-    DefiniteError,
     DiskFault,
     Link,
     LinkFault,
@@ -34,7 +34,6 @@ from harness.test import Test
 from results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
 
 NODE_PORT: Final = 7000
-CONNECTS_WITHIN_S: Final = 2.0
 ALIVE_EVERY_S: Final = 8.0
 LOG_LINES_SHOWN: Final = 8
 LOG_CHARACTERS_SHOWN: Final = 300
@@ -236,22 +235,7 @@ class SshDeployment:
             DefiniteError: nobody listens there, or the node took no connection within two seconds.
         """
         address = self._place(node).listen
-        found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            found.setblocking(False)
-            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            async with asyncio.timeout(CONNECTS_WITHIN_S):
-                await asyncio.get_running_loop().sock_connect(found, address)
-        except TimeoutError:
-            found.close()
-            raise DefiniteError(f"{node} took no connection within {CONNECTS_WITHIN_S:g} s") from None
-        except OSError as error:
-            found.close()
-            raise DefiniteError(f"{node} cannot be reached: {error.strerror or error}") from None
-        except BaseException:
-            found.close()
-            raise
-        return found
+        return await connected(socket.socket(socket.AF_INET, socket.SOCK_STREAM), node, address)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
