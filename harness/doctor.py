@@ -14,13 +14,16 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
 from harness.backends.catalogue import BACKENDS, build
 from harness.protocols import FaultKind, Support
-from results.errors import SplitbrainError
+from results.errors import SeveralFailedError, SplitbrainError
+
+if TYPE_CHECKING:
+    from harness.backends.ssh.inventory import Inventory
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17
@@ -107,19 +110,25 @@ def java_version(home: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def faults() -> list[Fault]:
-    """Every kind of fault, and whether each backend can inject it here. Takes some seconds: backends try things out."""
-    answers = {name: _support(name) for name in BACKENDS}
+def faults(inventory: Inventory | None = None) -> list[Fault]:
+    """Every kind of fault, and whether each backend can inject it. Takes some seconds: backends try things out.
+
+    Args:
+        inventory: the hosts that the ssh backend is to be asked about.
+    """
+    answers = {name: _support(name, inventory) for name in BACKENDS}
     kinds: tuple[FaultKind, ...] = get_args(FaultKind)
     return [Fault(kind, {name: answer[kind] for name, answer in answers.items()}) for kind in kinds]
 
 
-def _support(name: str) -> Mapping[str, Support]:
-    """What a backend answers; for one that cannot even be made, why, for everything."""
+def _support(name: str, inventory: Inventory | None) -> Mapping[str, Support]:
+    """What a backend answers; for one that cannot even be asked, why, for everything, a line for each failed host."""
     try:
-        return build(name).support()
+        return build(name, inventory).support()
     except SplitbrainError as error:
-        return dict.fromkeys(get_args(FaultKind), Support(False, str(error)))
+        failures = error.failures if isinstance(error, SeveralFailedError) else (error,)
+        why = "\n".join(str(failure) for failure in failures)
+        return dict.fromkeys(get_args(FaultKind), Support(False, why))
 
 
 def reasons(found: Sequence[Fault], backend: str, *, works: bool) -> dict[str, list[str]]:

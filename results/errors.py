@@ -12,6 +12,7 @@
     └── HarnessError                exit 255: the harness, or the machine under it, failed
         ├── ProtocolError
         ├── BackendError
+        │   ├── SeveralFailedError
         │   ├── NodeStartError
         │   ├── ContainerEngineError
         │   ├── ImageMissingError
@@ -28,7 +29,7 @@ A message is for the person who reads it: what is wrong, where, and what to do a
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 EXIT_PASS = 0
 EXIT_VIOLATION = 1
@@ -105,6 +106,14 @@ class ProtocolError(HarnessError):
 
 class BackendError(HarnessError):
     """A backend could not do what was asked of it."""
+
+
+class SeveralFailedError(BackendError):
+    """Several places failed at the same time. The message has all of them; each begins with its place."""
+
+    def __init__(self, failures: Sequence[BackendError]) -> None:
+        super().__init__(" ".join(map(str, failures)))
+        self.failures = tuple(failures)
 
 
 class NodeStartError(BackendError):

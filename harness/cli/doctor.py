@@ -17,16 +17,28 @@ if TYPE_CHECKING:
 
 
 @click.command("doctor")
+@options.hosts
 @options.as_json
-def command(as_json: bool) -> None:
-    """What works on this machine, and what is missing for the rest.
+def command(
+    hosts: str | None, known_hosts: str | None, ssh_key: str | None, ssh_user: str | None, as_json: bool
+) -> None:
+    """What works on this machine and on hosts, and what is missing for the rest.
 
     Faults are rows, backends are columns; below stands how each backend does what it can do, and why it cannot do the
     rest and what would help. Everything that is tried out is taken back at once.
+
+    \b
+    Examples:
+      splitbrain doctor
+      splitbrain doctor --hosts @lab.hosts --known-hosts lab.keys --ssh-key ~/.ssh/lab
     """
     from harness import doctor
+    from harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory
 
-    findings, faults = doctor.diagnose(), doctor.faults()
+    inventory = None
+    if hosts is not None:
+        inventory = Inventory.of(hosts, known_hosts or KNOWN_HOSTS, ssh_key, ssh_user)
+    findings, faults = doctor.diagnose(), doctor.faults(inventory)
     if as_json:
         document = {"findings": findings, "faults": {fault.kind: fault.backends for fault in faults}}
         click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
@@ -67,7 +79,10 @@ def _show_matrix(console: Console, faults: Sequence[Fault]) -> None:
 
 
 def _show_reasons(console: Console, faults: Sequence[Fault]) -> None:
-    """For each backend what it cannot do and why, then how it does the rest; kinds with one reason share a line."""
+    """For each backend what it cannot do and why, then how it does the rest; kinds with one reason share it.
+
+    A reason of several lines (hosts, each with its own) is told line by line.
+    """
     from rich.markup import escape
 
     from harness.doctor import reasons
@@ -77,4 +92,5 @@ def _show_reasons(console: Console, faults: Sequence[Fault]) -> None:
         for works, mark in ((False, "[red]no[/]   "), (True, "[green]works[/]")):
             for reason, kinds in reasons(faults, backend, works=works).items():
                 named = "everything" if len(kinds) == len(faults) else ", ".join(kinds)
-                console.print(f"  {mark} {named}: [dim]{escape(reason)}[/]", soft_wrap=True)
+                for line in reason.splitlines():
+                    console.print(f"  {mark} {named}: [dim]{escape(line)}[/]", soft_wrap=True)

@@ -52,6 +52,34 @@ engine = _apply(
     ]
 )
 
+_HOSTS = [
+    click.option(
+        "--hosts",
+        default=None,
+        metavar="NODE=[USER@]HOST[:PORT][,...]|@FILE",
+        help="The hosts of --backend ssh, one per node; in a FILE one a line.",
+    ),
+    click.option(
+        "--known-hosts",
+        default=None,
+        metavar="FILE",
+        help="Keys of hosts; one with another key, or none there, is refused.  [default: ~/.ssh/known_hosts]",
+    ),
+    click.option(
+        "--ssh-key",
+        default=None,
+        metavar="FILE",
+        help="The private key to log in with.  [default: those of the ssh agent and ~/.ssh]",
+    ),
+    click.option(
+        "--ssh-user",
+        default=None,
+        metavar="NAME",
+        help="Who logs in to hosts that name nobody.  [default: you]",
+    ),
+]
+hosts = _apply(_HOSTS)
+
 test = _apply(
     [
         click.option(
@@ -99,30 +127,7 @@ test = _apply(
             metavar="NAME",
             help="Where nodes live (splitbrain doctor tells what works here).",
         ),
-        click.option(
-            "--hosts",
-            default=None,
-            metavar="NODE=[USER@]HOST[:PORT][,...]|@FILE",
-            help="The hosts of --backend ssh, one per node; in a FILE one a line.",
-        ),
-        click.option(
-            "--known-hosts",
-            default=None,
-            metavar="FILE",
-            help="Keys of hosts; one with another key, or none there, is refused.  [default: ~/.ssh/known_hosts]",
-        ),
-        click.option(
-            "--ssh-key",
-            default=None,
-            metavar="FILE",
-            help="The private key to log in with.  [default: those of the ssh agent and ~/.ssh]",
-        ),
-        click.option(
-            "--ssh-user",
-            default=None,
-            metavar="NAME",
-            help="Who logs in to hosts that name nobody.  [default: you]",
-        ),
+        *_HOSTS,
         click.option(
             "--world",
             default="lan",

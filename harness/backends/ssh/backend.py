@@ -19,7 +19,7 @@ from harness.backends.ssh.links import together
 from harness.backends.ssh.survey import check
 from harness.protocols import FaultKind, NodeId, Runtime, Support
 from harness.test import Test
-from results.errors import BackendError, UsageError
+from results.errors import BackendError, SeveralFailedError, UsageError
 
 
 class SshBackend:
@@ -119,7 +119,7 @@ def _means(inventory: Inventory) -> Mapping[NodeId, faults.Means]:
         found = dict(zip((host.node for host in inventory.hosts), executor.map(look_at, inventory.hosts), strict=True))
     problems = [problem for problem in found.values() if isinstance(problem, BackendError)]
     if problems:
-        raise BackendError(" ".join(map(str, problems)))
+        raise SeveralFailedError(problems)
     return {node: means for node, means in found.items() if isinstance(means, faults.Means)}
 
 

@@ -11,7 +11,7 @@ from harness.backends.ssh.agents import RemoteAgent
 from harness.backends.ssh.connection import HostError
 from harness.protocols import Link, LinkFault, NodeId
 from harness.rng import Streams
-from results.errors import BackendError
+from results.errors import SeveralFailedError
 
 PROBE_WAITS_S: Final = 0.3
 PROBE_ATTEMPTS: Final = 6
@@ -121,7 +121,7 @@ async def together(work: Sequence[Awaitable[T]]) -> Sequence[T]:
 
     Raises:
         HostError: one host failed.
-        BackendError: several did.
+        SeveralFailedError: several did.
     """
     results = await asyncio.gather(*work, return_exceptions=True)
     failures = [result for result in results if isinstance(result, BaseException)]
@@ -132,5 +132,5 @@ async def together(work: Sequence[Awaitable[T]]) -> Sequence[T]:
     if len(of_hosts) == 1:
         raise of_hosts[0]
     if of_hosts:
-        raise BackendError(" ".join(map(str, of_hosts)))
+        raise SeveralFailedError(of_hosts)
     return [result for result in results if not isinstance(result, BaseException)]
