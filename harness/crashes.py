@@ -48,6 +48,7 @@ class Watched:
         self._deployment = deployment
         self._journal = journal
         self._stopped: dict[NodeId, bool] = {}
+        self._orders: dict[NodeId, int] = dict.fromkeys(deployment.nodes, 0)
         self._noted: dict[NodeId, int] = {}
         self._spoiled_until_ns: dict[NodeId, int | None] = {}
 
@@ -68,9 +69,10 @@ class Watched:
     async def _look_at(self, node: NodeId) -> None:
         if self._stopped.get(node):
             return
+        orders = self._orders[node]
         status = await self._deployment.status(node)
-        # Somebody may have stopped it while the question was under way.
-        if status.state != "stopped" or self._stopped.get(node) or self._noted.get(node) == status.life:
+        # Somebody may have stopped it, and even started it again, while the question was under way.
+        if status.state != "stopped" or self._orders[node] != orders or self._noted.get(node) == status.life:
             return
         self._noted[node] = status.life
         told = {name: status.evidence[name] for name in ("exit", "log") if name in status.evidence}
@@ -78,23 +80,36 @@ class Watched:
         reached("node stopped by its disk" if halted else "node stopped by itself")
         self._journal.note("halt" if halted else "crash", {"node": node, **told})
 
+    def _order(self, node: NodeId) -> int:
+        self._orders[node] += 1
+        return self._orders[node]
+
+    def _started(self, node: NodeId, order: int) -> None:
+        """A start is done: until then the backend rightly shows the life before. Who killed it meanwhile has the say."""
+        if self._orders[node] == order:
+            self._stopped[node] = False
+
     def _may_halt(self, node: NodeId) -> bool:
         until_ns = self._spoiled_until_ns.get(node, 0)
         return until_ns is None or self._journal.time_ns() < until_ns
 
     async def start(self, node: NodeId) -> NodeStatus:
-        """Start a node, which should run from now on; one that ends at once has crashed."""
+        """Start a node, which should run once that is done; one that ends at once has crashed."""
         await self._look_at(node)
-        self._stopped[node] = False
+        order = self._order(node)
         try:
-            return await self._deployment.start(node)
+            status = await self._deployment.start(node)
         except NodeStartError:
+            self._started(node, order)
             await self._look_at(node)
             raise
+        self._started(node, order)
+        return status
 
     async def kill(self, node: NodeId) -> NodeStatus:
         """Kill a node, which should not run from now on."""
         await self._look_at(node)
+        self._order(node)
         self._stopped[node] = True
         return await self._deployment.kill(node)
 
@@ -125,6 +140,7 @@ class Watched:
     async def power_off(self, node: NodeId) -> NodeStatus:
         """Cut a node's power; it should not run from now on."""
         await self._look_at(node)
+        self._order(node)
         self._stopped[node] = True
         return await self._deployment.power_off(node)
 

@@ -26,11 +26,13 @@ def run_counts(calls: Calls, around: Happenings) -> dict[str, Any]:
 
 
 def window_counts(calls: Calls, window: Window) -> dict[str, Any]:
-    """Client ops invoked while a fault was in force, by how they ended, and how many ended in it."""
+    """Client ops invoked while a fault was in force, by how they ended; how many were under way in it, and of these how
+    many were answered (ok or fail), be it later: an op that waits for the next leader has seen the fault."""
     times = ints(calls.table, "time")
     begun = times[calls.invoke]
     inside = (begun >= window.begin_ns) & (begun <= window.end_ns)
-    ended = times[calls.complete[calls.complete != OPEN]]
+    closed_before = (calls.complete != OPEN) & (times[calls.complete] < window.begin_ns)
+    under_way = (begun <= window.end_ns) & ~closed_before
     return {
         "fault": window.fault,
         "target": window.target,
@@ -39,7 +41,8 @@ def window_counts(calls: Calls, window: Window) -> dict[str, Any]:
         "end_s": seconds(window.end_ns),
         "ops": int(np.count_nonzero(inside)),
         **{f"ops_{how}": int(np.count_nonzero(inside & calls.ended(how))) for how in ENDS},
-        "ended": int(np.count_nonzero((ended >= window.begin_ns) & (ended <= window.end_ns))),
+        "under_way": int(np.count_nonzero(under_way)),
+        "answered": int(np.count_nonzero(under_way & ~calls.ended("info"))),
     }
 
 

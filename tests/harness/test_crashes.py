@@ -11,7 +11,7 @@ from virtual import VirtualClock
 from worlds import FakeClient, FakeNemesis, MemoryDeployment, MemoryRecorder, make_test
 
 from harness import RunSummary, run_test
-from harness.crashes import AFTERMATH_NS, LOOK_NS, Watched
+from harness.crashes import AFTERMATH_NS, LOOK_NS, Watched, watch_nodes
 from harness.generators import invoke, sequence, sleep
 from harness.journal import Journal
 from harness.marks import counted
@@ -132,3 +132,88 @@ def test_a_node_that_stops_while_its_disk_is_at_fault_halts_and_does_not_crash(h
     assert recorder.notes("halt") == [{"node": "n2", "exit": "OSError: no space"}]
     assert recorder.notes("crash") == [{"node": "n2", "exit": "SIGSEGV"}], "later it is its own doing"
     assert (counts["node stopped by its disk"], counts["node stopped by itself"]) == (1, 1)
+
+
+class SlowDeployment(MemoryDeployment):
+    """Nodes need a second to start and are as before meanwhile; one question may be under way for long."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.slow_question = False
+
+    async def start(self, node: NodeId) -> NodeStatus:
+        await self.clock.sleep_ns(1_000_000_000)
+        return await super().start(node)
+
+    async def status(self, node: NodeId) -> NodeStatus:
+        if not self.slow_question:
+            return await super().status(node)
+        self.slow_question = False
+        await self.clock.sleep_ns(100_000_000)
+        seen = await super().status(node)
+        await self.clock.sleep_ns(2_000_000_000)
+        return seen
+
+
+def notes_of(script: Callable[[Watched, SlowDeployment, VirtualClock], Awaitable[None]]) -> list[Any]:
+    """The crashes that are noted while the script runs, looked for as in a run."""
+    clock, recorder = VirtualClock(), MemoryRecorder()
+    deployment = SlowDeployment(clock)
+    watched = Watched(deployment, Journal(clock, recorder, None))
+
+    async def main() -> None:
+        tasks = [
+            asyncio.ensure_future(clock.advance()),
+            asyncio.ensure_future(watch_nodes(clock, watched, lambda error: pytest.fail(str(error)))),
+        ]
+        await script(watched, deployment, clock)
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(main())
+    return recorder.notes("crash")
+
+
+def test_a_node_that_is_being_started_has_not_crashed() -> None:
+    async def script(watched: Watched, deployment: SlowDeployment, clock: VirtualClock) -> None:
+        await watched.kill("n2")
+        await watched.start("n2")
+        await clock.sleep_ns(2 * LOOK_NS)
+
+    assert notes_of(script) == []
+
+
+def test_a_node_that_is_killed_while_it_is_being_started_has_not_crashed() -> None:
+    async def script(watched: Watched, deployment: SlowDeployment, clock: VirtualClock) -> None:
+        await watched.kill("n2")
+        starting = asyncio.ensure_future(watched.start("n2"))
+        await clock.sleep_ns(100_000_000)
+        await watched.kill("n2")
+        await starting
+        await deployment.kill("n2")
+        await clock.sleep_ns(2 * LOOK_NS)
+
+    assert notes_of(script) == []
+
+
+def test_an_answer_that_is_older_than_a_kill_and_a_start_says_nothing() -> None:
+    async def script(watched: Watched, deployment: SlowDeployment, clock: VirtualClock) -> None:
+        deployment.slow_question = True
+        looking = asyncio.ensure_future(watched.look())
+        await clock.sleep_ns(50_000_000)
+        await watched.kill("n1")  # the node that is asked first
+        await watched.start("n1")
+        await looking
+
+    assert notes_of(script) == []
+
+
+def test_a_node_that_dies_after_its_start_has_crashed() -> None:
+    async def script(watched: Watched, deployment: SlowDeployment, clock: VirtualClock) -> None:
+        await watched.kill("n2")
+        await watched.start("n2")
+        deployment.states["n2"] = NodeStatus("stopped", 2, {"exit": "SIGSEGV"})
+        await clock.sleep_ns(2 * LOOK_NS)
+
+    assert notes_of(script) == [{"node": "n2", "exit": "SIGSEGV"}]
