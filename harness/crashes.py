@@ -85,7 +85,7 @@ class Watched:
         return self._orders[node]
 
     def _started(self, node: NodeId, order: int) -> None:
-        """A start is done: until then the backend rightly shows the life before. Who killed it meanwhile has the say."""
+        """A start is done: until then the backend shows the life before. Who killed it meanwhile has the say."""
         if self._orders[node] == order:
             self._stopped[node] = False
 
