@@ -3,8 +3,8 @@
 The library is preloaded into the node and reads the file whenever the node asks for the time. The machine's own clock
 is never touched. Monotonic clocks stay true (`FAKETIME_DONT_FAKE_MONOTONIC`): a drift is one of the wall clock, timers
 keep their length. With version 0.9.10 of the library `time.sleep` then fails in Python 3.11 and later (EINVAL, its
-issue 426); event loops do not. A program that is linked statically, as most of Go, does not load it: such a one is
-refused.
+issue 426); event loops do not. A program that is linked statically does not load it, and one of Go, however it is
+linked, asks the kernel for the time itself: such a one is refused.
 
 How much a drifting clock is ahead depends, in the library, on when the process began. So the file is written anew
 before every start, and says what makes the clock go on from where it was.
@@ -14,9 +14,6 @@ from __future__ import annotations
 
 import glob
 import json
-import os
-import shutil
-import struct
 import subprocess
 import sys
 import time
@@ -26,6 +23,8 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.backends.agent.errors import AgentError
+from harness.backends.agent.programs import out_of_reach
 from results.errors import BackendError, FaultNotSupportedError
 
 INSTALL: Final = "install libfaketime (Debian and Ubuntu: apt install libfaketime)"
@@ -60,10 +59,6 @@ print(time.monotonic_ns(), flush=True)
 os.execve(sys.argv[2], sys.argv[2:], variables)
 """
 """Becomes the probe, and says when."""
-
-_ELF: Final = b"\x7fELF"
-_PT_INTERP: Final = 3
-_HEADERS_BYTES: Final = 1 << 16
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -104,40 +99,29 @@ def environment(library: str, file: str) -> Mapping[str, str]:
     }
 
 
-def require_dynamic(program: str, path: str | None = None) -> None:
-    """Refuse a program that does not load libraries: nothing would change its clock.
+def require_reach(program: str, path: str | None = None) -> None:
+    """Refuse a program whose clock the library would not change.
 
     Args:
         program: as given to exec: a path, or a name to look for.
         path: where to look for a name, as in $PATH; this process's own without it.
 
     Raises:
-        FaultNotSupportedError: it is linked statically.
+        FaultNotSupportedError: it is linked statically, or written in Go.
         BackendError: it is not there.
     """
-    found = shutil.which(program, path=path)
-    if found is None:
-        raise BackendError(f"there is no program {program!r} here.")
-    with open(found, "rb") as file:
-        start = file.read(_HEADERS_BYTES)
-    if start.startswith(b"#!"):
-        words = start[2:].split(b"\n")[0].split()
-        if words:
-            require_dynamic(os.fsdecode(words[0]), path)
-    elif start.startswith(_ELF) and not _has_interpreter(start):
-        raise FaultNotSupportedError(
-            f"the clock of {program!r} cannot be faked: it is linked statically and does not load libfaketime. Leave "
-            f"what needs the clock out of --nemesis."
-        )
+    try:
+        why = out_of_reach(program, path)
+    except AgentError as error:
+        raise BackendError(f"{error}.") from None
+    if why is not None:
+        raise refusal(program, why)
 
 
-def _has_interpreter(image: bytes) -> bool:
-    """Whether an ELF file asks for a dynamic loader: one of its program headers is PT_INTERP (elf(5))."""
-    wide, order = image[4] == 2, "<" if image[5] == 1 else ">"
-    table_at = struct.unpack_from(f"{order}Q" if wide else f"{order}I", image, 32 if wide else 28)[0]
-    size, count = struct.unpack_from(f"{order}HH", image, 54 if wide else 42)
-    return any(
-        struct.unpack_from(f"{order}I", image, table_at + number * size)[0] == _PT_INTERP for number in range(count)
+def refusal(program: str, why: str) -> FaultNotSupportedError:
+    """What a program is refused with that is out of the library's reach."""
+    return FaultNotSupportedError(
+        f"the clock of {program!r} cannot be faked: {why}. Leave what needs the clock out of --nemesis."
     )
 
 

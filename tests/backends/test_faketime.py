@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
-import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from harness.backends import faketime
 from harness.backends.faketime import FakeClock, Measured
 from results.errors import BackendError, FaultNotSupportedError
+from tests.backends.elf import elf
 from tests.backends.support import missing
 
 CHILD = """
@@ -168,22 +170,12 @@ def test_the_evidence_says_how_exact_it_is() -> None:
 
 
 def test_programs_that_load_libraries_are_taken_scripts_by_their_interpreter(tmp_path: Path) -> None:
-    faketime.require_dynamic(sys.executable)
-    faketime.require_dynamic("sh")
+    faketime.require_reach(sys.executable)
+    faketime.require_reach("sh")
     script = tmp_path / "script"
     script.write_text(f"#!{sys.executable} -S\nprint()\n")
     script.chmod(0o755)
-    faketime.require_dynamic(str(script))
-
-
-def elf(kinds: list[int]) -> bytes:
-    """A 64-bit little-endian ELF file with program headers of these kinds."""
-    header = (
-        b"\x7fELF\x02\x01\x01"
-        + bytes(9)
-        + struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 64, 0, 0, 64, 56, len(kinds), 0, 0, 0)
-    )
-    return header + b"".join(struct.pack("<I", kind) + bytes(52) for kind in kinds)
+    faketime.require_reach(str(script))
 
 
 def test_a_statically_linked_program_is_refused_with_the_reason(tmp_path: Path) -> None:
@@ -191,18 +183,63 @@ def test_a_statically_linked_program_is_refused_with_the_reason(tmp_path: Path) 
     program.write_bytes(elf([1, 2]))
     program.chmod(0o755)
     with pytest.raises(FaultNotSupportedError, match="linked statically"):
-        faketime.require_dynamic(str(program))
+        faketime.require_reach(str(program))
     program.write_bytes(elf([6, 3, 1]))
-    faketime.require_dynamic(str(program))
+    faketime.require_reach(str(program))
     script = tmp_path / "script"
     script.write_text(f"#!{program}\n")
     script.chmod(0o755)
     program.write_bytes(elf([1]))
     with pytest.raises(FaultNotSupportedError):
-        faketime.require_dynamic(str(script))
+        faketime.require_reach(str(script))
+
+
+@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize("section", [b".go.buildinfo", b".note.go.buildid"])
+def test_a_go_program_is_refused_although_it_loads_libraries(tmp_path: Path, section: bytes, wide: bool) -> None:
+    program = tmp_path / "server"
+    program.write_bytes(elf([6, 3, 1], [b".text", section, b".data"], wide=wide))
+    program.chmod(0o755)
+    with pytest.raises(FaultNotSupportedError, match=f"the clock of '{program}' cannot be faked: it is a Go program"):
+        faketime.require_reach(str(program))
+    program.write_bytes(elf([6, 3, 1], [b".text", section + b".not", b".data"], wide=wide))
+    faketime.require_reach(str(program))
+
+
+def test_etcd_is_refused_however_debian_links_it() -> None:
+    if shutil.which("etcd") is None:
+        missing("there is no etcd (Debian and Ubuntu: apt install etcd-server)")
+    with pytest.raises(FaultNotSupportedError, match=r"Go program|linked statically"):
+        faketime.require_reach("etcd")
+
+
+def test_libfaketime_indeed_does_not_reach_a_go_program(library: str) -> None:
+    """What the refusal rests on: etcd dates what it logs, and is not misled by a clock that is a month slow."""
+    if shutil.which("etcd") is None:
+        missing("there is no etcd (Debian and Ubuntu: apt install etcd-server)")
+    done = subprocess.run(
+        ["etcd", "--logger", "zap", "--data-dir", "/dev/null/nowhere"],
+        env={**os.environ, "LD_PRELOAD": library, "FAKETIME": "-30d"},
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    dated = re.findall(r'"ts":"([^"]*)"', done.stdout + done.stderr)
+    assert dated, "it logged nothing"
+    off = datetime.now(UTC) - datetime.fromisoformat(dated[0])
+    assert abs(off) < timedelta(days=1)
+
+
+def test_a_file_that_breaks_off_is_an_error_of_one_line(tmp_path: Path) -> None:
+    program = tmp_path / "server"
+    program.write_bytes(elf([6, 3, 1], [b".text"])[:80])
+    program.chmod(0o755)
+    with pytest.raises(BackendError, match=f"the program '{program}' cannot be looked at"):
+        faketime.require_reach(str(program))
 
 
 def test_a_program_that_is_not_there_is_named() -> None:
     assert shutil.which("no-such-program") is None
     with pytest.raises(BackendError, match="'no-such-program'"):
-        faketime.require_dynamic("no-such-program")
+        faketime.require_reach("no-such-program")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from pathlib import Path
 
 import pytest
 
-from results.errors import BackendError, NodeStartError
+from results.errors import BackendError, FaultNotSupportedError, NodeStartError
 from tests.backends import ssh_support
+from tests.backends.elf import elf
 from tests.backends.ssh_support import HostGossip, Hosts, deploy, deployed, new_key
 
 hosts = ssh_support.hosts
@@ -111,4 +113,12 @@ def test_one_host_with_a_wrong_key_stops_the_run_before_it_starts(hosts: Hosts, 
     with pytest.raises(BackendError, match=rf"n2 .*the host key is not the one in {known}") as told:
         asyncio.run(deploy(hosts.of(known_hosts=known), tmp_path / "run"))
     assert "n1" not in str(told.value)
+    assert hosts.wait_until_clear() == []
+
+
+def test_a_go_program_whose_clock_is_to_be_faked_is_refused_before_it_starts(hosts: Hosts, tmp_path: Path) -> None:
+    program = base64.b64encode(elf([6, 3, 1], [b".go.buildinfo"])).decode()
+    hosts.on(0, f"echo {program} | base64 -d > /usr/local/bin/goes && chmod 755 /usr/local/bin/goes")
+    with pytest.raises(FaultNotSupportedError, match="the clock of 'goes' cannot be faked: it is a Go program"):
+        asyncio.run(deploy(hosts.of(0), tmp_path, HostGossip(("goes",)), ("clock-jump",)))
     assert hosts.wait_until_clear() == []

@@ -9,12 +9,10 @@ become.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import glob
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -29,6 +27,7 @@ from .host import Host, take_lock
 from .lines import Lines
 from .node_faults import NodeFaults
 from .processes import Processes
+from .programs import out_of_reach
 
 QUIET_S = 45.0
 STOP_GRACE_S = 1.0
@@ -36,7 +35,6 @@ LOG_BYTES_SHOWN = 8192
 GROUPS = "splitbrain-host"
 """How the names of control groups begin. Who holds the host may remove all of them."""
 PROBE_ENDS_WITHIN_S = 10.0
-_HEAD_BYTES = 1 << 16
 
 Handler = Callable[..., Awaitable[Any]]
 
@@ -170,7 +168,7 @@ class _RemoteAgent:
         handlers: dict[str, Handler] = {
             "lay_out": self._lay_out,
             "log_end": self._log_end,
-            "head": self._head,
+            "out_of_reach": self._out_of_reach,
             "write_clock": self._write_clock,
             "look_at_clock": self._look_at_clock,
         }
@@ -225,13 +223,9 @@ class _RemoteAgent:
         except FileNotFoundError:
             return ""
 
-    async def _head(self, program: str) -> str:
-        """The beginning of a program's file (base64)."""
-        path = shutil.which(program)
-        if path is None:
-            raise AgentError(f"there is no program {program!r} on this host")
-        with open(path, "rb") as file:
-            return base64.b64encode(file.read(_HEAD_BYTES)).decode()
+    async def _out_of_reach(self, program: str) -> str | None:
+        """Why libfaketime does not reach a program, None if it does."""
+        return out_of_reach(program)
 
     async def _write_clock(self, text: str) -> None:
         """Say in the file that libfaketime reads what the node's clock shows."""

@@ -51,11 +51,11 @@ class Clocks:
         """To be called right before a node starts: the environment that it needs.
 
         Raises:
-            FaultNotSupportedError: its program is linked statically.
+            FaultNotSupportedError: libfaketime does not reach its program.
             BackendError: the image has no libfaketime, or not the program.
         """
         root = _root(node)
-        faketime.require_dynamic(command.argv[0], ":".join(f"{root}{folder}" for folder in _PATH))
+        faketime.require_reach(command.argv[0], ":".join(f"{root}{folder}" for folder in _PATH))
         self._clocks[node.name].process_begins()
         return faketime.environment(self._library(node), f"{CLOCK_DIR}/{_FILE}")
 

@@ -97,7 +97,7 @@ class NodeFaults:
         if any(fault in needs for fault in faultkinds.CLOCK_KINDS):
             self._clocks = Clocks({node: folder / "clock" for node, folder in self._folders.items()})
             for place in places.values():
-                faketime.require_dynamic(self._test.system.command(self._test, place).argv[0])
+                faketime.require_reach(self._test.system.command(self._test, place).argv[0])
 
     # --- starting nodes -----------------------------------------------------------------------------------------------
 

@@ -6,22 +6,17 @@ The file is made here and sent whenever it changes, which takes as long as a mes
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import json
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from harness.backends import faketime
 from harness.backends.ssh.agents import RemoteAgent
 from harness.protocols import ClockFault
-from results.errors import BackendError, FaultNotSupportedError
-
-_SCRIPTS_DEEP: Final = 4
-"""How many interpreters of interpreters are looked at."""
+from results.errors import BackendError
 
 
 class HostClock:
@@ -64,28 +59,16 @@ class HostClock:
             self._strobe_task = asyncio.get_running_loop().create_task(self._strobe(fault))
         return {**faketime.evidence(before, after), **jumps}
 
-    async def require_dynamic(self, program: str) -> None:
-        """See that a program of the host loads libraries.
+    async def require_reach(self, program: str) -> None:
+        """See that libfaketime can reach a program of the host.
 
         Raises:
-            FaultNotSupportedError: it is linked statically: nothing would change its clock.
+            FaultNotSupportedError: it cannot (`faketime.require_reach`).
             BackendError: it is not there.
         """
-        looked_at, head = program, b""
-        for _ in range(_SCRIPTS_DEEP):
-            head = base64.b64decode(await self._agent.ask("head", program=looked_at))
-            words = head[2:].split(b"\n")[0].split() if head.startswith(b"#!") else []
-            if not words:
-                break
-            looked_at = words[0].decode(errors="replace")
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "program"
-            path.write_bytes(head)
-            path.chmod(0o700)
-            try:
-                faketime.require_dynamic(str(path))
-            except FaultNotSupportedError as error:
-                raise FaultNotSupportedError(str(error).replace(str(path), program)) from None
+        why = await self._agent.ask("out_of_reach", program=program)
+        if why is not None:
+            raise faketime.refusal(program, why)
 
     async def close(self) -> None:
         """Leave no task, and no file here."""

@@ -140,7 +140,7 @@ class HostFaults:
             if library is None:
                 raise FaultNotSupportedError(f"the clock of {node} cannot be faked: {faketime.INSTALL} on its host.")
             self._clock = HostClock(self._agent, library, f"{home}/clock", self._folder / "clock")
-            await self._clock.require_dynamic(self._test.system.command(self._test, self._place).argv[0])
+            await self._clock.require_reach(self._test.system.command(self._test, self._place).argv[0])
 
     async def prepare(self, command: NodeCommand) -> Mapping[str, str]:
         """Lay the files of the node, which is about to start; the variables to start it with, beside its own."""
