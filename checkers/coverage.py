@@ -44,7 +44,7 @@ class Coverage:
     """Finds reasons why a run is inconclusive; its options are the fields of `Options`.
 
     The figures: `ok` per function, `stalled_s`, `recovery_s`, and `windows`: when each fault was in force, how the
-    client ops ended that were invoked in it, and how many under way in it were answered.
+    client ops ended that were invoked in it, and how many under way in it ended, and were answered.
     """
 
     name = "coverage"
@@ -129,11 +129,11 @@ def _faults(around: Happenings, windows: list[dict[str, Any]], wanted: Options) 
         if all(did is False for did in bit):
             yield f"no fault of kind {kind!r} did anything: what it counted stayed 0 in all {len(bit)} windows."
     for window in windows:
-        if not window["answered"]:
+        if not window["ended"]:
             nothing = "none of the client ops under way" if window["under_way"] else "no client op was under way"
             yield (
                 f"{nothing} during the {window['fault']} of {window['start_s']:.3f} s to {window['end_s']:.3f} s "
-                f"({window['target']}){' was answered' if window['under_way'] else ''}."
+                f"({window['target']}){' ever ended' if window['under_way'] else ''}."
             )
 
 

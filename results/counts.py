@@ -27,7 +27,8 @@ def run_counts(calls: Calls, around: Happenings) -> dict[str, Any]:
 
 def window_counts(calls: Calls, window: Window) -> dict[str, Any]:
     """Client ops invoked while a fault was in force, by how they ended; how many were under way in it, and of these how
-    many were answered (ok or fail), be it later: an op that waits for the next leader has seen the fault."""
+    many ended and how many were answered (ok or fail), be it later: an op that waits for the next leader has seen the
+    fault."""
     times = ints(calls.table, "time")
     begun = times[calls.invoke]
     inside = (begun >= window.begin_ns) & (begun <= window.end_ns)
@@ -42,6 +43,7 @@ def window_counts(calls: Calls, window: Window) -> dict[str, Any]:
         "ops": int(np.count_nonzero(inside)),
         **{f"ops_{how}": int(np.count_nonzero(inside & calls.ended(how))) for how in ENDS},
         "under_way": int(np.count_nonzero(under_way)),
+        "ended": int(np.count_nonzero(under_way & (calls.complete != OPEN))),
         "answered": int(np.count_nonzero(under_way & ~calls.ended("info"))),
     }
 
