@@ -32,6 +32,7 @@ def command() -> None:
       splitbrain images build
       splitbrain images build node etcd --base debian:trixie-slim
       splitbrain images list
+      splitbrain images prune --dry-run
     """
 
 
@@ -69,18 +70,45 @@ def build(names: tuple[str, ...], base: str | None, suite: str | None, rebuild: 
 @command.command("list")
 @options.as_json
 def list_images(as_json: bool) -> None:
-    """Every image: whether the engine has it, and whether it is up to date with this checkout."""
+    """Every image: whether the engine has it, and whether it is up to date with this checkout; then stale ones."""
     from harness.images.connection import engine
+    from harness.images.stale import stale_images
     from harness.images.survey import survey
 
     with closing(engine()) as client:
-        states = survey(client)
+        states, stale = survey(client), stale_images(client)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(states)).decode())
+        click.echo(msgspec.json.format(msgspec.json.encode({"images": states, "stale": stale})).decode())
         return
     for each in states:
         size = f"{each.size_bytes / 1e6:.0f} MB" if each.tag else ""
         click.echo(f"{each.name:8} {each.state:12} {size:>7}  {each.tag or '-':32} {each.summary}")
+    for each in stale:
+        kept = f"kept by {each.kept}" if each.kept else "splitbrain images prune removes it"
+        click.echo(f"{each.name:8} {'stale':12} {each.size_bytes / 1e6:>4.0f} MB  {each.tag:32} {kept}")
+
+
+@command.command("prune")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--dry-run", is_flag=True, help="Only tell what would be removed.")
+def prune(names: tuple[str, ...], dry_run: bool) -> None:
+    """Remove images that were built from other files than this checkout's. Without a NAME: of all of them.
+
+    Kept are images that containers or other kept images need, and the latest of each, from which its next build begins.
+    """
+    from harness.images.connection import engine
+    from harness.images.stale import prune as prune_images
+    from harness.images.stale import stale_images
+
+    with closing(engine()) as client:
+        found = stale_images(client, names) if dry_run else prune_images(client, names)
+    for each in found:
+        if each.kept:
+            click.echo(f"kept {each.tag}: {each.kept}")
+        else:
+            click.echo(f"{'would remove' if dry_run else 'removed'} {each.tag}")
+    if not found:
+        click.echo("nothing is stale")
 
 
 class _Screen:

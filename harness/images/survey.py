@@ -32,22 +32,28 @@ class ImageState(msgspec.Struct, frozen=True):
     built_at: str = ""
 
 
+def wanted_tags(client: docker.DockerClient) -> dict[str, str]:
+    """The tag of every image of the catalogue, by name, as this checkout builds it, parents before children.
+
+    Raises:
+        ImageBuildError: the checkout is not complete.
+    """
+    hashes: dict[str | None, str] = {None: present_foundation(client)}
+    for image in IMAGES.values():
+        hashes[image.name] = content(image, hashes[image.parent], checkout()).hash
+    return {name: f"{image.repository}:{hashes[name]}" for name, image in IMAGES.items()}
+
+
 def survey(client: docker.DockerClient) -> list[ImageState]:
     """The state of every image of the catalogue, parents before children.
 
     Raises:
         ImageBuildError: the checkout is not complete.
     """
-    hashes: dict[str | None, str] = {None: present_foundation(client)}
-    states: list[ImageState] = []
-    for image in IMAGES.values():
-        hashes[image.name] = content(image, hashes[image.parent], checkout()).hash
-        states.append(_state(client, image, hashes[image.name]))
-    return states
+    return [_state(client, IMAGES[name], tag) for name, tag in wanted_tags(client).items()]
 
 
-def _state(client: docker.DockerClient, image: Image, wanted: str) -> ImageState:
-    tag = f"{image.repository}:{wanted}"
+def _state(client: docker.DockerClient, image: Image, tag: str) -> ImageState:
     found, state = find_image(client, tag), "up to date"
     if found is None:
         tag = f"{image.repository}:{LATEST}"
