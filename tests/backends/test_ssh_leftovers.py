@@ -13,6 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from harness.backends.ssh import agents
+from harness.backends.ssh import deployment as deployments
 from results.errors import BackendError
 from tests.backends import ssh_support
 from tests.backends.ssh_support import Hosts, deploy, deployed, running_hosts
@@ -75,6 +77,42 @@ def test_an_agent_that_is_killed_takes_its_node_along_and_is_missed(hosts: Hosts
     asyncio.run(scenario())
     assert [trace for trace in hosts.traces() if "table" not in trace] == []
     hosts.on(1, "nft delete table inet splitbrain || true")
+
+
+def test_an_agent_that_hears_nothing_for_its_limit_ends_with_its_node_and_its_cuts_although_its_channel_stays(
+    hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is shorter here. What serves the connection on the host is stopped: it is neither alive nor closed."""
+    quiet_s = 4.0
+    with_limit = f"import agent.remote; agent.remote.QUIET_S = {quiet_s}; from agent.remote import main"
+    monkeypatch.setattr(agents, "_RUN_AGENT", agents._RUN_AGENT.replace("from agent.remote import main", with_limit))  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(agents, "ANSWERS_WITHIN_S", 2.0)
+    monkeypatch.setattr(deployments, "ALIVE_EVERY_S", 0.25)
+    sessions = "$(ps ax -o pid,args | awk '/[s]shd[^ ]*: splitbrain/ {print $1}')"
+
+    def left_on_n2() -> list[str]:
+        return [trace for trace in hosts.traces() if trace.startswith(f"{hosts.addresses[1]}: ")]
+
+    async def scenario() -> None:
+        async with deployed(hosts.of(0, 1), tmp_path) as deployment:
+            await start_all(deployment)
+            await deployment.cut(frozenset({("n1", "n2")}))
+            await asyncio.sleep(1.5 * quiet_s)
+            assert (await deployment.status("n2")).state == "running", "a controller that is heard keeps the agent"
+            hosts.on(1, f"kill -STOP {sessions}")
+            try:
+                with pytest.raises(BackendError, match=r"n2 \(.*:22\): the agent did not answer 'status' within 2 s"):
+                    await deployment.status("n2")
+                async with asyncio.timeout(30):
+                    while any("/var/tmp" not in trace for trace in left_on_n2()):
+                        await asyncio.sleep(0.2)
+                assert left_on_n2() == [f"{hosts.addresses[1]}: {deployment.homes['n2']}"], "for the next run to sweep"
+                assert (await deployment.status("n1")).state == "running"
+            finally:
+                hosts.on(1, f"kill -CONT {sessions}")
+
+    asyncio.run(scenario())
+    assert hosts.wait_until_clear() == []
 
 
 @pytest.mark.slow
