@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from harness.backends import ownership
 from results.errors import BackendError
@@ -59,6 +59,18 @@ def _tried(what: str) -> str | None:
     if done.returncode == 0:
         return None
     return _last_line(done.stderr) or f"the trial ended with code {done.returncode}"
+
+
+class Asked(Protocol):
+    """An agent, wherever it runs: it is asked for something, and answers."""
+
+    async def ask(self, op: str, **arguments: Any) -> Any:
+        """Ask the agent for something and return its answer.
+
+        Raises:
+            BackendError: it could not, did not answer in time, or is gone.
+        """
+        ...
 
 
 class Agent:

@@ -14,9 +14,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from harness.backends import channel
+from harness.backends import channel, links
 from harness.backends.docker import DockerDeployment
-from harness.backends.docker import deployment as docker_deployment
 from harness.protocols import ClockFault, DiskFault, FaultKind, Link, LinkFault, NodeId
 from tests.backends.docker_support import ContainerGossip, deployed
 from tests.backends.support import start_all, until_silent
@@ -133,7 +132,7 @@ def let_cuts_expire_soon() -> None:
     run_agent: str = vars(channel)["_RUN_AGENT"]
     assert "from agent.main" in run_agent
     setattr(channel, "_RUN_AGENT", run_agent.replace("from agent.main", shorter))  # noqa: B010 - private to its module
-    docker_deployment.ALIVE_EVERY_S = 0.5
+    links.ALIVE_EVERY_S = 0.5
 
 
 async def hold(run_dir: Path, name: str) -> None:

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import get_args
 
 from harness import faultkinds, images
-from harness.backends import leftovers
+from harness.backends import disks, leftovers
+from harness.backends.agent import volumes
 from harness.backends.agent.errors import AgentError
 from harness.backends.agent.tools import find_tool
 from harness.backends.channel import Agent, probe_packets
-from harness.backends.docker import disks, labels
+from harness.backends.docker import labels
 from harness.backends.docker.deployment import DockerDeployment
 from harness.backends.docker.engine import Engine, asked
 from harness.backends.docker.subnets import MOST_NODES
@@ -39,7 +40,7 @@ class DockerBackend:
         problem = _problem()
         if problem is not None:
             return dict.fromkeys(get_args(FaultKind), Support(False, problem))
-        packets = _packets_problem()
+        packets, without_volumes = _packets_problem(), volumes.problem()
         by_queue = "NFQUEUE where packets leave their sender's network namespace"
         return {
             "cut": Support(True, "nftables in the receiver's network namespace"),
@@ -47,7 +48,7 @@ class DockerBackend:
             "kill": Support(True, "SIGKILL to every process of the container"),
             "pause": Support(True, "the control group freezer, until the kernel shows it"),
             "cpu": Support(True, "a quota of the container's control group"),
-            **disks.support(),
+            **disks.support(without_volumes and f"{without_volumes}."),
             **dict.fromkeys(faultkinds.CLOCK_KINDS, Support(True, "libfaketime of the image; the wall clock only")),
             "membership": Support(False, FIXED_MEMBERS_WHY),
         }

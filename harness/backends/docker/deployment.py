@@ -3,62 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import ipaddress
-import socket
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
-from harness import faultkinds
+from harness.backends import clocks, disks
 from harness.backends.channel import Agent
-from harness.backends.dialing import connected
+from harness.backends.deployed import Deployed
 from harness.backends.docker import labels, subnets
-from harness.backends.docker.clocks import CLOCK_DIR, Clocks
-from harness.backends.docker.disks import Disks
+from harness.backends.docker.clocks import CLOCK_DIR, container_clock
+from harness.backends.docker.control import ContainerNode
 from harness.backends.docker.engine import Engine, containers_with, networks_with
 from harness.backends.docker.nodes import DATA_DIR, NODE_PORT, Containers, Node
 from harness.backends.docker.runners import Runners
-from harness.backends.linkfaults import SeededFaults
-from harness.protocols import ClockFault, DiskFault, Link, LinkFault, NodeId, NodePlace, NodeStatus
-from harness.rng import Streams
+from harness.backends.links import AgentLinks
+from harness.backends.nodefaults import NodeFaults
+from harness.backends.ownership import this_controller
+from harness.protocols import NodeId, NodePlace, NodeStatus
 from harness.test import Test
-from results.errors import BackendError, FaultNotSupportedError, UnknownNodeError, UsageError
+from results.errors import BackendError
 
 Result = TypeVar("Result")
 
-ALIVE_EVERY_S = 10.0
 REMOVAL_TRIES = 5
 
 
-class DockerDeployment:
+class DockerDeployment(Deployed[ContainerNode]):
     """Nodes as containers on a network of their own. Made by `DockerBackend.deploy`.
 
     Attributes:
-        nodes: names of the nodes, in the test's order.
         run: the id under which the engine lists what belongs to this deployment (label "splitbrain.run").
-        places: where each node lives.
     """
 
     def __init__(self, test: Test, run_dir: Path, image: str, run: str, engine: Engine, agent: Agent) -> None:
-        self.nodes: Sequence[NodeId] = test.nodes
+        super().__init__(test, AgentLinks(agent))
         self.run = run
-        self.places: Mapping[NodeId, NodePlace] = {}
-        self._test = test
         self._folders = {node: run_dir.absolute() / "nodes" / node for node in test.nodes}
         self._engine = engine
         self._agent = agent
         self._nodes: dict[NodeId, Node] = {}
         self._containers = Containers(engine, run, _name(run), image)
         self._runners = Runners(engine, self._containers)
-        self._disks = Disks(test, agent, self._runners)
-        self._clocks: Clocks | None = None
-        self._seeded = SeededFaults()
-        self._streams = Streams(test.seed)
-        self._alive: asyncio.Task[None] | None = None
-        self._closed = False
 
     async def lay_out(self) -> None:
         """Make directories, the network, the containers that keep the nodes' networks, and the rules in those.
@@ -71,17 +58,8 @@ class DockerDeployment:
         )
         self.places = _places(self.nodes, subnet)
         hosts = {node: place.listen[0] for node, place in self.places.items()}
-        clocks = any(kind in faultkinds.CLOCK_KINDS for kind in self._test.nemesis.faults)
         for node in self.nodes:
-            found = self._nodes[node] = Node(self.places[node], self._folders[node])
-            found.data.mkdir(parents=True, exist_ok=True)
-            found.log.touch()
-            self._disks.prepare(found)
-            if clocks:
-                found.binds[CLOCK_DIR] = found.folder / "clock"
-                found.binds[CLOCK_DIR].mkdir(exist_ok=True)
-        if clocks:
-            self._clocks = Clocks(self._engine, {node.name: node.binds[CLOCK_DIR] for node in self._all()})
+            self._nodes[node] = self._make_folders(Node(self.places[node], self._folders[node]))
         await _together([self._containers.keep(node, hosts) for node in self._all()])
         networks = {node.name: [node.keeper_pid, hosts[node.name]] for node in self._all()}
         try:
@@ -89,10 +67,38 @@ class DockerDeployment:
         except BackendError:
             await _together([self._containers.check_keeper(node) for node in self._all()])
             raise
-        await self._disks.lay_out(self._all())
-        self._alive = asyncio.get_running_loop().create_task(self._keep_alive())
+        await self._agent.ask("lay_out_disks", disks=self._disks(), private=False)
+        for node in self._all():
+            self._take(node)
+        self._begins()
 
-    # --- nodes --------------------------------------------------------------------------------------------------------
+    def _make_folders(self, node: Node) -> Node:
+        """What is bound into its containers must be there before those are."""
+        node.data.mkdir(parents=True, exist_ok=True)
+        node.log.touch()
+        # A link stands for a file that lies aside: it must mean the same in the container.
+        node.binds[str(_aside(node))] = _aside(node)
+        if clocks.needed(self._test):
+            node.binds[CLOCK_DIR] = node.folder / "clock"
+        for folder in node.binds.values():
+            folder.mkdir(exist_ok=True)
+        return node
+
+    def _disks(self) -> dict[NodeId, dict[str, Any]]:
+        kind = "volume" if disks.needing_volumes(self._test) else "directory"
+        image = f"{this_controller().marker}.disk"
+        return {node.name: disks.request(self._test, kind, node.folder, image, _aside(node)) for node in self._all()}
+
+    def _take(self, node: Node) -> None:
+        """Control a node whose keeper runs."""
+        clock = None
+        if clocks.needed(self._test):
+            clock = container_clock(self._engine, node, self._test.system.command(self._test, node.place))
+        status, kill = functools.partial(self._runners.status, node), functools.partial(self._runners.kill, node)
+        self._controls[node.name] = ContainerNode(self._runners, node)
+        self._faults[node.name] = NodeFaults(
+            node.name, self._agent, status, kill, self._streams, clock, changing=node.changing
+        )
 
     async def start(self, node: NodeId) -> NodeStatus:
         """Start the node's container; returns when the node listens, at the latest after five seconds.
@@ -100,133 +106,8 @@ class DockerDeployment:
         Raises:
             NodeStartError: it could not be run, or it ended at once.
         """
-        found = self._node(node)
-        async with found.changing:
-            status = await self._runners.status(found)
-            if status.state != "stopped":
-                return status
-            logged = found.log.stat().st_size
-            command = self._test.system.command(self._test, found.place)
-            if self._clocks is not None:
-                clock = self._clocks.prepare(found, command)
-                command = msgspec.structs.replace(command, env={**command.env, **clock})
-            await self._runners.start(found, command)
-        return await self._runners.until_it_listens(found, logged)
-
-    async def kill(self, node: NodeId) -> NodeStatus:
-        """End every process of the node with SIGKILL and wait until the kernel has ended them."""
-        found = self._node(node)
-        async with found.changing:
-            return await self._runners.kill(found)
-
-    async def pause(self, node: NodeId) -> NodeStatus:
-        """Freeze every process of the node (control group freezer); a stopped node stays stopped.
-
-        Raises:
-            BackendError: the kernel does not show the node's processes as frozen.
-        """
-        found = self._node(node)
-        async with found.changing:
-            return await self._runners.pause(found)
-
-    async def resume(self, node: NodeId) -> NodeStatus:
-        """Let a paused node run again."""
-        found = self._node(node)
-        async with found.changing:
-            return await self._runners.resume(found)
-
-    async def status(self, node: NodeId) -> NodeStatus:
-        """What engine and kernel say of the node: the first pid, its state letter, whether it is frozen; how it ended.
-
-        Of one that ended although nobody stopped it, also the last line of its log.
-        """
-        return await self._runners.status(self._node(node))
-
-    async def throttle(self, node: NodeId, share: float | None) -> Mapping[str, Any]:
-        """Give the node this share of one CPU; None lifts the limit. A limit outlives the node's process.
-
-        Evidence: in how many periods ("throttled") the node ran into the limit until now. What a process that ended by
-        itself had counted is lost.
-        """
-        found = self._node(node)
-        async with found.changing:
-            return await self._runners.throttle(found, share)
-
-    async def skew(self, node: NodeId, fault: ClockFault | None) -> Mapping[str, Any]:
-        """Give the node's clock this fault, or none; what a process of its image saw "before" and "after".
-
-        Raises:
-            FaultNotSupportedError: the test was deployed without clock faults.
-        """
-        found = self._node(node)
-        if self._clocks is not None:
-            async with found.changing:
-                return await self._clocks.skew(found, fault)
-        if fault is not None:
-            raise FaultNotSupportedError(
-                f"the clock of {node} cannot be faked: it was started without libfaketime, as the test's nemesis does "
-                "not need it."
-            )
-        return {}
-
-    async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
-        """Give the node's disk this fault, or none. A node that holds a failed file system is killed for its heal.
-
-        Raises:
-            FaultNotSupportedError: it can be done only to the disk of a stopped node.
-        """
-        found = self._node(node)
-        async with found.changing:
-            return await self._disks.spoil(found, fault)
-
-    async def power_off(self, node: NodeId) -> NodeStatus:
-        """End the node's processes with SIGKILL, and lose what they did not sync.
-
-        The evidence has "bytes_lost" and "names_lost": compared with what they had written.
-        """
-        found = self._node(node)
-        async with found.changing:
-            return await self._disks.lose_power(found)
-
-    # --- links --------------------------------------------------------------------------------------------------------
-
-    async def cut(self, links: frozenset[Link]) -> None:
-        """Make exactly these directed links drop everything, and all others pass; each receiver changes in one step.
-
-        A cut expires after a minute unless this controller refreshes it, which it does by itself.
-        """
-        await self._agent.ask("cut", links=self._known(sorted(links)))
-
-    async def passes(self, links: Sequence[Link]) -> Mapping[Link, bool]:
-        """Send a probe over each link, all at once; one that has not arrived after 150 ms does not pass."""
-        passed = await self._agent.ask("passes", links=self._known(links))
-        return dict(zip(links, passed, strict=True))
-
-    async def dropped(self) -> Mapping[Link, int]:
-        """Packets that each cut link swallowed since it was cut, as the receivers' rules counted them."""
-        return {(source, destination): count for source, destination, count in await self._agent.ask("dropped")}
-
-    async def disturb(self, faults: Mapping[Link, LinkFault]) -> None:
-        """Give exactly these directed links these faults, and all others none.
-
-        They strike packets where these leave their sender's network.
-        """
-        self._known(list(faults))
-        await self._agent.ask("disturb", faults=self._seeded.request(faults, self._streams))
-
-    async def disturbed(self) -> Mapping[Link, Mapping[str, int]]:
-        """For each link with a fault what it did since it has it: counts of packets (`agent.packets`)."""
-        counts = await self._agent.ask("disturbed")
-        return {(source, destination): counted for source, destination, counted in counts}
-
-    async def dial(self, node: NodeId) -> socket.socket:
-        """A connected, non-blocking TCP socket from this machine to the node, across no link.
-
-        Raises:
-            DefiniteError: nobody listens there, or the node took no connection within two seconds.
-        """
-        address = self._node(node).place.listen
-        return await connected(socket.socket(socket.AF_INET, socket.SOCK_STREAM), node, address)
+        command = self._test.system.command(self._test, self._place(node))
+        return await self._controls[node].start(command, self._faults[node].prepare)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -238,17 +119,13 @@ class DockerDeployment:
         Raises:
             BackendError: something was left behind; the next start sweeps it.
         """
-        if self._closed:
+        if not self._ends():
             return
-        self._closed = True
-        if self._alive is not None:
-            self._alive.cancel()
-        if self._clocks is not None:
-            await self._clocks.close()
         try:
-            await _together([self._stop(node) for node in self._all()])
+            await _together([control.stop() for control in self._controls.values()])
         finally:
             try:
+                await _together([faults.close() for faults in self._faults.values()])
                 await self._remove_everything()
             finally:
                 try:
@@ -256,10 +133,6 @@ class DockerDeployment:
                 finally:
                     await self._agent.close()
                     self._engine.close()
-
-    async def _stop(self, node: Node) -> None:
-        async with node.changing:
-            await self._runners.stop(node)
 
     async def _remove_everything(self) -> None:
         """By label, for an interrupted start leaves containers that nobody here knows of. Runners go before keepers."""
@@ -281,28 +154,13 @@ class DockerDeployment:
             else:
                 return
 
-    async def _keep_alive(self) -> None:
-        with contextlib.suppress(BackendError):  # whoever asks for something next is told
-            while True:
-                await asyncio.sleep(ALIVE_EVERY_S)
-                await self._agent.ask("alive")
-
-    # --- checks -------------------------------------------------------------------------------------------------------
-
     def _all(self) -> list[Node]:
         return list(self._nodes.values())
 
-    def _node(self, node: NodeId) -> Node:
-        if node not in self._nodes:
-            raise UnknownNodeError(f"there is no node {node!r} in this test. Known: {', '.join(self.nodes)}.")
-        return self._nodes[node]
 
-    def _known(self, links: Sequence[Link]) -> list[Link]:
-        for source, destination in links:
-            self._node(source)
-            if source == self._node(destination).name:
-                raise UsageError(f"{source} has no link to itself: a link joins two different nodes.")
-        return list(links)
+def _aside(node: Node) -> Path:
+    """Where files lie that no fault of a disk shall strike."""
+    return node.folder / "aside"
 
 
 def _name(run: str) -> str:

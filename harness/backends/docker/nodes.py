@@ -15,7 +15,7 @@ import asyncio
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from harness.backends.docker import labels
 from harness.backends.docker.engine import ContainerSpec, ContainerState, Engine
@@ -27,7 +27,6 @@ DATA_DIR = "/data"
 LOG_FILE = "/splitbrain.log"
 """Where a runner appends what its node prints: a file of this machine, so that it is there whoever dies."""
 NODE_PORT = 7000
-LOG_LINES_SHOWN = 8
 
 _KEEP = ("sleep", "infinity")
 _RUN = ("/bin/sh", "-c", f'exec "$@" >>{LOG_FILE} 2>&1', "sh")
@@ -118,8 +117,7 @@ class Containers:
         return state
 
     async def prepare(self, node: Node, command: NodeCommand) -> None:
-        """See to it that the node has a container for this command, and its files in its data directory."""
-        lay_files(node.data, command)
+        """See to it that the node has a container for this command."""
         if node.runner and node.command is not None and _same(node.command, command):
             return
         if node.runner:
@@ -153,29 +151,6 @@ def ended_how(state: ContainerState) -> str:
     if number in signal.Signals.__members__.values():
         return signal.Signals(number).name
     return f"exit code {state.exit_code}"
-
-
-def lay_files(data: Path, command: NodeCommand) -> None:
-    """Write the files that a node is to find in its data directory.
-
-    Raises:
-        BackendError: one of them lies elsewhere.
-    """
-    for name, content in command.files.items():
-        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-            raise BackendError(f"a node's file must lie in its data directory, not at {name!r}.")
-        path = data / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-
-
-def log_end(log: Path, start: int = 0, lines: int = LOG_LINES_SHOWN) -> str:
-    """The last lines that were logged from a position on, as one line."""
-    try:
-        text = log.read_bytes()[start:].decode(errors="replace")
-    except OSError:
-        text = ""
-    return " | ".join(line.strip() for line in text.splitlines()[-lines:] if line.strip()) or "(nothing)"
 
 
 def _same(one: NodeCommand, other: NodeCommand) -> bool:

@@ -11,14 +11,14 @@ import msgspec
 from harness.backends.agent import syscalls
 from harness.backends.docker.engine import ContainerState, Engine, short
 from harness.backends.docker.groups import frozen, throttled
-from harness.backends.docker.nodes import NODE_PORT, Containers, Node, ended_how, log_end
+from harness.backends.docker.nodes import NODE_PORT, Containers, Node, ended_how
+from harness.backends.nodelogs import CHARACTERS_SHOWN, log_end
 from harness.protocols import NodeCommand, NodeStatus
 from results.errors import BackendError, NodeStartError
 
 LISTENS_WITHIN_S = 5.0
 """How long a start waits for the node to listen. A node that needs longer has started all the same."""
 POLL_S = 0.02
-LOG_CHARACTERS_SHOWN = 300
 STOP_GRACE_S = 1
 
 
@@ -38,7 +38,7 @@ class Runners:
         try:
             await self._containers.prepare(node, command)
             await self._engine.start(node.runner)
-        except (BackendError, OSError) as error:
+        except BackendError as error:
             raise NodeStartError(f"{node.name} cannot be started: {error}") from None
         node.life += 1
         node.signalled = False
@@ -129,7 +129,7 @@ class Runners:
         evidence: dict[str, Any] = {"container": short(node.runner), "exit": ended_how(state)}
         if not node.signalled:
             evidence["by_itself"] = True
-            evidence["log"] = log_end(node.log, lines=1)[-LOG_CHARACTERS_SHOWN:]
+            evidence["log"] = log_end(node.log, lines=1)[-CHARACTERS_SHOWN:]
         return NodeStatus("stopped", node.life, evidence)
 
     async def _count_throttled(self, node: Node, sign: int = 1) -> None:

@@ -111,7 +111,7 @@ class LocalBackend:
                 f"the local backend cannot use namespaces: {problem}. Leave the choice to it, or set "
                 f"{LINKS_VARIABLE}=proxy."
             )
-        deployment = LocalDeployment(test, run_dir, links, Agent.start(links), runtime)
+        deployment = LocalDeployment(test, run_dir, links, Agent.start(links))
         try:
             await deployment.lay_out()
         except BaseException:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import get_args
 
-from harness import faultkinds
+from harness.backends import clocks
 from harness.backends.ssh import faults, machine
 from harness.backends.ssh.connection import Connection, HostError, connect
 from harness.backends.ssh.deployment import SshDeployment
@@ -69,13 +69,13 @@ class SshBackend:
         async def prepare(host: Host) -> None:
             await loop.run_in_executor(executor, _prepare, connections[host.node], test, notes[host.node])
 
-        deployment = SshDeployment(test, run_dir, runtime, connections, executor)
+        deployment = SshDeployment(test, run_dir, connections, executor)
         try:
             await together([reach(host) for host in hosts])
             _check_addresses(connections)
             await together([prepare(host) for host in hosts])
             libraries = (
-                {node: found.library for node, found in _means(inventory).items()} if _fakes_clocks(test) else {}
+                {node: found.library for node, found in _means(inventory).items()} if clocks.needed(test) else {}
             )
             await deployment.lay_out(libraries)
         except BaseException:
@@ -90,10 +90,6 @@ class SshBackend:
         if missing:
             raise UsageError(f"the ssh backend has no host for {', '.join(missing)}: name one for each in --hosts.")
         return [hosts[node] for node in test.nodes]
-
-
-def _fakes_clocks(test: Test) -> bool:
-    return any(kind in test.nemesis.faults for kind in faultkinds.CLOCK_KINDS)
 
 
 @functools.lru_cache(maxsize=8)

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import base64
 import shlex
-import zlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from harness import faultkinds
-from harness.backends import faketime
+from harness.backends import clocks, disks, faketime
+from harness.backends.clocks import NodeClock
 from harness.backends.limits import FIXED_MEMBERS_WHY
 from harness.backends.ssh import machine
 from harness.backends.ssh.agents import RemoteAgent, look_command
-from harness.backends.ssh.clocks import HostClock
+from harness.backends.ssh.clocks import host_clock
 from harness.backends.ssh.connection import Connection, HostError
-from harness.protocols import ClockFault, DiskFault, FaultKind, NodeCommand, NodeId, NodePlace, NodeStatus, Support
+from harness.protocols import FaultKind, NodeId, NodePlace, Support
 from harness.test import Test
 from results.errors import FaultNotSupportedError
-
-ON_VOLUMES: Final[tuple[FaultKind, ...]] = (
-    "disk-full",
-    "disk-read-only",
-    "disk-fails",
-    "disk-sync",
-    "disk-slow",
-    "power",
-)
-"""What takes a file system of the node's own."""
 
 _HOW: Final[Mapping[FaultKind, str]] = {
     "cut": "nftables on each receiving host",
@@ -38,14 +27,8 @@ _HOW: Final[Mapping[FaultKind, str]] = {
     "kill": "SIGKILL, until the process is reaped",
     "pause": "SIGSTOP, until the kernel shows state T",
     "cpu": "a quota of the node's control group on its host",
-    "disk-full": "files that take all room of the node's own ext4 file system, loop-mounted on its host",
-    "disk-read-only": "an error of the node's own ext4 file system, mounted with errors=remount-ro",
-    "disk-fails": "the node's own ext4 file system is shut down (EXT4_IOC_SHUTDOWN)",
-    "disk-sync": "the device of the node's own ext4 file system ends before its data",
-    "disk-slow": "the node's own ext4 file system is frozen in turns: writes and syncs wait",
-    "disk-rot": "bits are flipped in files of a node that is stopped",
-    "disk-truncate": "the ends of files are cut off while their node is stopped",
-    "power": "SIGKILL, and the node's own ext4 file system is shut down without a flush of its journal",
+    **disks.ON_VOLUMES,
+    **disks.AT_REST,
     **dict.fromkeys(faultkinds.CLOCK_KINDS, "libfaketime on the host; the wall clock only"),
 }
 
@@ -62,7 +45,7 @@ class Means(msgspec.Struct, frozen=True):
         """Why the host cannot have a kind of fault; None if it can."""
         if kind in faultkinds.LINK_KINDS:
             return self.packets
-        if kind in ON_VOLUMES:
+        if kind in disks.ON_VOLUMES:
             return self.volumes
         if kind in faultkinds.CLOCK_KINDS:
             return None if self.library else faketime.INSTALL
@@ -100,109 +83,37 @@ def support(found: Mapping[NodeId, Means]) -> Mapping[str, Support]:
     return answer
 
 
-class HostFaults:
-    """What is wrong with the node on one host, beside its links and its state.
+async def lay_out_disk(test: Test, agent: RemoteAgent, place: NodePlace) -> None:
+    """Make the file system of the node on a host, if the test's nemesis needs that.
 
-    A node gets a file system of its own, and a clock that can be wrong, only where the test's nemesis needs that.
+    Raises:
+        BackendError: it cannot be made there.
+    """
+    kind = "volume" if disks.needing_volumes(test) else "directory"
+    home = Path(place.home_dir)
+    disk = disks.request(test, kind, home, "disk", aside=home)
+    await agent.ask("lay_out_disks", disks={place.node: disk}, private=kind == "volume")
+
+
+async def make_clock(
+    test: Test, agent: RemoteAgent, place: NodePlace, library: str | None, folder: Path
+) -> NodeClock | None:
+    """Make a clock for the node on a host, if the test's nemesis needs that.
 
     Args:
-        test: says what its nemesis needs.
+        test: the test.
         agent: on the host.
         place: where the node lives there.
+        library: where libfaketime is there.
         folder: of the node, on this machine.
+
+    Raises:
+        FaultNotSupportedError: the host has no libfaketime, or it does not reach the system's program.
+        BackendError: the program is not there.
     """
-
-    def __init__(self, test: Test, agent: RemoteAgent, place: NodePlace, folder: Path) -> None:
-        self._test = test
-        self._agent = agent
-        self._place = place
-        self._folder = folder
-        self._clock: HostClock | None = None
-        self._struck = 0
-
-    async def lay_out(self, library: str | None) -> None:
-        """Make the file system and the clock.
-
-        Raises:
-            BackendError: what the nemesis needs cannot be made there, or not for this system.
-        """
-        needs = self._test.nemesis.faults
-        node, home = self._place.node, self._place.home_dir
-        kind = "volume" if any(fault in needs for fault in ON_VOLUMES) else "directory"
-        disk = {
-            "path": self._place.data_dir,
-            "kind": kind,
-            "image": f"{home}/disk",
-            "aside": self._telemetry(home) if kind == "volume" else {},
-        }
-        await self._agent.ask("lay_out_disks", disks={node: disk}, private=kind == "volume")
-        if any(fault in needs for fault in faultkinds.CLOCK_KINDS):
-            if library is None:
-                raise FaultNotSupportedError(f"the clock of {node} cannot be faked: {faketime.INSTALL} on its host.")
-            self._clock = HostClock(self._agent, library, f"{home}/clock", self._folder / "clock")
-            await self._clock.require_reach(self._test.system.command(self._test, self._place).argv[0])
-
-    async def prepare(self, command: NodeCommand) -> Mapping[str, str]:
-        """Lay the files of the node, which is about to start; the variables to start it with, beside its own."""
-        if command.files:
-            files = {name: base64.b64encode(content).decode() for name, content in command.files.items()}
-            await self._agent.ask("write_files", name=self._place.node, files=files)
-        return {} if self._clock is None else await self._clock.begins()
-
-    async def spoil(
-        self, fault: DiskFault | None, status: NodeStatus, kill: Callable[[NodeId], Awaitable[object]]
-    ) -> dict[str, Any]:
-        """Give the node's disk this fault, or none. A node that holds a failed file system is killed for its heal.
-
-        Raises:
-            FaultNotSupportedError: its files can be damaged only while it is stopped.
-            BackendError: it did not take effect, or did not end.
-        """
-        node = self._place.node
-        did: dict[str, Any] = {}
-        if status.state != "stopped":
-            if fault is not None and (fault.rot or fault.truncate):
-                raise FaultNotSupportedError(f"the files of {node} can be damaged only while it is stopped: kill it.")
-            if await self._agent.ask("heals_stopped", name=node):
-                await kill(node)
-                did["killed"] = True
-        self._struck += 1
-        seed = zlib.crc32(f"{self._test.seed}/{node}/{self._struck}".encode())
-        request = None if fault is None else msgspec.to_builtins(fault)
-        return {**await self._agent.ask("spoil", name=node, fault=request, seed=seed), **did}
-
-    async def lose_power(self) -> dict[str, Any]:
-        """Lose what the node, which was killed, did not sync; what was lost."""
-        return await self._agent.ask("lose_power", name=self._place.node)
-
-    async def skew(self, fault: ClockFault | None) -> dict[str, Any]:
-        """Give the node's clock this fault, or none.
-
-        Raises:
-            FaultNotSupportedError: the node was started with a true clock.
-        """
-        if self._clock is not None:
-            return await self._clock.skew(fault)
-        if fault is not None:
-            raise FaultNotSupportedError(
-                f"the clock of {self._place.node} cannot be faked: it was started without libfaketime, as this test's "
-                "nemesis does not need it."
-            )
-        return {}
-
-    async def throttle(self, share: float | None) -> dict[str, Any]:
-        """Give the node this share of one CPU, or all that it wants; what the limit before did."""
-        return await self._agent.ask("throttle", name=self._place.node, share=share)
-
-    async def close(self) -> None:
-        """Leave no task and no file here; what the agent made ends with it."""
-        if self._clock is not None:
-            await self._clock.close()
-
-    def _telemetry(self, home: str) -> dict[str, str]:
-        """Where the node's telemetry is kept meanwhile: it is for those who watch, and no fault shall strike it."""
-        found = self._test.system.telemetry(self._test, Path(home))
-        data = Path(self._place.data_dir)
-        if found is None or not found.is_relative_to(data):
-            return {}
-        return {str(found.relative_to(data)): f"{home}/{found.name}"}
+    if not clocks.needed(test):
+        return None
+    if library is None:
+        raise FaultNotSupportedError(f"the clock of {place.node} cannot be faked: {faketime.INSTALL} on its host.")
+    program = test.system.command(test, place).argv[0]
+    return await host_clock(agent, library, place.home_dir, folder / "clock", program)

@@ -13,6 +13,7 @@ from harness.protocols import Link, LinkFault, NodeId
 from harness.rng import Streams
 from results.errors import SeveralFailedError
 
+ALIVE_EVERY_S: Final = 8.0
 PROBE_WAITS_S: Final = 0.3
 PROBE_ATTEMPTS: Final = 6
 
@@ -109,6 +110,14 @@ class HostLinks:
             for node, of_node in zip(self._agents, counts, strict=True)
             for to, counted in of_node.items()
         }
+
+    async def keep_alive(self) -> None:
+        """Keep the agents, and with them their nodes and cuts, from ending, until this is cancelled."""
+        while True:
+            await asyncio.sleep(ALIVE_EVERY_S)
+            # At the same time, so that a host that is gone does not keep the others waiting; whoever asks it for
+            # something next is told.
+            await asyncio.gather(*(agent.ask("alive") for agent in self._agents.values()), return_exceptions=True)
 
     async def _on_all(
         self, work: Callable[[NodeId], Awaitable[T]], nodes: Sequence[NodeId] | None = None

@@ -1,0 +1,179 @@
+"""What deployments of real nodes have alike: each request goes to whoever controls the node, or carries the links."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from harness.backends.dialing import connected
+from harness.backends.links import Links
+from harness.backends.nodefaults import NodeFaults
+from harness.protocols import ClockFault, DiskFault, Link, LinkFault, NodeId, NodePlace, NodeStatus
+from harness.rng import Streams
+from harness.test import Test
+from results.errors import UnknownNodeError, UsageError
+
+
+class NodeControl(Protocol):
+    """One node in the hands of whoever runs it, as `harness.protocols.Deployment` describes what is done to it."""
+
+    async def kill(self) -> NodeStatus:
+        """End its processes with SIGKILL and wait until they are gone."""
+        ...
+
+    async def pause(self) -> NodeStatus:
+        """Stop its processes from running and wait until the kernel says so; a stopped node stays stopped."""
+        ...
+
+    async def resume(self) -> NodeStatus:
+        """Let its processes run again."""
+        ...
+
+    async def status(self) -> NodeStatus:
+        """What is known of its process: pid, state letter, how it ended; if by itself, the last line of its log."""
+        ...
+
+    async def throttle(self, share: float | None) -> Mapping[str, Any]:
+        """Give it this share of one CPU, or all that it wants; what the limit before did."""
+        ...
+
+
+Control = TypeVar("Control", bound=NodeControl)
+
+
+class Deployed(Generic[Control]):
+    """Nodes that are laid out, and the links between them.
+
+    All methods raise UnknownNodeError for a node that is none of the test's, and UsageError for a link from a node to
+    itself.
+
+    Attributes:
+        nodes: names of the nodes, in the test's order.
+        places: where each node lives, once it is laid out.
+    """
+
+    def __init__(self, test: Test, links: Links) -> None:
+        self.nodes: Sequence[NodeId] = test.nodes
+        self.places: Mapping[NodeId, NodePlace] = {}
+        self._test = test
+        self._links = links
+        self._streams = Streams(test.seed)
+        self._controls: dict[NodeId, Control] = {}
+        self._faults: dict[NodeId, NodeFaults] = {}
+        self._alive: asyncio.Task[None] | None = None
+        self._closed = False
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    async def kill(self, node: NodeId) -> NodeStatus:
+        """End the node's processes with SIGKILL and wait until they are gone."""
+        return await self._controls[self._place(node).node].kill()
+
+    async def pause(self, node: NodeId) -> NodeStatus:
+        """Stop the node's processes from running and wait until the kernel says so; a stopped node stays stopped."""
+        return await self._controls[self._place(node).node].pause()
+
+    async def resume(self, node: NodeId) -> NodeStatus:
+        """Let a paused node run again."""
+        return await self._controls[self._place(node).node].resume()
+
+    async def status(self, node: NodeId) -> NodeStatus:
+        """What the kernel says of the node's process: pid, state letter, how it ended.
+
+        Of one that ended although nobody stopped it, also the last line of its log.
+        """
+        return await self._controls[self._place(node).node].status()
+
+    async def throttle(self, node: NodeId, share: float | None) -> Mapping[str, Any]:
+        """Give the node this share of one CPU; None lifts the limit. A limit outlives the node's process.
+
+        Evidence: in how many periods ("throttled") the node ran into the limit until now.
+        """
+        return await self._controls[self._place(node).node].throttle(share)
+
+    async def power_off(self, node: NodeId) -> NodeStatus:
+        """End the node's processes with SIGKILL, and lose what they did not sync (`NodeFaults.power_off`)."""
+        return await self._faults[self._place(node).node].power_off()
+
+    async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
+        """Give the node's disk this fault, or none: a node whose file system failed is killed for its heal."""
+        return await self._faults[self._place(node).node].spoil(fault)
+
+    async def skew(self, node: NodeId, fault: ClockFault | None) -> Mapping[str, Any]:
+        """Give the node's wall clock this fault, or none: a probe with the node's environment measures it."""
+        return await self._faults[self._place(node).node].skew(fault)
+
+    async def dial(self, node: NodeId) -> socket.socket:
+        """A connected, non-blocking TCP socket from this machine to the node, across no link.
+
+        Raises:
+            DefiniteError: nobody listens there, or the node took no connection within two seconds.
+        """
+        address = self._place(node).listen
+        return await connected(await self._open_socket(), node, address)
+
+    async def _open_socket(self) -> socket.socket:
+        """A TCP socket from which nodes can be reached."""
+        return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+
+    # --- links --------------------------------------------------------------------------------------------------------
+
+    async def cut(self, links: frozenset[Link]) -> None:
+        """Make exactly these directed links drop everything, and all others pass.
+
+        Where packets are dropped, a cut expires after a minute unless the controller refreshes it, which it does by
+        itself.
+        """
+        self._check(links)
+        await self._links.cut(links)
+
+    async def passes(self, links: Sequence[Link]) -> Mapping[Link, bool]:
+        """Send a probe over each link, all at once, and see which arrive."""
+        self._check(links)
+        return await self._links.passes(links)
+
+    async def dropped(self) -> Mapping[Link, int]:
+        """What each cut link swallowed since it was cut: packets, or bytes where proxies carry them."""
+        return await self._links.dropped()
+
+    async def disturb(self, faults: Mapping[Link, LinkFault]) -> None:
+        """Give exactly these directed links these faults, and all others none.
+
+        They strike packets where these leave their sender; with proxies, what a connection carries.
+        """
+        self._check(faults)
+        await self._links.disturb(faults, self._streams)
+
+    async def disturbed(self) -> Mapping[Link, Mapping[str, int]]:
+        """For each link with a fault what it did since it has it: counts of packets, of pieces of streams with proxies.
+
+        What a full queue or a full memory dropped is "overflowed".
+        """
+        return await self._links.disturbed()
+
+    # --- the course of a deployment -----------------------------------------------------------------------------------
+
+    def _begins(self) -> None:
+        """From now on cuts are kept from expiring."""
+        self._alive = asyncio.get_running_loop().create_task(self._links.keep_alive())
+
+    def _ends(self) -> bool:
+        """Whether this is the first time that it is told to end. From now on nothing is kept alive."""
+        first, self._closed = not self._closed, True
+        if self._alive is not None:
+            self._alive.cancel()
+        return first
+
+    # --- checks -------------------------------------------------------------------------------------------------------
+
+    def _place(self, node: NodeId) -> NodePlace:
+        if node not in self.places:
+            raise UnknownNodeError(f"there is no node {node!r} in this test. Known: {', '.join(self.nodes)}.")
+        return self.places[node]
+
+    def _check(self, links: Iterable[Link]) -> None:
+        for source, destination in links:
+            if self._place(source) is self._place(destination):
+                raise UsageError(f"{source} has no link to itself: a link joins two different nodes.")

@@ -1,0 +1,118 @@
+"""What is wrong with one node beside its links and its state: its disk, its power, its clock."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from harness import faultkinds
+from harness.backends.channel import Asked
+from harness.backends.clocks import NodeClock
+from harness.backends.disks import ON_VOLUMES
+from harness.backends.linkfaults import SEEDS
+from harness.protocols import ClockFault, DiskFault, NodeCommand, NodeId, NodeStatus
+from harness.rng import Streams
+from results.errors import FaultNotSupportedError
+
+
+class NodeFaults:
+    """The disk and the clock of one node. One thing is done to them at a time.
+
+    Args:
+        node: its name.
+        agent: has its disk.
+        status: asks for the state of its process.
+        kill: ends its process with SIGKILL.
+        streams: draw what is damaged.
+        clock: None if the node runs with a true one.
+        changing: held meanwhile; one of its own without it.
+    """
+
+    def __init__(
+        self,
+        node: NodeId,
+        agent: Asked,
+        status: Callable[[], Awaitable[NodeStatus]],
+        kill: Callable[[], Awaitable[NodeStatus]],
+        streams: Streams,
+        clock: NodeClock | None = None,
+        changing: asyncio.Lock | None = None,
+    ) -> None:
+        self._node = node
+        self._agent = agent
+        self._status = status
+        self._kill = kill
+        self._seeds = streams[f"disks/{node}"]
+        self._clock = clock
+        self._changing = changing or asyncio.Lock()
+
+    async def prepare(self, command: NodeCommand) -> Mapping[str, str]:
+        """Lay the files of the node, which is about to start; the variables to start it with, beside its own.
+
+        Raises:
+            BackendError: they cannot be written.
+        """
+        if command.files:
+            files = {name: base64.b64encode(content).decode() for name, content in command.files.items()}
+            await self._agent.ask("write_files", name=self._node, files=files)
+        return {} if self._clock is None else await self._clock.begins()
+
+    async def spoil(self, fault: DiskFault | None) -> dict[str, Any]:
+        """Give the disk this fault, or none. A node that holds a failed file system is killed for its heal.
+
+        Raises:
+            FaultNotSupportedError: it can be done only to the disk of a stopped node.
+            BackendError: the disk cannot do that, it did not take effect, or did not end.
+        """
+        async with self._changing:
+            killed: dict[str, Any] = {}
+            if (await self._status()).state != "stopped":
+                if fault is not None and any(kind not in ON_VOLUMES for kind in faultkinds.of_disk(fault)):
+                    raise FaultNotSupportedError(
+                        f"the files of {self._node} can be damaged only while it is stopped: kill it first."
+                    )
+                if await self._agent.ask("heals_stopped", name=self._node):
+                    await self._kill()
+                    killed["killed"] = True
+            seed = self._seeds.below(SEEDS)
+            request = None if fault is None else msgspec.to_builtins(fault)
+            return {**await self._agent.ask("spoil", name=self._node, fault=request, seed=seed), **killed}
+
+    async def power_off(self) -> NodeStatus:
+        """End the node with SIGKILL, and lose what it did not sync.
+
+        The evidence has "bytes_lost" and "names_lost": compared with what it had written.
+
+        Raises:
+            BackendError: the disk cannot do that.
+        """
+        async with self._changing:
+            status = await self._kill()
+            lost: dict[str, Any] = await self._agent.ask("lose_power", name=self._node)
+            return msgspec.structs.replace(status, evidence={**status.evidence, **lost})
+
+    async def skew(self, fault: ClockFault | None) -> dict[str, Any]:
+        """Give the clock this fault, or none; what it showed "before" and shows "after".
+
+        Raises:
+            FaultNotSupportedError: the node was started with a true clock.
+            BackendError: the clock could not be measured.
+        """
+        if self._clock is not None:
+            async with self._changing:
+                return await self._clock.skew(fault)
+        if fault is not None:
+            raise FaultNotSupportedError(
+                f"the clock of {self._node} cannot be faked: it was started without libfaketime, as the test's nemesis "
+                "does not need it."
+            )
+        return {}
+
+    async def close(self) -> None:
+        """Leave no task and no file here; what the agent made ends with it."""
+        if self._clock is not None:
+            await self._clock.close()
