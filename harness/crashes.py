@@ -41,12 +41,20 @@ class Watched:
     A crash is noted once for each life of a node, as an op of the harness: `f` "crash", with the node, how its process
     ended, and the last line of its log where the backend tells them. It is `f` "halt" where the node's disk was at
     fault.
+
+    Args:
+        deployment: the nodes.
+        journal: takes what is noted.
+        may_end: tells whether it is right for a node to end by itself now, as for a member that was removed.
     """
 
-    def __init__(self, deployment: Deployment, journal: Journal) -> None:
+    def __init__(
+        self, deployment: Deployment, journal: Journal, may_end: Callable[[NodeId], bool] = lambda _: False
+    ) -> None:
         self.nodes: Sequence[NodeId] = deployment.nodes
         self._deployment = deployment
         self._journal = journal
+        self._may_end = may_end
         self._stopped: dict[NodeId, bool] = {}
         self._orders: dict[NodeId, int] = dict.fromkeys(deployment.nodes, 0)
         self._noted: dict[NodeId, int] = {}
@@ -67,7 +75,7 @@ class Watched:
                     continue
 
     async def _look_at(self, node: NodeId) -> None:
-        if self._stopped.get(node):
+        if self._stopped.get(node) or self._may_end(node):
             return
         orders = self._orders[node]
         status = await self._deployment.status(node)
@@ -154,7 +162,7 @@ class Watched:
 
     async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
         """As the deployment does it; while the disk has a fault, and shortly after, the node may stop by itself."""
-        if fault is not None:
+        if fault is not None and not fault.wipe:
             self._spoiled_until_ns[node] = None
         done = await self._deployment.spoil(node, fault)
         if fault is None and node in self._spoiled_until_ns:

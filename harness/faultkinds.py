@@ -20,7 +20,7 @@ _OF_LINKS: Final[Mapping[str, FaultKind]] = {
     "mtu": "mtu",
 }
 
-_OF_DISKS: Final[Mapping[str, FaultKind]] = {
+_OF_DISKS: Final[dict[str, FaultKind]] = {
     "full": "disk-full",
     "sync_fails": "disk-sync",
     "slow_ms": "disk-slow",
@@ -29,6 +29,9 @@ _OF_DISKS: Final[Mapping[str, FaultKind]] = {
     "fails": "disk-fails",
     "truncate": "disk-truncate",
 }
+
+_OF_MEMBERS: Final[dict[str, FaultKind]] = {"wipe": "membership"}
+"""What is done to the disks of members that left."""
 
 LINK_KINDS: Final[tuple[FaultKind, ...]] = tuple(dict.fromkeys(_OF_LINKS.values()))
 """Everything that can be wrong with a link, except that it is cut."""
@@ -47,7 +50,7 @@ def of_link(fault: LinkFault) -> tuple[FaultKind, ...]:
 
 def of_disk(fault: DiskFault) -> tuple[FaultKind, ...]:
     """The kinds that a fault of a disk is made of; none for one that does nothing."""
-    return tuple(kind for name, kind in _OF_DISKS.items() if getattr(fault, name))
+    return tuple(kind for name, kind in (_OF_DISKS | _OF_MEMBERS).items() if getattr(fault, name))
 
 
 def of_clock(fault: ClockFault) -> tuple[FaultKind, ...]:
@@ -62,5 +65,7 @@ def of_clock(fault: ClockFault) -> tuple[FaultKind, ...]:
 
 def supported(backend: Backend, system: System) -> Mapping[str, Support]:
     """What the backend can do to nodes of the system, by FaultKind."""
-    immune: Mapping[FaultKind, str] = getattr(system, "immune", {})
+    immune: dict[FaultKind, str] = dict(getattr(system, "immune", {}))
+    if getattr(system, "membership", None) is None:
+        immune["membership"] = f"the members of system {system.name!r} are fixed: none can leave or join while it runs."
     return {**backend.support(), **{kind: Support(False, why) for kind, why in immune.items()}}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -67,6 +69,7 @@ async def run(
     runtime: Runtime,
     observe: Callable[[Op], None] | None = None,
     began: Callable[[int], None] | None = None,
+    beside: Callable[[Deployment], Coroutine[Any, Any, None]] | None = None,
     stop: Stop | None = None,
 ) -> RunSummary:
     """Run a test on a backend. Whatever happens, every node is stopped and every fault is gone afterwards.
@@ -78,6 +81,8 @@ async def run(
         runtime: time and randomness.
         observe: called with every op right after it was recorded.
         began: called with what the clock shows at time 0 of the history, before the first op.
+        beside: runs while the test does, and is cancelled at its end: for who only looks at the nodes. What it raises
+            ends it, and not the run.
         stop: asks the run to end early.
 
     Raises:
@@ -87,6 +92,8 @@ async def run(
     """
     stop = stop or Stop()
     test = dataclasses.replace(test, system=validate.system(test.system))
+    if test.system.membership is not None:
+        test.system.membership.begin()
     backend = validate.backend(backend)
     backend.sweep()
     check_support(test, backend)
@@ -96,7 +103,8 @@ async def run(
         deployment = await backend.deploy(test, run_folder.path, runtime)
         try:
             await _bring_up(test, deployment, runtime, run_folder.path, stop)
-            summary = await run_test(test, deployment, runtime, history, observe=observe, began=began, stop=stop)
+            async with _beside(beside, deployment):
+                summary = await run_test(test, deployment, runtime, history, observe=observe, began=began, stop=stop)
         except BaseException as error:
             await _close_after(error, deployment)
             raise
@@ -120,6 +128,22 @@ async def _bring_up(test: Test, deployment: Deployment, runtime: Runtime, run_di
         f"the nodes did not become usable within {START_LIMIT_S:g} s: {problems}. Their logs are "
         f"under {run_dir / 'nodes'}."
     )
+
+
+@asynccontextmanager
+async def _beside(
+    look: Callable[[Deployment], Coroutine[Any, Any, None]] | None, deployment: Deployment
+) -> AsyncGenerator[None]:
+    """Let `look` run while the context lasts."""
+    if look is None:
+        yield
+        return
+    task = asyncio.create_task(look(deployment))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _close(deployment: Deployment, summary: RunSummary) -> RunSummary:

@@ -29,6 +29,10 @@ MARKS: Final[Mapping[str, str]] = {
     "node restarted": "a stopped node was started again and ran",
     "node bounced": "a node was killed and started again at once",
     "rolling restart": "every node was restarted, each after the one before it had answered again",
+    "member removed": "a node was a member no more, as others listed them, and its data was gone",
+    "leader removed": "a node that said it led was removed from the cluster",
+    "member added": "a node without data was taken in as a new member, and served",
+    "membership change refused": "a cluster that could not spare a member, or was not whole, refused a change",
     "two leaders at once": "two nodes took themselves for the leader when a fault struck",
     "no leader known": "a fault was to strike the leader, and nobody was known to lead",
     # links

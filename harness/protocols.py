@@ -154,6 +154,7 @@ class System(Protocol):
             folder here. Empty (or no such attribute) if such a machine needs nothing.
         immune: kinds of fault that cannot be done to its nodes wherever they live, and why. Empty (or no such
             attribute) if there are none.
+        membership: how its nodes leave and join while it runs; None (or no such attribute) if its members are fixed.
     """
 
     name: str
@@ -163,6 +164,7 @@ class System(Protocol):
     image: str | None
     uploads: Mapping[str, Path]
     immune: Mapping[FaultKind, str]
+    membership: Membership | None
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         """How to start the node that lives at `place`."""
@@ -182,6 +184,54 @@ class System(Protocol):
 
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:
         """The node's raw telemetry file (JSON lines, see `results.telemetry`), None if the system has none."""
+        ...
+
+
+class Membership(Protocol):
+    """How nodes of a system leave its cluster and join it again while it runs.
+
+    It remembers what became of each node: `System.command` starts a node that joins in another way than the first
+    members, and refuses to start one that left. It belongs to one run at a time.
+    """
+
+    def begin(self) -> None:
+        """Forget everything: in a new deployment every node is a member from the start."""
+        ...
+
+    def unsettled(self, node: NodeId) -> bool:
+        """Whether the node was asked to leave, and was not settled since: it may end by itself meanwhile."""
+        ...
+
+    def settle(self, node: NodeId) -> None:
+        """Note that the node is a member which serves: it has joined again, or was refused to leave."""
+        ...
+
+    async def members(self, deployment: Deployment, node: NodeId) -> Mapping[str, NodeId]:
+        """The members as this node lists them: by the id of each, which node it is, also of one that never ran.
+
+        Raises:
+            DefiniteError, IndefiniteError: it does not tell.
+        """
+        ...
+
+    async def remove(self, deployment: Deployment, asked: NodeId, node: NodeId, member: str) -> None:
+        """Ask a node to have another one, the member of this id, removed. It may be asked again, whatever came of it.
+
+        Raises:
+            DefiniteError: it was refused.
+            IndefiniteError: nobody knows whether it was removed, or will be.
+        """
+        ...
+
+    async def add(self, deployment: Deployment, asked: NodeId, node: NodeId) -> str:
+        """Ask a node to have another one, which has no data, taken in; the id of the new member.
+
+        It may be asked again, whatever came of it. From now on the node is started as one that joins.
+
+        Raises:
+            DefiniteError: it was refused.
+            IndefiniteError: nobody knows whether it was taken in, or will be.
+        """
         ...
 
 
@@ -259,6 +309,8 @@ class DiskFault(msgspec.Struct, frozen=True):
         read_only: writes fail (EROFS).
         fails: every read, write and sync fails (EIO) until the fault is gone.
         truncate: cut off the end of so many files, at a random place within the last sector; gone for good.
+        wipe: everything that the node ever wrote is gone for good. A fault that only a member that left is given
+            ("membership"): one that forgets what it voted for breaks what every system builds on.
     """
 
     full: bool = False
@@ -268,6 +320,7 @@ class DiskFault(msgspec.Struct, frozen=True):
     read_only: bool = False
     fails: bool = False
     truncate: int = 0
+    wipe: bool = False
 
 
 class ClockFault(msgspec.Struct, frozen=True):

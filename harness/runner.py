@@ -128,7 +128,10 @@ async def run_test(
 class _Run:
     def __init__(self, test: Test, deployment: Deployment, runtime: Runtime, journal: Journal, stop: Stop) -> None:
         self._test = test
-        self._deployment = Watched(deployment, journal)
+        members = getattr(test.system, "membership", None)
+        self._deployment = (
+            Watched(deployment, journal) if members is None else Watched(deployment, journal, members.unsettled)
+        )
         self._clock = runtime.clock
         self._journal = journal
         self._scheduler = Scheduler(test, self._deployment, runtime, journal)

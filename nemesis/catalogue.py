@@ -20,6 +20,7 @@ from nemesis.compose import INTERVAL_S, package
 from nemesis.cpu import Cpu
 from nemesis.disk import Disks
 from nemesis.ledger import Ledger
+from nemesis.membership import MembershipChanges
 from nemesis.packet import Packet
 from nemesis.partition import Partition
 from nemesis.process import kill, pause, power
@@ -55,9 +56,10 @@ KINDS: Final[Mapping[str, Kind]] = {
     "bounce": Kind(Bounce, "bounce", "stop-bounce"),
     "restart": Kind(RollingRestart, "restart", "stop-restart"),
     "power": Kind(power, "power-off", "power-on"),
+    "membership": Kind(MembershipChanges, "leave", "join"),
 }
 """In the order in which a run is healed: links before nodes, so that those which start find their peers, and disks as
-well, so that they find their data."""
+well, so that they find their data. Members join last: a cluster that is not whole takes nobody in."""
 
 DEFAULT_SIM: Final = (
     "partition",
@@ -73,7 +75,8 @@ DEFAULT_SIM: Final = (
     "restart",
     "power",
 )
-"""Everything that a simulation can do and a correct system survives, each kind in the mix of its ways."""
+"""Everything that a simulation can do and a correct system survives, each kind in the mix of its ways. (No system that
+can be simulated changes its members.)"""
 
 
 def descriptions() -> dict[str, str]:

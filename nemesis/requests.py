@@ -10,7 +10,7 @@ import msgspec
 
 from harness import faultkinds
 from harness.protocols import ClockFault, DiskFault, FaultKind, LinkFault, NodeId
-from nemesis import packet, swizzle
+from nemesis import membership, packet, swizzle
 from nemesis.catalogue import KINDS
 from nemesis.ledger import Ledger
 from nemesis.partition import SHAPES
@@ -35,6 +35,7 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "bounce": ("nodes", "pauses_ms", "when", "over"),
     "restart": ("over",),
     "power": ("spec",),
+    "membership": ("spec",),
 }
 """By kind of fault: what its request can carry, beside `fault`, `action` and `order`."""
 
@@ -115,12 +116,13 @@ _EXAMPLES: Final[Mapping[str, str]] = {
     "bounce": '{"nodes": ["n1", "n2"], "pauses_ms": [50, 50]}',
     "restart": "{}",
     "power": '{"spec": "all"}',
+    "membership": '{"spec": "leader"}',
 }
 
 
 def _check(kind: str, f: str, own: Mapping[str, Any], nodes: Sequence[NodeId]) -> None:
     """Refuse what the nemesis of this kind would refuse, and names that it would pass over."""
-    _check_name(f"node spec of {f}", own.get("spec", "one"), SPECS)
+    _check_name(f"node spec of {f}", own.get("spec", "one"), membership.SPECS if kind == membership.FAULT else SPECS)
     if kind == "partition":
         _check_name(f"shape of {f}", own.get("shape"), [*SHAPES, swizzle.SHAPE])
     elif kind == "packet":
@@ -178,5 +180,7 @@ def _check_fault(f: str, field: str, given: Any, shape: type[_Fault]) -> None:
         fault = msgspec.convert(given, shape)
     except msgspec.ValidationError as error:
         raise UsageError(f"{f}: {field}: {error}.") from None
+    if isinstance(fault, DiskFault) and fault.wipe:
+        raise UsageError(f"{f}: a disk is wiped when its node leaves the cluster, and only then: use the op leave.")
     if fault == shape():
         raise UsageError(f"{f}: {field} does nothing at all; it should be as in {example}.")

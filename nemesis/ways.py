@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from harness.protocols import FaultKind
-from nemesis import bounce, clock, cpu, disk, packet, swizzle
+from nemesis import bounce, clock, cpu, disk, membership, packet, swizzle
 from nemesis.partition import SHAPES
 from nemesis.schedule import Figures, Strike
 
@@ -68,6 +68,10 @@ def _disks(need: FaultKind, request: Mapping[str, Any], figures: Figures | None 
         Strike({"spec": spec, **request}, nodes=disk.NODES_MIN, figures=figures, needs=(need, "kill"))
         for spec in ("one", "leader", "minority")
     )
+
+
+def _leaves(*specs: str) -> tuple[Strike, ...]:
+    return tuple(Strike({"spec": spec}, nodes=membership.NODES_MIN, needs=("membership", "kill")) for spec in specs)
 
 
 _ONE_WAY = ("one-way-mute", "one-way-deaf", "one-way-mute-leader", "one-way-deaf-leader", "one-way-halves")
@@ -140,6 +144,11 @@ _MIXES: Final[Mapping[str, Entry]] = {
         "restart",
         ((Strike({"over": True}, needs=("kill",)),),),
         "restarts all nodes, one after the other, each once the one before it answers again",
+    ),
+    "membership": Entry(
+        "membership",
+        (_leaves("leader"), _leaves("one", "follower")),
+        "removes a member, wipes its data, and lets it join again: in turn the leader, and any",
     ),
     "swizzle": Entry(
         "partition",

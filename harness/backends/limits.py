@@ -18,8 +18,11 @@ SIMULATED_ONLY: Final[tuple[FaultKind, ...]] = (
 )
 SIMULATED_ONLY_WHY: Final = "this backend cannot do that so far: use --backend sim where that can."
 
-FIXED_MEMBERS_WHY: Final = "no system here can change who its members are."
-"""Why no backend can do "membership"."""
+MEMBERSHIP_HOW: Final = "the system takes the member off its list, its node is killed and its data directory emptied"
+"""How backends of real processes do "membership", with systems whose members can leave and join."""
+
+FIXED_MEMBERS_WHY: Final = "the members of systems that can be simulated are fixed."
+"""Why a simulation cannot."""
 
 
 class OnlyCutsKillsAndPauses:

@@ -15,6 +15,7 @@ from harness.simulation.disk import MountedDisk, SimDisk
 from harness.simulation.network import ProcessNetwork, SimNetwork
 from harness.simulation.process import ProcessClock, SimProcess
 from harness.simulation.worlds import World
+from results.errors import FaultNotSupportedError
 
 if TYPE_CHECKING:
     from harness.simulation.loop import SimLoop, SimTimer
@@ -133,7 +134,13 @@ class SimHost:
         return lost
 
     def spoil(self, fault: DiskFault | None) -> dict[str, Any]:
-        """Give the disk a fault, or none; the evidence."""
+        """Give the disk a fault, or none; the evidence.
+
+        Raises:
+            FaultNotSupportedError: it shall be wiped, for a member that leaves.
+        """
+        if fault is not None and fault.wipe:
+            raise FaultNotSupportedError("the disk of a simulated node cannot be wiped: its members are fixed.")
         return self.disk.give(fault)
 
     def skew(self, fault: ClockFault | None) -> dict[str, Any]:

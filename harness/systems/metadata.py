@@ -31,6 +31,7 @@ from harness.protocols import (
     Deployment,
     FaultKind,
     IndefiniteError,
+    Membership,
     NodeCommand,
     NodeId,
     NodePlace,
@@ -122,6 +123,7 @@ class Metadata:
         image: the image that holds the cluster.
         uploads: the cluster.
         immune: nothing.
+        membership: none: its members are fixed.
         imports: the modules that a host's interpreter must have for it.
         marks: the states that embedded nodes count, with a line on each.
         operations: what sessions have beyond `harness.protocols.Session`.
@@ -133,6 +135,7 @@ class Metadata:
     image: str | None = "node"
     uploads: Mapping[str, Path] = {"cluster": Path(cluster.__path__[0])}
     immune: Mapping[FaultKind, str] = {}
+    membership: Membership | None = None
     imports = ("msgspec",)
     marks = MARKS
     operations = frozenset({LOCK})

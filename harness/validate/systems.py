@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from harness.protocols import Answer, Deployment, FaultKind, NodeCommand, NodeId, NodePlace, NodeView, Session, System
+from harness.protocols import (
+    Answer,
+    Deployment,
+    FaultKind,
+    Membership,
+    NodeCommand,
+    NodeId,
+    NodePlace,
+    NodeView,
+    Session,
+    System,
+)
 from harness.validate.values import Wrapper, json_problem, short
 from results.errors import ProtocolError
 
@@ -30,6 +41,7 @@ class _ValidSystem(Wrapper):
         self.image: str | None = getattr(inner, "image", None)
         self.uploads: Mapping[str, Path] = getattr(inner, "uploads", {})
         self.immune: Mapping[FaultKind, str] = getattr(inner, "immune", {})
+        self.membership: Membership | None = getattr(inner, "membership", None)
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         command: Any = self._inner.command(test, place)

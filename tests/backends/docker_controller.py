@@ -87,7 +87,7 @@ async def lose_power(deployment: DockerDeployment, node: NodeId) -> Any:
 
 def disk(fault: DiskFault) -> NodeFault:
     async def spoil(deployment: DockerDeployment, node: NodeId) -> Any:
-        if fault.rot or fault.truncate:
+        if fault.rot or fault.truncate or fault.wipe:
             await deployment.kill(node)
         return await deployment.spoil(node, fault)
 
@@ -113,6 +113,7 @@ NODE_FAULTS: Final[Mapping[str, Mapping[FaultKind, NodeFault]]] = {
         "disk-slow": disk(DiskFault(slow_ms=HOUR_MS)),
         "disk-rot": disk(DiskFault(rot=1)),
         "disk-truncate": disk(DiskFault(truncate=1)),
+        "membership": disk(DiskFault(wipe=True)),
         "power": lose_power,
     },
     "clocks": {

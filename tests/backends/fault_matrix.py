@@ -334,6 +334,19 @@ async def disk_truncate(nodes: Nodes) -> None:
     assert await stores(nodes) == left + 5000, "what was cut off is gone, what is written stays"
 
 
+async def membership(nodes: Nodes) -> None:
+    """What backends do of it: a node that is stopped loses all that it wrote, and no loss of power brings it back."""
+    await stores(nodes)
+    await nodes.deployment.kill("n1")
+    assert (await nodes.deployment.spoil("n1", DiskFault(wipe=True)))["wiped"] >= 1
+    await nodes.deployment.power_off("n1")
+    await nodes.deployment.spoil("n1", None)
+    await nodes.deployment.start("n1")
+    assert (await nodes.ask("n1", "read"))["size"] == 0
+    assert await stores(nodes) == 5000
+    assert await stores(nodes, "n2") > 0
+
+
 async def power(nodes: Nodes) -> None:
     async def loses() -> bool:
         size = await stores(nodes)
@@ -438,6 +451,7 @@ MEASUREMENTS: Final[Mapping[FaultKind, Callable[[Nodes], Awaitable[None]]]] = {
     "disk-rot": disk_rot,
     "disk-truncate": disk_truncate,
     "power": power,
+    "membership": membership,
     "clock-jump": clock_jump,
     "clock-drift": clock_drift,
     "clock-strobe": clock_strobe,

@@ -231,7 +231,9 @@ BACKENDS: Final = {"local": "local", "local by proxies": "local", "docker": "doc
 _NOT_TO_STREAMS: Final[frozenset[FaultKind]] = frozenset(faultkinds.LINK_KINDS) - {"delay", "rate", "reset", "hold"}
 
 NEVER: Final[dict[str, frozenset[FaultKind]]] = {
-    row: _NOT_TO_STREAMS if row == "local by proxies" else frozenset() for row in BACKENDS
+    **dict.fromkeys(BACKENDS, frozenset[FaultKind]()),
+    "local by proxies": _NOT_TO_STREAMS,
+    "sim": frozenset({"membership"}),
 }
 """What a row cannot have on any machine, of what is measured."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.agent.damage import Rot, rot, truncate
+from harness.backends.agent.damage import Rot, rot, truncate, wipe
 
 FILES = {"log": 3000, "sub/state": 10, "empty": 0, "telemetry": 5000}
 
@@ -84,3 +84,13 @@ def test_truncation_cuts_within_the_last_sector(data: Path) -> None:
 
 def test_no_more_files_are_truncated_than_have_content(data: Path) -> None:
     assert sorted(name for name, _, _ in truncate(str(data), 100, 1)) == ["log", "sub/state", "telemetry"]
+
+
+def test_a_wipe_leaves_nothing_but_the_directory_and_what_is_spared(data: Path) -> None:
+    (data / "sub/deeper").mkdir()
+    (data / "sub/elsewhere").symlink_to("/")
+    assert wipe(str(data), spared=["telemetry", "sub/state"]) == 2
+    assert sorted(str(path.relative_to(data)) for path in data.rglob("*")) == ["sub", "sub/state", "telemetry"]
+    assert wipe(str(data)) == 2
+    assert list(data.iterdir()) == []
+    assert wipe(str(data)) == 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -11,6 +12,7 @@ import msgspec
 
 from harness.protocols import (
     ClockFault,
+    DefiniteError,
     DiskFault,
     Link,
     LinkFault,
@@ -180,12 +182,72 @@ class Roles:
     roles: dict[NodeId, tuple[str, int, NodeId | None]] = field(
         default_factory=dict[NodeId, tuple[str, int, NodeId | None]]
     )
+    membership: Members | None = None
+    name: str = "roles"
 
     async def view(self, deployment: Any, node: NodeId) -> NodeView | None:
         if node not in self.roles or deployment.states[node] != "running":
             return None
         role, term, leader = self.roles[node]
         return NodeView(node=node, role=role, term=term, leader=leader)
+
+
+@dataclass
+class Members:
+    """`harness.protocols.Membership` of a cluster that is only a list.
+
+    Attributes:
+        nodes: the first members.
+        refusals: what becomes of requests for changes, in their order; after them, and for None, they are carried out.
+            An IndefiniteError that says "done" is raised once the change is made, any other error in place of it.
+        behind: nodes that still list the members as they were at first.
+    """
+
+    nodes: Sequence[NodeId] = FIVE
+    refusals: list[Exception | None] = field(default_factory=list[Exception | None])
+    behind: set[NodeId] = field(default_factory=set[NodeId])
+
+    def __post_init__(self) -> None:
+        self.first = {f"a{node}": node for node in self.nodes}
+        self.ids = dict(self.first)
+        self.asked: list[str] = []
+        self.open: set[NodeId] = set()
+
+    def begin(self) -> None:
+        self.__post_init__()
+
+    def unsettled(self, node: NodeId) -> bool:
+        return node in self.open
+
+    def settle(self, node: NodeId) -> None:
+        self.open.discard(node)
+
+    async def members(self, deployment: Any, node: NodeId) -> dict[str, NodeId]:
+        if deployment.states[node] != "running":
+            raise DefiniteError(f"{node} cannot be reached")
+        return dict(self.first if node in self.behind else self.ids)
+
+    async def remove(self, deployment: Any, asked: NodeId, node: NodeId, member: str) -> None:
+        self.asked.append(f"{asked} removes {node}")
+        self.open.add(node)
+        with self._refused():
+            self.ids.pop(member, None)
+
+    async def add(self, deployment: Any, asked: NodeId, node: NodeId) -> str:
+        self.asked.append(f"{asked} adds {node}")
+        with self._refused():
+            if node not in self.ids.values():
+                self.ids[f"b{len(self.asked)}{node}"] = node
+        return next(member for member, found in self.ids.items() if found == node)
+
+    @contextmanager
+    def _refused(self) -> Generator[None]:
+        refusal = self.refusals.pop(0) if self.refusals else None
+        if refusal is not None and str(refusal) != "done":
+            raise refusal
+        yield
+        if refusal is not None:
+            raise refusal
 
 
 def led_by(boss: NodeId, nodes: Sequence[NodeId] = FIVE, term: int = 3) -> Roles:
@@ -199,6 +261,7 @@ class OnlyTest:
 
     system: Roles
     nodes: Sequence[NodeId] = FIVE
+    recovery_s: float = 20.0
 
 
 def context(deployment: Nodes, system: Roles | None = None) -> NemesisContext:

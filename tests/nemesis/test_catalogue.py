@@ -21,7 +21,7 @@ from nemesis.process import kill
 from nemesis.targets import SPECS
 from results.errors import FaultNotSupportedError, NemesisError, UnknownNameError, UsageError
 from results.history import NEMESIS, Op, canonical_json
-from tests.nemesis.support import FIVE, Nodes, context, led_by, run
+from tests.nemesis.support import FIVE, Members, Nodes, context, led_by, run
 
 START_OF = {kind.stop_f: kind.start_f for kind in KINDS.values()}
 SECOND = 1_000_000_000
@@ -100,6 +100,7 @@ OF_KINDS = {
     "packet": {"loss", "duplicate", "reorder", "corrupt", "delay", "rate", "mtu", "reset"},
     "disk": {"disk-full", "disk-read-only", "disk-fails", "disk-sync", "disk-slow", "disk-rot", "kill"},
     "clock": {"clock-jump", "clock-drift", "clock-strobe"},
+    "membership": {"membership", "kill"},
 }
 """What the names that begin so need, unless they are one way of it."""
 
@@ -215,8 +216,8 @@ def test_a_weight_that_is_none_is_refused(weight: str) -> None:
         build([f"kill:{weight}"])
 
 
-def test_the_default_of_a_simulation_is_every_kind() -> None:
-    assert set(kinds(DEFAULT_SIM)) == set(KINDS)
+def test_the_default_of_a_simulation_is_every_kind_but_changes_of_members_which_no_simulated_system_can() -> None:
+    assert set(kinds(DEFAULT_SIM)) == set(KINDS) - {"membership"}
 
 
 @pytest.mark.parametrize("name", NEMESES)
@@ -224,12 +225,13 @@ def test_every_op_of_every_name_can_be_carried_out_and_is_undone_in_the_end(name
     package = build([name])
     assert package.nemesis is not None
     assert package.final_generator is not None
-    nodes = Nodes()
+    nodes, system = Nodes(), led_by("n2")
+    system.membership = Members()
     ops = schedule(package, seconds=120) + drive(package.final_generator)
     for op in ops:
         assert op.f in package.nemesis.fs
         canonical_json(op.value)
-        done = run(package.nemesis.invoke(context(nodes, led_by("n2")), op))
+        done = run(package.nemesis.invoke(context(nodes, system), op))
         assert done.type == "ok", done.error
         struck = [done.value.get(listed) for listed in ("cut", "down", "paused", "links", "disks", "clocks", "cpus")]
         assert any(struck) is (op.value["action"] == "start" and "over" not in op.value)

@@ -1,4 +1,4 @@
-"""Damage to the files of a node that is stopped: flipped bits, and ends that are cut off.
+"""Damage to the files of a node that is stopped: flipped bits, ends that are cut off, and the loss of all of them.
 
 What is damaged is drawn from a seed; files are drawn evenly, as the shortest may be the one that matters most.
 """
@@ -98,6 +98,29 @@ def truncate(directory: str, count: int, seed: int, spared: Collection[str] = ()
             os.close(descriptor)
         done.append([name, size, left])
     return done
+
+
+def wipe(directory: str, spared: Collection[str] = ()) -> int:
+    """Remove everything in a directory, durably: a loss of power does not bring it back. How many files there were.
+
+    The directory itself stays, and whatever is mounted there.
+    """
+    count = len([name for name in file_names(directory) if name not in spared])
+    for folder, folders, names in os.walk(directory, topdown=False):
+        for name in names:
+            if os.path.relpath(f"{folder}/{name}", directory) not in spared:
+                os.unlink(f"{folder}/{name}")
+        for path in (f"{folder}/{name}" for name in folders):
+            if os.path.islink(path):
+                os.unlink(path)
+            elif not os.listdir(path):  # else it holds what is spared
+                os.rmdir(path)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return count
 
 
 def _sectors(path: str) -> Sequence[int]:

@@ -18,7 +18,7 @@ from .volumes import Volume
 Kind = Literal["volume", "memory", "directory"]
 """A file system of the node's own, from a file or in memory; or just a directory, whose files can be damaged."""
 
-_AT_REST = ("rot", "truncate")
+_AT_REST = ("rot", "truncate", "wipe")
 
 
 class Disk:
@@ -61,12 +61,12 @@ class Disk:
         """Give the disk a fault (fields of a DiskFault) instead of the one that it has, or none.
 
         Args:
-            fault: for "rot" and "truncate" the node must be stopped.
+            fault: for "rot", "truncate" and "wipe" the node must be stopped.
             seed: draws what is damaged.
 
         Returns:
-            What the fault that ends did, and what the new one found: see `volumes.Volume`; "rotten" and "truncated" of
-            `damage`; "mended", how many flipped bits were flipped back.
+            What the fault that ends did, and what the new one found: see `volumes.Volume`; "rotten", "truncated" and
+            "wiped" (files) of `damage`; "mended", how many flipped bits were flipped back.
 
         Raises:
             AgentError: it cannot be done on this kind of disk, or did not take effect.
@@ -120,6 +120,8 @@ class Disk:
             did["rotten"] = self._rot.places
         if "truncate" in at_rest:
             did["truncated"] = damage.truncate(self.path, at_rest["truncate"], seed, self._spared)
+        if "wipe" in at_rest:
+            did["wiped"] = damage.wipe(self.path, self._spared)
         return did
 
     def _heal(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from harness.backends.docker import labels
 from harness.backends.docker.deployment import DockerDeployment
 from harness.backends.docker.engine import Engine, asked
 from harness.backends.docker.subnets import MOST_NODES
-from harness.backends.limits import FIXED_MEMBERS_WHY
+from harness.backends.limits import MEMBERSHIP_HOW
 from harness.protocols import FaultKind, NodeId, Runtime, Support
 from harness.test import Test
 from results.errors import BackendError, UsageError
@@ -50,7 +50,7 @@ class DockerBackend:
             "cpu": Support(True, "a quota of the container's control group"),
             **disks.support(without_volumes and f"{without_volumes}."),
             **dict.fromkeys(faultkinds.CLOCK_KINDS, Support(True, "libfaketime of the image; the wall clock only")),
-            "membership": Support(False, FIXED_MEMBERS_WHY),
+            "membership": Support(True, MEMBERSHIP_HOW),
         }
 
     def sweep(self) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, get_args
 
 from harness.backends import leftovers
 from harness.backends.channel import Agent, probe_namespaces, probe_packets
-from harness.backends.limits import FIXED_MEMBERS_WHY
+from harness.backends.limits import MEMBERSHIP_HOW
 from harness.backends.local import linkkinds, nodefaults
 from harness.backends.local.deployment import LocalDeployment, check_nodes
 from harness.protocols import FaultKind, Runtime, Support
@@ -71,7 +71,7 @@ class LocalBackend:
             "pause": Support(True, "SIGSTOP, until the kernel shows state T"),
             **linkkinds.support(self.links, self._links_problem(), packets_problem),
             **nodefaults.support(self.links),
-            "membership": Support(False, FIXED_MEMBERS_WHY),
+            "membership": Support(True, MEMBERSHIP_HOW),
         }
 
     def _links_problem(self) -> str | None:

@@ -12,7 +12,7 @@ import msgspec
 from harness import faultkinds
 from harness.backends import clocks, disks, faketime
 from harness.backends.clocks import NodeClock
-from harness.backends.limits import FIXED_MEMBERS_WHY
+from harness.backends.limits import MEMBERSHIP_HOW
 from harness.backends.ssh import machine
 from harness.backends.ssh.agents import RemoteAgent, look_command
 from harness.backends.ssh.clocks import host_clock
@@ -72,7 +72,7 @@ def means(connection: Connection) -> Means:
 
 def support(found: Mapping[NodeId, Means]) -> Mapping[str, Support]:
     """What works on all of these hosts; of what does not, the first host with its reason."""
-    answer: dict[str, Support] = {"membership": Support(False, FIXED_MEMBERS_WHY)}
+    answer: dict[str, Support] = {"membership": Support(True, MEMBERSHIP_HOW)}
     for kind, how in _HOW.items():
         problems = {node: problem for node, host in found.items() if (problem := host.problem(kind)) is not None}
         answer[kind] = Support(True, how)

@@ -4,6 +4,7 @@ gateway    one HTTP connection to one node
 messages   what goes over it, and what comes back
 errors     which errors say that nothing happened
 session    registers, sets and locks
+membership how nodes leave and join
 system     how to start a node, and how to ask who leads
 """
 

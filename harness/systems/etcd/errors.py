@@ -51,6 +51,7 @@ _REFUSING_MESSAGES: Final = frozenset(
         "etcdserver: not leader",
         "etcdserver: too many requests",
         "etcdserver: request is too large",
+        "etcdserver: unhealthy cluster",
         "etcdserver: mvcc: database space exceeded",
         "raft proposal dropped",
     }

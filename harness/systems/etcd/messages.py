@@ -132,9 +132,22 @@ class Member(Message, frozen=True):
 
     member: int = msgspec.field(name="ID")
     name: str = ""
+    peer_urls: tuple[str, ...] = msgspec.field(name="peerURLs", default=())
 
 
 class MembersAnswer(Answered, frozen=True):
     """The members, as the node that was asked knows them."""
 
     members: tuple[Member, ...] = ()
+
+
+class AddMemberRequest(Message, frozen=True):
+    """Take in a node that serves its peers there."""
+
+    peer_urls: tuple[str, ...] = msgspec.field(name="peerURLs")
+
+
+class RemoveMemberRequest(Message, frozen=True):
+    """Remove the member of this id, for good."""
+
+    member: int = msgspec.field(name="ID")

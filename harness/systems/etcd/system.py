@@ -17,12 +17,14 @@ from harness.protocols import (
     Deployment,
     FaultKind,
     IndefiniteError,
+    Membership,
     NodeCommand,
     NodeId,
     NodePlace,
     NodeView,
 )
 from harness.systems.etcd.gateway import Gateway, tcp
+from harness.systems.etcd.membership import EtcdMembership
 from harness.systems.etcd.messages import MembersAnswer, Nothing, StatusAnswer
 from harness.systems.etcd.session import EtcdSession
 from harness.systems.locks import LOCK
@@ -63,12 +65,15 @@ class Etcd:
     def __init__(self, read_mode: ReadMode = LINEARIZABLE, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
         self._serializable = read_mode == SERIALIZABLE
         self._request_timeout_ms = request_timeout_ms
+        self._members = EtcdMembership(self._gateway)
+        self.membership: Membership | None = self._members
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         """How to start the node that lives at `place`.
 
         Raises:
             BackendError: there is no etcd there, or nodes do not reach each other under one address for all.
+            NodeStartError: the node left the cluster.
         """
         if place.home == "here" and shutil.which("etcd") is None:
             raise BackendError(
@@ -81,7 +86,8 @@ class Etcd:
                 "proxies on loopback. Use network namespaces (splitbrain doctor tells what they lack here), or "
                 "--backend docker."
             )
-        peers = {place.node: place.listen, **place.peers}
+        peers = {node: _peer_url(address) for node, address in {place.node: place.listen, **place.peers}.items()}
+        state, cluster = self._members.initial_cluster(place.node, peers)
         clients, own = _url(place.listen), _peer_url(place.listen)
         options = {
             "name": place.node,
@@ -90,9 +96,9 @@ class Etcd:
             "advertise-client-urls": clients,
             "listen-peer-urls": own,
             "initial-advertise-peer-urls": own,
-            "initial-cluster": ",".join(f"{name}={_peer_url(peers[name])}" for name in sorted(peers)),
+            "initial-cluster": cluster,
             "initial-cluster-token": f"splitbrain-{test.seed}",
-            "initial-cluster-state": "new",  # a node that finds data of its own goes on with those
+            "initial-cluster-state": state,  # a node that finds data of its own goes on with those
             "heartbeat-interval": str(HEARTBEAT_MS),
             "election-timeout": str(ELECTION_MS),
             "logger": "zap",

@@ -1,0 +1,304 @@
+"""Members that leave the cluster, and join it again as new ones with nothing on their disks.
+
+It is what operators do with a machine that is lost, and where systems have lost quorums and data: a majority is one of
+other members after a change than before it, and a member that was removed may not know (Ongaro's dissertation of 2014,
+chapter 4, and his correction of 2015; Jepsen's membership nemesis).
+
+An op names whom it means (`spec`). A leave (`leave`) asks another member to have it removed, sees on the lists of
+others that it is gone, ends its process, and wipes its data. At most one node is out at a time, and none leaves unless
+the others keep a majority that is healthy: the cluster must be able to recover. A join (`join`) asks a member to take
+the node in, starts it, and waits until it serves and the lists agree.
+
+A system may refuse a change, as etcd does while not everybody has been connected for a while. It is asked again for
+some seconds; where another fault is in force, which no patience ends, not for long, but then any other member may leave
+instead. A leave that was refused strikes nobody. A join that was refused leaves the node out until the next one, at the
+latest until everything is healed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harness.marks import reached
+from harness.protocols import DiskFault, FaultKind, Membership, NemesisContext, NodeId
+from nemesis.changes import Deadline, NotDoneError, certain, patiently
+from nemesis.effects import Effect, carry_out, in_force, request, told
+from nemesis.grudges import majority
+from nemesis.ledger import Ledger
+from nemesis.rosters import Members, can_spare, cut_off, roster, running, with_majority
+from nemesis.targets import choose, leads, needs_views, views
+from results.errors import NemesisError, NodeStartError
+from results.history import Op
+
+FAULT: Final = "membership"
+
+NODES_MIN: Final = 3
+"""With fewer nodes nobody is left to lead, or to be disturbed."""
+
+SPECS: Final = ("one", "leader", "follower")
+"""Node specs that mean a single node."""
+
+PATIENT_S: Final = 9.0
+"""How long a change is asked for that is refused: etcd wants to have seen its members connected for five seconds."""
+
+HURRIED_S: Final = 1.5
+"""How long, where another fault is in force: that does not end before this op does."""
+
+SERVES_S: Final = 10.0
+"""How long lists may take to tell of a change, and a node that was taken in to serve."""
+
+
+@dataclass
+class _Out:
+    """What became of a node that left, or was asked to.
+
+    Attributes:
+        member: its id.
+        gone: whether it was seen to be removed, has ended, and has no data.
+        added: its id as a new member, once it was taken in.
+    """
+
+    member: str
+    gone: bool = False
+    added: str | None = None
+
+
+class MembershipChanges:
+    """Lets a node leave (`leave`), and join again (`join`).
+
+    Args:
+        ledger: shared with other nemeses of the test, if there are any.
+    """
+
+    fs = frozenset({"leave", "join"})
+    faults: frozenset[FaultKind] = frozenset({"membership", "kill"})
+
+    def __init__(self, ledger: Ledger | None = None) -> None:
+        self._ledger = ledger or Ledger()
+        self._out: dict[NodeId, _Out] = {}
+        self._changed = False
+
+    async def invoke(self, context: NemesisContext, op: Op) -> Op:
+        """Let the node leave that the op's spec means now, or the one that left join; with what was listed."""
+
+        async def leave(effect: Effect) -> None:
+            if self._out:
+                effect.target = f"nobody: {' '.join(self._out)} is still out"
+                return
+            order: Sequence[NodeId] = request(op).get("order") or list(context.deployment.nodes)
+            await self._leave(context, str(request(op).get("spec", "one")), order, effect)
+
+        async def join(effect: Effect) -> None:
+            effect.target = " ".join(self._out) or "nobody: every node is a member"
+            hurried = await self._hurried(context)
+            for node in list(self._out):
+                evidence: dict[str, Any] = {}
+                effect.evidence[node] = evidence
+                try:
+                    await self._join(context, node, HURRIED_S if hurried else PATIENT_S, evidence)
+                except NotDoneError as problem:
+                    if not hurried:
+                        raise NemesisError(f"{FAULT}: {node} did not join: {problem}.") from None
+                    effect.target = f"nobody: {node} stays out ({problem})"
+
+        return await carry_out(context, op, leave if op.f == "leave" else join, self._ledger)
+
+    async def heal(self, context: NemesisContext) -> None:
+        """Let whoever is out join, and wait until all nodes list all nodes; no longer than a recovery may take.
+
+        Raises:
+            NemesisError: a node is no member, or nodes list different members.
+        """
+        limit_s = max(context.test.recovery_s, PATIENT_S)
+        for node in list(self._out):
+            try:
+                await self._join(context, node, limit_s, {})
+            except NotDoneError as problem:
+                raise NemesisError(f"{FAULT}: {node} left the cluster, and cannot join again: {problem}.") from None
+        if self._changed:
+            await self._until_whole(context, limit_s)
+        self._changed = False
+
+    # --- leaving ------------------------------------------------------------------------------------------------------
+
+    async def _leave(self, context: NemesisContext, spec: str, order: Sequence[NodeId], effect: Effect) -> None:
+        before = await roster(context, _membership(context), await running(context))
+        effect.evidence["listed"] = before.told()
+        members = before.agreed()
+        if members is None:
+            effect.target = "nobody: no majority agrees on who is a member"
+            return
+        seen = await views(context) if needs_views(spec) else ()
+        meant = choose(spec, order, seen)
+        able = await self._able(context, [*meant, *(node for node in order if node not in meant)], members)
+        if not able:
+            effect.target = "nobody: no member can be spared"
+            return
+        hurried = await self._hurried(context)
+        attempts = [functools.partial(self._ask_to_leave, context, node, members) for node in able]
+        try:
+            node, asked = await patiently(
+                context, HURRIED_S if hurried else PATIENT_S, attempts if hurried else attempts[:1]
+            )
+        except NotDoneError as problem:
+            if not problem.definite:
+                raise NemesisError(f"{FAULT}: nobody knows whether {' '.join(self._out)} left: {problem}.") from None
+            effect.target = f"nobody: the cluster refuses to let a member go ({problem})"
+            reached("membership change refused")
+            return
+        effect.target = node
+        evidence = {"member": self._out[node].member, "members": dict(members), "asked": asked, "bit": True}
+        effect.evidence[node] = evidence
+        await self._expel(context, node, evidence)
+        reached("member removed")
+        if leads(node, seen):
+            reached("leader removed")
+
+    async def _able(self, context: NemesisContext, wished: Sequence[NodeId], members: Members) -> list[NodeId]:
+        """Of the nodes wished for those that run, are at no other fault's mercy, and can be spared."""
+        alive = await running(context)
+        lost = {*self._ledger.spoiled, *self._ledger.rotted}
+        healthy = [node for node in alive if node not in lost]
+        return [
+            node
+            for node in wished
+            if node in alive
+            and node in members.values()
+            and node not in self._ledger.spoiled
+            and not self._ledger.held_by_others(node, FAULT)
+            and can_spare(node, list(members.values()), healthy)
+        ]
+
+    async def _ask_to_leave(self, context: NemesisContext, node: NodeId, members: Members) -> tuple[NodeId, NodeId]:
+        """Have a node removed; the node, and who was asked for it.
+
+        Raises:
+            NotDoneError: it was refused, and the node stays; or nobody knows.
+        """
+        member = next(member for member, found in members.items() if found == node)
+        self._out[node] = _Out(member)
+        self._ledger.hold(node, FAULT)
+        self._changed = True
+        try:
+            return node, await self._ask_to_remove(context, node)
+        except NotDoneError as problem:
+            if problem.definite:
+                self._settle(context, node)
+            raise
+
+    async def _ask_to_remove(self, context: NemesisContext, node: NodeId) -> NodeId:
+        system, member = _membership(context), self._out[node].member
+        asked, _ = await certain(
+            context,
+            lambda: with_majority(context, self._out),
+            lambda asked: system.remove(context.deployment, asked, node, member),
+        )
+        return asked
+
+    async def _expel(self, context: NemesisContext, node: NodeId, evidence: dict[str, Any]) -> None:
+        """See that a node which was removed is on no list of a node with a majority, end it, and wipe its data.
+
+        Raises:
+            NemesisError: it is still listed.
+        """
+        out, deadline = self._out[node], Deadline(context, SERVES_S)
+        while True:
+            after = await roster(context, _membership(context), await with_majority(context, self._out))
+            if after.lists and len(after.without(out.member)) == len(after.lists):
+                break
+            if not await deadline.allows_another():
+                raise NemesisError(f"{FAULT}: {node} was removed, and others still list it: {after.told()}.")
+        evidence["unlisted by"] = after.told()
+        evidence["before"] = told(await context.deployment.status(node))
+        evidence["after"] = told(await context.deployment.kill(node))
+        evidence["wiped"] = dict(await context.deployment.spoil(node, DiskFault(wipe=True))).get("wiped")
+        await context.deployment.spoil(node, None)
+        out.gone = True
+
+    # --- joining ------------------------------------------------------------------------------------------------------
+
+    async def _join(self, context: NemesisContext, node: NodeId, limit_s: float, evidence: dict[str, Any]) -> None:
+        """Have a node that left taken in, start it, and see that it serves as a member.
+
+        Raises:
+            NotDoneError: it was refused, nobody knows, or the node does not serve.
+        """
+        system, out = _membership(context), self._out[node]
+        if not out.gone:
+            await patiently(context, limit_s, [lambda: self._ask_to_remove(context, node)])
+            await self._expel(context, node, evidence)
+
+        async def add() -> tuple[NodeId, str]:
+            return await certain(
+                context,
+                lambda: with_majority(context, self._out),
+                lambda asked: system.add(context.deployment, asked, node),
+            )
+
+        if out.added is None:
+            evidence["asked"], out.added = await patiently(context, limit_s, [add])
+        evidence["member"] = out.added
+        deadline = Deadline(context, SERVES_S)
+        while (problem := await self._comes_up(context, node, evidence)) is not None:
+            if not await deadline.allows_another():
+                raise NotDoneError(problem, definite=False)
+        evidence["after"] = told(await context.deployment.status(node))
+        self._settle(context, node)
+        reached("member added")
+
+    async def _comes_up(self, context: NemesisContext, node: NodeId, evidence: dict[str, Any]) -> str | None:
+        """Start a node that was taken in; what it still lacks of a member that serves.
+
+        A node of which a link is cut need not have heard of the change.
+        """
+        try:
+            await context.deployment.start(node)
+        except NodeStartError as problem:
+            return str(problem)
+        seen = await roster(context, _membership(context), await running(context))
+        evidence["listed by"] = seen.told()
+        own, excused = seen.lists.get(node), await cut_off(context)
+        view = await context.test.system.view(context.deployment, node)
+        if own is None or view is None or view.leader is None:
+            return f"{node} was taken in, and does not serve"
+        agreeing = [other for other, listed in seen.lists.items() if listed == own]
+        others = [other for other in seen.lists if other not in agreeing and other not in excused]
+        if others or self._out[node].added not in own or len(agreeing) < majority(len(own)):
+            return f"{node} was taken in, and the members' lists differ: {seen.told()}"
+        return None
+
+    async def _until_whole(self, context: NemesisContext, limit_s: float) -> None:
+        deadline, nodes = Deadline(context, limit_s), context.deployment.nodes
+        while True:
+            seen = await roster(context, _membership(context), nodes)
+            found = seen.agreed()
+            if (
+                found is not None
+                and sorted(found.values()) == sorted(nodes)
+                and seen.lists == dict.fromkeys(nodes, found)
+            ):
+                return
+            if not await deadline.allows_another():
+                raise NemesisError(f"{FAULT}: not every node lists every node: {seen.told()}.")
+
+    # --- what else is in force ----------------------------------------------------------------------------------------
+
+    def _settle(self, context: NemesisContext, node: NodeId) -> None:
+        del self._out[node]
+        self._ledger.release(FAULT)
+        _membership(context).settle(node)
+
+    async def _hurried(self, context: NemesisContext) -> bool:
+        """Whether anything is wrong with the cluster beside the node that is out."""
+        found = await in_force(context.deployment, self._ledger)
+        return any(set(listed) - set(self._out) if name == "down" else listed for name, listed in found.items())
+
+
+def _membership(context: NemesisContext) -> Membership:
+    system = context.test.system
+    if system.membership is None:
+        raise NemesisError(f"{FAULT}: the members of system {system.name!r} are fixed.")
+    return system.membership
