@@ -1,11 +1,33 @@
-"""Who leads, as the nodes' own telemetry says while a run is under way; asking the nodes would disturb them."""
+"""Who leads while a run is under way, for those who watch it.
+
+The nodes' own telemetry says so without anybody asking. Where it is not at hand (a system that has none, hosts from
+which it is fetched at the end) one node after the other is asked, never more than one a second, as a nemesis asks
+before it strikes the leader.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final, Protocol
 
 import msgspec
+
+from harness.protocols import Deployment, NodeId, NodeView
+from harness.test import Test
+
+PAUSE_S: Final = 1.0
+"""Between two questions to nodes."""
+
+
+class Leaders(Protocol):
+    """Something that knows who leads."""
+
+    def leader(self) -> str | None:
+        """The node that led in the highest term any node was heard of, with that term; None if that is not known."""
+        ...
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -22,15 +44,16 @@ class LeaderWatch:
         self._read = dict.fromkeys(self._sources, 0)
         self._roles: dict[str, tuple[str, int]] = {}
 
-    def leader(self) -> str:
-        """The node that led in the highest term any node was heard to lead in, with that term; "?" before the first."""
+    def at_hand(self) -> bool:
+        """Whether any of the files is there."""
+        return any(path.exists() for path in self._sources.values())
+
+    def leader(self) -> str | None:
+        """The node that led in the highest term any node was heard to lead in, with that term; None if none was."""
         for node, path in self._sources.items():
             self._follow(node, path)
         leading = [(term, node) for node, (role, term) in self._roles.items() if role == "leader"]
-        if not leading:
-            return "?"
-        term, node = max(leading)
-        return f"{node} (term {term})"
+        return _newest(leading)
 
     def _follow(self, node: str, path: Path) -> None:
         try:
@@ -48,3 +71,31 @@ class LeaderWatch:
                 continue
             if said.role is not None and said.term is not None:
                 self._roles[node] = (said.role, said.term)
+
+
+class LeaderPoll:
+    """Asks nodes whom they follow, one at a time (see `harness.protocols.System.view`)."""
+
+    def __init__(self) -> None:
+        self._views: dict[NodeId, NodeView] = {}
+
+    async def ask(self, test: Test, deployment: Deployment) -> None:
+        """Ask until cancelled. A node that does not answer is heard of no more until it does."""
+        for node in itertools.cycle(test.nodes):
+            view = await test.system.view(deployment, node)
+            if view is None:
+                self._views.pop(node, None)
+            else:
+                self._views[node] = view
+            await asyncio.sleep(PAUSE_S)
+
+    def leader(self) -> str | None:
+        """Whom the nodes follow that are in the highest term; None if none of those asked knows a leader."""
+        return _newest([(view.term, view.leader) for view in self._views.values() if view.leader is not None])
+
+
+def _newest(leading: list[tuple[int, NodeId]]) -> str | None:
+    if not leading:
+        return None
+    term, node = max(leading)
+    return f"{node} (term {term})"

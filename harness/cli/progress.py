@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from harness.cli.leaders import LeaderWatch
+from harness.cli.leaders import Leaders
 from results.history import HARNESS, NEMESIS, Op
 
 _REDRAW_S = 0.25
@@ -28,7 +28,7 @@ class Progress:
     def __init__(self, title: str, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True)
         self.title = title
-        self.leaders: LeaderWatch | None = None
+        self.leaders: Leaders | None = None
         self.phase = "starting"
         self.faults: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
@@ -89,10 +89,10 @@ class Progress:
             return elapsed
         counts = self.counts
         fault = ", ".join(self.faults.values()) or "none"
-        leader = self.leaders.leader() if self.leaders is not None else "?"
+        leader = self.leaders.leader() if self.leaders is not None else None
         return (
             f"{elapsed}  {counts['invoke']} ops ({counts['ok']} ok, {counts['fail']} fail, {counts['info']} info)  "
-            f"fault: {fault}  leader: {leader}"
+            f"fault: {fault}{f'  leader: {leader}' if leader is not None else ''}"
         )
 
     def _observe_fault(self, op: Op) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from harness.cli.compose import RunOptions
     from harness.cli.judging import Conclusion
     from harness.cli.progress import Progress
+    from harness.protocols import Deployment
     from harness.runner import RunSummary
     from harness.test import Test
     from results.store import RunDir
@@ -127,7 +128,7 @@ async def _record(
 ) -> tuple[RunDir, RunSummary]:
     from harness.cli.compose import backend_of
     from harness.cli.documents import document_of, telemetry_of
-    from harness.cli.leaders import LeaderWatch
+    from harness.cli.leaders import LeaderPoll, LeaderWatch
     from harness.cli.runlog import RunLog
     from harness.lifecycle import run
     from harness.protocols import Runtime
@@ -157,7 +158,15 @@ async def _record(
         found.write_test({**found.read_test(), **times, "telemetry": sources})
         progress.up(up_s)
         logs[-1].write(f"up in {up_s:.1f} s")
-        progress.leaders = LeaderWatch({node: found.path / relative for node, relative in sources.items()})
+
+    async def beside(deployment: Deployment) -> None:
+        found = folders[-1]
+        told = LeaderWatch({node: found.path / path for node, path in telemetry_of(test, found).items()})
+        if told.at_hand():
+            progress.leaders = told
+            return
+        progress.leaders = poll = LeaderPoll()
+        await poll.ask(test, deployment)
 
     def observe(op: Op) -> None:
         progress.observe(op)
@@ -176,6 +185,7 @@ async def _record(
             runtime=Runtime(clock=clock, streams=Streams(test.seed)),
             observe=observe,
             began=began,
+            beside=beside,
             stop=stop,
         )
     finally:

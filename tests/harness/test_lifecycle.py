@@ -11,7 +11,7 @@ from worlds import FakeClient, FakeNemesis, MemoryBackend, MemoryDeployment, Mem
 
 from harness import Stop, lifecycle, real_runtime, run
 from harness.generators import invoke, once
-from harness.protocols import NodeStatus
+from harness.protocols import Deployment, NodeStatus
 from results.errors import BackendError, FaultNotSupportedError, HarnessError, NodeStartError
 
 
@@ -118,3 +118,25 @@ def test_an_error_before_the_test_wins_over_one_of_closing(tmp_path: Path) -> No
     with pytest.raises(NodeStartError, match="n1 ended at once") as caught:
         go(make_test(FakeClient()), MemoryBackend(Broken()), Folder(tmp_path))
     assert caught.value.__notes__ == ["Closing the deployment failed as well: cannot be stopped"]
+
+
+def test_who_looks_at_the_nodes_does_so_while_the_test_runs_and_no_longer(tmp_path: Path) -> None:
+    deployment, seen = MemoryDeployment(), []
+
+    async def look(nodes: Deployment) -> None:
+        seen.append(nodes.nodes)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append(deployment.closed)
+
+    assert go(make_test(FakeClient()), MemoryBackend(deployment), Folder(tmp_path), beside=look).ok > 10
+    assert seen == [deployment.nodes, 0], "it ended before the deployment was closed"
+
+
+def test_an_error_of_who_looks_at_the_nodes_is_none_of_the_run(tmp_path: Path) -> None:
+    async def look(nodes: Deployment) -> None:
+        raise RuntimeError("blind")
+
+    summary = go(make_test(FakeClient()), MemoryBackend(MemoryDeployment()), Folder(tmp_path), beside=look)
+    assert (summary.failure, summary.ok > 10) == (None, True)
