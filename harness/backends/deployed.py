@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import re
 import socket
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from harness.backends.dialing import connected
 from harness.backends.links import Links
 from harness.backends.nodefaults import NodeFaults
-from harness.protocols import ClockFault, DiskFault, Link, LinkFault, NodeId, NodePlace, NodeStatus
+from harness.protocols import ClockFault, Deployment, DiskFault, Link, LinkFault, NodeId, NodePlace, NodeStatus
 from harness.rng import Streams
 from harness.test import Test
-from results.errors import UnknownNodeError, UsageError
+from results.errors import BackendError, UnknownNodeError, UsageError
 
 
 class NodeControl(Protocol):
@@ -41,6 +44,8 @@ class NodeControl(Protocol):
 
 
 Control = TypeVar("Control", bound=NodeControl)
+
+_NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class Deployed(Generic[Control]):
@@ -177,3 +182,27 @@ class Deployed(Generic[Control]):
         for source, destination in links:
             if self._place(source) is self._place(destination):
                 raise UsageError(f"{source} has no link to itself: a link joins two different nodes.")
+
+
+def check_nodes(backend: str, nodes: Sequence[NodeId], most: int) -> None:
+    """Refuse nodes that a backend of this name cannot house, which takes so many at most.
+
+    Raises:
+        UsageError: a name that cannot be a host's and a directory's, or too many nodes.
+    """
+    for node in nodes:
+        if not _NODE_NAME.fullmatch(node):
+            raise UsageError(f"{node!r} cannot be a node's name here: use letters, digits, '.', '_' and '-'.")
+    if len(nodes) > most:
+        raise UsageError(f"the {backend} backend takes at most {most} nodes, not {len(nodes)}.")
+
+
+@asynccontextmanager
+async def closed_on_failure(deployment: Deployment) -> AsyncGenerator[None, None]:
+    """Lay a deployment out in here: what it began is undone if that fails."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(BackendError):  # what failed first is the news
+            await deployment.close()
+        raise

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import re
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -18,16 +17,15 @@ from harness.backends.agent import volumes
 from harness.backends.agent.errors import AgentError
 from harness.backends.agent.tools import find_tool
 from harness.backends.channel import Agent, probe_packets
+from harness.backends.deployed import check_nodes, closed_on_failure
 from harness.backends.docker import labels
 from harness.backends.docker.deployment import DockerDeployment
 from harness.backends.docker.engine import Engine, asked
 from harness.backends.docker.subnets import MOST_NODES
 from harness.backends.limits import MEMBERSHIP_HOW
-from harness.protocols import FaultKind, NodeId, Runtime, Support
+from harness.protocols import FaultKind, Runtime, Support
 from harness.test import Test
 from results.errors import BackendError, UsageError
-
-_NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class DockerBackend:
@@ -73,7 +71,7 @@ class DockerBackend:
             BackendError: it cannot be done here.
             UsageError: nodes that cannot be housed, or a system that comes in no image.
         """
-        check_nodes(test.nodes)
+        check_nodes(self.name, test.nodes, MOST_NODES)
         image = getattr(test.system, "image", None)
         if image is None:
             raise UsageError(
@@ -90,26 +88,9 @@ class DockerBackend:
             engine.close()
             raise
         deployment = DockerDeployment(test, run_dir, tag, _run_id(), engine, agent)
-        try:
+        async with closed_on_failure(deployment):
             await deployment.lay_out()
-        except BaseException:
-            with contextlib.suppress(BackendError):
-                await deployment.close()
-            raise
         return deployment
-
-
-def check_nodes(nodes: Sequence[NodeId]) -> None:
-    """Refuse nodes that this backend cannot house.
-
-    Raises:
-        UsageError: a name that cannot be a host's, or too many nodes.
-    """
-    for node in nodes:
-        if not _NODE_NAME.fullmatch(node):
-            raise UsageError(f"{node!r} cannot be a node's name here: use letters, digits, '.', '_' and '-'.")
-    if len(nodes) > MOST_NODES:
-        raise UsageError(f"the docker backend takes at most {MOST_NODES} nodes, not {len(nodes)}.")
 
 
 def _problem() -> str | None:

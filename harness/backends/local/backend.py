@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import sys
@@ -12,12 +11,15 @@ from typing import Literal, TypeAlias, get_args
 
 from harness.backends import leftovers
 from harness.backends.channel import Agent, probe_namespaces, probe_packets
+from harness.backends.deployed import check_nodes, closed_on_failure
 from harness.backends.limits import MEMBERSHIP_HOW
 from harness.backends.local import linkkinds, nodefaults
-from harness.backends.local.deployment import LocalDeployment, check_nodes
+from harness.backends.local.deployment import LocalDeployment
 from harness.protocols import FaultKind, Runtime, Support
 from harness.test import Test
 from results.errors import BackendError, UsageError
+
+MOST_NODES = 250
 
 Links: TypeAlias = Literal["namespaces", "proxy"]
 """How links are carried and cut."""
@@ -101,7 +103,7 @@ class LocalBackend:
             BackendError: the way of cutting links that was asked for does not work here.
             UsageError: nodes that cannot be housed.
         """
-        check_nodes(test.nodes)
+        check_nodes(self.name, test.nodes, MOST_NODES)
         if not _is_linux():
             raise BackendError(_needs_linux())
         links = self.links
@@ -112,12 +114,8 @@ class LocalBackend:
                 f"{LINKS_VARIABLE}=proxy."
             )
         deployment = LocalDeployment(test, run_dir, links, Agent.start(links))
-        try:
+        async with closed_on_failure(deployment):
             await deployment.lay_out()
-        except BaseException:
-            with contextlib.suppress(BackendError):
-                await deployment.close()
-            raise
         return deployment
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,10 +18,7 @@ from harness.backends.nodefaults import NodeFaults
 from harness.backends.nodelogs import log_end
 from harness.protocols import Address, Link, LinkFault, NodeId, NodePlace, NodeStatus
 from harness.test import Test
-from results.errors import BackendError, NodeStartError, UsageError
-
-_NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-MOST_NODES = 250
+from results.errors import BackendError, NodeStartError
 
 
 class LocalDeployment(Deployed[AgentNode]):
@@ -115,19 +111,6 @@ class LocalDeployment(Deployed[AgentNode]):
             for faults in self._faults.values():
                 await faults.close()
             await self._agent.close()
-
-
-def check_nodes(nodes: Sequence[NodeId]) -> None:
-    """Refuse nodes that this backend cannot house.
-
-    Raises:
-        UsageError: a name that cannot be a directory's, or too many nodes.
-    """
-    for node in nodes:
-        if not _NODE_NAME.fullmatch(node):
-            raise UsageError(f"{node!r} cannot be a node's name here: use letters, digits, '.', '_' and '-'.")
-    if len(nodes) > MOST_NODES:
-        raise UsageError(f"the local backend takes at most {MOST_NODES} nodes, not {len(nodes)}.")
 
 
 def _address(pair: Sequence[Any]) -> Address:

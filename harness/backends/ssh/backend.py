@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 from harness.backends import clocks
+from harness.backends.deployed import closed_on_failure
 from harness.backends.ssh import faults, machine
 from harness.backends.ssh.connection import Connection, HostError, connect
 from harness.backends.ssh.deployment import SshDeployment
@@ -70,7 +70,7 @@ class SshBackend:
             await loop.run_in_executor(executor, _prepare, connections[host.node], test, notes[host.node])
 
         deployment = SshDeployment(test, run_dir, connections, executor)
-        try:
+        async with closed_on_failure(deployment):
             await together([reach(host) for host in hosts])
             _check_addresses(connections)
             await together([prepare(host) for host in hosts])
@@ -78,10 +78,6 @@ class SshBackend:
                 {node: found.library for node, found in _means(inventory).items()} if clocks.needed(test) else {}
             )
             await deployment.lay_out(libraries)
-        except BaseException:
-            with contextlib.suppress(BackendError):
-                await deployment.close()
-            raise
         return deployment
 
     def _hosts_of(self, test: Test) -> list[Host]:
