@@ -9,8 +9,10 @@ from typing import Any
 
 import msgspec
 
+from harness import faultkinds
 from harness.backends.channel import Asked
 from harness.backends.clocks import NodeClock
+from harness.backends.disks import ON_VOLUMES
 from harness.backends.linkfaults import SEEDS
 from harness.protocols import ClockFault, DiskFault, NodeCommand, NodeId, NodeStatus
 from harness.rng import Streams
@@ -69,7 +71,7 @@ class NodeFaults:
         async with self._changing:
             killed: dict[str, Any] = {}
             if (await self._status()).state != "stopped":
-                if fault is not None and fault.at_rest:
+                if fault is not None and any(kind not in ON_VOLUMES for kind in faultkinds.of_disk(fault)):
                     raise FaultNotSupportedError(
                         f"the files of {self._node} can be damaged only while it is stopped: kill it first."
                     )
