@@ -51,12 +51,11 @@ def request(test: Test, kind: str, home: Path, image: str, aside: Path) -> dict[
         image: the name in `home` of the file that holds a volume.
         aside: where the telemetry is kept meanwhile.
     """
-    data = home / "data"
-    found = test.system.telemetry(test, home)
-    spared = found is not None and found.is_relative_to(data)
+    data, telemetry = home / "data", test.system.telemetry(test, home)
+    spared = [telemetry] if telemetry is not None and telemetry.is_relative_to(data) else []
     return {
         "path": str(data),
         "kind": kind,
         "image": str(home / image),
-        "aside": {str(found.relative_to(data)): str(aside / found.name)} if found is not None and spared else {},
+        "aside": {str(file.relative_to(data)): str(aside / file.name) for file in spared},
     }
