@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -14,9 +12,17 @@ from checkers.linearizable.checker import check_ops
 from checkers.linearizable.deciders.appends import decide_appends
 from checkers.linearizable.ops import read_ops
 from results.arrow import to_table
-from tests.checkers.linearizable.decided import (
-    Answers,
+from tests.checkers.linearizable.clients import (
+    APPENDED_NUMBERS,
+    DISTINCT_PIECES,
+    ONLY_APPENDS,
+    PIECES_ALIKE,
     Clients,
+    random_history,
+)
+from tests.checkers.linearizable.decided import (
+    HISTORIES,
+    MANY,
     Row,
     acknowledged,
     assert_as_by_definition,
@@ -25,58 +31,33 @@ from tests.checkers.linearizable.decided import (
     culprits,
     decided,
     history_of,
-    random_history,
 )
 
-HISTORIES = 400
-MANY = 10_000
 
-
-def _get(rng: random.Random, state: Any, f: str, value: Any, used: Sequence[Any]) -> Answers:
-    """Lies take something away from the string, add something to it, or turn it around."""
-    if f != "get":
-        return None, None
-    seen: list[str] = [text for text in used if text] or ["?"]
-    one, other = rng.choice(seen), rng.choice(seen)
-    return state, rng.choice(["", None, one, one + other, state + one, state[:-3], state[3:] + state[:3]])
-
-
-def _distinct(rng: random.Random, fresh: int) -> tuple[str, Any]:
-    f = rng.choice(["get", "get", "append", "append", "put"])
-    return f, None if f == "get" else f"<{fresh}>"
-
-
-def _alike(rng: random.Random, fresh: int) -> tuple[str, Any]:
-    f = rng.choice(["get", "append", "append", "put"])
-    return f, None if f == "get" else rng.choice(["a", "b", "ab", "aa", "", None, f"<{fresh}>"])
-
-
-DISTINCT = Clients("kv", _distinct, _get)
-ONLY_APPENDS = Clients("kv", lambda rng, fresh: rng.choice([("get", None), ("append", f"<{fresh}>")]), _get)
-NUMBERS = Clients("kv", lambda rng, fresh: rng.choice([("get", None), ("append", str(fresh + 8))]), _get)
-ALIKE = Clients('kv("a")', _alike, _get)
-
-
-@pytest.mark.parametrize("clients", [DISTINCT, ONLY_APPENDS, NUMBERS], ids=["distinct", "only appends", "numbers"])
+@pytest.mark.parametrize(
+    "clients", [DISTINCT_PIECES, ONLY_APPENDS, APPENDED_NUMBERS], ids=["distinct", "only appends", "numbers"]
+)
 def test_appends_of_what_is_told_apart_are_decided_as_by_definition(clients: Clients) -> None:
     assert_exact(decide_appends, clients, HISTORIES)
 
 
 def test_appends_of_what_is_alike_are_decided_as_by_definition_or_left_to_others() -> None:
-    assert_exact(decide_appends, ALIKE, HISTORIES, declines=True)
+    assert_exact(decide_appends, PIECES_ALIKE, HISTORIES, declines=True)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("clients", [DISTINCT, ALIKE], ids=["distinct", "alike"])
+@pytest.mark.parametrize("clients", [DISTINCT_PIECES, PIECES_ALIKE], ids=["distinct", "alike"])
 def test_appends_are_decided_as_by_definition_in_many_histories(clients: Clients) -> None:
-    assert_exact(decide_appends, clients, MANY, ops=8, declines=clients is ALIKE)
+    assert_exact(decide_appends, clients, MANY // 2, ops=8, declines=clients is PIECES_ALIKE)
 
 
 def test_appends_are_decided_as_by_the_frontier_in_longer_histories() -> None:
-    assert_as_by_frontier(decide_appends, DISTINCT, 40, lies=0.02, ops=40)
+    assert_as_by_frontier(decide_appends, DISTINCT_PIECES, 40, lies=0.02, ops=40)
 
 
-@pytest.mark.parametrize("clients", [DISTINCT, ONLY_APPENDS, NUMBERS], ids=["distinct", "only appends", "numbers"])
+@pytest.mark.parametrize(
+    "clients", [DISTINCT_PIECES, ONLY_APPENDS, APPENDED_NUMBERS], ids=["distinct", "only appends", "numbers"]
+)
 def test_long_histories_are_decided_at_once(clients: Clients) -> None:
     model = models.model("kv")
     history = random_history(random.Random(1), clients, ops=3000, processes=10, lies=0.0, crashes=0.03)
@@ -95,7 +76,7 @@ def judged(*rows: Row, model: str = "kv") -> tuple[bool, str, list[str]]:
     assert assert_as_by_definition(decide_appends, chosen, history) is not None
     decision = decided(decide_appends, model, history)
     assert decision is not None
-    return decision.valid, decision.reason, culprits(decision, read_ops(to_table(history), chosen))
+    return decision.valid, decision.reason, culprits(decision, model, history)
 
 
 def test_a_text_that_nobody_composed_is_a_violation_whatever_else_is_ambiguous() -> None:

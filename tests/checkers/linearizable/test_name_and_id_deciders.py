@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 
 from checkers.linearizable.deciders import Decider
 from checkers.linearizable.deciders.create_once import decide_create_once
 from checkers.linearizable.deciders.unique_ids import decide_unique_ids
-from tests.checkers.linearizable.decided import FAILS, Answers, Clients, assert_exact, decided, history_of
-
-HISTORIES = 400
-MANY = 20_000
+from tests.checkers.linearizable.clients import IDS, NAMES, Clients
+from tests.checkers.linearizable.decided import HISTORIES, MANY, assert_exact, decided, history_of
 
 
-def _name(rng: random.Random, state: Any, f: str, value: Any, used: Sequence[Any]) -> Answers:
-    if f == "read":
-        return state, rng.choice([*used, None])
-    return (None if state is None else FAILS), None
-
-
-def _id(rng: random.Random, state: Any, f: str, value: Any, used: Sequence[Any]) -> Answers:
-    return len(state) + 1, rng.randint(1, 9)
-
-
-NAME = Clients(
-    "create-once", lambda rng, fresh: rng.choice([("read", None), ("read", None), ("create", rng.randrange(3))]), _name
-)
-IDS = Clients("unique-ids", lambda rng, fresh: ("generate", None), _id)
-
-
-@pytest.mark.parametrize(("decider", "clients"), [(decide_create_once, NAME), (decide_unique_ids, IDS)])
+@pytest.mark.parametrize(("decider", "clients"), [(decide_create_once, NAMES), (decide_unique_ids, IDS)])
 def test_names_and_ids_are_decided_as_by_definition(decider: Decider, clients: Clients) -> None:
     assert_exact(decider, clients, HISTORIES)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("decider", "clients"), [(decide_create_once, NAME), (decide_unique_ids, IDS)])
+@pytest.mark.parametrize(("decider", "clients"), [(decide_create_once, NAMES), (decide_unique_ids, IDS)])
 def test_names_and_ids_are_decided_as_by_definition_in_many_histories(decider: Decider, clients: Clients) -> None:
     assert_exact(decider, clients, MANY, ops=8)
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from checkers import models
 from checkers.linearizable.deciders.registers import decide_kv, decide_register
-from checkers.linearizable.ops import read_ops
-from results.arrow import to_table
+from tests.checkers.linearizable.clients import CAS_REGISTER, PUTS, REGISTER, REPEATED_WRITES, Clients
 from tests.checkers.linearizable.decided import (
-    FAILS,
-    Answers,
-    Clients,
+    HISTORIES,
+    MANY,
     Row,
     acknowledged,
     assert_as_by_definition,
@@ -24,31 +20,6 @@ from tests.checkers.linearizable.decided import (
     culprits,
     decided,
     history_of,
-)
-
-HISTORIES = 400
-MANY = 20_000
-
-
-def _read_or_write(rng: random.Random, state: Any, f: str, value: Any, used: Sequence[Any]) -> Answers:
-    if f == "cas":
-        return (value if state == value[0] else FAILS), value
-    seen: list[Any] = [new[1] if isinstance(new, list) else new for new in used]
-    return (state, rng.choice(seen)) if f in ("read", "get") else (None, None)
-
-
-def _cas(rng: random.Random, fresh: int) -> tuple[str, Any]:
-    expected = rng.choice([None, *range(max(1, fresh - 4), fresh)])
-    return rng.choice([("read", None), ("read", None), ("write", fresh), ("cas", [expected, fresh])])
-
-
-REGISTER = Clients("register", lambda rng, fresh: rng.choice([("read", None), ("write", fresh)]), _read_or_write)
-CAS_REGISTER = Clients("cas-register", _cas, _read_or_write)
-KV = Clients("kv", lambda rng, fresh: rng.choice([("get", None), ("put", str(fresh))]), _read_or_write)
-REPEATING = Clients(
-    "cas-register(0)",
-    lambda rng, fresh: rng.choice([("read", None), ("write", rng.randrange(4)), ("cas", [rng.randrange(4), fresh])]),
-    _read_or_write,
 )
 
 
@@ -61,11 +32,11 @@ def test_chains_of_compare_and_set_are_decided_as_by_definition() -> None:
 
 
 def test_string_store_with_unique_puts_is_decided_as_by_definition() -> None:
-    assert_exact(decide_kv, KV, HISTORIES // 2)
+    assert_exact(decide_kv, PUTS, HISTORIES // 2)
 
 
 def test_values_written_again_are_decided_as_by_definition_where_nobody_observed_them() -> None:
-    assert_exact(decide_register, REPEATING, HISTORIES // 2, declines=True)
+    assert_exact(decide_register, REPEATED_WRITES, HISTORIES // 2, declines=True)
 
 
 @pytest.mark.slow
@@ -89,8 +60,7 @@ def test_a_stale_read_is_told_by_the_reads_around_it() -> None:
         (1, "ok", "read", 1),
     )
     decision = decided(decide_register, "register", history)
-    ops = read_ops(to_table(history), models.model("register"))
-    assert culprits(decision, ops) == ["write 1", "write 2", "read -> 1"]
+    assert culprits(decision, "register", history) == ["write 1", "write 2", "read -> 1"]
     assert decision is not None
     assert decision.reason == "2 can only have been the value while 1 must have been, before and after"
 
@@ -129,8 +99,7 @@ def test_a_read_stands_for_the_crashed_compare_and_set_that_it_proves() -> None:
     )
     assert assert_as_by_definition(decide_register, models.model("cas-register"), history) is False
     decision = decided(decide_register, "cas-register", history)
-    ops = read_ops(to_table(history), models.model("cas-register"))
-    assert culprits(decision, ops) == ["write 1", "read -> 2", "write 3"]
+    assert culprits(decision, "cas-register", history) == ["write 1", "read -> 2", "write 3"]
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 
 from checkers import models
@@ -13,11 +9,17 @@ from checkers.linearizable import check_ops
 from checkers.linearizable.deciders import sets
 from checkers.linearizable.deciders.grow_sets import decide_grow_set, decide_set_without_removes
 from checkers.linearizable.deciders.sets import decide_set
-from checkers.linearizable.ops import read_ops
-from results.arrow import to_table
-from tests.checkers.linearizable.decided import (
-    Answers,
+from tests.checkers.linearizable.clients import (
+    NO_REMOVES,
+    ONE_ELEMENT,
+    REPEATED_ADDS,
+    TWO_ELEMENTS,
+    UNIQUE_ADDS,
     Clients,
+)
+from tests.checkers.linearizable.decided import (
+    HISTORIES,
+    MANY,
     Row,
     acknowledged,
     assert_as_by_frontier,
@@ -27,47 +29,8 @@ from tests.checkers.linearizable.decided import (
     history_of,
 )
 
-HISTORIES = 400
-MANY = 20_000
 
-
-def _element_answers(rng: random.Random, state: Any, f: str, value: Any, used: Sequence[Any]) -> Answers:
-    present = value in state
-    if f == "contains":
-        return present, not present
-    changes = present == (f == "remove")
-    return rng.choice([changes, None]), not changes
-
-
-def _all_answers(rng: random.Random, state: Any, f: str, value: Any, used: Sequence[Any]) -> Answers:
-    if f == "add":
-        return None, None
-    elements = rng.sample(sorted(state), len(state))
-    known = sorted({element for element in used if element is not None})
-    lie = {element for element in known if (element in state) != (rng.random() < 1.5 / len(known))}
-    return elements, rng.sample(sorted(lie), len(lie))
-
-
-def _one_of(*elements: int) -> Clients:
-    return Clients(
-        "set", lambda rng, fresh: (rng.choice(["add", "remove", "contains"]), rng.choice(elements)), _element_answers
-    )
-
-
-def _growing(rng: random.Random, fresh: int) -> tuple[str, Any]:
-    return rng.choice([("add", fresh), ("read", None)])
-
-
-def _repeating(rng: random.Random, fresh: int) -> tuple[str, Any]:
-    return rng.choice([("add", rng.randrange(3)), ("read", None)])
-
-
-ONE, TWO, MANY_ELEMENTS = _one_of(1), _one_of(1, 2), _one_of(*range(12))
-GROWING, REPEATING = Clients("grow-set", _growing, _all_answers), Clients("grow-set", _repeating, _all_answers)
-ONLY_ADDED = Clients("set", _repeating, _all_answers)
-
-
-@pytest.mark.parametrize("clients", [ONE, TWO], ids=["one element", "two elements"])
+@pytest.mark.parametrize("clients", [ONE_ELEMENT, TWO_ELEMENTS], ids=["one element", "two elements"])
 def test_elements_are_decided_as_by_definition(clients: Clients) -> None:
     assert_exact(decide_set, clients, HISTORIES // 2)
 
@@ -77,37 +40,37 @@ def test_elements_with_crashed_ops_are_decided_as_by_definition_on_their_own(
     few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sets, "FEW_CRASHED", few)
-    assert_exact(decide_set, TWO, HISTORIES // 2)
+    assert_exact(decide_set, TWO_ELEMENTS, HISTORIES // 2)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("clients", [ONE, TWO], ids=["one element", "two elements"])
+@pytest.mark.parametrize("clients", [ONE_ELEMENT, TWO_ELEMENTS], ids=["one element", "two elements"])
 def test_elements_are_decided_as_by_definition_in_many_histories(clients: Clients) -> None:
     assert_exact(decide_set, clients, MANY, ops=8)
 
 
 @pytest.mark.parametrize("crashes", [0.0, 0.03, 0.2])
 def test_elements_are_decided_as_by_the_frontier_in_longer_histories(crashes: float) -> None:
-    assert_as_by_frontier(decide_set, TWO, 40, lies=0.01, crashes=crashes, ops=60)
+    assert_as_by_frontier(decide_set, TWO_ELEMENTS, 40, lies=0.01, crashes=crashes, ops=60)
 
 
-@pytest.mark.parametrize("clients", [GROWING, REPEATING], ids=["unique adds", "repeated adds"])
+@pytest.mark.parametrize("clients", [UNIQUE_ADDS, REPEATED_ADDS], ids=["unique adds", "repeated adds"])
 def test_sets_that_only_grow_are_decided_as_by_definition(clients: Clients) -> None:
     assert_exact(decide_grow_set, clients, HISTORIES)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("clients", [GROWING, REPEATING], ids=["unique adds", "repeated adds"])
+@pytest.mark.parametrize("clients", [UNIQUE_ADDS, REPEATED_ADDS], ids=["unique adds", "repeated adds"])
 def test_sets_that_only_grow_are_decided_as_by_definition_in_many_histories(clients: Clients) -> None:
     assert_exact(decide_grow_set, clients, MANY, ops=8)
 
 
 def test_sets_that_only_grow_are_decided_as_by_the_frontier_in_longer_histories() -> None:
-    assert_as_by_frontier(decide_grow_set, GROWING, 60, lies=0.01, ops=60)
+    assert_as_by_frontier(decide_grow_set, UNIQUE_ADDS, 60, lies=0.01, ops=60)
 
 
 def test_sets_of_which_nothing_is_removed_are_decided_as_by_definition() -> None:
-    assert_exact(decide_set_without_removes, ONLY_ADDED, HISTORIES)
+    assert_exact(decide_set_without_removes, NO_REMOVES, HISTORIES)
 
 
 @pytest.mark.parametrize(
@@ -145,8 +108,7 @@ def test_only_ops_of_the_element_that_fails_are_culprits() -> None:
         *acknowledged(0, "contains", 1, False),
     )
     decision = decided(decide_set, "set", history)
-    ops = read_ops(to_table(history), models.model("set"))
-    assert culprits(decision, ops) == ["add 1", "contains 1 -> false"]
+    assert culprits(decision, "set", history) == ["add 1", "contains 1 -> false"]
 
 
 def test_reads_of_all_elements_are_left_to_others_unless_nobody_saw_the_answer() -> None:
