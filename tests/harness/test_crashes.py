@@ -134,6 +134,34 @@ def test_a_node_that_stops_while_its_disk_is_at_fault_halts_and_does_not_crash(h
     assert (counts["node stopped by its disk"], counts["node stopped by itself"]) == (1, 1)
 
 
+class WipedDisks(MemoryDeployment):
+    """A deployment whose disks can be wiped."""
+
+    async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
+        return {}
+
+
+def test_a_node_that_may_end_by_itself_has_not_crashed_and_its_wiped_disk_is_no_fault_of_it() -> None:
+    deployment, clock, recorder = WipedDisks(), VirtualClock(), MemoryRecorder()
+    leaving = {"n2"}
+    watched = Watched(deployment, Journal(clock, recorder, None), leaving.__contains__)
+
+    async def main() -> None:
+        deployment.states["n2"] = NodeStatus("stopped", 1, {"exit": "exit code 0"})
+        await watched.look()
+        await watched.kill("n2")
+        await watched.spoil("n2", DiskFault(wipe=True))
+        await watched.spoil("n2", None)
+        await watched.start("n2")
+        leaving.clear()
+        deployment.states["n2"] = NodeStatus("stopped", 2, {"exit": "SIGSEGV"})
+        await watched.look()
+
+    asyncio.run(main())
+    assert recorder.notes("halt") == []
+    assert recorder.notes("crash") == [{"node": "n2", "exit": "SIGSEGV"}]
+
+
 class SlowDeployment(MemoryDeployment):
     """Nodes need a second to start and are as before meanwhile; one question may be under way for long."""
 

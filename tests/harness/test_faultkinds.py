@@ -25,3 +25,12 @@ def test_what_a_system_is_immune_to_is_not_supported_wherever_it_lives(system: S
     assert found["clock-jump"].works is works
     assert found["cut"].works
     assert ("libfaketime" in found["clock-jump"].how) is not works
+
+
+def test_members_change_only_where_the_system_lets_them() -> None:
+    backend = MemoryBackend(MemoryDeployment())
+    assert supported(backend, Etcd())["membership"].works
+    fixed = supported(backend, Metadata())["membership"]
+    assert not fixed.works
+    assert fixed.how == "the members of system 'metadata' are fixed: none can leave or join while it runs."
+    assert of_disk(DiskFault(wipe=True)) == ("membership",)

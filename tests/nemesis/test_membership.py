@@ -1,0 +1,356 @@
+"""Members that leave and join again: who may go, what a refusal does, and what becomes of an answer that never came."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from harness.marks import counted
+from harness.protocols import DefiniteError, DiskFault, IndefiniteError, Link, Runtime
+from nemesis.grudges import all_links
+from nemesis.ledger import Ledger
+from nemesis.membership import MembershipChanges
+from nemesis.process import kill
+from results.errors import NemesisError, NodeStartError
+from results.history import Op
+from tests.nemesis.support import FIVE, Members, Nodes, Roles, context, led_by, nemesis_op, run
+
+ORDER = ["n4", "n1", "n5", "n2", "n3"]
+UNHEALTHY = DefiniteError("UNAVAILABLE: etcdserver: unhealthy cluster")
+SILENCE = IndefiniteError("nothing came back")
+DONE = IndefiniteError("done")
+
+
+class Clock:
+    """On which a sleep is over as soon as everybody else had a chance; one that is cancelled takes no time."""
+
+    def __init__(self) -> None:
+        self._now_ns = 0
+
+    def now_ns(self) -> int:
+        return self._now_ns
+
+    async def sleep_ns(self, duration_ns: int) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+        self._now_ns += duration_ns
+
+
+def around(*islands: str) -> frozenset[Link]:
+    """Every link between one of these nodes and another that is none of them."""
+    return frozenset(link for link in all_links(FIVE) if (link[0] in islands) != (link[1] in islands))
+
+
+class Cluster:
+    """Nodes with a list of members, and what a nemesis does with them; `leader` leads."""
+
+    def __init__(self, leader: str = "n2", count: int = 5) -> None:
+        self.nodes = Nodes(FIVE[:count])
+        self.members = Members(FIVE[:count])
+        self.system: Roles = led_by(leader, FIVE[:count])
+        self.system.membership = self.members
+        self.ledger = Ledger()
+        self.nemesis = MembershipChanges(self.ledger)
+        self.clock = Clock()
+        runtime: Any = Runtime(clock=self.clock, streams=cast("Any", None))
+        self.context = msgspec.structs.replace(context(self.nodes, self.system), runtime=runtime)
+
+    def leave(self, spec: str = "one") -> Op:
+        order = [node for node in ORDER if node in self.nodes.nodes]
+        return self._do("leave", action="start", spec=spec, order=order)
+
+    def join(self) -> Op:
+        return self._do("join", action="stop")
+
+    def heal(self) -> None:
+        run(self.nemesis.heal(self.context))
+
+    def elapsed_s(self) -> float:
+        return self.clock.now_ns() / 1e9
+
+    def _do(self, f: str, **request: Any) -> Op:
+        return run(self.nemesis.invoke(self.context, nemesis_op(f, fault="membership", **request)))
+
+
+# --- leaving ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_member_leaves_by_the_word_of_another_and_ends_with_nothing_on_its_disk() -> None:
+    cluster = Cluster()
+    with counted() as marks:
+        done = cluster.leave()
+    assert (done.type, done.value["target"], done.value["down"]) == ("ok", "n4", ["n4"])
+    assert cluster.members.asked == ["n1 removes n4"]
+    assert cluster.nodes.calls == ["stopped n4", "spoil n4", "unspoil n4"]
+    told = done.value["evidence"]["n4"]
+    assert (told["member"], told["asked"], told["bit"]) == ("an4", "n1", True)
+    assert told["members"] == {f"a{node}": node for node in FIVE}
+    assert told["unlisted by"] == {node: ["an1", "an2", "an3", "an5"] for node in ("n1", "n2", "n3", "n5")}
+    assert cluster.members.unsettled("n4")
+    assert cluster.ledger.held_by_others("n4", "kill") == ["membership"]
+    assert (marks["member removed"], marks["leader removed"]) == (1, 0)
+
+
+def test_the_disk_is_wiped_and_not_merely_damaged() -> None:
+    cluster = Cluster()
+    given: list[DiskFault | None] = []
+
+    async def spoil(node: str, fault: DiskFault | None) -> dict[str, Any]:
+        given.append(fault)
+        return {"wiped": 3}
+
+    cluster.nodes.spoil = spoil
+    done = cluster.leave()
+    assert given == [DiskFault(wipe=True), None]
+    assert done.value["evidence"]["n4"]["wiped"] == 3
+
+
+def test_the_leader_leaves_as_well() -> None:
+    cluster = Cluster(leader="n2")
+    with counted() as marks:
+        done = cluster.leave("leader")
+    assert (done.type, done.value["target"], marks["leader removed"]) == ("ok", "n2", 1)
+    assert "n2" not in cluster.members.ids.values()
+
+
+def test_a_refusal_is_met_with_patience() -> None:
+    cluster = Cluster()
+    cluster.members.refusals = [UNHEALTHY] * 20
+    done = cluster.leave()
+    assert (done.type, done.value["target"]) == ("ok", "n4")
+    assert set(cluster.members.asked) == {"n1 removes n4"}
+    assert len(cluster.members.asked) == 21
+
+
+def test_a_refusal_that_does_not_end_strikes_nobody() -> None:
+    cluster = Cluster()
+    cluster.members.refusals = [UNHEALTHY] * 1000
+    with counted() as marks:
+        done = cluster.leave()
+    assert done.type == "ok"
+    assert done.value["target"].startswith("nobody: the cluster refuses")
+    assert "unhealthy cluster" in done.value["target"]
+    assert (cluster.nodes.calls, done.value["down"]) == ([], [])
+    assert not cluster.members.unsettled("n4")
+    assert cluster.ledger.held_by_others("n4", "kill") == []
+    assert 9 <= cluster.elapsed_s() <= 10
+    assert marks["membership change refused"] == 1
+    assert cluster.join().value["target"] == "nobody: every node is a member"
+
+
+def test_where_another_fault_is_in_force_it_does_not_wait_and_takes_another_node_instead() -> None:
+    cluster = Cluster()
+    run(cluster.nodes.cut(around("n5")))
+    cluster.members.refusals = [UNHEALTHY, UNHEALTHY]
+    done = cluster.leave()
+    assert (done.type, done.value["target"]) == ("ok", "n5")
+    assert cluster.members.asked == ["n1 removes n4", "n2 removes n1", "n1 removes n5"]
+    assert cluster.elapsed_s() == 0
+    assert "n5" not in done.value["evidence"]["n5"]["unlisted by"]
+
+
+def test_nobody_is_asked_who_has_no_majority() -> None:
+    cluster = Cluster()
+    run(cluster.nodes.cut(around("n1", "n2")))
+    done = cluster.leave()
+    assert (done.type, done.value["target"]) == ("ok", "n1"), "without n4 those who stay had no majority"
+    assert cluster.members.asked == ["n3 removes n1"]
+
+
+def test_an_answer_that_never_came_is_asked_for_again_and_what_was_done_is_found_done() -> None:
+    cluster = Cluster()
+    cluster.members.refusals = [DONE]
+    done = cluster.leave()
+    assert (done.type, done.value["target"]) == ("ok", "n4")
+    assert cluster.members.asked == ["n1 removes n4", "n2 removes n4"]
+
+
+def test_after_an_answer_that_never_came_a_refusal_proves_nothing() -> None:
+    cluster = Cluster()
+    cluster.members.refusals = [SILENCE, *[UNHEALTHY] * 1000]
+    done = cluster.leave()
+    assert done.type == "info"
+    assert "nobody knows whether n4 left: n1: nothing came back" in str(done.error)
+    assert cluster.nodes.states["n4"] == "running"
+    assert cluster.members.unsettled("n4"), "it may end by itself"
+    cluster.members.refusals = []
+    joined = cluster.join()
+    assert (joined.type, joined.value["target"], joined.value["down"]) == ("ok", "n4", [])
+    assert cluster.nodes.lives["n4"] == 2, "it has left for good before it joins"
+    assert sorted(cluster.members.ids.values()) == list(FIVE)
+
+
+def test_one_node_is_out_at_a_time() -> None:
+    cluster = Cluster()
+    cluster.leave()
+    done = cluster.leave()
+    assert (done.type, done.value["target"], done.value["down"]) == ("ok", "nobody: n4 is still out", ["n4"])
+
+
+def test_nobody_leaves_who_is_needed_for_a_majority_of_those_who_stay() -> None:
+    three = Cluster(count=3)
+    three.nodes.states["n1"] = "stopped"
+    assert three.leave().value["target"] == "nobody: no member can be spared"
+
+    five = Cluster()
+    five.nodes.states["n1"] = "stopped"
+    assert five.leave().value["target"] == "n4", "three of four are well"
+
+    five = Cluster()
+    five.nodes.states |= {"n1": "stopped", "n2": "paused"}
+    assert five.leave().value["target"] == "nobody: no member can be spared"
+
+
+def test_a_node_that_is_at_another_faults_mercy_is_passed_over() -> None:
+    cluster = Cluster()
+    cluster.nodes.states["n4"] = "paused"
+    cluster.ledger.hold("n1", "disk")
+    cluster.ledger.spoiled["n5"] = DiskFault(slow_ms=5)
+    assert cluster.leave().value["target"] == "nobody: no member can be spared", "three of five are well"
+    cluster.nodes.states["n4"] = "running"
+    cluster.ledger.hold("n4", "restart")
+    assert cluster.leave().value["target"] == "n2"
+
+
+def test_without_a_majority_that_agrees_nobody_leaves() -> None:
+    cluster = Cluster()
+    cluster.members.ids.pop("an5")
+    cluster.members.behind = {"n1", "n2"}
+    assert cluster.leave().value["target"] == "nobody: no majority agrees on who is a member"
+
+
+def test_a_member_that_the_others_go_on_listing_is_not_taken_for_gone() -> None:
+    cluster = Cluster()
+    cluster.members.behind = {"n3"}
+    done = cluster.leave()
+    assert done.type == "info"
+    assert "n4 was removed, and others still list it" in str(done.error)
+    assert cluster.nodes.calls == []
+
+
+# --- joining ----------------------------------------------------------------------------------------------------------
+
+
+def test_who_left_joins_as_another_member() -> None:
+    cluster = Cluster()
+    cluster.leave()
+    with counted() as marks:
+        done = cluster.join()
+    assert (done.type, done.value["target"], done.value["down"]) == ("ok", "n4", [])
+    told = done.value["evidence"]["n4"]
+    assert told["member"] != "an4"
+    assert told["listed by"] == {node: sorted(cluster.members.ids) for node in FIVE}
+    assert cluster.nodes.lives["n4"] == 2
+    assert not cluster.members.unsettled("n4")
+    assert cluster.ledger.held_by_others("n4", "kill") == []
+    assert marks["member added"] == 1
+    assert cluster.leave("follower").value["target"] == "n4", "and may leave again"
+
+
+def test_an_admission_that_was_never_answered_is_found_made() -> None:
+    cluster = Cluster()
+    cluster.leave()
+    cluster.members.refusals = [DONE]
+    assert cluster.join().type == "ok"
+    assert cluster.members.asked[1:] == ["n1 adds n4", "n2 adds n4"]
+    assert len(cluster.members.ids) == 5
+
+
+def test_who_is_refused_while_another_fault_is_in_force_stays_out_and_joins_when_it_is_over() -> None:
+    cluster = Cluster()
+    cluster.leave()
+    run(cluster.nodes.cut(around("n5")))
+    cluster.members.refusals = [UNHEALTHY] * 1000
+    done = cluster.join()
+    assert (done.type, done.value["down"]) == ("ok", ["n4"])
+    assert done.value["target"].startswith("nobody: n4 stays out")
+    run(cluster.nodes.cut(frozenset()))
+    cluster.members.refusals = [UNHEALTHY] * 3
+    assert (cluster.join().value["target"], cluster.nodes.states["n4"]) == ("n4", "running")
+
+
+def test_a_refusal_that_nothing_explains_is_no_success() -> None:
+    cluster = Cluster()
+    cluster.leave()
+    cluster.members.refusals = [UNHEALTHY] * 1000
+    done = cluster.join()
+    assert (done.type, done.value["down"]) == ("info", ["n4"])
+    assert "n4 did not join: n1: UNAVAILABLE" in str(done.error)
+
+
+def test_a_node_that_does_not_start_at_once_is_started_again() -> None:
+    cluster = Cluster()
+    cluster.leave()
+    tries: list[str] = []
+    start = cluster.nodes.start
+
+    async def stubborn(node: str) -> Any:
+        tries.append(node)
+        if len(tries) < 4:
+            raise NodeStartError(f"{node} ended at once: it reaches nobody")
+        return await start(node)
+
+    cluster.nodes.start = stubborn
+    assert (cluster.join().type, tries) == ("ok", ["n4"] * 4)
+
+
+def test_lists_that_differ_are_no_success_unless_a_cut_explains_it() -> None:
+    cluster = Cluster()
+    cluster.leave()
+    cluster.members.behind = {"n3"}
+    done = cluster.join()
+    assert done.type == "info"
+    assert "the members' lists differ" in str(done.error)
+    run(cluster.nodes.cut(around("n3")))
+    assert (cluster.join().value["target"], cluster.members.unsettled("n4")) == ("n4", False)
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_kill_beside_it_leaves_who_left_alone() -> None:
+    cluster = Cluster()
+    cluster.leave()
+    killer = kill(cluster.ledger)
+    done = run(killer.invoke(cluster.context, nemesis_op("start", fault="kill", action="stop")))
+    assert (done.type, done.value["down"]) == ("ok", ["n4"])
+
+
+def test_healing_takes_everybody_in_again_and_forgets() -> None:
+    cluster = Cluster()
+    cluster.leave()
+    cluster.members.refusals = [UNHEALTHY] * 40
+    cluster.heal()
+    assert sorted(cluster.members.ids.values()) == list(FIVE)
+    assert cluster.nodes.states["n4"] == "running"
+    before = len(cluster.members.asked)
+    cluster.heal()
+    assert len(cluster.members.asked) == before
+
+
+def test_who_cannot_be_taken_in_until_a_recovery_must_be_over_is_named() -> None:
+    cluster = Cluster()
+    cluster.leave()
+    cluster.members.refusals = [UNHEALTHY] * 10_000
+    with pytest.raises(NemesisError, match="n4 left the cluster, and cannot join again: n1: UNAVAILABLE"):
+        cluster.heal()
+    assert 20 <= cluster.elapsed_s() <= 21
+
+
+def test_healing_waits_until_every_node_lists_every_node() -> None:
+    cluster = Cluster()
+    cluster.leave()
+    cluster.join()
+    cluster.members.behind = {"n3"}
+    with pytest.raises(NemesisError, match="not every node lists every node"):
+        cluster.heal()
+
+
+def test_a_system_whose_members_are_fixed_is_not_asked() -> None:
+    cluster = Cluster()
+    cluster.system.membership = None
+    done = cluster.leave()
+    assert (done.type, done.error) == ("info", "membership: the members of system 'roles' are fixed.")
