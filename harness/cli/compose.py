@@ -144,6 +144,8 @@ def compose(options: RunOptions) -> Test:
     workload = workloads.build(
         options.workload, nodes=nodes, concurrency=concurrency, rate=options.rate, time_limit_s=options.time_limit
     )
+    if _unusual(options) and "read" not in workload.fs:
+        raise UsageError(f"--read-mode {options.read_mode}: workload {options.workload!r} reads nothing; leave it out.")
     test = Test(
         name="-".join([options.system, *_unusual(options), options.workload, _called(options, nemesis_names), *bugs]),
         seed=options.seed,

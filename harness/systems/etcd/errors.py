@@ -52,11 +52,14 @@ _REFUSING_MESSAGES: Final = frozenset(
         "etcdserver: too many requests",
         "etcdserver: request is too large",
         "etcdserver: unhealthy cluster",
-        "etcdserver: mvcc: database space exceeded",
         "raft proposal dropped",
     }
 )
-"""Messages with other codes that etcd gives before it proposes a request, or when all nodes refuse to apply it."""
+"""Messages with other codes that etcd gives before it proposes a request.
+
+"mvcc: database space exceeded" is none of them: it is also what a request gets that fills the quota, after it was
+applied (measured with 3.4 and 3.5: 6 to 10 of 30 refused keys were there).
+"""
 
 _HTTP_OK: Final = 200
 _HTTP_NOT_FOUND: Final = 404

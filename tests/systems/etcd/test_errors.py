@@ -16,7 +16,6 @@ REFUSED = [
     (7, "etcdserver: permission denied"),
     (8, "etcdserver: too many requests"),
     (2, "etcdserver: too many requests"),  # etcd hands it on without its code
-    (8, "etcdserver: mvcc: database space exceeded"),
     (9, "etcdserver: not capable"),
     (11, "etcdserver: mvcc: required revision has been compacted"),
     (12, "unknown service"),
@@ -29,6 +28,7 @@ UNKNOWN = [
     (2, "something new"),
     (4, "context deadline exceeded"),
     (8, "grpc: received message larger than max"),
+    (8, "etcdserver: mvcc: database space exceeded"),
     (13, "transport is closing"),
     (14, "etcdserver: leader changed"),
     (14, "etcdserver: request timed out"),

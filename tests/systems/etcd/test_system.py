@@ -136,6 +136,10 @@ class TestCatalogue:
         assert name == "etcd-serializable-register-partition"
         assert "--read-mode serializable" in command
 
+    def test_a_workload_that_reads_nothing_takes_no_mode(self) -> None:
+        with pytest.raises(UsageError, match="workload 'lock' reads nothing"):
+            compose(RunOptions.of(**{**OPTIONS, "workload": "lock"}, read_mode="serializable"))
+
 
 def test_it_has_no_telemetry_of_its_own() -> None:
     assert Etcd().telemetry(TEST, Path("n1")) is None
