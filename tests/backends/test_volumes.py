@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from harness.backends.agent.volumes import Volume
 from tests.backends.support import missing
 
 SIZE = 32 << 20
+BLOCK = 4096
+ANSWERS_WITHIN_S = 20.0
 
 
 @pytest.fixture
@@ -71,6 +75,72 @@ class Writer:
 
     def read(self) -> str | None:
         return _error(lambda: os.pread(self.descriptor, 1, 0))
+
+
+class Process:
+    """Another process that writes and syncs, and can be waited for, whatever the kernel does to it.
+
+    It writes every other block of a file, so that the file's tree of extents takes blocks among those of the data.
+    """
+
+    PROGRAM = """
+import errno, os, sys
+descriptor = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+def error(call, *arguments):
+    try:
+        call(*arguments)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    return "ok"
+for line in sys.stdin:
+    for _ in range(int(line)):
+        end = os.fstat(descriptor).st_size
+        wrote = error(os.pwrite, descriptor, b"p" * 4096, end + 4096)
+        print(wrote, error(os.fsync, descriptor), flush=True)
+"""
+
+    def __init__(self, volume: Volume, name: str = "trees") -> None:
+        argv = [sys.executable, "-S", "-E", "-c", self.PROGRAM, f"{volume.path}/{name}"]
+        self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate(timeout=ANSWERS_WITHIN_S)
+
+    def writes(self, times: int = 1) -> list[tuple[str, str]]:
+        """What so many writes got, and the sync after each."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(b"%d\n" % times)
+        found: list[tuple[str, str]] = []
+        rest = b""
+        while len(found) < times:
+            assert select.select([self._process.stdout], [], [], ANSWERS_WITHIN_S)[0], "a write or sync does not end"
+            piece = os.read(self._process.stdout.fileno(), 4096)
+            assert piece, "the process has ended"
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                wrote, synced = line.decode().split()
+                found.append((wrote, synced))
+        return found
+
+
+def _until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + ANSWERS_WITHIN_S
+    while not holds():
+        assert time.monotonic() < deadline, f"waited in vain: {what}"
+        time.sleep(0.01)
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _error(call: Any) -> str | None:
@@ -145,6 +215,75 @@ def test_a_sync_fails_once_and_the_one_after_it_succeeds_although_the_data_are_l
     assert b"b" not in left[:-4096]
 
 
+def test_a_sync_fails_where_the_file_system_must_first_read_what_it_knows_of_the_file(volume: Volume) -> None:
+    """A new mount has nothing in memory, and the file's tree of extents lies where the device fails."""
+    with Process(volume) as process:
+        assert process.writes(40) == [("ok", "ok")] * 40
+    volume.lose_power()
+    volume.spoil({"sync_fails": True})
+    with Process(volume) as process:
+        for wrote, synced in process.writes(5):
+            assert wrote in ("ok", "EIO")
+            assert synced == "EIO" or wrote == "EIO"
+        volume.heal()
+        assert process.writes(5) == [("ok", "ok")] * 5
+
+
+def test_disks_that_break_again_and_again_in_every_way_refuse_and_never_keep_a_process_waiting(volume: Volume) -> None:
+    refused = {
+        "full": {("ENOSPC", "ok"), ("ok", "ENOSPC")},
+        "read_only": {("EROFS", "EROFS")},
+        "fails": {("EIO", "EIO")},
+        "sync_fails": {("ok", "EIO"), ("EIO", "EIO"), ("EIO", "ok")},
+    }
+    written = 0
+    for turn in range(5):
+        for fault, answers in refused.items():
+            with Process(volume) as process:
+                assert process.writes(20) == [("ok", "ok")] * 20, (turn, fault)
+                written += 20
+                volume.spoil({fault: True})
+                assert set(process.writes(5)) & answers, (turn, fault)
+                if not volume.heals_stopped:
+                    volume.heal()
+                    assert process.writes() == [("ok", "ok")], (turn, fault)
+                    written += 1
+            volume.heal()
+    blocks = Path(volume.path, "trees").read_bytes()
+    assert blocks.count(b"p" * BLOCK) >= written, "nothing that was synced is lost"
+
+
+def test_metadata_that_cannot_be_written_while_syncs_fail_make_a_disk_read_only_until_the_node_is_stopped(
+    volume: Volume,
+) -> None:
+    """The kernel writes them to their places sooner or later; here, because somebody syncs the device."""
+    with Process(volume) as process:
+        assert process.writes(40) == [("ok", "ok")] * 40
+        volume.spoil({"sync_fails": True})
+        process.writes(5)
+        Path(volume.path, "new").mkdir()
+        assert _error(lambda: _sync(volume.path)) is None, "the journal can be written"
+        assert not volume.heals_stopped
+        assert _error(lambda: _sync(volume.device)) == "EIO"
+        assert process.writes()[0][1] in ("EROFS", "EIO")
+        assert volume.counts() == {"errno": "EROFS"}
+        assert volume.heals_stopped
+    assert volume.heal() == {"errno": "EROFS"}
+    assert Path(volume.path, "trees").read_bytes().count(b"p" * BLOCK) == 40
+    with Process(volume) as process:
+        assert process.writes(40) == [("ok", "ok")] * 40
+
+
+def test_a_volume_is_unmounted_while_syncs_fail_and_its_writer_was_killed(tmp_path: Path, volume: Volume) -> None:
+    with Process(volume) as process:
+        assert process.writes(40) == [("ok", "ok")] * 40
+        volume.spoil({"sync_fails": True})
+        process.writes(5)
+    volume.unmount()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
+    assert (tmp_path / "data" / "trees").read_bytes().count(b"p" * BLOCK) >= 40
+
+
 def test_a_disk_that_became_read_only_refuses_even_files_that_were_open_before(volume: Volume) -> None:
     with Writer(volume) as writer:
         writer.write(b"x")
@@ -202,7 +341,7 @@ def test_syncs_of_a_slow_disk_wait_and_are_counted(volume: Volume) -> None:
     with Writer(volume) as writer:
         assert volume.spoil({"slow_ms": 150.0}) == {"frozen_ms": 150.0}
         waited = 0
-        while waited < 3:
+        while waited < 3 or volume.counts()["slowed_syncs"] < 3:
             began = time.monotonic()
             writer.write(b"x")
             assert writer.sync() is None
@@ -236,10 +375,9 @@ def test_what_is_frozen_thaws_when_whoever_froze_it_is_killed(tmp_path: Path, vo
     assert writer.wait(timeout=10) == 0
 
 
-def test_another_namespace_that_holds_the_old_file_system_does_not_keep_a_disk_from_being_healed(
-    volume: Volume,
-) -> None:
-    """A copy of the mounts, as a container or an agent of another run has them, would bring the old one back."""
+@contextmanager
+def copied_mounts() -> Generator[None]:
+    """Another mount namespace, as a container that starts has for a moment; what is mounted stays mounted in it."""
     holder = subprocess.Popen(
         ["unshare", "--mount", "--propagation", "private", "sh", "-c", "echo; read _"],
         stdin=subprocess.PIPE,
@@ -248,12 +386,38 @@ def test_another_namespace_that_holds_the_old_file_system_does_not_keep_a_disk_f
     assert holder.stdout is not None
     holder.stdout.readline()
     try:
+        yield
+    finally:
+        holder.communicate(b"\n", timeout=5)
+
+
+def test_another_namespace_that_holds_the_old_file_system_does_not_keep_a_disk_from_being_healed(
+    volume: Volume,
+) -> None:
+    """A copy of the mounts, as a container or an agent of another run has them, would bring the old one back."""
+    with copied_mounts():
         volume.spoil({"fails": True})
         volume.heal()
         with Writer(volume) as writer:
             assert (writer.write(b"x"), writer.sync()) == (None, None)
-    finally:
-        holder.communicate(b"\n", timeout=5)
+
+
+def test_an_old_file_system_that_another_namespace_lets_go_later_does_not_write_into_the_new_one(
+    volume: Volume,
+) -> None:
+    """What it had in memory for its device is old by then."""
+    with Process(volume) as process:
+        assert process.writes(20) == [("ok", "ok")] * 20
+    old = volume.device
+    with copied_mounts():
+        volume.lose_power()
+        with Process(volume) as process:
+            assert process.writes(20) == [("ok", "ok")] * 20
+        volume.spoil({"sync_fails": True})  # with all metadata in their places
+        volume.heal()
+    _until(lambda: old not in loops.images(), "the old device is gone")
+    volume.lose_power()
+    assert Path(volume.path, "trees").read_bytes().count(b"p" * BLOCK) == 40
 
 
 def test_an_image_that_cannot_be_made_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from . import loops
 from .errors import AgentError
 
-THAWED_S = 0.005
+THAWED_S = 0.01
 """How long everything that waited has, before the next freeze."""
 ANSWERS_WITHIN_S = 20.0
 

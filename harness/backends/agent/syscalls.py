@@ -21,6 +21,10 @@ CAP_SYS_ADMIN = 21
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
+# The calls that are newer than 2018 have the same numbers on every architecture.
+_SYS_FSOPEN, _SYS_FSCONFIG, _SYS_FSMOUNT = 430, 431, 432
+_CLOEXEC, _SET_FLAG, _SET_STRING, _CREATE, _ATTR_NOATIME = 1, 0, 1, 6, 0x10
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -28,6 +32,15 @@ def _check(result: int, call: str) -> None:
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{call}: {os.strerror(number)}")
+
+
+def _call(number: int, *arguments: int | bytes | None) -> int:
+    """Make a system call by its number, syscall(2)."""
+    words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
+    result = _libc.syscall(ctypes.c_long(number), *words)
+    if result < 0:
+        _check(result, f"system call {number}")
+    return result
 
 
 def signal_on_parent_death(signal_number: int) -> None:
@@ -54,6 +67,23 @@ def mount(source: str, target: str, kind: str | None = None, flags: int = 0, opt
     """Mount a file system, mount(2)."""
     encoded = [None if word is None else os.fsencode(word) for word in (source, target, kind)]
     _check(_libc.mount(*encoded, ctypes.c_ulong(flags), os.fsencode(options) or None), f"mount {target}")
+
+
+def mount_apart(source: str, kind: str, *flags: str) -> int:
+    """Mount a file system in no mount namespace, fsopen(2) and fsmount(2).
+
+    Returns:
+        A descriptor of its root directory (O_PATH). It stays mounted for as long as that or a file in it is open.
+    """
+    context = _call(_SYS_FSOPEN, os.fsencode(kind), _CLOEXEC)
+    try:
+        _call(_SYS_FSCONFIG, context, _SET_STRING, b"source", os.fsencode(source), 0)
+        for flag in flags:
+            _call(_SYS_FSCONFIG, context, _SET_FLAG, os.fsencode(flag), None, 0)
+        _call(_SYS_FSCONFIG, context, _CREATE, None, None, 0)
+        return _call(_SYS_FSMOUNT, context, _CLOEXEC, _ATTR_NOATIME)
+    finally:
+        os.close(context)
 
 
 def unmount(target: str, flags: int = 0) -> None:

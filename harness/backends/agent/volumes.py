@@ -1,12 +1,12 @@
 """A node's data directory on a file system of its own, which can be made to fail in the ways in which disks do.
 
-The file system is ext4 in a sparse file, mounted by a loop device. What happens to it is the doing of the kernel, so
-every program meets it, however it was linked:
+The file system is ext4 in a sparse file, mounted by loop devices (`drives`). What happens to it is the doing of the
+kernel, so every program meets it, however it was linked:
 
     fault         means                                                  a process sees             healed
     full          files that take all blocks and inodes                  ENOSPC                     while it runs
-    sync_fails    the device ends before the first block of data         EIO from the first sync    while it runs
-                                                                         of new data, then success
+    sync_fails    the device fails from the first block of data on       EIO from the first sync    while it runs
+                                                                         of new data, then success  (but see below)
     slow_ms       the file system is frozen in turns (FIFREEZE)          writes and syncs wait      while it runs
     read_only     ext4's own answer to an error (errors=remount-ro)      EROFS                      by a new mount
     fails         EXT4_IOC_SHUTDOWN                                      EIO                        by a new mount
@@ -14,12 +14,18 @@ every program meets it, however it was linked:
 
 `read_only` is not a remount, which the kernel refuses for as long as a file is open for writing. `sync_fails` is what
 PostgreSQL's developers met in 2018 ("fsyncgate"): the kernel tells of the failure once, takes the pages for clean, and
-the next sync succeeds and proves nothing. A new mount needs that no process has a file open there.
+the next sync succeeds and proves nothing. Metadata go on being written, as before the first block of data is nearly all
+of it, the journal too; but the blocks of directories that grew and of the trees of files with many extents lie among
+the data. While a sync fails they are safe in the journal, and ext4 reads them from memory. Where one of them must be
+written to its own place meanwhile (the kernel wants to after 30 s, or when the journal is full), ext4 does what it does
+with such a disk: it becomes read-only, and is healed as if it had been made so. A new mount needs that no process has a
+file open there.
 
 The data lies in a directory of the file system that is mounted over the node's own: what the faults need beside it is
 out of the node's sight. Mounts are made in the calling process's mount namespace. A container sees what is mounted
 below a directory that was bound into it with the propagation `rslave`; another mount namespace that was copied
-meanwhile keeps the old file system alive, so a new mount always gets a new loop device.
+meanwhile keeps the old file system alive, so a new mount always gets a new loop device, and the old one is cut off from
+the file: what the old file system still had to write would strike the new one.
 """
 
 from __future__ import annotations
@@ -30,30 +36,31 @@ import fcntl
 import os
 import stat
 import struct
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import loops, syscalls
+from . import drives, loops, syscalls
 from .datafiles import copy_files, keep_aside, show_aside
+from .drives import BLOCK, Drive, make_file_system
 from .errors import AgentError
 from .freezer import Freezer
 from .snapshots import Snapshot
 from .tools import find_tool
 
 SIZE_BYTES = 256 << 20
-JOURNAL_MIB = 4
+JOURNAL_SHARE = 16
+"""How much of a volume is its journal: one part of so many."""
+LEAST_JOURNAL_MIB = 4
 INODES = 4096
-BLOCK = 4096
 GONE_WITHIN_S = 2.0
 _POLL_S = 0.01
 _MOUNTS = "/proc/self/mounts"
-_MKFS_TIMEOUT_S = 20.0
 
 _EXT4_SHUTDOWN = 0x8004587D
 _NO_LOG_FLUSH = 2
+_EXT4_CHECKPOINT = 0x4004662B
 
 _DATA, _SCRATCH, _FILLERS = "data", "scratch", "fillers"
 
@@ -83,6 +90,7 @@ class Volume:
         self.image = image
         self._freezer = freezer
         self._size = size
+        self._drive = Drive(image, size)
         self._device = ""
         self._below = -1
         self._root = -1
@@ -92,12 +100,19 @@ class Volume:
     @property
     def heals_stopped(self) -> bool:
         """Whether the fault in force can only be healed while the node is stopped."""
+        if self._fault.get("sync_fails") and self._is_read_only():
+            return True
         return bool(self._fault.get("fails") or self._fault.get("read_only"))
 
     @property
     def device(self) -> str:
         """The loop device that is mounted."""
         return self._device
+
+    @property
+    def drive(self) -> Drive:
+        """What that device is made of."""
+        return self._drive
 
     def mount(self) -> None:
         """Make the file system, and mount its data over the node's directory.
@@ -106,16 +121,20 @@ class Volume:
             AgentError: no loop device, no mkfs.ext4, or the kernel refuses the mount.
         """
         self._make()
-        self._below = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            self._mount()
+            self._below = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                self._mount()
+            except BaseException:
+                os.close(self._below)
+                raise
         except BaseException:
-            os.close(self._below)
+            self._drive.close()
             os.unlink(self.image)
             raise
 
     def _mount(self) -> None:
-        self._device, descriptor = loops.attach(self.image)
+        self._device, descriptor = self._drive.attach()
         try:
             syscalls.mount(self._device, self.path, "ext4", syscalls.MS_NOATIME, "errors=remount-ro")
             try:
@@ -136,27 +155,22 @@ class Volume:
         syscalls.mount(self._inner(_DATA), self.path, None, syscalls.MS_BIND)
 
     def _make(self) -> None:
-        with open(self.image, "xb") as file:
-            file.truncate(self._size)
-        # All metadata, the journal and these directories lie at the beginning, before the first block of data.
-        layout = "lazy_itable_init=0,lazy_journal_init=0,packed_meta_blocks=1,nodiscard"
+        # All metadata, the journal and these directories lie at the beginning, before the first block of data. Nothing
+        # of what is zero is written: the device holds zeros.
+        layout = "lazy_itable_init=0,lazy_journal_init=1,packed_meta_blocks=1,nodiscard"
+        journal_mib = max(LEAST_JOURNAL_MIB, (self._size >> 20) // JOURNAL_SHARE)
         argv = [find_tool("mkfs.ext4", "e2fsprogs"), "-q", "-F", "-b", str(BLOCK), "-m", "0", "-N", str(INODES)]
-        argv += ["-J", f"size={JOURNAL_MIB}", "-E", layout, "-d"]
-        with tempfile.TemporaryDirectory() as tree:
+        argv += ["-J", f"size={journal_mib}", "-E", layout, "-d"]
+        with tempfile.TemporaryDirectory() as tree, tempfile.NamedTemporaryFile() as content:
+            content.truncate(self._size)
             for name in (_DATA, _SCRATCH, _FILLERS):
                 os.mkdir(f"{tree}/{name}")
             like = os.stat(self.path)
             os.chown(f"{tree}/{_DATA}", like.st_uid, like.st_gid)
             os.chmod(f"{tree}/{_DATA}", stat.S_IMODE(like.st_mode))
-            try:
-                done = subprocess.run(
-                    [*argv, tree, self.image], capture_output=True, text=True, timeout=_MKFS_TIMEOUT_S, check=False
-                )
-            except subprocess.TimeoutExpired:
-                raise AgentError(f"mkfs.ext4 did not end within {_MKFS_TIMEOUT_S:g} s") from None
-        if done.returncode != 0:
-            raise AgentError(f"mkfs.ext4 failed: {' '.join(done.stderr.split())[:300]}")
-        self._first_block = _first_block_of_data(self.image)
+            make_file_system([*argv, tree, content.name])
+            self._first_block = _first_block_of_data(content.fileno())
+            self._drive.make(content.name)
 
     # --- faults -------------------------------------------------------------------------------------------------------
 
@@ -175,7 +189,7 @@ class Volume:
             self._fill()
             expected = "ENOSPC"
         if fault.get("sync_fails"):
-            loops.limit(self._device, self._first_block)
+            self._fail_syncs()
             expected = "EIO"
         if fault.get("read_only"):
             _write(f"/sys/fs/ext4/{os.path.basename(self._device)}/trigger_fs_error", "made read-only by splitbrain\n")
@@ -221,15 +235,15 @@ class Volume:
             did |= self._freezer.stop(self.path)
         if any(self._fault.get(name) for name in ("full", "sync_fails", "read_only", "fails")):
             did["errno"] = self._trial()
-        if self.heals_stopped:
+        stopped = self.heals_stopped
+        self._drive.mend()
+        if stopped:
             self._renew()
-        elif self._fault.get("sync_fails"):
-            loops.limit(self._device, 0)
         self._empty()
-        self._fault = {}
         seen = self._trial()
         if seen is not None:
             raise AgentError(f"a write and sync below {self.path} still gets {seen}")
+        self._fault = {}
         return did
 
     def lose_power(self) -> dict[str, int]:
@@ -241,6 +255,7 @@ class Volume:
         """
         if self._freezer is not None and self._fault.get("slow_ms"):
             self._freezer.stop(self.path)
+        self._drive.mend()
         readable = not self._fault.get("fails")
         before = Snapshot(self.path) if readable else None
         self._renew()
@@ -258,6 +273,7 @@ class Volume:
         """
         if self._root < 0:
             return
+        self._drive.mend()
         if self._fault:
             try:
                 self.heal()
@@ -267,6 +283,7 @@ class Volume:
         keep_aside(below, self._aside)
         copy_files(self._inner(_DATA), below)
         self._detach()
+        self._drive.close()
         os.close(self._below)
         self._below = -1
         os.unlink(self.image)
@@ -324,12 +341,30 @@ class Volume:
             return errno.errorcode.get(error.errno or 0, str(error.errno))
         return None
 
+    def _fail_syncs(self) -> None:
+        """Let the drive fail where data lie, with all metadata in their places and the journal empty."""
+        try:
+            fcntl.ioctl(self._root, _EXT4_CHECKPOINT, struct.pack("=I", 0))
+        except OSError as error:
+            if error.errno != errno.ENOTTY:  # kernels before 5.14
+                raise AgentError(f"the journal of {self.path} cannot be emptied: {error.strerror}") from None
+            syscalls.sync_file_system(self._root)
+        self._drive.fail_beyond(self._first_block)
+
+    def _is_read_only(self) -> bool:
+        try:
+            os.utime(self._inner(_SCRATCH))
+        except OSError as error:
+            return error.errno == errno.EROFS
+        return False
+
     def _shut_down(self) -> None:
         fcntl.ioctl(self._root, _EXT4_SHUTDOWN, struct.pack("<I", _NO_LOG_FLUSH))
 
     def _renew(self) -> None:
         """Mount anew what is durable, and nothing else."""
         self._shut_down()
+        loops.cut_off(self._device)
         self._detach()
         self._mount()
         self._empty()
@@ -378,32 +413,30 @@ def sweep(is_left_over: Callable[[str], bool]) -> list[str]:
     Args:
         is_left_over: tells from the name of an image whether its owner is gone.
     """
+    left = {device: image for device, image in loops.images().items() if is_left_over(os.path.basename(image))}
     removed: list[str] = []
-    for device, image in loops.images().items():
-        if not is_left_over(os.path.basename(image)):
-            continue
+    for device, image in left.items():
+        if not drives.is_outer(image):
+            loops.limit(device, 0)  # whoever waits for it shall come free
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(image)
+            removed.append(f"unmounted {image} of a controller that is gone")
+    for device in left:
         with open(_MOUNTS) as file:
             places = [words[1] for words in map(str.split, file) if words[0] == device]
         for place in reversed(places):
             syscalls.unmount(place.encode().decode("unicode_escape"), syscalls.MNT_DETACH)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(image)
-        removed.append(f"unmounted {image} of a controller that is gone")
     return removed
 
 
-def _first_block_of_data(image: str) -> int:
+def _first_block_of_data(file: int) -> int:
     """The place of the first block that a new file system has free, in bytes: metadata and journal lie before it.
 
     With `packed_meta_blocks` those of all groups are in the first one, whose bitmap of blocks begins with them. (The
     layout is that of the kernel's Documentation/filesystems/ext4: block 1 begins with the place of the first bitmap.)
     """
-    with open(image, "rb") as file:
-        file.seek(BLOCK)
-        (bitmap_at,) = struct.unpack("<I", file.read(4))
-        file.seek(bitmap_at * BLOCK)
-        bitmap = int.from_bytes(file.read(BLOCK), "little")
-    free = ~bitmap
+    (bitmap_at,) = struct.unpack("<I", os.pread(file, 4, BLOCK))
+    free = ~int.from_bytes(os.pread(file, BLOCK, bitmap_at * BLOCK), "little")
     return ((free & -free).bit_length() - 1) * BLOCK
 
 
