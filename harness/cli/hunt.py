@@ -36,7 +36,7 @@ SEED_END = 2**62
 @click.option(
     "--nemesis",
     metavar="NAME[,NAME...]",
-    help="Each seed draws some of these.  [default: all of splitbrain list nemeses]",
+    help="Each seed draws some of these.  [default: all that can be simulated and that a correct system survives]",
 )
 @click.option("--system", default="metadata", show_default=True, metavar="NAME", help="What is tested.")
 @click.option("--bug", default="", metavar="ID[,ID...]", help="Switch bugs of the system on, in every run.")

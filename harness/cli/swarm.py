@@ -15,9 +15,12 @@ from typing import Final
 
 import msgspec
 
+from harness.backends import catalogue as backends
 from harness.cli.compose import RunOptions, compose, names
+from harness.faultkinds import supported
 from harness.rng import Rng, Streams
-from nemesis.catalogue import NEMESES, UNFAIR, descriptions
+from harness.systems import catalogue as systems
+from nemesis.catalogue import NEMESES, UNFAIR, descriptions, names_for
 from results.errors import UnknownNameError, UsageError
 from workloads.catalogue import WORKLOADS
 
@@ -38,10 +41,6 @@ KINDS_MAX: Final = 4
 
 NAMES_CHARS_MAX: Final = 80
 """The names of a test's nemeses are part of its folder's name."""
-
-
-_FAIR: Final = tuple(name for name in NEMESES if name not in UNFAIR)
-"""What a hunt draws from unless told otherwise."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +78,7 @@ def asked_for(
     asked = msgspec.convert(
         {
             "workloads": tuple(WORKLOADS) if workload is None else names(workload),
-            "nemeses": tuple(_FAIR) if nemesis is None else names(nemesis),
+            "nemeses": _fair(system) if nemesis is None else names(nemesis),
             "nodes": NODES if nodes is None else _counts(nodes),
             "system": system,
             "bug": bug,
@@ -90,6 +89,12 @@ def asked_for(
     )
     check(asked)
     return asked
+
+
+def _fair(system: str) -> tuple[str, ...]:
+    """What a hunt draws from unless told otherwise: all that a correct system of that name survives in simulation."""
+    support = supported(backends.build("sim"), systems.build(system))
+    return tuple(name for name in names_for(support) if name not in UNFAIR)
 
 
 def check(asked: Asked) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.backends.catalogue import build
 from harness.cli import run
 from harness.cli.compose import RunOptions, command_line, compose, names
 from harness.cli.swarm import (
@@ -23,16 +24,20 @@ from harness.cli.swarm import (
     asked_for,
     draw,
 )
+from harness.lifecycle import check_support
 from nemesis.catalogue import NEMESES, UNFAIR, kinds
 from results.errors import UnknownNameError, UsageError
 from workloads.catalogue import WORKLOADS
 
-EVERYTHING = Asked(workloads=tuple(WORKLOADS), nemeses=tuple(NEMESES))
+SIMULATED = tuple(name for name in NEMESES if name != "membership")
+"""No system that can be simulated changes its members."""
+
+EVERYTHING = Asked(workloads=tuple(WORKLOADS), nemeses=SIMULATED)
 SEEDS = st.integers(min_value=0, max_value=2**31)
 ASKED = st.builds(
     Asked,
     workloads=st.lists(st.sampled_from(list(WORKLOADS)), min_size=1, unique=True).map(tuple),
-    nemeses=st.lists(st.sampled_from(list(NEMESES)), min_size=1, unique=True).map(tuple),
+    nemeses=st.lists(st.sampled_from(SIMULATED), min_size=1, unique=True).map(tuple),
     nodes=st.lists(st.integers(min_value=3, max_value=9), min_size=1).map(tuple),
     concurrency=st.none() | st.sampled_from(["4", "1n", "2n"]),
     rate=st.none() | st.sampled_from([10.0, 62.5]),
@@ -90,12 +95,12 @@ def test_500_seeds_reach_everything_that_can_be_drawn() -> None:
     assert {each.time_limit for each in drawn} == set(TIME_LIMITS_S)
     assert {each.interval for each in drawn} == set(INTERVALS_S)
     assert {each.op_timeout for each in drawn} == set(OP_TIMEOUTS_S)
-    assert {name for each in drawn for name in names(each.nemesis)} == set(NEMESES)
+    assert {name for each in drawn for name in names(each.nemesis)} == set(SIMULATED)
 
 
 def test_kinds_with_many_names_do_not_push_out_kinds_with_few() -> None:
     drawn = Counter(kind for seed in range(500) for kind in kinds(names(draw(seed, EVERYTHING).nemesis)))
-    assert set(drawn) == set(kinds(tuple(NEMESES)))
+    assert set(drawn) == set(kinds(SIMULATED))
     assert max(drawn.values()) < 1.5 * min(drawn.values())
 
 
@@ -119,11 +124,13 @@ def test_none_alone_breaks_nothing_and_beside_others_means_nothing() -> None:
     assert all(draw(seed, Asked(workloads=("set",), nemeses=("none", "kill"))).nemesis == "kill" for seed in range(20))
 
 
-def test_what_is_left_out_of_a_request_means_everything() -> None:
+def test_what_is_left_out_of_a_request_means_everything_that_can_be_simulated_and_is_fair() -> None:
     asked = asked_for(**_request())
     assert asked.workloads == tuple(WORKLOADS)
-    assert asked.nemeses == tuple(name for name in NEMESES if name not in UNFAIR)
-    assert set(asked.nemeses) < set(NEMESES)
+    assert asked.nemeses == tuple(name for name in SIMULATED if name not in UNFAIR)
+    for nemesis in asked.nemeses:
+        test = compose(draw(1, Asked(workloads=("register",), nemeses=(nemesis,))))
+        check_support(test, build("sim"))
     assert asked.nodes == NODES
     assert asked.rate is None
 
