@@ -18,7 +18,7 @@ from harness.backends import ownership
 from harness.backends.docker import DockerBackend, DockerDeployment, labels
 from harness.backends.docker.engine import containers_with, networks_with
 from harness.protocols import FaultKind, NodeCommand, NodeId, NodePlace, Runtime
-from harness.test import NemesisPackage, Test
+from harness.test import Test
 from results.errors import BackendError
 from tests.backends.support import GOSSIP_NODE, NODES, GossipSystem, gossip_test, missing
 
@@ -58,22 +58,13 @@ class ContainerGossip(GossipSystem):
         )
 
 
-def container_test(system: GossipSystem, nodes: Sequence[NodeId] = NODES, faults: Sequence[FaultKind] = ()) -> Test:
-    """As much of a test as the backend looks at."""
-    test = gossip_test(system, nodes)
-    package = NemesisPackage(name="", nemesis=None, generator=None, final_generator=None, faults=frozenset(faults))
-    vars(test)["nemesis"] = package
-    vars(test)["seed"] = 1
-    return test
-
-
 async def deploy(
     run_dir: Path,
     system: GossipSystem | None = None,
     nodes: Sequence[NodeId] = NODES,
     faults: Sequence[FaultKind] = (),
 ) -> DockerDeployment:
-    test = container_test(system or ContainerGossip(), nodes, faults)
+    test = gossip_test(system or ContainerGossip(), nodes, faults)
     return await DockerBackend().deploy(test, run_dir, cast(Runtime, None))
 
 

@@ -24,7 +24,7 @@ from harness.backends.ssh.inventory import Inventory
 from harness.protocols import FaultKind, NodeCommand, NodePlace, Runtime
 from harness.realtime import RealClock
 from harness.rng import Streams
-from harness.test import NemesisPackage, Test
+from harness.test import Test
 from results.errors import BackendError
 from tests.backends.support import GOSSIP_NODE, GossipSystem, gossip_test, missing
 
@@ -182,20 +182,11 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Generator[Hosts, None, No
         yield found
 
 
-def host_test(system: GossipSystem, nodes: Sequence[str], faults: Sequence[FaultKind] = ()) -> Test:
-    """As much of a test as the backend looks at."""
-    test = gossip_test(system, nodes)
-    package = NemesisPackage(name="", nemesis=None, generator=None, final_generator=None, faults=frozenset(faults))
-    vars(test)["nemesis"] = package
-    vars(test)["seed"] = 1
-    return test
-
-
 async def deploy(
     inventory: Inventory, run_dir: Path, system: GossipSystem | None = None, faults: Sequence[FaultKind] = ()
 ) -> SshDeployment:
     """Nodes on all hosts of the inventory, not yet started."""
-    test = host_test(system or HostGossip(), [host.node for host in inventory.hosts], faults)
+    test = gossip_test(system or HostGossip(), [host.node for host in inventory.hosts], faults)
     backend = SshBackend(inventory)
     if faults:
         support = backend.support()

@@ -18,8 +18,20 @@ import pytest
 
 from harness.backends.local import Links, LocalBackend, LocalDeployment
 from harness.backends.local.backend import namespaces_problem
-from harness.protocols import FaultKind, Link, NodeCommand, NodeId, NodePlace, NodeStatus, Runtime
+from harness.protocols import (
+    ClockFault,
+    Deployment,
+    DiskFault,
+    FaultKind,
+    Link,
+    NodeCommand,
+    NodeId,
+    NodePlace,
+    NodeStatus,
+    Runtime,
+)
 from harness.test import Test
+from results.errors import BackendError, FaultNotSupportedError
 
 GOSSIP_NODE = Path(__file__).with_name("gossip_node.py")
 NODES = ("n1", "n2", "n3")
@@ -139,6 +151,19 @@ async def until_silent(deployment: Gossiping, wanted: Sequence[Link], within_s: 
         if silent == sorted(wanted):
             return
         assert time.monotonic() < deadline, f"silent links are {silent}, not {sorted(wanted)}: {seen}"
+
+
+async def refuses_what_was_not_asked_for(deployment: Deployment) -> None:
+    """A deployment whose test needs no faults of disks and clocks has none, and says so by name."""
+    with pytest.raises(BackendError, match="a directory cannot be made to fail"):
+        await deployment.spoil("n1", DiskFault(full=True))
+    with pytest.raises(BackendError, match="a directory cannot lose only what was not synced"):
+        await deployment.power_off("n1")
+    with pytest.raises(FaultNotSupportedError, match="started without libfaketime"):
+        await deployment.skew("n1", ClockFault(offset_ms=1))
+    assert await deployment.skew("n1", None) == {}
+    assert await deployment.spoil("n1", None) == {}
+    assert await deployment.throttle("n1", None) == {}
 
 
 # --- processes, seen from outside ---------------------------------------------------------------------------------

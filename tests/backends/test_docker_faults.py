@@ -18,9 +18,10 @@ from harness.backends.docker import DockerDeployment
 from harness.backends.docker import groups as control_groups
 from harness.protocols import ClockFault, DefiniteError, DiskFault, FaultKind, NodeCommand, NodeId, NodePlace
 from harness.test import Test
-from results.errors import BackendError, FaultNotSupportedError, NodeStartError
+from results.errors import FaultNotSupportedError, NodeStartError
 from tests.backends import docker_support
 from tests.backends.docker_support import ContainerGossip, deployed
+from tests.backends.support import refuses_what_was_not_asked_for
 
 engine = docker_support.engine
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("engine")]
@@ -248,14 +249,6 @@ def test_a_node_gets_its_share_of_the_processor_also_after_its_restart(cluster: 
 def test_what_a_test_did_not_ask_for_is_refused_by_name(engine: None, tmp_path: Path) -> None:
     async def run() -> None:
         async with deployed(tmp_path, WritingSystem(), ("n1",)) as deployment:
-            with pytest.raises(BackendError, match="a directory cannot be made to fail"):
-                await deployment.spoil("n1", DiskFault(full=True))
-            with pytest.raises(BackendError, match="a directory cannot lose only what was not synced"):
-                await deployment.power_off("n1")
-            with pytest.raises(FaultNotSupportedError, match="started without libfaketime"):
-                await deployment.skew("n1", ClockFault(offset_ms=1))
-            assert await deployment.skew("n1", None) == {}
-            assert await deployment.spoil("n1", None) == {}
-            assert await deployment.throttle("n1", None) == {}
+            await refuses_what_was_not_asked_for(deployment)
 
     asyncio.run(run())

@@ -21,8 +21,8 @@ from harness.backends.agent import cgroups, volumes
 from harness.backends.local import Links, LocalBackend, LocalDeployment, nodefaults
 from harness.protocols import ClockFault, DefiniteError, DiskFault, FaultKind, NodeCommand, NodeId, NodePlace
 from harness.test import Test
-from results.errors import BackendError, FaultNotSupportedError
-from tests.backends.support import GossipSystem, deployed, missing, wait_until_gone
+from results.errors import FaultNotSupportedError
+from tests.backends.support import GossipSystem, deployed, missing, refuses_what_was_not_asked_for, wait_until_gone
 
 pytestmark = pytest.mark.cluster
 
@@ -250,15 +250,7 @@ def test_a_node_gets_its_share_of_the_processor_also_after_its_restart(links: Li
 def test_what_a_test_did_not_ask_for_is_refused_by_name(links: Links, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with writing(links, tmp_path, []) as deployment:
-            with pytest.raises(BackendError, match="a directory cannot be made to fail"):
-                await deployment.spoil("n1", DiskFault(full=True))
-            with pytest.raises(BackendError, match="a directory cannot lose only what was not synced"):
-                await deployment.power_off("n1")
-            with pytest.raises(FaultNotSupportedError, match="started without libfaketime"):
-                await deployment.skew("n1", ClockFault(offset_ms=1))
-            assert await deployment.skew("n1", None) == {}
-            assert await deployment.spoil("n1", None) == {}
-            assert await deployment.throttle("n1", None) == {}
+            await refuses_what_was_not_asked_for(deployment)
 
     asyncio.run(scenario())
 

@@ -13,7 +13,7 @@ from harness.protocols import ClockFault, DiskFault, FaultKind, LinkFault
 from results.errors import FaultNotSupportedError
 from tests.backends import ssh_support
 from tests.backends.ssh_support import Hosts, deploy, deployed
-from tests.backends.support import ask, beats, start_all, until_silent
+from tests.backends.support import ask, beats, refuses_what_was_not_asked_for, start_all, until_silent
 
 hosts = ssh_support.hosts
 pytestmark = pytest.mark.cluster
@@ -175,12 +175,11 @@ def test_a_throttled_node_runs_into_its_limit_and_gets_free_again(cluster: Clust
     cluster.runner.run(scenario())
 
 
-def test_a_node_that_was_started_with_a_true_clock_keeps_it(hosts: Hosts, shared: Cluster, tmp_path: Path) -> None:
+def test_what_a_test_did_not_ask_for_is_refused_by_name(hosts: Hosts, shared: Cluster, tmp_path: Path) -> None:
     shared.runner.run(shared.deployment.close())
 
     async def scenario() -> None:
         async with deployed(hosts.of(0), tmp_path) as deployment:
-            with pytest.raises(FaultNotSupportedError, match="it was started without libfaketime"):
-                await deployment.skew("n1", ClockFault(offset_ms=1.0))
+            await refuses_what_was_not_asked_for(deployment)
 
     asyncio.run(scenario())
