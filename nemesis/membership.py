@@ -102,7 +102,7 @@ class MembershipChanges:
                 except NotDoneError as problem:
                     if not hurried:
                         raise NemesisError(f"{FAULT}: {node} did not join: {problem}.") from None
-                    effect.target = f"nobody: {node} stays out ({problem})"
+                    effect.target = f"nobody: {node} is not back ({problem})"
 
         return await carry_out(context, op, leave if op.f == "leave" else join, self._ledger)
 

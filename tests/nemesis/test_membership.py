@@ -266,7 +266,7 @@ def test_who_is_refused_while_another_fault_is_in_force_stays_out_and_joins_when
     cluster.members.refusals = [UNHEALTHY] * 1000
     done = cluster.join()
     assert (done.type, done.value["down"]) == ("ok", ["n4"])
-    assert done.value["target"].startswith("nobody: n4 stays out")
+    assert done.value["target"].startswith("nobody: n4 is not back")
     run(cluster.nodes.cut(frozenset()))
     cluster.members.refusals = [UNHEALTHY] * 3
     assert (cluster.join().value["target"], cluster.nodes.states["n4"]) == ("n4", "running")

@@ -100,7 +100,7 @@ def _means(inventory: Inventory) -> Mapping[NodeId, faults.Means]:
         try:
             connection = connect(host, inventory, note=lambda _: None)
             try:
-                check(connection, ())
+                check(connection, (), {})
                 return faults.means(connection)
             finally:
                 connection.close()
@@ -129,7 +129,7 @@ def _note_keeper(run_dir: Path, node: NodeId) -> Callable[[str], None]:
 
 def _prepare(connection: Connection, test: Test, note: Callable[[str], None]) -> None:
     """See that a host has what the test takes, and sweep what dead controllers left on it."""
-    report = check(connection, getattr(test.system, "imports", ()))
+    report = check(connection, getattr(test.system, "imports", ()), getattr(test.system, "programs", {}))
     for leftover in report.leftovers:
         if machine.is_abandoned(leftover):
             machine.remove(connection, leftover.path)

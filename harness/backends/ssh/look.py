@@ -1,4 +1,6 @@
-"""A look at a host, run there by its own interpreter (`python3 -I - MODULE...`), whatever its version: prints a report.
+"""A look at a host, run there by its own interpreter (`python3 -I - PATTERN NAME...`), whatever its version.
+
+It prints a report.
 
 This file is sent as it is. It uses no syntax that is newer than Python 3.6 and changes nothing.
 """
@@ -57,16 +59,16 @@ def has_module(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def main(pattern: str, modules: "list[str]") -> None:
-    """Print the report, in JSON."""
+def main(pattern: str, names: "list[str]") -> None:
+    """Print the report, in JSON: of these names also which are programs, and which are modules."""
     os.environ["PATH"] = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
     report = {
         "time_s": time.time(),
         "python": list(sys.version_info[:3]),
         "system": sys.platform,
         "sudo": sudo_problem(),
-        "tools": [name for name in ("nft", "iptables", "ip", "tar") if shutil.which(name) is not None],
-        "modules": [name for name in modules if has_module(name)],
+        "tools": [name for name in ["nft", "iptables", "ip", "tar", *names] if shutil.which(name) is not None],
+        "modules": [name for name in names if has_module(name)],
         "leftovers": leftovers(pattern),
     }
     print(json.dumps(report))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -44,17 +44,18 @@ class Report(msgspec.Struct, frozen=True):
     leftovers: tuple[Leftover, ...]
 
 
-def check(connection: Connection, modules: Sequence[str]) -> Report:
+def check(connection: Connection, modules: Sequence[str], programs: Mapping[str, str]) -> Report:
     """Look at a host, and see that a test can run on it.
 
     Args:
         connection: to the host.
         modules: what the system's program imports beyond Python's own library.
+        programs: what the system runs beyond what it uploads, with Debian's package for each.
 
     Raises:
         HostError: the host lacks something; all that it lacks is in the message. Or the look failed.
     """
-    command = shlex.join(["python3", "-I", "-", f"{DIRECTORIES}*", *modules])
+    command = shlex.join(["python3", "-I", "-", f"{DIRECTORIES}*", *modules, *programs])
     before_s = time.time()
     done = connection.run(command, _LOOK.read_bytes())
     after_s = time.time()
@@ -65,13 +66,15 @@ def check(connection: Connection, modules: Sequence[str]) -> Report:
     except msgspec.MsgspecError:
         said = " ".join(done.errors.split())[-300:] or done.output[:300]
         raise HostError(connection.host, f"the look at the host failed with code {done.code}: {said}") from None
-    problems = _problems(report, modules, before_s, after_s)
+    problems = _problems(report, modules, programs, before_s, after_s)
     if problems:
         raise HostError(connection.host, f"{'; '.join(problems)}.")
     return report
 
 
-def _problems(report: Report, modules: Sequence[str], before_s: float, after_s: float) -> list[str]:
+def _problems(
+    report: Report, modules: Sequence[str], programs: Mapping[str, str], before_s: float, after_s: float
+) -> list[str]:
     problems: list[str] = []
     if report.system != "linux":
         problems.append(f"it runs {report.system}, not Linux")
@@ -81,7 +84,7 @@ def _problems(report: Report, modules: Sequence[str], before_s: float, after_s: 
         )
     if report.sudo:
         problems.append(f"sudo does not work without a password ({report.sudo})")
-    for tool, package in _TOOLS.items():
+    for tool, package in {**_TOOLS, **programs}.items():
         if tool not in report.tools:
             problems.append(f"there is no {tool} (apt install {package})")
     problems += [

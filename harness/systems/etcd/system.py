@@ -56,6 +56,8 @@ class Etcd:
     election_timeout_s = 2 * ELECTION_MS / 1000
     image: str | None = "etcd"
     uploads: Mapping[str, Path] = {}
+    programs: Mapping[str, str] = {"etcd": "etcd-server"}
+    """What a host must have installed, with Debian's package."""
     immune: Mapping[FaultKind, str] = dict.fromkeys(
         CLOCK_KINDS, "a Go program asks the kernel for the time itself, so that libfaketime does not reach it"
     )

@@ -1,0 +1,63 @@
+"""etcd on hosts over SSH, with real faults."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.backends.ssh_support import Hosts, running_hosts
+from tests.cli.support import judged, splitbrain
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Generator[Hosts, None, None]:
+    with running_hosts(3, tmp_path_factory.mktemp("hosts")) as found:
+        yield found
+
+
+def run_on(hosts: Hosts, store: Path, *options: str) -> Any:
+    entries = ",".join(f"{host.node}={host.user}@{host.name}:{host.port}" for host in hosts.inventory.hosts)
+    reached = ["--hosts", entries, "--known-hosts", f"{hosts.folder}/known_hosts", "--ssh-key", f"{hosts.folder}/user"]
+    words = ["--backend", "ssh", *reached, "--system", "etcd", "--store", str(store), "--engine", "inline"]
+    return splitbrain("run", "--json", *words, *options, cwd=store, timeout_s=240)
+
+
+def etcd_on(hosts: Hosts) -> list[str]:
+    """What of etcd still runs on hosts."""
+    return [
+        line for number in range(len(hosts.addresses)) for line in hosts.on(number, "pgrep -a etcd || true").split()
+    ]
+
+
+def test_a_register_passes_under_partitions_kills_pauses_and_faults_of_packets(three: Hosts, tmp_path: Path) -> None:
+    faults = ["--nemesis", "partition,kill,pause,packet", "--time-limit", "40"]
+    judged(run_on(three, tmp_path, "--workload", "register", *faults), "pass", 0)
+    [run] = tmp_path.glob("test=*/run=*")
+    for node in ("n1", "n2", "n3"):
+        assert "serving" in (run / "nodes" / node / "log").read_text()
+        assert list((run / "nodes" / node / "data/etcd/member/wal").glob("*.wal"))
+    assert three.wait_until_clear() == []
+    assert etcd_on(three) == []
+
+
+def test_members_on_hosts_leave_and_join(three: Hosts, tmp_path: Path) -> None:
+    faults = ["--nemesis", "membership", "--time-limit", "20", "--interval", "3"]
+    judged(run_on(three, tmp_path, "--workload", "register", *faults), "pass", 0)
+    assert three.wait_until_clear() == []
+
+
+def test_a_host_without_etcd_is_refused_before_anything_starts(three: Hosts, tmp_path: Path) -> None:
+    three.on(1, "mv /usr/bin/etcd /usr/bin/etcd.away")
+    try:
+        done = run_on(three, tmp_path, "--nemesis", "none", "--time-limit", "5")
+    finally:
+        three.on(1, "mv /usr/bin/etcd.away /usr/bin/etcd")
+    assert done.returncode == 255
+    assert "there is no etcd (apt install etcd-server)" in done.stdout + done.stderr
+    assert "n2 (" in done.stdout + done.stderr
+    assert three.wait_until_clear() == []
