@@ -32,6 +32,7 @@ from harness.protocols import (
     Deployment,
     FaultKind,
     Link,
+    Membership,
     NodeCommand,
     NodeId,
     NodePlace,
@@ -85,6 +86,7 @@ class NoSystem:
     image: str | None = None
     uploads: Mapping[str, Path] = {}
     immune: Mapping[FaultKind, str] = {}
+    membership: Membership | None = None
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         """Nobody runs it."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from worlds import FakeClient, FakeNemesis, MemoryBackend, MemoryDeployment, MemoryRecorder, MemorySystem, make_test
@@ -47,6 +48,32 @@ def test_a_run_starts_every_node_and_closes_everything(tmp_path: Path) -> None:
     assert backend.swept == 1
     assert [deployment.states[node].life >= 1 for node in deployment.nodes] == [True] * 3
     assert (deployment.closed, folder.made, folder.history.closed) == (1, 1, True)
+
+
+class NobodyLeft:
+    """A membership that notes whether the nodes were up when it was to forget who had left."""
+
+    def __init__(self, deployment: MemoryDeployment) -> None:
+        self._deployment = deployment
+        self.states: list[set[str]] = []
+
+    def begin(self) -> None:
+        self.states.append({status.state for status in self._deployment.states.values()})
+
+    def unsettled(self, node: str) -> bool:
+        return False
+
+
+def test_every_run_of_a_system_begins_with_nobody_having_left(tmp_path: Path) -> None:
+    deployment = MemoryDeployment()
+    system, members = MemorySystem(), NobodyLeft(deployment)
+    system.membership = cast("Any", members)
+    test = dataclasses.replace(make_test(FakeClient()), system=system)
+    for runs in (1, 2):
+        for node in deployment.nodes:
+            deployment.states[node] = NodeStatus("stopped", 0)
+        assert go(test, MemoryBackend(deployment), Folder(tmp_path)).failure is None
+        assert members.states == [{"stopped"}] * runs
 
 
 def test_a_fault_that_the_backend_cannot_inject_is_refused_before_anything_is_written(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from harness.protocols import (
     Deployment,
     FaultKind,
     Link,
+    Membership,
     MessageConnection,
     Nemesis,
     NemesisContext,
@@ -108,6 +109,7 @@ class MemorySystem:
     image: str | None = None
     uploads: Mapping[str, Path] = {}
     immune: Mapping[FaultKind, str] = {}
+    membership: Membership | None = None
 
     def __init__(self) -> None:
         self.registers: dict[str, Any] = {}
