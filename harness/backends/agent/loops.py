@@ -17,7 +17,6 @@ _LOOP_GET_FREE = 0x4C82
 _LOOP_CONFIGURE = 0x4C0A
 _LOOP_GET_STATUS64 = 0x4C05
 _LOOP_SET_STATUS64 = 0x4C04
-_LOOP_CLEAR = 0x4C01
 _AUTOCLEAR, _DIRECT_IO = 4, 16
 _STATUS_BYTES = 232
 _SIZE_LIMIT_AT = 32
@@ -115,15 +114,6 @@ def _status(descriptor: int) -> bytearray:
     status = bytearray(_STATUS_BYTES)
     fcntl.ioctl(descriptor, _LOOP_GET_STATUS64, status, True)
     return status
-
-
-def clear(device: str) -> None:
-    """Let a device go that nobody uses any more."""
-    descriptor = os.open(device, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        fcntl.ioctl(descriptor, _LOOP_CLEAR)
-    finally:
-        os.close(descriptor)
 
 
 def flushes(device: str) -> int:

@@ -109,11 +109,6 @@ class Volume:
         """The loop device that is mounted."""
         return self._device
 
-    @property
-    def drive(self) -> Drive:
-        """What that device is made of."""
-        return self._drive
-
     def mount(self) -> None:
         """Make the file system, and mount its data over the node's directory.
 
