@@ -1,17 +1,63 @@
-"""What controllers that were killed left on this machine: processes, control groups, mounted volumes."""
+"""What controllers that were killed left on this machine: processes, control groups, mounted volumes.
+
+Sweeps take turns: of two at the same time each would find things that the other is about to remove. They take turns as
+far as they can, for not everybody who removes something waits for a turn. So each removal also bears that what it would
+remove is gone.
+"""
 
 from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Generator, Sequence
 
 from harness.backends import ownership
 from harness.backends.agent import cgroups, volumes
 
+TURNS_BY: str = "/run"
+"""A directory whose lock (flock(2)) is the turn. All users can open it, and nothing needs to be made for that."""
+TURN_COMES_WITHIN_S = 30.0
+_POLL_S = 0.02
 
-def sweep() -> list[str]:
-    """Remove it; a line for each thing removed."""
-    return [*ownership.sweep(), *volumes.sweep(_is_left_over), *cgroups.sweep(_is_left_over)]
+
+def sweep(others: Callable[[], Sequence[str]] = tuple) -> list[str]:
+    """Remove it, when it is this process's turn; a line for each thing removed.
+
+    Args:
+        others: removes first what a backend has beside that, and says so.
+    """
+    with _turn():
+        return [*others(), *ownership.sweep(), *volumes.sweep(_is_left_over), *cgroups.sweep(_is_left_over)]
+
+
+@contextlib.contextmanager
+def _turn() -> Generator[None]:
+    """Wait until no other sweep goes on, but not for ever: any user can hold the lock of a directory."""
+    try:
+        turn = os.open(TURNS_BY, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # there is none here
+        yield
+        return
+    try:
+        deadline = time.monotonic() + TURN_COMES_WITHIN_S
+        while not _taken(turn) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(turn)
+
+
+def _taken(turn: int) -> bool:
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _is_left_over(name: str) -> bool:
-    """Whether a name begins with the marker of a controller of this PID namespace that is gone."""
+    """Whether a name begins with the marker of a controller that is gone."""
     owner = ownership.parse(name.split(".")[0])
-    return owner is not None and owner.pid_namespace == ownership.this_controller().pid_namespace and not owner.alive
+    return owner is not None and owner.gone

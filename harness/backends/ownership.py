@@ -1,55 +1,88 @@
 """Who owns which process: every process of a deployment names its controller, so that leftovers can be told apart.
 
-A marker `splitbrain-agent:<PID namespace>:<pid>:<start time>` stands in the agent's arguments and in the environment of
-its nodes. A controller is alive if a process of that pid runs that began at that time (pids are reused, starts in clock
-ticks since boot are not). Markers from other PID namespaces are left alone: their pids mean nothing here.
+A marker `splitbrain-agent:<PID namespace>:<pid>:<start time>:<boot>` stands in the agent's arguments and in the
+environment of its nodes. A controller is alive if a process of that pid runs that began at that time (pids are reused,
+starts in clock ticks since boot are not). Markers from other PID namespaces and other boots are left alone: their pids
+mean nothing here. The boot is in there because every machine gives its first PID namespace the same number, and an
+agent that is reached over ssh carries the marker of a controller on another machine.
+
+Versions before wrote no boot. What carries such a marker counts as this machine's only if controllers elsewhere do not
+put it there: agents on hosts have it in their arguments, but not in their environment.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import os
+import re
 import select
 import signal
+import socket
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 PREFIX = "splitbrain-agent"
 MARKER_VARIABLE = "SPLITBRAIN_AGENT"
 GONE_WITHIN_S = 5.0
 
+_MARKER = re.compile(rf"{PREFIX}:(\d+):(\d+):(\d+)(?::([0-9a-f]{{32}}))?", re.ASCII)
+
 
 @dataclass(frozen=True)
 class Controller:
-    """The process that owns a deployment."""
+    """The process that owns a deployment; `boot` is that of its machine, None where an old marker does not tell."""
 
     pid_namespace: int
     pid: int
     started: int
+    boot: str | None
 
     @property
     def marker(self) -> str:
         """How the processes of its deployments are marked."""
-        return f"{PREFIX}:{self.pid_namespace}:{self.pid}:{self.started}"
+        fields = (PREFIX, self.pid_namespace, self.pid, self.started, *([] if self.boot is None else [self.boot]))
+        return ":".join(map(str, fields))
 
     @property
-    def alive(self) -> bool:
-        """Whether it still runs."""
-        return start_time(self.pid) == self.started
+    def elsewhere(self) -> bool:
+        """Whether it belongs to another machine, or to this one before it was booted."""
+        return self.boot not in (None, this_boot())
+
+    @property
+    def here(self) -> bool:
+        """Whether its pid means something to this process. Of no other controller is it known whether it lives."""
+        return not self.elsewhere and self.pid_namespace == _pid_namespace()
+
+    @property
+    def gone(self) -> bool:
+        """Whether it is known not to run any more."""
+        return self.here and start_time(self.pid) != self.started
 
 
 def this_controller() -> Controller:
     """The calling process as an owner."""
     started = start_time(os.getpid())
     assert started is not None, "a running process is in /proc"
-    return Controller(_pid_namespace(), os.getpid(), started)
+    return Controller(_pid_namespace(), os.getpid(), started, this_boot())
+
+
+@functools.cache
+def this_boot() -> str:
+    """This machine for as long as it is up: 32 hexadecimal digits. Where boots have no name, its own stands for it."""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip().replace("-", "")
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:32]
 
 
 def parse(marker: str) -> Controller | None:
     """The owner that a marker names; None if it is not a marker."""
-    parts = marker.split(":")
-    if len(parts) != 4 or parts[0] != PREFIX or not all(part.isdigit() for part in parts[1:]):
+    found = _MARKER.fullmatch(marker)
+    if found is None:
         return None
-    return Controller(int(parts[1]), int(parts[2]), int(parts[3]))
+    pid_namespace, pid, started, boot = found.groups()
+    return Controller(int(pid_namespace), int(pid), int(started), boot)
 
 
 def start_time(pid: int) -> int | None:
@@ -65,10 +98,9 @@ def start_time(pid: int) -> int | None:
 def sweep() -> list[str]:
     """Kill what dead controllers left behind, and wait until it is gone; a line for each process."""
     removed: list[str] = []
-    here = _pid_namespace()
     for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
         owner = _owner(int(name))
-        if owner is None or owner.pid_namespace != here or owner.alive:
+        if owner is None or not owner.gone:
             continue
         with contextlib.suppress(ProcessLookupError, PermissionError):
             pidfd = os.pidfd_open(int(name))
@@ -89,13 +121,20 @@ def _owner(pid: int) -> Controller | None:
         if os.geteuid() not in (0, os.stat(f"/proc/{pid}").st_uid):
             return None
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read().decode(errors="replace").split("\0")
+            arguments = file.read().decode(errors="replace").split("\0")
         with open(f"/proc/{pid}/environ", "rb") as file:
             environment = file.read().decode(errors="replace").split("\0")
     except OSError:
         return None
     variable = f"{MARKER_VARIABLE}="
-    words += [entry.removeprefix(variable) for entry in environment if entry.startswith(variable)]
+    by_environment = _first(entry.removeprefix(variable) for entry in environment if entry.startswith(variable))
+    by_arguments = _first(arguments)
+    if by_arguments is not None and by_arguments.boot is not None:
+        return by_arguments
+    return by_environment
+
+
+def _first(words: Iterable[str]) -> Controller | None:
     return next((owner for owner in map(parse, words) if owner is not None), None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -92,3 +93,41 @@ def test_a_sweep_removes_the_groups_of_dead_owners_only(groups: CpuGroups, busy:
     groups.throttle("n1", [busy.pid], 0.5)
     assert busy.poll() is None
     assert cgroups.sweep(lambda name: name == f"splitbrain-dead-{os.getpid()}") == []
+
+
+@pytest.mark.parametrize("call", ["scandir", "rmdir"])
+def test_a_group_that_another_sweep_removes_meanwhile_is_fine(
+    groups: CpuGroups, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    name = f"splitbrain-dead-{os.getpid()}"
+    CpuGroups(name).throttle("n1", [], 0.5)
+    ours, remove = getattr(os, call), os.rmdir
+
+    def another_is_faster(path: str) -> object:
+        if os.path.basename(path) == "n1" and os.path.isdir(path):
+            remove(path)
+        return ours(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, another_is_faster)
+        [line] = cgroups.sweep(lambda found: found == name)
+    assert line.startswith("removed")
+    assert cgroups.sweep(lambda found: found == name) == []
+
+
+def test_a_group_that_cannot_be_removed_keeps_no_run_from_starting(
+    groups: CpuGroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroups, "GONE_WITHIN_S", 0.05)
+    name = f"splitbrain-dead-{os.getpid()}"
+    CpuGroups(name)
+
+    def busy(path: str) -> None:
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rmdir", busy)
+        [line] = cgroups.sweep(lambda found: found == name)
+    assert line.startswith("left a control group whose controller is gone")
+    assert "Device or resource busy" in line
+    assert len(cgroups.sweep(lambda found: found == name)) == 1

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ import pytest
 from harness import images
 from harness.backends import ownership
 from harness.backends.docker import DockerBackend, labels
+from harness.backends.docker import engine as engine_module
 from tests.backends import docker_support
 from tests.backends.docker_support import inside, of_run
 from tests.backends.support import wait_until_gone
@@ -72,10 +76,8 @@ def _mounts_below(folder: Path) -> list[str]:
     return [line for line in lines if line.split()[1].startswith(str(folder))]
 
 
-def marker_of(**changes: int) -> str:
-    own = ownership.this_controller()
-    fields = {"pid_namespace": own.pid_namespace, "pid": own.pid, "started": own.started}
-    return ownership.Controller(**(fields | changes)).marker
+def marker_of(**changes: Any) -> str:
+    return dataclasses.replace(ownership.this_controller(), **changes).marker
 
 
 @pytest.mark.parametrize(
@@ -83,10 +85,19 @@ def marker_of(**changes: int) -> str:
     [
         (marker_of(started=1), True),
         (marker_of(), False),
+        (marker_of(started=1, boot=None), True),
         (marker_of(pid_namespace=1, started=1), False),
+        (marker_of(started=1, boot="0" * 32), False),
         ("somebody-else", False),
     ],
-    ids=["dead, its pid used again", "alive", "in another PID namespace", "no marker"],
+    ids=[
+        "dead, its pid used again",
+        "alive",
+        "dead, of an earlier version",
+        "in another PID namespace",
+        "on another machine, since this one was booted",
+        "no marker",
+    ],
 )
 def test_a_sweep_tells_dead_controllers_from_living_and_foreign_ones(marker: str, swept: bool) -> None:
     with contextlib.closing(images.engine()) as client:
@@ -100,3 +111,56 @@ def test_a_sweep_tells_dead_controllers_from_living_and_foreign_ones(marker: str
         finally:
             if not swept:
                 client.api.remove_network(name)
+
+
+@pytest.mark.parametrize("boot", [None, "0" * 32], ids=["of an earlier version", "of an earlier boot"])
+def test_what_is_older_than_the_machine_is_up_is_swept(boot: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers and networks outlive the end of a machine, which no controller does."""
+    monkeypatch.setattr(labels, "_booted_at_s", lambda: time.time() + 60)
+    marker = marker_of(pid=1 << 30, boot=boot)
+    with contextlib.closing(images.engine()) as client:
+        name = f"splitbrain-test-{os.getpid()}"
+        client.api.create_network(name, internal=True, labels={labels.CONTROLLER: marker, labels.RUN: name})
+        client.api.create_container(
+            images.ensure("node"), name=name, labels={labels.CONTROLLER: marker, labels.RUN: name}
+        )
+        lines = DockerBackend().sweep()
+        assert {line.split()[1] for line in lines if name in line} == {"container", "network"}
+        assert of_run(name) == []
+
+
+def test_several_sweeps_of_the_same_leftovers_disturb_each_other_no_more_than_they_disturb_a_run() -> None:
+    """They do not even take turns here, as those of controllers in containers with an engine's socket would not."""
+    marker, name = marker_of(started=1), f"splitbrain-test-{os.getpid()}"
+    with contextlib.closing(images.engine()) as client, ThreadPoolExecutor(4) as pool:
+        image = images.ensure("node")
+        marked = {labels.CONTROLLER: marker, labels.RUN: name}
+        for _ in range(3):
+            client.api.create_network(name, internal=True, labels=marked)
+            for number in range(4):
+                made = client.containers.create(
+                    image, ["sleep", "60"], name=f"{name}-{number}", labels=marked, network=name
+                )
+                made.start()
+            sweeps = [pool.submit(labels.sweep, client.api) for _ in range(4)]
+            lines = [line for sweep in sweeps for line in sweep.result()]
+            assert of_run(name) == []
+            assert not [line for line in lines if line.startswith("left")]
+
+
+def test_a_network_that_somebody_still_uses_is_left_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "NETWORK_IS_FREE_WITHIN_S", 0.2)
+    name = f"splitbrain-test-{os.getpid()}"
+    with contextlib.closing(images.engine()) as client:
+        labelled = {labels.CONTROLLER: marker_of(started=1), labels.RUN: name}
+        client.api.create_network(name, internal=True, labels=labelled)
+        guest = client.containers.create(images.ensure("node"), ["sleep", "60"], network=name)
+        guest.start()
+        try:
+            [line] = [line for line in DockerBackend().sweep() if name in line]
+            assert line.startswith(f"left network {name} (")
+            assert "active endpoints" in line
+        finally:
+            guest.remove(force=True)
+            DockerBackend().sweep()
+        assert of_run(name) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -11,6 +13,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,20 +76,24 @@ def test_an_interrupt_from_the_terminal_reaches_only_the_controller(links: Links
 
 
 @contextmanager
-def marked_process(marker: str) -> Generator[subprocess.Popen[bytes], None, None]:
-    process = subprocess.Popen(["/bin/sleep", "60"], env={ownership.MARKER_VARIABLE: marker})
+def marked_process(marker: str, by: str = "environment") -> Generator[subprocess.Popen[bytes], None, None]:
+    """A process that belongs to a controller, as its environment tells or its arguments do."""
+    argv, env = ["/bin/sleep", "60"], {ownership.MARKER_VARIABLE: marker}
+    if by == "arguments":
+        argv, env = ["/bin/sh", "-c", "sleep 60; true", marker], {}
+    process = subprocess.Popen(argv, env=env, start_new_session=True)
     try:
         while process.pid not in processes_with(marker):  # exec shows the environment a moment after it succeeded
             assert process.poll() is None
         yield process
     finally:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
-def marker_of(controller: ownership.Controller, **changes: int) -> str:
-    fields = {"pid_namespace": controller.pid_namespace, "pid": controller.pid, "started": controller.started}
-    return ownership.Controller(**(fields | changes)).marker
+def marker_of(controller: ownership.Controller, **changes: Any) -> str:
+    return dataclasses.replace(controller, **changes).marker
 
 
 def test_a_sweep_kills_what_a_dead_controller_left_behind_and_says_so() -> None:
@@ -98,13 +105,28 @@ def test_a_sweep_kills_what_a_dead_controller_left_behind_and_says_so() -> None:
     assert f"killed process {leftover.pid} of controller {os.getpid()}, which is gone" in lines
 
 
-def test_a_sweep_leaves_alone_what_belongs_to_a_living_controller_or_to_another_pid_namespace() -> None:
-    own = ownership.this_controller()
-    with marked_process(own.marker) as ours, marked_process(marker_of(own, pid_namespace=1, started=1)) as foreign:
+@pytest.mark.parametrize("by", ["environment", "arguments"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"pid_namespace": 1, "started": 1}, {"boot": "0" * 32, "started": 1}],
+    ids=["a living controller", "another PID namespace", "another machine"],
+)
+def test_a_sweep_leaves_alone_what_belongs_to(changes: dict[str, Any], by: str) -> None:
+    """Of another machine is what its controller reaches over ssh: there its pid and PID namespace say nothing."""
+    with marked_process(marker_of(ownership.this_controller(), **changes), by) as process:
         LocalBackend("proxy").sweep()
         time.sleep(0.1)
-        assert ours.poll() is None
-        assert foreign.poll() is None
+        assert process.poll() is None
+
+
+def test_a_marker_that_tells_no_boot_counts_only_where_no_controller_elsewhere_can_have_put_it() -> None:
+    """As earlier versions wrote them: into arguments of agents on hosts too, into the environment only here."""
+    old = marker_of(ownership.this_controller(), boot=None, started=1)
+    assert old.count(":") == 3
+    with marked_process(old, "arguments") as perhaps_alive, marked_process(old, "environment") as dead:
+        LocalBackend("proxy").sweep()
+        assert dead.wait(timeout=5) == -signal.SIGKILL
+        assert perhaps_alive.poll() is None
 
 
 def test_a_sweep_removes_an_agent_that_could_not_follow_its_controller(tmp_path: Path) -> None:
@@ -122,6 +144,14 @@ def test_a_sweep_removes_an_agent_that_could_not_follow_its_controller(tmp_path:
 def test_a_marker_names_its_controller() -> None:
     own = ownership.this_controller()
     assert ownership.parse(own.marker) == own
-    assert own.alive
-    for text in ("", "splitbrain-agent:1:2", "splitbrain-agent:1:2:x", "other:1:2:3"):
+    assert own.here
+    assert not own.gone
+    for text in ("", "splitbrain-agent:1:2", "splitbrain-agent:1:2:x", "other:1:2:3", f"{own.marker}:1", "a:1:2:3:4"):
         assert ownership.parse(text) is None
+
+
+def test_earlier_versions_take_no_marker_that_tells_a_boot_for_one_of_theirs() -> None:
+    """They know pid and PID namespace only, by which they would kill what lives; they split at the colons, in four."""
+    parts = ownership.this_controller().marker.split(":")
+    assert len(parts) == 5
+    assert int(parts[2]) == os.getpid(), "agents read it there"

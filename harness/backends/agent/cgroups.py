@@ -6,6 +6,7 @@ its quota. Groups lie in one named after the controller that owns them (`ownersh
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -19,6 +20,8 @@ _POLL_S = 0.01
 _QUOTA_MIN_US = 1000
 _MOUNTS = "/proc/self/mounts"
 _MEMBERSHIP = "/proc/self/cgroup"
+_GONE = (errno.ENOENT, errno.ENODEV)
+"""What the kernel says of a group that somebody removed: by its name, and by a file of it that is open."""
 
 
 class CpuGroups:
@@ -124,38 +127,49 @@ def sweep(is_left_over: Callable[[str], bool]) -> list[str]:
     for name in sorted(os.listdir(top)):
         folder = os.path.join(top, name)
         if is_left_over(name) and os.access(folder, os.W_OK):
-            remove(folder)
-            removed.append(f"removed control group {folder}, whose controller is gone")
+            try:
+                remove(folder)
+            except AgentError as error:
+                removed.append(f"left a control group whose controller is gone: {error}")
+            else:
+                removed.append(f"removed control group {folder}, whose controller is gone")
     return removed
 
 
 def remove(folder: str) -> None:
-    """Remove a group and those in it; processes that are still there go to the group above.
+    """Remove a group and those in it; processes that are still there go to the group above. One that is gone is fine.
 
     Raises:
         AgentError: a process does not let go.
     """
-    if not os.path.isdir(folder):
-        return
-    for entry in list(os.scandir(folder)):
-        if entry.is_dir(follow_symlinks=False):
-            remove(entry.path)
     deadline = time.monotonic() + GONE_WITHIN_S
     while True:
-        with open(f"{folder}/cgroup.procs") as file:
-            for pid in file.read().split():
-                try:
-                    _write(f"{os.path.dirname(folder)}/cgroup.procs", pid)
-                except OSError:  # it ended, or it ends
-                    continue
         try:
+            with os.scandir(folder) as entries:
+                inside = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+            for path in inside:
+                remove(path)
+            _empty(folder)
             os.rmdir(folder)
         except OSError as error:
+            if error.errno in _GONE:
+                return
             if time.monotonic() > deadline:
                 raise AgentError(f"the control group {folder} cannot be removed: {error.strerror}") from None
             time.sleep(_POLL_S)
         else:
             return
+
+
+def _empty(folder: str) -> None:
+    """Put the processes of a group into the one above."""
+    with open(f"{folder}/cgroup.procs") as file:
+        pids = file.read().split()
+    for pid in pids:
+        try:
+            _write(f"{os.path.dirname(folder)}/cgroup.procs", pid)
+        except OSError:  # it ended, or it ends
+            continue
 
 
 def _top() -> tuple[str, int]:

@@ -35,6 +35,8 @@ LOG_BYTES_SHOWN = 8192
 GROUPS = "splitbrain-host"
 """How the names of control groups begin. Who holds the host may remove all of them."""
 PROBE_ENDS_WITHIN_S = 10.0
+HOME_IS_FREE_WITHIN_S = 3.0
+_POLL_S = 0.02
 
 Handler = Callable[..., Awaitable[Any]]
 
@@ -116,8 +118,7 @@ class _RemoteAgent:
 
     async def serve(self) -> None:
         """Answer requests until the channel ends, the controller asks for the end, or stays quiet for too long."""
-        if not take_lock(os.open(self._home, os.O_RDONLY)):  # whoever sweeps sees by it that the directory is in use
-            raise AgentError(f"another agent lives in {self._home}")
+        await self._take_home()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._over.set)
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
@@ -134,6 +135,18 @@ class _RemoteAgent:
         finally:
             if self._host is not None:
                 await self._host.remove()
+
+    async def _take_home(self) -> None:
+        """Hold the lock of the run's directory: whoever sweeps sees by it that the directory is in use.
+
+        Who looks whether it is held holds it himself for an instant.
+        """
+        home = os.open(self._home, os.O_RDONLY)
+        deadline = time.monotonic() + HOME_IS_FREE_WITHIN_S
+        while not take_lock(home):
+            if time.monotonic() > deadline:
+                raise AgentError(f"another agent lives in {self._home}")
+            await asyncio.sleep(_POLL_S)
 
     def _members(self, node: str) -> Iterable[int]:
         return () if self._processes is None else self._processes.members(node)

@@ -34,11 +34,12 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import stat
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from . import drives, loops, syscalls
@@ -57,6 +58,9 @@ INODES = 4096
 GONE_WITHIN_S = 2.0
 _POLL_S = 0.01
 _MOUNTS = "/proc/self/mounts"
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+_LET_GO = (errno.ENOENT, errno.ENXIO, errno.EINVAL)
+"""What the kernel says of a loop device without a file, and of a place where nothing is mounted."""
 
 _EXT4_SHUTDOWN = 0x8004587D
 _NO_LOG_FLUSH = 2
@@ -403,25 +407,52 @@ def problem() -> str | None:
 
 
 def sweep(is_left_over: Callable[[str], bool]) -> list[str]:
-    """Unmount volumes whose owner is gone, and remove their images; a line for each.
+    """Unmount volumes whose owner is gone, and remove their images; a line for each. Only root's sweep does so.
+
+    What somebody else removes meanwhile is fine, and a device that serves another image by then is left alone.
 
     Args:
         is_left_over: tells from the name of an image whether its owner is gone.
     """
+    if os.geteuid() != 0:
+        return []
     left = {device: image for device, image in loops.images().items() if is_left_over(os.path.basename(image))}
     removed: list[str] = []
     for device, image in left.items():
-        if not drives.is_outer(image):
-            loops.limit(device, 0)  # whoever waits for it shall come free
+        if not drives.is_outer(image) and _still_serves(device, image):
+            with _unless_let_go():
+                loops.limit(device, 0)  # whoever waits for it shall come free
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(image)
             removed.append(f"unmounted {image} of a controller that is gone")
-    for device in left:
-        with open(_MOUNTS) as file:
-            places = [words[1] for words in map(str.split, file) if words[0] == device]
-        for place in reversed(places):
-            syscalls.unmount(place.encode().decode("unicode_escape"), syscalls.MNT_DETACH)
+    for device, image in left.items():
+        for place in reversed(_places(device)):
+            if _still_serves(device, image):
+                with _unless_let_go():
+                    syscalls.unmount(place, syscalls.MNT_DETACH)
     return removed
+
+
+@contextlib.contextmanager
+def _unless_let_go() -> Generator[None]:
+    """Somebody else may have removed what is touched in here."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _LET_GO:
+            raise
+
+
+def _still_serves(device: str, image: str) -> bool:
+    return loops.images().get(device) == image
+
+
+def _places(device: str) -> list[str]:
+    """Where a device is mounted, in the order of its mounts: the kernel writes blanks and the like as octal numbers."""
+    with open(_MOUNTS, "rb") as file:
+        mounts = [line.split(b" ") for line in file.read().split(b"\n") if line]
+    places = [words[1] for words in mounts if words[0] == os.fsencode(device)]
+    return [os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), place)) for place in places]
 
 
 def _first_block_of_data(file: int) -> int:

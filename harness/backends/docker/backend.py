@@ -59,8 +59,7 @@ class DockerBackend:
         """
         client = images.engine()
         with contextlib.closing(client):
-            removed = asked(client.api, "remove what dead controllers left behind", labels.sweep)
-        return [*removed, *leftovers.sweep()]
+            return leftovers.sweep(lambda: asked(client.api, "remove what dead controllers left behind", labels.sweep))
 
     async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> DockerDeployment:
         """Lay out the test's nodes, not yet started.

@@ -7,6 +7,9 @@ fixed addresses and containers that share a network are all there, and because e
 from __future__ import annotations
 
 import asyncio
+import datetime
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
@@ -26,6 +29,7 @@ THREADS = 8
 KILL_TAKES_AT_MOST_S = 10.0
 PAUSE_TAKES_AT_MOST_S = 10.0
 POLL_S = 0.02
+_POLL_REMOVAL_S = 0.1
 
 _PERIOD_US = 100_000
 _QUOTA_MIN_US = 1000
@@ -34,7 +38,10 @@ _QUOTA_MIN_US = 1000
 _GAVE_UP_FREEZING = "unable to freeze"
 """What runc says when a control group of version 1 was not frozen after so many tries; it has thawed it then."""
 
-NOT_MODIFIED, NOT_FOUND, CONFLICT = 304, 404, 409
+NETWORK_IS_FREE_WITHIN_S = 5.0
+"""Its last container counts as being on it for a moment after it is gone."""
+
+NOT_MODIFIED, FORBIDDEN, NOT_FOUND, CONFLICT = 304, 403, 404, 409
 
 
 _API_NAMES = {
@@ -47,6 +54,7 @@ _API_NAMES = {
     "name": "Name",
     "names": "Names",
     "labels": "Labels",
+    "created": "Created",
 }
 """What the engine's API calls the fields of the structures below."""
 
@@ -72,6 +80,14 @@ class Labelled(msgspec.Struct, frozen=True, rename=_API_NAMES):
     labels: Mapping[str, str] | None = None
     name: str = ""
     names: Sequence[str] = ()
+    created: int | datetime.datetime | None = None
+
+    @property
+    def created_at_s(self) -> float:
+        """When it was made, in seconds since 1970; so the engine tells of containers, and of networks by a date."""
+        if self.created is None:
+            return math.inf
+        return self.created if isinstance(self.created, int) else self.created.timestamp()
 
     @property
     def shown(self) -> str:
@@ -128,8 +144,19 @@ class Engine:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="docker")
 
     async def run(self, call: Callable[[], Result]) -> Result:
-        """Run something that blocks in one of the threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+        """Run something that blocks in one of the threads.
+
+        Whoever is cancelled meanwhile is so when the call has ended, or was not begun: what the engine still does then
+        would come after what is asked of it next, such as a pause after the end of all faults.
+        """
+        called = self._pool.submit(call)
+        ended = asyncio.wrap_future(called)
+        try:
+            return await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            if not called.cancel():
+                await asyncio.wait([ended])
+            raise
 
     async def ask(self, what: str, call: Callable[[docker.APIClient], Result]) -> Result:
         """Ask the engine for something.
@@ -294,13 +321,33 @@ def asked(api: docker.APIClient, what: str, call: Callable[[docker.APIClient], R
         ) from None
 
 
-def remove_container(api: docker.APIClient, container: str) -> None:
-    """End a container and remove it; one that is gone, or that somebody else removes right now, is fine."""
+def remove_container(api: docker.APIClient, container: str) -> bool:
+    """End a container and remove it; False if it is gone, or somebody else removes it right now."""
     try:
         api.remove_container(container, v=True, force=True)
     except docker.errors.APIError as error:
         if _status(error) not in (NOT_FOUND, CONFLICT):
             raise
+        return False
+    return True
+
+
+def remove_network(api: docker.APIClient, network: str) -> str | None:
+    """Remove a network; one that is gone already is fine. What keeps it, if containers stay on it; else None."""
+    deadline = time.monotonic() + NETWORK_IS_FREE_WITHIN_S
+    while True:
+        try:
+            api.remove_network(network)
+        except docker.errors.NotFound:
+            return None
+        except docker.errors.APIError as error:
+            if _status(error) != FORBIDDEN or "active endpoints" not in _reason(error):
+                raise
+            if time.monotonic() > deadline:
+                return _reason(error)
+        else:
+            return None
+        time.sleep(_POLL_REMOVAL_S)
 
 
 def containers_with(api: docker.APIClient, labels: Sequence[str]) -> list[Labelled]:

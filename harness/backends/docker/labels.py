@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import docker
-import docker.errors
 
 from harness.backends import ownership
-from harness.backends.docker.engine import Labelled, containers_with, networks_with, remove_container
+from harness.backends.docker.engine import Labelled, containers_with, networks_with, remove_container, remove_network
 
 CONTROLLER = "splitbrain.controller"
 """The label that names the controller (`ownership`)."""
@@ -24,26 +25,34 @@ def of_run(run: str) -> dict[str, str]:
 def sweep(api: docker.APIClient) -> list[str]:
     """Remove containers and networks of controllers that are dead; a line for each. Those of others are left alone.
 
-    Controllers in other PID namespaces cannot be told from dead ones: theirs are left alone too.
+    Controllers in other PID namespaces cannot be told from dead ones: theirs are left alone too. Unlike processes these
+    things outlive the machine's end, and with them whoever made them before it.
     """
+    booted_at_s = _booted_at_s()
     removed: list[str] = []
     for container in containers_with(api, [CONTROLLER]):
-        owner = _dead_owner(container)
-        if owner is not None:
-            remove_container(api, container.id)
+        owner = _dead_owner(container, booted_at_s)
+        if owner is not None and remove_container(api, container.id):
             removed.append(f"removed container {container.shown} of controller {owner.pid}, which is gone")
     for network in networks_with(api, [CONTROLLER]):
-        owner = _dead_owner(network)
+        owner = _dead_owner(network, booted_at_s)
         if owner is not None:
-            try:
-                api.remove_network(network.id)
-            except docker.errors.NotFound:
-                continue
-            removed.append(f"removed network {network.shown} of controller {owner.pid}, which is gone")
+            problem = remove_network(api, network.id)
+            done = (
+                f"removed network {network.shown}" if problem is None else f"left network {network.shown} ({problem})"
+            )
+            removed.append(f"{done} of controller {owner.pid}, which is gone")
     return removed
 
 
-def _dead_owner(thing: Labelled) -> ownership.Controller | None:
+def _dead_owner(thing: Labelled, booted_at_s: float) -> ownership.Controller | None:
     owner = ownership.parse((thing.labels or {}).get(CONTROLLER, ""))
-    here = ownership.this_controller().pid_namespace
-    return owner if owner is not None and owner.pid_namespace == here and not owner.alive else None
+    if owner is None:
+        return None
+    return owner if owner.gone or (owner.elsewhere and thing.created_at_s < booted_at_s) else None
+
+
+def _booted_at_s() -> float:
+    """When this machine was booted, in seconds since 1970 by the clock as it is set now (proc(5))."""
+    lines = Path("/proc/stat").read_text().splitlines()
+    return float(next(line.split()[1] for line in lines if line.startswith("btime ")))

@@ -14,6 +14,7 @@ from harness.backends.agentnodes import AgentNode, to_status
 from harness.backends.deployed import Deployed
 from harness.backends.nodefaults import NodeFaults
 from harness.backends.nodelogs import last_lines
+from harness.backends.ownership import this_controller
 from harness.backends.ssh import machine
 from harness.backends.ssh.agents import RemoteAgent, agent_command
 from harness.backends.ssh.connection import Connection, HostError
@@ -101,7 +102,7 @@ class SshDeployment(Deployed[AgentNode]):
 
     async def _start_agent(self, node: NodeId) -> None:
         connection = self._connections[node]
-        command = agent_command(self.homes[node], machine.owner().split()[1])
+        command = agent_command(self.homes[node], this_controller().marker)
         channel = await self._off_loop(connection.open, command)
         self._agents[node] = RemoteAgent(connection, channel, self._executor, lambda line: self._note(node, line))
 

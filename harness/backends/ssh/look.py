@@ -10,6 +10,7 @@ import glob
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,10 +30,10 @@ def sudo_problem() -> str:
 
 
 def is_locked(path: str) -> bool:
-    """Whether a process holds the lock of a directory."""
+    """Whether a process holds the lock of a directory. Others who look at the same time do not count."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return True
     finally:
@@ -40,13 +41,26 @@ def is_locked(path: str) -> bool:
     return False
 
 
+def owner_of(path: str) -> str:
+    """Who made a directory; empty if it does not say so, because laying it out, or removing it, broke off.
+
+    Without that word it is taken for one of a run only if it has the name that mktemp gave, and belongs to this user.
+    """
+    try:
+        with open(os.path.join(path, "owner")) as file:
+            return file.read().strip()
+    except FileNotFoundError:
+        if not re.search(r"/splitbrain-[A-Za-z0-9]{10}$", path) or os.stat(path).st_uid != os.getuid():
+            raise
+        return ""
+
+
 def leftovers(pattern: str) -> "list[dict[str, object]]":
     """Directories of earlier runs: path, who made it, whether an agent lives in it, and its age."""
     found: list[dict[str, object]] = []
     for path in sorted(glob.glob(pattern)):
         try:
-            with open(os.path.join(path, "owner")) as file:
-                owner = file.read().strip()
+            owner = owner_of(path)
             age_s = time.time() - os.stat(path).st_mtime
             found.append({"path": path, "owner": owner, "in_use": is_locked(path), "age_s": age_s})
         except OSError:
