@@ -59,6 +59,7 @@ class Watched:
         self._orders: dict[NodeId, int] = dict.fromkeys(deployment.nodes, 0)
         self._noted: dict[NodeId, int] = {}
         self._spoiled_until_ns: dict[NodeId, int | None] = {}
+        self._at_disk: dict[NodeId, None] = {}
 
     async def look(self) -> None:
         """Note every node that should run and does not."""
@@ -75,12 +76,13 @@ class Watched:
                     continue
 
     async def _look_at(self, node: NodeId) -> None:
-        if self._stopped.get(node) or self._may_end(node):
+        if self._stopped.get(node) or node in self._at_disk or self._may_end(node):
             return
         orders = self._orders[node]
         status = await self._deployment.status(node)
         # Somebody may have stopped it, and even started it again, while the question was under way.
-        if status.state != "stopped" or self._orders[node] != orders or self._noted.get(node) == status.life:
+        overtaken = self._orders[node] != orders or node in self._at_disk
+        if status.state != "stopped" or overtaken or self._noted.get(node) == status.life:
             return
         self._noted[node] = status.life
         told = {name: status.evidence[name] for name in ("exit", "log") if name in status.evidence}
@@ -161,10 +163,21 @@ class Watched:
         return await self._deployment.disturbed()
 
     async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
-        """As the deployment does it; while the disk has a fault, and shortly after, the node may stop by itself."""
+        """As the deployment does it; while the disk has a fault, and shortly after, the node may stop by itself.
+
+        Whether it did, or was killed for the sake of its disk, is known only once that is done.
+        """
+        await self._look_at(node)
         if fault is not None and not fault.wipe:
             self._spoiled_until_ns[node] = None
-        done = await self._deployment.spoil(node, fault)
+        self._at_disk[node] = None
+        try:
+            done = await self._deployment.spoil(node, fault)
+        finally:
+            self._at_disk.pop(node, None)
+        if done.get("killed"):
+            self._order(node)
+            self._stopped[node] = True
         if fault is None and node in self._spoiled_until_ns:
             self._spoiled_until_ns[node] = self._journal.time_ns() + AFTERMATH_NS
         return done

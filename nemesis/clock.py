@@ -1,7 +1,8 @@
 """Clocks that jump, jump to and fro, or run too fast or too slow.
 
 An op names whom it means (`spec`), and for every node what becomes of its clock if it is meant (`skew`: the fields of a
-`harness.protocols.ClockFault`), drawn when the op is scheduled.
+`harness.protocols.ClockFault`), drawn when the op is scheduled. Nodes that run come first: nobody reads the clock of
+one that is down.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from harness.marks import reached
 from harness.protocols import ClockFault, FaultKind, NemesisContext, NodeId
 from harness.rng import Rng
 from nemesis.draws import magnitude, signed
-from nemesis.effects import Effect, carry_out, request
+from nemesis.effects import Effect, carry_out, request, statuses
 from nemesis.ledger import Ledger
 from nemesis.targets import choose, needs_views, views
 from results.errors import BackendError, NemesisError
@@ -71,6 +72,8 @@ class Clocks:
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger or Ledger()
+        self._shown: dict[NodeId, Mapping[str, Any]] = {}  # what was measured before the fault
+        self._doubted: dict[NodeId, None] = {}  # of which nobody knows whether the fault is in force
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         """Skew the clocks of the nodes that the op's spec means now, or set all right; measured before and after."""
@@ -78,7 +81,7 @@ class Clocks:
         async def start(effect: Effect) -> None:
             await self._set_right(context, Effect())
             faults = await self._faults(context, request(op))
-            effect.target = " ".join(faults)
+            effect.target = " ".join(faults) or "nobody: no node was running"
             await self._skew(context, faults, effect)
 
         async def stop(effect: Effect) -> None:
@@ -102,8 +105,12 @@ class Clocks:
         except msgspec.ValidationError as error:
             raise NemesisError(f"a fault of clocks says for each node what becomes of its clock: {error}.") from None
         order: Sequence[NodeId] = wanted.get("order") or list(context.deployment.nodes)
+        seen = await statuses(context.deployment)
+        up = [node for node in order if seen[node].state != "stopped"]
+        down = [node for node in order if seen[node].state == "stopped"]
         spec = str(wanted.get("spec", "one"))
-        chosen = choose(spec, order, await views(context) if needs_views(spec) else ())
+        meant = choose(spec, up + down, await views(context) if needs_views(spec) else ())
+        chosen = [node for node in meant if node in up] or up[:1]
         missing = [node for node in chosen if node not in skews]
         if missing:
             raise NemesisError(f"a fault of clocks does not say what becomes of {', '.join(missing)}.")
@@ -113,7 +120,11 @@ class Clocks:
         problems: list[str] = []
         for node, fault in faults.items():
             self._ledger.skewed[node] = fault
-            problems += await self._turn(context, node, fault, [fault], effect)
+            wrong = await self._turn(context, node, fault, [fault], effect)
+            self._shown[node] = effect.evidence.get(node, {})
+            if wrong:
+                self._doubted[node] = None
+            problems += wrong
             _mark(fault)
         if problems:
             raise NemesisError(f"clock: {'; '.join(problems)}.")
@@ -121,8 +132,15 @@ class Clocks:
     async def _set_right(self, context: NemesisContext, effect: Effect) -> None:
         problems: list[str] = []
         for node, fault in list(self._ledger.skewed.items()):
-            problems += await self._turn(context, node, None, _undone(fault), effect)
-            del self._ledger.skewed[node]
+            wrong = await self._turn(context, node, None, _undone(fault), effect)
+            if wrong and node in self._doubted and _is_back(node, fault, effect.evidence.get(node), self._shown[node]):
+                wrong = []
+            if wrong:
+                self._doubted[node] = None  # the next attempt may find it set right
+                problems += wrong
+                continue
+            del self._ledger.skewed[node], self._shown[node]
+            self._doubted.pop(node, None)
         if problems:
             raise NemesisError(f"clock: {'; '.join(problems)}.")
 
@@ -148,6 +166,21 @@ def _undone(fault: ClockFault) -> list[ClockFault]:
     """By how much a clock changes when it is set right; one that jumps to and fro may show no jump at the time."""
     back = ClockFault(offset_ms=-fault.offset_ms, drift_ppm=-fault.drift_ppm)
     return [back, ClockFault(drift_ppm=-fault.drift_ppm)] if fault.strobe_ms else [back]
+
+
+def _is_back(node: NodeId, fault: ClockFault, seen: Mapping[str, Any] | None, at_first: Mapping[str, Any]) -> bool:
+    """Whether a clock that was not seen to change shows what it showed before its fault, as far as that was measured.
+
+    Nobody knows what it gained by itself since then, so its offset has to be nearer to that than to the fault's.
+    """
+    if seen is None or _differences(node, seen, ClockFault()):
+        return False
+    if not at_first:
+        return True
+    since = {**seen, "before": at_first.get("before")}
+    gained_ms = (_measured(since, "after", "offset_ms") or 0.0) - (_measured(since, "before", "offset_ms") or 0.0)
+    drifts = _differences(node, since, ClockFault(offset_ms=gained_ms))
+    return not drifts and (fault.drift_ppm != 0 or 2 * abs(gained_ms) <= abs(fault.offset_ms))
 
 
 def _differences(node: NodeId, seen: Mapping[str, Any], change: ClockFault) -> list[str]:

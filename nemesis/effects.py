@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from harness.marks import reached
 from harness.protocols import Deployment, NemesisContext, NodeId, NodeStatus
@@ -29,6 +29,8 @@ from nemesis.ledger import Ledger
 from results.errors import BackendError, NemesisError
 from results.faults import NOBODY
 from results.history import Op
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -54,19 +56,44 @@ async def statuses(deployment: Deployment) -> dict[NodeId, NodeStatus]:
     return {node: await deployment.status(node) for node in deployment.nodes}
 
 
-async def in_force(deployment: Deployment, ledger: Ledger) -> dict[str, Any]:
-    """What is wrong now: links and processes as the backend and the operating system tell, the rest as it was done."""
-    seen = await statuses(deployment)
+async def in_force(deployment: Deployment, ledger: Ledger, problems: list[str] | None = None) -> dict[str, Any]:
+    """What is wrong now: links and processes as the backend and the operating system tell, the rest as it was done.
+
+    Args:
+        deployment: the nodes.
+        ledger: of the test's nemeses.
+        problems: takes what the backend says of a part that it cannot tell, which is then left out.
+
+    Raises:
+        BackendError: it cannot tell a part, and there is no list of problems.
+    """
+
+    async def asked(question: Awaitable[T]) -> T | None:
+        try:
+            return await question
+        except BackendError as problem:
+            if problems is None:
+                raise
+            problems.append(f"the backend cannot say what is in force: {problem}")
+            return None
+
+    seen = await asked(statuses(deployment))
+    disturbed = await asked(deployment.disturbed())
+    cut = await asked(deployment.dropped())
+    states = {} if seen is None else {node: status.state for node, status in seen.items()}
     beyond = {
-        "links": [list(link) for link in sorted(await deployment.disturbed())],
+        "links": [list(link) for link in sorted(disturbed or ())],
         "disks": [node for node in deployment.nodes if node in ledger.spoiled],
         "clocks": [node for node in deployment.nodes if node in ledger.skewed],
         "cpus": [node for node in deployment.nodes if node in ledger.throttled],
     }
+    told = {
+        "cut": None if cut is None else [list(link) for link in sorted(cut)],
+        "down": None if seen is None else [node for node, state in states.items() if state == "stopped"],
+        "paused": None if seen is None else [node for node, state in states.items() if state == "paused"],
+    }
     return {
-        "cut": [list(link) for link in sorted(await deployment.dropped())],
-        "down": [node for node, status in seen.items() if status.state == "stopped"],
-        "paused": [node for node, status in seen.items() if status.state == "paused"],
+        **{name: listed for name, listed in told.items() if listed is not None},
         **{name: listed for name, listed in beyond.items() if listed},
     }
 
@@ -76,30 +103,30 @@ async def carry_out(
 ) -> Op:
     """Complete a nemesis op: `ok` with the effect of `act`, or `info` with what went wrong and what is in force.
 
-    `ledger` is that of the nemesis, if it has one.
-
-    Raises:
-        BackendError: the backend cannot even say what is in force.
+    What went wrong first comes first. Where the backend cannot say what is in force, that is wrong as well. `ledger` is
+    that of the nemesis, if it has one.
     """
-    effect, error = Effect(), None
+    effect = Effect()
+    problems: list[str] = []
     try:
         await act(effect)
     except (NemesisError, BackendError) as problem:
-        error = str(problem)
+        problems.append(str(problem))
     value = {
         **request(op),
         "target": effect.target,
-        **await in_force(context.deployment, ledger or Ledger()),
+        **await in_force(context.deployment, ledger or Ledger(), problems),
         "evidence": effect.evidence,
     }
     _mark(value, len(context.deployment.nodes))
-    return op.complete("ok" if error is None else "info", value, error=error)
+    return op.complete("info" if problems else "ok", value, error=" ".join(dict.fromkeys(problems)) or None)
 
 
 def _mark(value: Mapping[str, Any], nodes: int) -> None:
-    if len(value["down"]) == nodes:
+    down = len(value.get("down", ()))
+    if down == nodes:
         reached("all nodes down")
-    elif len(value["down"]) > nodes - majority(nodes):
+    elif down > nodes - majority(nodes):
         reached("majority down")
     if value.get("action") == "start" and str(value["target"]).startswith(NOBODY):
         reached("nobody to strike")

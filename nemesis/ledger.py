@@ -1,7 +1,8 @@
 """What the nemeses of one test know of each other: who keeps which node down, and what else is in force.
 
 A node can be down for several reasons: it was killed, and its disk is full as well. Whoever relieves it of one leaves
-it to the other, so that no fault ends before the op that ends it.
+it to the other, so that no fault ends before the op that ends it. Only who starts stopped nodes may keep one down: a
+pause does not, for a paused node that is killed is paused no longer.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Ledger:
         self._holds: dict[str, dict[NodeId, None]] = {}
 
     def hold(self, node: NodeId, fault: str) -> None:
-        """From now on the fault keeps the node down, or may do so."""
+        """From now on the fault keeps the node down, or may do so; whoever releases it starts the node."""
         self._holds.setdefault(fault, {})[node] = None
 
     def release(self, fault: str) -> None:

@@ -18,7 +18,7 @@ from nemesis.grudges import Grudge
 from nemesis.ledger import Ledger
 from nemesis.swizzle import Swizzle
 from nemesis.targets import leader, leads, views
-from results.errors import NemesisError, UnknownNameError
+from results.errors import BackendError, NemesisError, UnknownNameError
 from results.history import Op
 
 Draw: TypeAlias = "Callable[[Sequence[NodeId], NodeId], Grudge]"
@@ -93,6 +93,9 @@ async def verify(
 class Partition:
     """Cuts links by shape (`start-partition`) and heals them all (`stop-partition`).
 
+    The topology is measured when it is set, and again before it is replaced or healed: rules that somebody removed
+    meanwhile, or that expired, make the op info that finds it out.
+
     Args:
         ledger: shared with other nemeses of the test, if there are any.
     """
@@ -103,6 +106,7 @@ class Partition:
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger or Ledger()
         self._swizzled: Swizzle | None = None
+        self._cut_now: frozenset[Link] = frozenset()
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         """Replace the whole topology, measure it, and say what it is now."""
@@ -110,22 +114,31 @@ class Partition:
         async def start(effect: Effect) -> None:
             wanted = request(op)
             self._swizzled = None
+            lapsed = await self._lapsed(context.deployment)
             if wanted.get("shape") == swizzle.SHAPE:
                 await self._swizzle(context, swizzle.read(wanted, context.deployment.nodes), effect)
             else:
                 await self._cut(context, wanted, effect)
+            if lapsed:
+                raise NemesisError(" ".join(lapsed))
 
         async def stop(effect: Effect) -> None:
             swizzled, self._swizzled = self._swizzled, None
             effect.target = "all links"
-            swallowed = await context.deployment.dropped()
-            if swizzled is not None:
-                swallowed = {**swallowed, **await self._unswizzle(context, swizzled, effect)}
-            effect.evidence["dropped"] = sum(swallowed.values())
-            effect.evidence["dropped_by_link"] = [[*link, swallowed[link]] for link in sorted(swallowed)]
-            await self._set(context.deployment, frozenset(), effect.evidence)
-            if effect.evidence["dropped"]:
-                reached("cut swallowed traffic")
+            problems = await self._lapsed(context.deployment)
+            try:
+                swallowed = await context.deployment.dropped()
+                if swizzled is not None:
+                    swallowed = {**swallowed, **await self._unswizzle(context, swizzled, effect)}
+                _tell(swallowed, effect)
+            except (NemesisError, BackendError) as problem:
+                problems.append(str(problem))
+            try:
+                await self._set(context.deployment, frozenset(), effect.evidence)
+            except (NemesisError, BackendError) as problem:
+                problems.append(str(problem))
+            if problems:
+                raise NemesisError(" ".join(dict.fromkeys(problems)))
 
         return await carry_out(context, op, start if op.f == "start-partition" else stop, self._ledger)
 
@@ -183,10 +196,31 @@ class Partition:
             await steps.end(node, cut, pause_ms)
         return swallowed
 
+    async def _lapsed(self, deployment: Deployment) -> list[str]:
+        """What is no longer as it was set; nothing if all of it still is, or nothing is cut."""
+        try:
+            if self._cut_now:
+                await verify(deployment, self._cut_now, self._ledger.clogged)
+        except (NemesisError, BackendError) as problem:
+            return [f"before the links were changed, {problem}"]
+        return []
+
     async def _set(self, deployment: Deployment, cut: frozenset[Link], evidence: dict[str, Any]) -> None:
         """Cut exactly these links, and measure that they are."""
         await deployment.cut(cut)
+        self._cut_now = cut
         evidence.update(await verify(deployment, cut, self._ledger.clogged))
+
+
+def _tell(swallowed: Mapping[Link, int], effect: Effect) -> None:
+    """Write down what the cut links swallowed, and whether that was anything."""
+    dropped = sum(swallowed.values())
+    by_link = [[*link, swallowed[link]] for link in sorted(swallowed)]
+    effect.evidence.update({"dropped": dropped, "dropped_by_link": by_link})
+    if swallowed:
+        effect.evidence["bit"] = dropped > 0
+    if dropped:
+        reached("cut swallowed traffic")
 
 
 class _Steps:

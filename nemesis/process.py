@@ -69,7 +69,7 @@ class NodeFault:
         async def strike(effect: Effect) -> None:
             chosen = await self._choose(context, request(op))
             effect.target = " ".join(chosen) or "nobody: no node was running"
-            for node in chosen:
+            for node in chosen if self._state == "stopped" else ():
                 self._ledger.hold(node, self._fault)
             await self._apply(context.deployment, self._strike, chosen, self._state, effect)
 
@@ -105,10 +105,10 @@ class NodeFault:
 
     async def _suffering(self, deployment: Deployment, effect: Effect) -> list[NodeId]:
         """Nodes to relieve: those in the state that the fault leaves, except those that another fault keeps down."""
-        self._ledger.release(self._fault)
         suffering = [node for node, status in (await statuses(deployment)).items() if status.state == self._state]
         if self._state != "stopped":
             return suffering
+        self._ledger.release(self._fault)
         left = {node: others for node in suffering if (others := self._ledger.held_by_others(node, self._fault))}
         if left:
             effect.evidence["left to"] = left
@@ -143,12 +143,15 @@ class NodeFault:
 
 
 def _lost(answer: NodeStatus | None) -> dict[str, Any]:
-    """What a loss of power cost, where the backend told it when it happened."""
+    """What a loss of power cost, and whether that was anything, where the backend told it when it happened.
+
+    A system that had just synced everything was merely killed.
+    """
     lost = {} if answer is None else {name: answer.evidence[name] for name in _LOSSES if name in answer.evidence}
     for name, mark in _LOSSES.items():
         if lost.get(name):
             reached(mark)
-    return {"lost": lost} if lost else {}
+    return {"lost": lost, "bit": any(lost.values())} if lost else {}
 
 
 _LOSSES = {

@@ -134,6 +134,50 @@ def test_a_node_that_stops_while_its_disk_is_at_fault_halts_and_does_not_crash(h
     assert (counts["node stopped by its disk"], counts["node stopped by itself"]) == (1, 1)
 
 
+class KillingDisks(MemoryDeployment):
+    """A deployment whose nodes are killed for the heal of their disks, and which needs a second for that."""
+
+    def __init__(self, clock: VirtualClock, killed: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.clock = clock
+        self.killed = killed
+
+    async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
+        if fault is not None:
+            return {}
+        self.states[node] = NodeStatus("stopped", self.states[node].life, {"exit": "SIGKILL"})
+        await self.clock.sleep_ns(1_000_000_000)
+        return self.killed
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_node_that_is_killed_for_the_heal_of_its_disk_did_not_halt(killed: bool) -> None:
+    clock, recorder = VirtualClock(), MemoryRecorder()
+    deployment = KillingDisks(clock, {"killed": True} if killed else {"refused_writes": 0})
+    watched = Watched(deployment, Journal(clock, recorder, None))
+
+    async def main() -> None:
+        tasks = [
+            asyncio.ensure_future(clock.advance()),
+            asyncio.ensure_future(watch_nodes(clock, watched, lambda error: pytest.fail(str(error)))),
+        ]
+        await watched.spoil("n2", DiskFault(fails=True))
+        await watched.spoil("n2", None)
+        await clock.sleep_ns(2 * LOOK_NS)
+        await watched.start("n2")
+        await clock.sleep_ns(AFTERMATH_NS)
+        deployment.states["n2"] = NodeStatus("stopped", 2, {"exit": "SIGSEGV"})
+        await clock.sleep_ns(2 * LOOK_NS)
+        for task in tasks:
+            task.cancel()
+
+    with counted() as counts:
+        asyncio.run(main())
+    assert recorder.notes("halt") == ([] if killed else [{"node": "n2", "exit": "SIGKILL"}])
+    assert counts["node stopped by its disk"] == (0 if killed else 1)
+    assert recorder.notes("crash") == [{"node": "n2", "exit": "SIGSEGV"}], "its next life is watched again"
+
+
 class WipedDisks(MemoryDeployment):
     """A deployment whose disks can be wiped."""
 

@@ -54,6 +54,9 @@ class Nodes:
         blank: nodes whose disks hold nothing that could rot.
         deafened: links that take no fault.
         stubborn: nodes whose clocks nobody can set.
+        loses: what a node that loses its power loses.
+        unheard: for each node, how many changes of its clock are made, or not, without an answer.
+        silent: what the backend cannot tell: "dropped", "disturbed", "status".
     """
 
     nodes: Sequence[NodeId] = FIVE
@@ -66,6 +69,9 @@ class Nodes:
     blank: set[NodeId] = field(default_factory=set[NodeId])
     deafened: set[Link] = field(default_factory=set[Link])
     stubborn: set[NodeId] = field(default_factory=set[NodeId])
+    loses: Mapping[str, int] = field(default_factory=lambda: {"bytes_lost": 512, "sectors_torn": 1})
+    unheard: dict[NodeId, int] = field(default_factory=dict[NodeId, int])
+    silent: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
         self.cut_links: dict[Link, int] = {}
@@ -80,8 +86,13 @@ class Nodes:
         self.shares: dict[NodeId, float] = {}
 
     async def status(self, node: NodeId) -> NodeStatus:
+        self._speak("status")
         letter = {"running": "S", "paused": "T", "stopped": ""}[self.states[node]]
         return NodeStatus(state=cast("Any", self.states[node]), life=self.lives[node], evidence={"state": letter})
+
+    def _speak(self, what: str) -> None:
+        if what in self.silent:
+            raise BackendError(f"the agent says nothing of {what}")
 
     async def _become(self, node: NodeId, state: str) -> NodeStatus:
         self.calls.append(f"{state} {node}")
@@ -123,11 +134,12 @@ class Nodes:
         return not clogged and link not in self.dead and (link not in self.cut_links or link in self.leaky)
 
     async def dropped(self) -> dict[Link, int]:
+        self._speak("dropped")
         return dict(self.cut_links)
 
     async def power_off(self, node: NodeId) -> NodeStatus:
         status = await self._become(node, "stopped")
-        return msgspec.structs.replace(status, evidence={**status.evidence, "bytes_lost": 512, "sectors_torn": 1})
+        return msgspec.structs.replace(status, evidence={**status.evidence, **self.loses})
 
     async def disturb(self, faults: Mapping[Link, LinkFault]) -> None:
         self.calls.append(f"disturb {len(faults)}")
@@ -135,6 +147,7 @@ class Nodes:
         self.did = {link: {} for link in self.faults}
 
     async def disturbed(self) -> dict[Link, dict[str, int]]:
+        self._speak("disturbed")
         return {link: dict(counts) for link, counts in self.did.items()}
 
     async def spoil(self, node: NodeId, fault: DiskFault | None) -> dict[str, Any]:
@@ -155,6 +168,9 @@ class Nodes:
         after = before if node in self.stubborn else fault or ClockFault()
         if after != ClockFault():
             self.clocks[node] = after
+        if self.unheard.get(node, 0):
+            self.unheard[node] -= 1
+            raise BackendError(f"the agent of {node} did not answer")
         return {"before": msgspec.structs.asdict(before), "after": msgspec.structs.asdict(after)}
 
     async def throttle(self, node: NodeId, share: float | None) -> dict[str, Any]:

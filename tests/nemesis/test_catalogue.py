@@ -444,9 +444,9 @@ def test_heal_undoes_links_packets_clocks_and_disks_before_it_starts_nodes() -> 
     nemesis = build(DEFAULT_SIM).nemesis
     assert nemesis is not None
     for f, request in (
+        ("start-clock", {"spec": "one", "skew": {"n1": {"offset_ms": 50}}}),
         ("start-disk", {"spec": "minority", "spoil": {"rot": 1}}),
         ("kill", {"spec": "all"}),
-        ("start-clock", {"spec": "one", "skew": {"n1": {"offset_ms": 50}}}),
         ("start-packet", {"scope": "all", "disturb": {"loss": 0.5}}),
         ("start-partition", {"shape": "isolate-one"}),
     ):

@@ -130,3 +130,69 @@ def test_a_strobe_is_right_again_whether_the_jump_was_in_force_at_its_end_or_not
         nodes.clocks["n1"] = ClockFault(offset_ms=500.0, strobe_ms=20.0, drift_ppm=drift_ppm)
         stopped = run(nemesis.invoke(context(nodes), nemesis_op("stop-clock")))
         assert (stopped.type, stopped.value["evidence"]["n1"]["jumps"]) == (kind, 7)
+
+
+# --- nodes that are down ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"), [("one", ["n1"]), ("leader", ["n4"]), ("minority", ["n1", "n5"]), ("all", ["n1", "n4", "n5"])]
+)
+def test_the_clocks_of_nodes_that_run_are_struck(spec: str, expected: list[str]) -> None:
+    nodes = Nodes()
+    nodes.states.update(n3="stopped", n2="stopped", n5="paused")
+    done = start(Clocks(), nodes, spec, led_by("n4"))
+    assert (done.type, sorted(nodes.clocks), done.value["clocks"]) == ("ok", expected, expected)
+
+
+def test_a_leader_that_is_down_is_not_struck_and_where_none_runs_nobody_is() -> None:
+    nodes, follower = Nodes(), Roles({"n1": ("follower", 3, "n3")})
+    nodes.states["n3"] = "stopped"
+    assert start(Clocks(), nodes, "leader", follower).value["target"] == "n1"
+    nodes.states = dict.fromkeys(FIVE, "stopped")
+    done = start(Clocks(), nodes, "all")
+    assert (done.type, done.value["target"]) == ("ok", "nobody: no node was running")
+
+
+# --- answers that do not come -------------------------------------------------------------------------------------
+
+
+def test_a_heal_that_failed_is_tried_again_until_the_clock_is_right() -> None:
+    nemesis, nodes = Clocks(), Nodes()
+    start(nemesis, nodes, "one")
+    nodes.stubborn, nodes.unheard = {"n3"}, {"n3": 1}
+    done = stop(nemesis, nodes)
+    assert (done.type, done.value["clocks"]) == ("info", ["n3"]), "it is not forgotten"
+    nodes.stubborn = set()
+    done = stop(nemesis, nodes)
+    assert (done.type, done.value["target"], nodes.clocks) == ("ok", "n3", {})
+
+
+def test_a_clock_that_was_set_right_without_an_answer_is_seen_to_be_right_by_the_next_attempt() -> None:
+    nemesis, nodes = Clocks(), Nodes(unheard={"n3": 0})
+    start(nemesis, nodes, "one")
+    nodes.unheard = {"n3": 1}
+    assert stop(nemesis, nodes).type == "info"
+    assert nodes.clocks == {}
+    done = stop(nemesis, nodes)
+    assert (done.type, "clocks" in done.value) == ("ok", False)
+
+
+@pytest.mark.parametrize("fault", [{"offset_ms": 50.0}, {"drift_ppm": 1000.0}])
+def test_a_clock_that_stays_wrong_is_never_taken_for_one_that_was_set_right(fault: dict[str, float]) -> None:
+    nemesis, nodes = Clocks(), Nodes()
+    start(nemesis, nodes, "one", skew={"n3": fault})
+    nodes.stubborn, nodes.unheard = {"n3"}, {"n3": 1}
+    for _ in range(3):
+        assert stop(nemesis, nodes).type == "info"
+    with pytest.raises(NemesisError, match="n3 changed by 0 instead of -"):
+        run(nemesis.heal(context(nodes)))
+
+
+@pytest.mark.parametrize("set_all_the_same", [True, False])
+def test_a_strike_without_an_answer_is_healed_whether_it_took_effect_or_not(set_all_the_same: bool) -> None:
+    nemesis, nodes = Clocks(), Nodes(unheard={"n3": 1}, stubborn=set() if set_all_the_same else {"n3"})
+    assert start(nemesis, nodes, "one").type == "info"
+    nodes.stubborn = set()
+    done = stop(nemesis, nodes)
+    assert (done.type, done.error, nodes.clocks) == ("ok", None, {})

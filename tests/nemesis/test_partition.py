@@ -151,3 +151,56 @@ def test_an_op_without_an_order_strikes_the_nodes_as_they_stand() -> None:
     request: dict[str, Any] = {"shape": "isolate-one"}
     done = run(Partition().invoke(context(Nodes()), nemesis_op("start-partition", **request)))
     assert done.value["target"] == "n1 | n2 n3 n4 n5"
+
+
+# --- partitions that end before they are healed -----------------------------------------------------------------------
+
+
+def invoke(nemesis: Partition, nodes: Nodes, f: str, **request: Any) -> Op:
+    return run(nemesis.invoke(context(nodes), nemesis_op(f, **request)))
+
+
+@pytest.mark.parametrize("then", ["stop-partition", "start-partition"])
+def test_a_cut_that_vanished_while_it_was_in_force_makes_the_op_that_ends_it_info(then: str) -> None:
+    nemesis, nodes = Partition(), Nodes()
+    assert invoke(nemesis, nodes, "start-partition", **ISOLATED).type == "ok"
+    nodes.leaky = {("n1", "n3")}
+    done = invoke(nemesis, nodes, then, **{**ISOLATED, "shape": "one-way-mute"})
+    assert done.type == "info"
+    assert "before the links were changed" in str(done.error)
+    assert "n1 -> n3 passes" in str(done.error)
+    assert len(nodes.cut_links) == (4 if then == "start-partition" else 0), "it is done all the same"
+    nodes.leaky = set()
+    assert invoke(nemesis, nodes, "stop-partition").type == "ok"
+    assert invoke(nemesis, nodes, "stop-partition").type == "ok", "there is nothing left to vanish"
+
+
+def test_a_cut_whose_counters_are_gone_is_told_and_healed() -> None:
+    nemesis, nodes = Partition(), Nodes()
+    invoke(nemesis, nodes, "start-partition", **ISOLATED)
+    nodes.silent = {"dropped"}
+    done = invoke(nemesis, nodes, "stop-partition")
+    assert done.type == "info"
+    assert str(done.error).startswith("the agent says nothing of dropped")
+    assert "cut" not in done.value, "nobody knows"
+    assert (done.value["down"], nodes.cut_links) == ([], {})
+
+
+@pytest.mark.parametrize(("swallowed", "bit"), [(3, True), (0, False)])
+def test_the_end_of_a_partition_tells_whether_it_swallowed_anything(swallowed: int, bit: bool) -> None:
+    nodes = Nodes()
+    start(nodes, "isolate-one")
+    nodes.cut_links["n1", "n3"] = swallowed
+    assert stop(nodes).value["evidence"]["bit"] is bit
+    assert "bit" not in stop(nodes).value["evidence"], "nothing was cut"
+
+
+@pytest.mark.parametrize("silent", ["dropped", "disturbed", "status"])
+def test_a_backend_that_cannot_say_what_is_in_force_does_not_hide_what_went_wrong(silent: str) -> None:
+    nodes = Nodes(leaky={("n1", "n3")}, silent={silent})
+    done = start(nodes, "isolate-one")
+    assert done.type == "info"
+    first, last = str(done.error).split("n1 -> n3 passes (measured 3 times).")
+    assert first
+    assert last == f" the backend cannot say what is in force: the agent says nothing of {silent}"
+    assert done.value["target"] == "n3 | n1 n2 n4 n5"

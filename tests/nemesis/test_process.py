@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nemesis.disk import Disks
 from nemesis.ledger import Ledger
 from nemesis.process import NodeFault, kill, pause, power
 from results.errors import NemesisError
@@ -172,3 +173,41 @@ def test_a_paused_node_is_resumed_whoever_may_keep_it_down_later() -> None:
     sleeper = pause(ledger)
     invoke(sleeper, "pause", nodes, action="start", spec="one", order=ORDER)
     assert invoke(sleeper, "resume", nodes, action="stop").value["paused"] == []
+
+
+def test_a_paused_node_that_is_killed_is_started_by_the_end_of_the_kill() -> None:
+    ledger, nodes = Ledger(), Nodes()
+    sleeper, killer = pause(ledger), kill(ledger)
+    invoke(sleeper, "pause", nodes, action="start", spec="one", order=ORDER)
+    invoke(killer, "kill", nodes, action="start", spec="one", order=ORDER)
+    done = invoke(killer, "start", nodes, action="stop")
+    assert (done.type, done.value["target"], done.value["down"]) == ("ok", "n3", [])
+    assert "left to" not in done.value["evidence"]
+    done = invoke(sleeper, "resume", nodes, action="stop")
+    assert (done.type, done.value["down"], done.value["paused"]) == ("ok", [], [])
+
+
+def test_a_paused_node_that_is_killed_for_its_disk_is_started_once_that_is_well() -> None:
+    ledger, nodes = Ledger(), Nodes()
+    sleeper, disks = pause(ledger), Disks(ledger)
+    invoke(sleeper, "pause", nodes, action="start", spec="one", order=ORDER)
+    spoil = nemesis_op("start-disk", action="start", spec="one", order=ORDER, spoil={"fails": True})
+    assert run(disks.invoke(context(nodes), spoil)).value["disks"] == ["n3"]
+    nodes.states["n3"] = "stopped"
+    done = run(disks.invoke(context(nodes), nemesis_op("stop-disk", action="stop")))
+    assert (done.type, done.value["down"]) == ("ok", [])
+
+
+@pytest.mark.parametrize(
+    ("lost", "bit"),
+    [
+        ({"bytes_lost": 512, "sectors_torn": 1}, True),
+        ({"bytes_lost": 0, "names_lost": 2}, True),
+        ({"bytes_lost": 0, "names_lost": 0}, False),
+        ({}, None),
+    ],
+)
+def test_a_loss_of_power_bit_if_something_was_lost(lost: dict[str, int], bit: bool | None) -> None:
+    nodes = Nodes(loses=lost)
+    done = invoke(power(), "power-off", nodes, fault="power", action="start", spec="one", order=ORDER)
+    assert done.value["evidence"]["n3"].get("bit") is bit
