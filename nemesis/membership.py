@@ -18,7 +18,7 @@ latest until everything is healed.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from nemesis.changes import Deadline, NotDoneError, certain, patiently
 from nemesis.effects import Effect, carry_out, in_force, request, told
 from nemesis.grudges import majority
 from nemesis.ledger import Ledger
-from nemesis.rosters import Members, can_spare, cut_off, roster, running, with_majority
+from nemesis.rosters import Members, can_spare, cut_off, reachable, roster, running, with_majority
 from nemesis.targets import choose, leads, needs_views, views
 from results.errors import NemesisError, NodeStartError
 from results.history import Op
@@ -46,6 +46,9 @@ PATIENT_S: Final = 9.0
 
 HURRIED_S: Final = 1.5
 """How long, where another fault is in force: that does not end before this op does."""
+
+HEALED_S: Final = 30.0
+"""How long, at most, when everything is healed."""
 
 SERVES_S: Final = 10.0
 """How long lists may take to tell of a change, and a node that was taken in to serve."""
@@ -112,12 +115,16 @@ class MembershipChanges:
         Raises:
             NemesisError: a node is no member, or nodes list different members.
         """
-        limit_s = max(context.test.recovery_s, PATIENT_S)
+        limit_s = min(max(context.test.recovery_s, PATIENT_S), HEALED_S)
+        deadline = Deadline(context, limit_s)
         for node in list(self._out):
-            try:
-                await self._join(context, node, limit_s, {})
-            except NotDoneError as problem:
-                raise NemesisError(f"{FAULT}: {node} left the cluster, and cannot join again: {problem}.") from None
+            while node in self._out:
+                try:
+                    await self._join(context, node, PATIENT_S, {})
+                except NotDoneError as problem:
+                    if not await deadline.allows_another():
+                        why = f"{node} left the cluster, and cannot join again: {problem}"
+                        raise NemesisError(f"{FAULT}: {why}.") from None
         if self._changed:
             await self._until_whole(context, limit_s)
         self._changed = False
@@ -238,16 +245,45 @@ class MembershipChanges:
                 lambda asked: system.add(context.deployment, asked, node),
             )
 
+        if len(await reachable(context, node, self._out)) + 1 < majority(len(context.deployment.nodes)):
+            raise NotDoneError(f"{node} reaches no majority", definite=True)
         if out.added is None:
             evidence["asked"], out.added = await patiently(context, limit_s, [add])
         evidence["member"] = out.added
-        deadline = Deadline(context, SERVES_S)
-        while (problem := await self._comes_up(context, node, evidence)) is not None:
-            if not await deadline.allows_another():
-                raise NotDoneError(problem, definite=False)
+        await self._until(context, limit_s, lambda: self._is_known(context, node, evidence))
+        try:
+            await self._until(context, SERVES_S, lambda: self._comes_up(context, node, evidence))
+        except NotDoneError:
+            self._out[node] = _Out(out.added)  # not as this member any more: it may have taken itself for another
+            raise
         evidence["after"] = told(await context.deployment.status(node))
         self._settle(context, node)
         reached("member added")
+
+    async def _until(
+        self, context: NemesisContext, limit_s: float, problem: Callable[[], Coroutine[Any, Any, str | None]]
+    ) -> None:
+        """Wait until there is no problem any more.
+
+        Raises:
+            NotDoneError: there still is.
+        """
+        deadline = Deadline(context, limit_s)
+        while (found := await problem()) is not None:
+            if not await deadline.allows_another():
+                raise NotDoneError(found, definite=False)
+
+    async def _is_known(self, context: NemesisContext, node: NodeId, evidence: dict[str, Any]) -> str | None:
+        """Who of those that a node would hear from, once it starts, does not list it as the member that it is.
+
+        It would learn from them that it is the member who left, and speak as that one, with nothing on its disk: a
+        minority that is cut off keeps etcd's nodes from noticing.
+        """
+        peers = await reachable(context, node, self._out)
+        seen = await roster(context, _membership(context), peers)
+        evidence["listed by"] = seen.told()
+        strangers = [peer for peer in peers if self._out[node].added not in seen.lists.get(peer, {})]
+        return f"{node} was taken in, and {', '.join(strangers)} did not hear of it" if strangers else None
 
     async def _comes_up(self, context: NemesisContext, node: NodeId, evidence: dict[str, Any]) -> str | None:
         """Start a node that was taken in; what it still lacks of a member that serves.

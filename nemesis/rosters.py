@@ -73,6 +73,16 @@ async def cut_off(context: NemesisContext) -> frozenset[NodeId]:
     return frozenset(node for link in await context.deployment.dropped() for node in link)
 
 
+async def reachable(context: NemesisContext, node: NodeId, out: Collection[NodeId]) -> list[NodeId]:
+    """The nodes that run, but for those that are `out`, and have links to and from this one."""
+    cut = await context.deployment.dropped()
+    return [
+        peer
+        for peer in await running(context)
+        if peer not in out and peer != node and (node, peer) not in cut and (peer, node) not in cut
+    ]
+
+
 async def with_majority(context: NemesisContext, out: Collection[NodeId]) -> list[NodeId]:
     """Nodes that run and have links, in both directions, to a majority of the members that run with them.
 
@@ -82,11 +92,7 @@ async def with_majority(context: NemesisContext, out: Collection[NodeId]) -> lis
         context: of the nemesis.
         out: nodes that are no members, or may be none.
     """
-    cut = await context.deployment.dropped()
-    alive = [node for node in await running(context) if node not in out]
     members = [node for node in context.deployment.nodes if node not in out]
-
-    def reached(node: NodeId) -> int:
-        return len([peer for peer in alive if (node, peer) not in cut and (peer, node) not in cut])
-
-    return [node for node in alive if reached(node) >= majority(len(members))]
+    alive = [node for node in await running(context) if node not in out]
+    needed = majority(len(members)) - 1
+    return [node for node in alive if len(await reachable(context, node, out)) >= needed]
