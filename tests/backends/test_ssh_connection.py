@@ -18,6 +18,7 @@ import time
 from collections.abc import Generator
 from pathlib import Path
 
+import paramiko
 import pytest
 
 from harness.backends.ssh import connection as module
@@ -139,8 +140,58 @@ def test_a_host_that_is_not_known_is_refused_with_its_key(server: Server, tmp_pa
 
 def test_a_broken_file_of_known_hosts_is_a_wrong_request(server: Server, tmp_path: Path) -> None:
     (tmp_path / "known").write_text(f"[127.0.0.1]:{server.host.port} ssh-ed25519 AAAAC3NzaC1lZ\n")
-    with pytest.raises(UsageError, match=r"--known-hosts .*known: the file cannot be read"):
+    with pytest.raises(UsageError, match=r"--known-hosts .*known: line 1 cannot be read"):
         server.connect(Inventory((server.host,), tmp_path / "known", server.inventory.key))
+
+
+def test_lines_for_certificates_do_not_matter(server: Server, tmp_path: Path) -> None:
+    mark = f"@cert-authority *.lab {new_key(tmp_path / 'authority')} of the lab\n"
+    (tmp_path / "known").write_text(f"# hosts\n\n{mark}{server.inventory.known_hosts.read_text()}")
+    server.connect(Inventory((server.host,), tmp_path / "known", server.inventory.key)).close()
+
+
+def test_a_key_that_is_revoked_for_others_is_accepted(server: Server, tmp_path: Path) -> None:
+    listed, kind, key = server.inventory.known_hosts.read_text().split()
+    revoked = (
+        f"@revoked *.lab,somebody.else,*,!127.0.0.1,!{listed} {kind} {key}\n@revoked * {new_key(tmp_path / 'old')}\n"
+    )
+    (tmp_path / "known").write_text(revoked + server.inventory.known_hosts.read_text())
+    server.connect(Inventory((server.host,), tmp_path / "known", server.inventory.key)).close()
+
+
+@pytest.mark.parametrize("hosts", ["*", "127.0.0.1", "[127.0.0.1]:{port}", "other,127.0.?.1", "{hashed}"])
+@pytest.mark.parametrize("listed", ["as good", "not at all", "with another key"])
+def test_a_host_that_shows_a_revoked_key_is_refused(server: Server, tmp_path: Path, hosts: str, listed: str) -> None:
+    good = server.inventory.known_hosts.read_text()
+    name, kind, key = good.split()
+    hosts = hosts.format(port=server.host.port, hashed=paramiko.HostKeys.hash_host(name))
+    others = {"as good": good, "not at all": "", "with another key": f"{name} {new_key(tmp_path / 'new')}\n"}
+    (tmp_path / "known").write_text(f"{others[listed]}@revoked {hosts} {kind} {key} stolen\n")
+    with pytest.raises(HostError, match=r"n1 .*known revokes the host key that it shows, ssh-ed25519 SHA256:"):
+        server.connect(Inventory((server.host,), tmp_path / "known", server.inventory.key))
+    assert notes == [], "it was asked once"
+
+
+def test_of_several_keys_the_one_that_is_not_revoked_counts(server: Server, tmp_path: Path) -> None:
+    good = server.inventory.known_hosts.read_text()
+    stolen = new_key(tmp_path / "stolen")
+    (tmp_path / "known").write_text(f"{good.split()[0]} {stolen}\n{good}@revoked * {stolen}\n")
+    server.connect(Inventory((server.host,), tmp_path / "known", server.inventory.key)).close()
+
+
+@pytest.mark.parametrize("line", ["@revoked *", "@revoked * ssh-ed25519", "@revocked * ssh-ed25519 AAAA"])
+def test_a_mark_that_cannot_be_understood_is_not_passed_over(server: Server, tmp_path: Path, line: str) -> None:
+    """It may revoke what the next line lists."""
+    (tmp_path / "known").write_text(f"{line}\n{server.inventory.known_hosts.read_text()}")
+    with pytest.raises(UsageError, match="line 1 cannot be read"):
+        server.connect(Inventory((server.host,), tmp_path / "known", server.inventory.key))
+
+
+def test_names_may_be_hashed_or_patterns(server: Server, tmp_path: Path) -> None:
+    name, kind, key = server.inventory.known_hosts.read_text().split()
+    for written in (paramiko.HostKeys.hash_host(name), f"a.lab,[127.0.0.*]:{server.host.port}"):
+        (tmp_path / "known").write_text(f"{written} {kind} {key}\n|1|broken|x {kind} {key}\n")
+        server.connect(Inventory((server.host,), tmp_path / "known", server.inventory.key)).close()
 
 
 def test_a_host_with_another_key_is_refused(server: Server, tmp_path: Path) -> None:

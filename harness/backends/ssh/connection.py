@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import IO, Final, NoReturn
 
 import paramiko
-from paramiko.hostkeys import InvalidHostKey
 
 from harness.backends.ssh.inventory import SSH_PORT, Host, Inventory
+from harness.backends.ssh.knownhosts import KnownHosts
 from results.errors import BackendError, UsageError
 
 CONNECTS_WITHIN_S: Final = 4.0
@@ -60,14 +60,47 @@ class _NetworkError(HostError):
     """The network failed on the way to a host: worth another try."""
 
 
-class _UnknownKey(paramiko.MissingHostKeyPolicy):
-    """Refuses every host of which no key is known."""
+class _HostKeys(paramiko.MissingHostKeyPolicy):
+    """Lets nobody pass for a host but who has a key that is known of it, and not revoked."""
 
-    def __init__(self, refuse: Callable[[paramiko.PKey], NoReturn]) -> None:
-        self._refuse = refuse
+    def __init__(self, host: Host, inventory: Inventory, address: str) -> None:
+        self._host = host
+        self._file = inventory.known_hosts
+        self._known = KnownHosts(inventory.known_hosts)
+        self._listed = host.name if host.port == SSH_PORT else f"[{host.name}]:{host.port}"
+        self._names = (self._listed, host.name, address)
 
-    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
-        self._refuse(key)
+    def show(self, client: paramiko.SSHClient) -> None:
+        """Tell a client what to expect: of each kind of key the first, for it compares no others."""
+        client.set_missing_host_key_policy(self)
+        first: dict[str, paramiko.PKey] = {}
+        for key in self._known.keys(self._listed, self._names):
+            first.setdefault(key.get_name(), key)
+        for kind, key in first.items():
+            client.get_host_keys().add(self._listed, kind, key)
+
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> NoReturn:
+        raise self.refused(key, known=False)
+
+    def refused(self, shown: paramiko.PKey, *, known: bool) -> HostError:
+        """What to say of a key that is none of those; `known`: whether there are any."""
+        if self._known.revokes(self._names, shown):
+            problem = (
+                f"{self._file} revokes the host key that it shows, {_shown(shown)}. Whoever has that key can pass for "
+                "the host: give it a new one, and add that to the file."
+            )
+        elif known:
+            problem = (
+                f"the host key is not the one in {self._file}: the host shows {_shown(shown)}. Somebody may stand "
+                f"between. If the host was set up anew, replace the line of {self._listed} "
+                f"(ssh-keygen -R '{self._listed}')."
+            )
+        else:
+            problem = (
+                f"no host key of {self._listed} is in {self._file}. The host shows {_shown(shown)}: if that is its "
+                "key, add it (ssh-keyscan prints it in the file's format)."
+            )
+        return HostError(self._host, problem)
 
 
 class Connection:
@@ -207,20 +240,8 @@ def _dial(host: Host) -> socket.socket:
 def _log_in(
     client: paramiko.SSHClient, endpoint: socket.socket, host: Host, inventory: Inventory, key: paramiko.PKey | None
 ) -> None:
-    listed = host.name if host.port == SSH_PORT else f"[{host.name}]:{host.port}"
-
-    def refuse(shown: paramiko.PKey) -> NoReturn:
-        raise HostError(
-            host,
-            f"no host key of {listed} is in {inventory.known_hosts}. The host shows {_shown(shown)}: if that is its "
-            "key, add it (ssh-keyscan prints it in the file's format).",
-        )
-
-    try:
-        client.load_host_keys(str(inventory.known_hosts))
-    except (InvalidHostKey, OSError, ValueError) as error:
-        raise UsageError(f"--known-hosts {inventory.known_hosts}: the file cannot be read: {_line(error)}.") from None
-    client.set_missing_host_key_policy(_UnknownKey(refuse))
+    host_keys = _HostKeys(host, inventory, endpoint.getpeername()[0])
+    host_keys.show(client)
     user = host.user or inventory.user or getpass.getuser()
     try:
         client.connect(
@@ -237,11 +258,7 @@ def _log_in(
             look_for_keys=key is None,
         )
     except paramiko.BadHostKeyException as error:
-        raise HostError(
-            host,
-            f"the host key is not the one in {inventory.known_hosts}: the host shows {_shown(error.key)}. Somebody may "
-            f"stand between. If the host was set up anew, replace the line of {listed} (ssh-keygen -R '{listed}').",
-        ) from None
+        raise host_keys.refused(error.key, known=True) from None
     except paramiko.AuthenticationException as error:
         tried = "any key of the ssh agent or ~/.ssh" if key is None else f"the key {inventory.key}"
         raise HostError(host, f"user {user!r} is not let in with {tried} ({_line(error)}).") from None
