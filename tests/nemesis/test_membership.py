@@ -250,6 +250,13 @@ def test_who_left_joins_as_another_member() -> None:
     assert cluster.leave("follower").value["target"] == "n4", "and may leave again"
 
 
+def test_a_refusal_to_take_it_in_is_met_with_patience() -> None:
+    cluster = Cluster()
+    cluster.leave()
+    cluster.members.refusals = [UNHEALTHY] * 20
+    assert (cluster.join().value["target"], cluster.nodes.states["n4"]) == ("n4", "running")
+
+
 def test_an_admission_that_was_never_answered_is_found_made() -> None:
     cluster = Cluster()
     cluster.leave()
@@ -337,13 +344,14 @@ def test_a_node_that_does_not_serve_is_removed_and_taken_in_once_more() -> None:
     assert len(cluster.members.ids) == 5
 
 
-def test_lists_that_differ_once_it_serves_are_no_success() -> None:
+@pytest.mark.parametrize("behind", ["n3", "n4"])
+def test_lists_that_differ_once_it_serves_are_no_success(behind: str) -> None:
     cluster = Cluster()
     cluster.leave()
     start = cluster.nodes.start
 
     async def ignorant(node: str) -> Any:
-        cluster.members.behind = {"n4"}
+        cluster.members.behind = {behind}
         return await start(node)
 
     cluster.nodes.start = ignorant
