@@ -10,12 +10,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from harness.backends.agent import syscalls
 from harness.backends.agent.bridge import Bridge, enter_namespaces, mount_proc
+from harness.backends.agent.errors import AgentError
 from harness.backends.agent.receivers import Receivers
 from harness.protocols import Link
 from tests.backends.support import skip_without_namespaces
@@ -59,7 +60,8 @@ def run(module: str, name: str) -> None:
 async def course_of_a_cut(fabric: Fabric) -> dict[str, Any]:
     """Cut the link from "a" to "b", send something over it, refresh the cut for longer than it lasts, then forget it.
 
-    Which of `LINKS` pass when it is "cut", when it was "refreshed" and when it was "left alone"; what was "counted".
+    Which of `LINKS` pass when it is "cut", when it was "refreshed" and when it was "left alone"; what was "counted";
+    how it is "missed" when it expired; and which pass when both are "cut again". In the end both do.
     """
     await fabric.cut(LINKS[:1])
     probes = private(fabric, "_probes", "_sockets")
@@ -72,7 +74,20 @@ async def course_of_a_cut(fabric: Fabric) -> dict[str, Any]:
     seen["counted"] = [[*link, count] for link, count in (await fabric.dropped()).items()]
     await asyncio.sleep(1.2 * EXPIRES_S)
     seen["left alone"] = await passing(fabric)
+    seen["missed"] = [await refusal(fabric.dropped()), await refusal(fabric.refresh())]
+    await fabric.cut(LINKS)
+    seen["cut again"] = await passing(fabric)
+    await fabric.cut([])
     return seen
+
+
+async def refusal(asked: Awaitable[object]) -> str | None:
+    """What an agent says to something that it cannot do, as far as its cause; None if it does it."""
+    try:
+        await asked
+    except AgentError as error:
+        return str(error).partition(":")[0]
+    return None
 
 
 async def passing(fabric: Fabric) -> list[bool]:

@@ -1,4 +1,4 @@
-"""Cuts on the bridge expire by themselves, and a refresh keeps them and their counts."""
+"""Cuts on the bridge expire by themselves, which is told, and a refresh keeps them and their counts."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ async def scenario() -> dict[str, Any]:
     return await course_of_a_cut(fabric)
 
 
-def test_a_cut_that_nobody_refreshes_heals_by_itself() -> None:
+def test_a_cut_that_nobody_refreshes_heals_by_itself_and_is_missed() -> None:
     assert seen_in_namespaces(scenario) == {
         "cut": [False, True],
         "refreshed": [False, True],
         "counted": [["a", "b", 1]],
         "left alone": [True, True],
+        "missed": 2 * ["a -> b is no longer cut"],
+        "cut again": [False, False],
     }

@@ -9,7 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 from harness.backends.agent import packet_link, packets, segments
 from harness.backends.agent.errors import AgentError
 from harness.backends.agent.packets import PacketFaults
+from harness.backends.agent.tools import run_tool
 from tests import plain_user
 from tests.backends.wire import (
     OTHER,
@@ -389,6 +390,40 @@ def test_a_fault_that_cannot_be_had_is_an_error_and_leaves_nothing_behind(
         with pytest.raises(AgentError, match=problem):
             faults.set({RECEIVER: {"loss": 1.0}, "fe80": fault})
         assert faults.counts() == {}
+
+    over(wire, measure)
+
+
+@pytest.mark.parametrize("after", [{}, {OTHER: {"loss": 1.0}}])
+def test_rules_that_somebody_removed_are_missed_when_their_faults_are_changed(
+    wire: Wire, after: dict[str, dict[str, float]]
+) -> None:
+    async def measure(faults: PacketFaults, _sender: socket.socket, _receiver: socket.socket) -> None:
+        faults.set({RECEIVER: {"loss": 1.0}})
+        wire.at_sender("iptables -t mangle -F SPLITBRAIN")
+        with pytest.raises(AgentError, match=r"sender: 0 rules of chain SPLITBRAIN .* lead to a queue instead of 1"):
+            faults.set(after)
+        assert faults.counts() == {}
+        faults.set(after)
+        assert sum("NFQUEUE" in rule for rule in wire.rules()) == len(after), "the next change is not held against them"
+
+    over(wire, measure)
+
+
+def test_rules_that_stay_when_they_should_be_gone_are_told_until_they_are(wire: Wire) -> None:
+    async def measure(faults: PacketFaults, _sender: socket.socket, _receiver: socket.socket) -> None:
+        faults.set({RECEIVER: {"loss": 1.0}})
+
+        def look_only(argv: Sequence[str], text: str = "", *, on: str) -> str:
+            return "" if text else run_tool(argv, on=on)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(packets, "run_tool", look_only)
+            for _ in range(2):
+                with pytest.raises(AgentError, match="sender: 1 rules of chain SPLITBRAIN"):
+                    faults.set({})
+        faults.set({})
+        assert not any("NFQUEUE" in rule for rule in wire.rules())
 
     over(wire, measure)
 

@@ -1,4 +1,4 @@
-"""Cuts at the receiver expire by themselves, a refresh keeps them and their counts, and rules of others stay."""
+"""Cuts at the receiver expire by themselves or are removed, which is told; a refresh keeps them; others' rules stay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from harness.backends.agent.bridge import Bridge
 from harness.backends.agent.errors import AgentError
 from harness.backends.agent.receivers import Receiver, Receivers, run_inside
 from harness.backends.agent.tools import find_tool
-from tests.backends.namespaces import EXPIRES_S, course_of_a_cut, passing, private, seen_in_namespaces
+from tests.backends.namespaces import (
+    EXPIRES_S,
+    LINKS,
+    course_of_a_cut,
+    passing,
+    private,
+    refusal,
+    seen_in_namespaces,
+)
 
 pytestmark = pytest.mark.cluster
 
@@ -42,6 +50,13 @@ async def scenario() -> dict[str, Any]:
     await receiver.cut(["10.203.0.1", "10.203.0.77"])
     await receiver.cut(["10.203.0.77"])
     seen["replaced"] = await passing(fabric)
+    for removed in ("flush set inet splitbrain cut", "delete table inet splitbrain"):
+        await fabric.cut(LINKS[:1])
+        with syscalls.inside(network, home):
+            nft(*removed.split())
+        refused = [await refusal(fabric.dropped()), await refusal(fabric.refresh())]
+        await fabric.cut([])
+        seen[removed] = [*refused, await passing(fabric)]
     await receiver.remove()
     with syscalls.inside(network, home):
         seen["tables"] = nft("list", "tables").split()
@@ -59,6 +74,10 @@ def test_cuts_at_the_receiver_last_as_long_as_somebody_cares_and_touch_nothing_e
         "refreshed": [False, True],
         "counted": [["a", "b", 1]],
         "left alone": [True, True],
+        "missed": 2 * ["b no longer drops what 10.203.0.1 sends"],
+        "cut again": [False, False],
+        "flush set inet splitbrain cut": [*2 * ["b no longer drops what 10.203.0.1 sends"], [True, True]],
+        "delete table inet splitbrain": [*2 * ["b no longer drops what 10.203.0.1 sends"], [True, True]],
         "replaced": [True, True],
         "tables": ["table", "inet", "somebody"],
         "complaint": "nft failed for b with code 1: Error:",

@@ -171,20 +171,28 @@ class Bridge:
     async def cut(self, links: Sequence[Link]) -> None:
         """Cut exactly these links, in one transaction. What was swallowed on a link that stays cut stays counted."""
         kept = [link for link in links if link in self._cut]
-        counted = self._all_dropped() if kept else {}
+        counted = self._in_kernel() if kept else {}
         self._apply(links)
-        self._counted = {link: counted[link] for link in kept}
+        self._counted = {link: self._counted.get(link, 0) + counted.get(link, 0) for link in kept}
         self._lost_probes = {link: lost for link, lost in self._lost_probes.items() if link in kept}
         self._cut = list(links)
 
     async def refresh(self) -> None:
-        """Keep the cut links from expiring; called now and then for as long as the controller lives."""
+        """Keep the cut links from expiring; called now and then for as long as the controller lives.
+
+        Raises:
+            AgentError: a link is no longer cut. It stays so, lest nobody learn of it.
+        """
         if self._cut and _now() - self._applied_at > REFRESH_AFTER_S:
             self._counted = self._all_dropped()
             self._apply(self._cut)
 
     async def dropped(self) -> dict[Link, int]:
-        """Packets that each cut link swallowed since it was cut, this agent's own probes left out."""
+        """Packets that each cut link swallowed since it was cut, this agent's own probes left out.
+
+        Raises:
+            AgentError: a link is no longer cut, and nobody knows what it swallowed.
+        """
         return {link: max(0, packets - self._lost_probes.get(link, 0)) for link, packets in self._all_dropped().items()}
 
     async def passes(self, links: Sequence[Link]) -> dict[Link, bool]:
@@ -218,12 +226,24 @@ class Bridge:
         self._applied_at = _now()
 
     def _all_dropped(self) -> dict[Link, int]:
-        packets = dict.fromkeys(self._cut, 0)
-        for source, destination, count in _ELEMENT.findall(
-            self._run([self._nft, "list", "set", "bridge", "splitbrain", "cut"])
-        ):
-            packets[self._node_of_port[source], self._node_of_port[destination]] = int(count)
-        return {link: count + self._counted.get(link, 0) for link, count in packets.items()}
+        if not self._cut:
+            return {}
+        counted = self._in_kernel()
+        missing = ", ".join(" -> ".join(link) for link in self._cut if link not in counted)
+        if missing:
+            raise AgentError(
+                f"{missing} is no longer cut: the rules of table bridge splitbrain were not refreshed in time and "
+                "expired, or somebody removed them"
+            )
+        return {link: counted[link] + self._counted.get(link, 0) for link in self._cut}
+
+    def _in_kernel(self) -> dict[Link, int]:
+        """Packets by element that is there."""
+        listed = self._run([self._nft, "list", "set", "bridge", "splitbrain", "cut"])
+        return {
+            (self._node_of_port[source], self._node_of_port[destination]): int(count)
+            for source, destination, count in _ELEMENT.findall(listed)
+        }
 
     def _run(self, argv: list[str], text: str = "") -> str:
         try:

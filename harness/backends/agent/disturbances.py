@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .errors import AgentError
 from .packets import PacketFaults
 
 Link = tuple[str, str]
@@ -34,8 +35,16 @@ class Disturbances:
         """Give exactly these links these faults, and all others none (`PacketFaults.set`).
 
         Raises:
-            AgentError: a node's packets cannot be given faults; what other links have is then not certain.
+            AgentError: a node's packets cannot be given faults; then no link has one, unless the message says so.
         """
+        try:
+            self._set(faults)
+        except AgentError as error:
+            self._faults = {}
+            stuck = self._take_all_away()
+            raise AgentError(". ".join([str(error), *stuck])) from None
+
+    def _set(self, faults: Mapping[Link, Mapping[str, Any]]) -> None:
         self._faults = dict(faults)
         for node, (namespace, _) in self._places.items():
             wanted = {self._places[to][1]: fault for (source, to), fault in faults.items() if source == node}
@@ -49,7 +58,18 @@ class Disturbances:
     def counts(self) -> dict[Link, dict[str, int]]:
         """For each link with a fault what it did since it has it (`PacketFaults.counts`)."""
         by_sender = {node: sender.counts() for node, sender in self._senders.items()}
-        return {link: by_sender[link[0]][self._places[link[1]][1]] for link in self._faults}
+        found = {(source, to): by_sender[source].get(self._places[to][1]) for source, to in self._faults}
+        return {link: counts for link, counts in found.items() if counts is not None}
+
+    def _take_all_away(self) -> list[str]:
+        """Take every fault from every link; of nodes where that fails, why."""
+        problems: list[str] = []
+        for node, sender in self._senders.items():
+            try:
+                sender.set({})
+            except AgentError as error:
+                problems.append(f"What {node} sends may still have faults: {error}")
+        return problems
 
     def forget(self, node: str) -> None:
         """Take away the faults of what a node sends, before its network namespace is given up for another.

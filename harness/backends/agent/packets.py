@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -38,6 +39,7 @@ _SO_SNDBUFFORCE: Final = 32
 _SEND_BUFFER_BYTES: Final = 8 << 20
 _FIRST_QUEUE: Final = 0x5B00
 _QUEUES_TRIED: Final = 512
+_QUEUE_NUMBER: Final = re.compile(r"--queue-num (\d+)")
 _STATISTICS: Final = "/proc/thread-self/net/netfilter/nfnetlink_queue"
 
 
@@ -59,6 +61,7 @@ class PacketFaults:
         self._links: dict[str, PacketLink] = {}
         self._raw: socket.socket | None = None
         self._next_queue = _FIRST_QUEUE
+        self._certain = True  # that the rules are those for the links
 
     def set(self, faults: Mapping[str, Mapping[str, Any]]) -> None:
         """Give what goes to exactly these addresses these faults, and everything else none.
@@ -70,27 +73,36 @@ class PacketFaults:
             faults: fields of `LinkFault` by destination; "seed", a whole number, seeds the link's stream.
 
         Raises:
-            AgentError: the faults cannot be had here; those from before are gone then.
+            AgentError: the faults cannot be had here, or the rules are not as they were written: those for the faults
+                from before, which are gone then, or those for these.
         """
         wanted = {destination: Fault.of(fault) for destination, fault in faults.items()}
         over = {to: link for to, link in self._links.items() if wanted.get(to) != link.fault}
         kept = {to: link for to, link in self._links.items() if to not in over}
-        if not over and len(kept) == len(wanted):
+        if self._certain and not over and len(kept) == len(wanted):
             return
         first = not self._links
         for link in over.values():
             link.open()
+        closed: list[PacketLink] = []
+        certain, self._certain = self._certain, False
         try:
+            if certain and self._links:
+                self._check_rules()
             self._links = {to: kept[to] if to in kept else self._link(fault) for to, fault in wanted.items()}
             with syscalls.inside(self._namespace, self._home):
                 self._write_rules(first)
+            self._check_rules()
+            self._certain = True
         except BaseException:
+            closed += self._links.values()
             with contextlib.suppress(AgentError):
                 self.remove()
             raise
         finally:
             for link in over.values():
-                link.close()
+                if link not in closed:
+                    link.close()
 
     def counts(self) -> dict[str, dict[str, int]]:
         """For each address with a fault what it did since it has it.
@@ -117,6 +129,8 @@ class PacketFaults:
         try:
             with syscalls.inside(self._namespace, self._home):
                 self._remove_rules()
+            self._check_rules()
+            self._certain = True
         finally:
             for link in links.values():
                 link.close()
@@ -191,6 +205,20 @@ class PacketFaults:
         if f"-N {self._chain}" in self._rules():
             jumps = [f"-D POSTROUTING -j {self._chain}"] * self._jumps()
             self._change([*jumps, f"-F {self._chain}", f"-X {self._chain}"])
+
+    def _check_rules(self) -> None:
+        """See that packets are led into exactly the queues of links with a fault: none where there is none."""
+        with syscalls.inside(self._namespace, self._home):
+            rules = self._rules()
+        led = f"-A POSTROUTING -j {self._chain}" in rules
+        there = sorted(rule for rule in rules if rule.startswith(f"-A {self._chain} ") and "NFQUEUE" in rule)
+        queues = [int(word) for rule in there for word in _QUEUE_NUMBER.findall(rule)]
+        wanted = sorted(link.queue.number for link in self._links.values())
+        if sorted(queues) != wanted or led != bool(wanted):
+            raise AgentError(
+                f"{self._name}: {len(queues)} rules of chain {self._chain} (table mangle) lead to a queue instead of "
+                f"{len(wanted)}, and packets are {'' if led else 'not '}led there: somebody else changes these rules"
+            )
 
     def _jumps(self) -> int:
         return self._rules().count(f"-A POSTROUTING -j {self._chain}")

@@ -4,8 +4,10 @@ As in Jepsen, a cut is enforced at the receiver (its input chain), so that one d
 table is this project's own, `table inet splitbrain`: it is made and deleted whole, and no rule of anybody else is
 touched. A source is an element of a set: a namespace's part of a topology changes in one transaction, each element
 counts what it dropped, and it expires after CUT_EXPIRES_S unless it is refreshed, so that a partition heals by itself
-when the controller is gone. Addresses are IPv4. ARP does not pass through these rules: a node whose cache entry expired
-during a one-way cut would else lose the direction that is open.
+when the controller is gone. One that is missing although nobody healed it was removed, as by a reload of the firewall,
+or not refreshed in time: nobody knows what it dropped, and whoever asks is told so. Addresses are IPv4. ARP does not
+pass through these rules: a node whose cache entry expired during a one-way cut would else lose the direction that is
+open.
 
 A `Receiver` is one namespace, which may be this process's own; `Receivers` are all nodes of a deployment on one
 machine.
@@ -36,18 +38,19 @@ REFRESH_AFTER_S = 20
 TOOL_TIMEOUT_S = 10
 
 _REMOVE = "table inet splitbrain\ndelete table inet splitbrain\n"
-_TABLE = """table inet splitbrain {
-    set cut {
+_TABLE = """table inet splitbrain {{
+    set cut {{
         type ipv4_addr
         flags timeout
         counter
-    }
-    chain input {
+        {elements}
+    }}
+    chain input {{
         type filter hook input priority -150
         policy accept
         ip saddr @cut drop
-    }
-}
+    }}
+}}
 """
 _ELEMENT = re.compile(r"(\d+\.\d+\.\d+\.\d+)[^,}]*?packets (\d+)")
 
@@ -67,6 +70,7 @@ class Receiver:
         self._sources: list[str] = []
         self._applied_at = 0.0
         self._counted: dict[str, int] = {}  # by elements that have been replaced since
+        self._one_at_a_time = asyncio.Lock()
 
     async def lay_out(self) -> None:
         """Make the table, without cuts; one that is there already is replaced.
@@ -74,7 +78,7 @@ class Receiver:
         Raises:
             AgentError: nftables do not work in this namespace.
         """
-        await self._run("-f", "-", text=_REMOVE + _TABLE)
+        await self._apply(())
 
     async def remove(self) -> None:
         """Delete the table and with it every cut."""
@@ -82,37 +86,65 @@ class Receiver:
         await self._run("-f", "-", text=_REMOVE)
 
     async def cut(self, sources: Sequence[str]) -> None:
-        """Drop what exactly these addresses send, in one transaction. A source that stays cut goes on counting."""
-        if not sources and not self._sources:
-            return
-        kept = [source for source in sources if source in self._sources]
-        counted = await self.dropped() if kept else {}
-        await self._apply(sources)
-        self._counted = {source: counted[source] for source in kept}
-        self._sources = list(sources)
+        """Drop what exactly these addresses send, in one transaction. A source that stays cut goes on counting.
+
+        It works also where somebody has removed the table, or emptied it.
+        """
+        async with self._one_at_a_time:
+            if not sources and not self._sources:
+                return
+            kept = [source for source in sources if source in self._sources]
+            counted = await self._in_kernel() if kept else {}
+            await self._apply(sources)
+            self._counted = {source: self._counted.get(source, 0) + counted.get(source, 0) for source in kept}
+            self._sources = list(sources)
 
     async def refresh(self) -> None:
-        """Keep the cuts from expiring; called now and then for as long as the controller lives."""
-        if self._sources and _now() - self._applied_at > REFRESH_AFTER_S:
-            counted = await self.dropped()
-            await self._apply(self._sources)
-            self._counted = counted
+        """Keep the cuts from expiring; called now and then for as long as the controller lives.
+
+        Raises:
+            AgentError: a cut is no longer there. It stays away, lest nobody learn of it.
+        """
+        async with self._one_at_a_time:
+            if self._sources and _now() - self._applied_at > REFRESH_AFTER_S:
+                counted = await self._dropped()
+                await self._apply(self._sources)
+                self._counted = counted
 
     async def dropped(self) -> dict[str, int]:
-        """Packets dropped by source, for every source that is cut, since it was cut."""
+        """Packets dropped by source, for every source that is cut, since it was cut.
+
+        Raises:
+            AgentError: a cut is no longer there, and nobody knows what it dropped.
+        """
+        async with self._one_at_a_time:
+            return await self._dropped()
+
+    async def _dropped(self) -> dict[str, int]:
         if not self._sources:
             return {}
-        packets = dict.fromkeys(self._sources, 0)
-        for source, count in _ELEMENT.findall(await self._run("list", "set", "inet", "splitbrain", "cut")):
-            packets[source] = int(count)
-        return {source: count + self._counted.get(source, 0) for source, count in packets.items()}
+        counted = await self._in_kernel()
+        missing = ", ".join(source for source in self._sources if source not in counted)
+        if missing:
+            raise AgentError(
+                f"{self.name} no longer drops what {missing} sends: the rules of table inet splitbrain were not "
+                "refreshed in time and expired, or somebody removed them"
+            )
+        return {source: counted[source] + self._counted.get(source, 0) for source in self._sources}
+
+    async def _in_kernel(self) -> dict[str, int]:
+        """Packets by element that is there; none where the table is gone."""
+        tables = await self._run("list", "tables", "inet")
+        if "table inet splitbrain" not in tables.splitlines():
+            return {}
+        listed = await self._run("list", "set", "inet", "splitbrain", "cut")
+        return {source: int(count) for source, count in _ELEMENT.findall(listed)}
 
     async def _apply(self, sources: Sequence[str]) -> None:
-        commands = ["flush set inet splitbrain cut"]
-        if sources:
-            elements = ", ".join(f"{source} timeout {CUT_EXPIRES_S}s" for source in sources)
-            commands.append(f"add element inet splitbrain cut {{ {elements} }}")
-        await self._run("-f", "-", text="\n".join(commands) + "\n")
+        """Make the table anew, with these sources: rules that somebody removed are there again."""
+        elements = ", ".join(f"{source} timeout {CUT_EXPIRES_S}s" for source in sources)
+        table = _TABLE.format(elements=f"elements = {{ {elements} }}" if elements else "")
+        await self._run("-f", "-", text=_REMOVE + table)
         self._applied_at = _now()
 
     async def _run(self, *arguments: str, text: str = "") -> str:
@@ -174,7 +206,11 @@ class Receivers:
             await _together([receiver.refresh() for receiver in self._receivers.values()])
 
     async def dropped(self) -> dict[Link, int]:
-        """Packets that each cut link swallowed since it was cut, this agent's own probes left out."""
+        """Packets that each cut link swallowed since it was cut, this agent's own probes left out.
+
+        Raises:
+            AgentError: a link is no longer cut, because somebody removed the rules or they expired.
+        """
         async with self._one_at_a_time:
             counts = await _together([receiver.dropped() for receiver in self._receivers.values()])
         packets = {
