@@ -59,8 +59,9 @@ def build(names: tuple[str, ...], base: str | None, suite: str | None, rebuild: 
     if base is not None and suite is not None:
         raise UsageError("--base and --suite exclude each other: an image of a registry's has its suite already.")
     # However it is asked to end, it must not leave half a Debian behind.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            signal.signal(number, signal.default_int_handler)
     wanted = [find(name).name for name in names] or list(IMAGES)
     with closing(engine()) as client, _Screen() as screen:
         foundation = choose_foundation(client, base, suite)

@@ -1,30 +1,69 @@
-"""Ctrl-C in a command that simulates many runs: a first one asks for an end, a second one does not ask."""
+"""Being asked to end: by Ctrl-C, by SIGTERM, by a terminal that is gone. What was started is brought to its end then."""
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 
+@contextmanager
+def heeded(note: Callable[[], object]) -> Generator[None]:
+    """Call `note` at every SIGINT and SIGTERM while the context lasts, and at the first SIGHUP.
+
+    Whoever asked for that to be ignored (nohup) gets it so. After a SIGHUP no other counts, also when the context is
+    over: a terminal that goes away says so more than once. What is printed for a terminal that is gone is lost, and
+    does no harm.
+    """
+    terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+    hung_up = False
+
+    def ask(_: int, __: object) -> None:
+        note()
+
+    def hang_up(_: int, __: object) -> None:
+        nonlocal hung_up
+        hung_up = True
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        _let_go(terminals)
+        note()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, hang_up)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if number != signal.SIGHUP or not hung_up:
+                signal.signal(number, handler)
+
+
+def _let_go(terminals: list[int]) -> None:
+    """Let descriptors of terminals that are gone lead nowhere; else each line printed to them would be an error."""
+    gone = [descriptor for descriptor in terminals if not os.isatty(descriptor)]
+    if gone:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for descriptor in gone:
+            os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+
+
 class Interrupts:
-    """Whether somebody wants an end."""
+    """Whether somebody wants an end of a command that simulates many runs."""
 
     def __init__(self) -> None:
         self.seen = False
 
     @contextmanager
     def heard(self) -> Generator[None]:
-        """Take note of SIGINT and SIGTERM while the context lasts; a second one ends it with KeyboardInterrupt."""
+        """Take note of who asks for an end while the context lasts; a second one gets it by KeyboardInterrupt."""
 
-        def note(_: int, __: object) -> None:
+        def note() -> None:
             if self.seen:
                 raise KeyboardInterrupt
             self.seen = True
 
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
+        with heeded(note):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import time
 import traceback
 from collections.abc import Callable, Generator
@@ -39,7 +38,7 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
     """Run one test: start a cluster, break it while clients use it, heal it, and judge what the clients saw.
 
     Ctrl-C ends the load at once: faults are healed, nodes stopped, and what was recorded is judged; a second Ctrl-C
-    skips the final reads.
+    skips the final reads. SIGTERM and a terminal that is closed do the same (with nohup the latter is ignored).
 
     \b
     Examples:
@@ -128,6 +127,7 @@ async def _record(
 ) -> tuple[RunDir, RunSummary]:
     from harness.cli.compose import backend_of
     from harness.cli.documents import document_of, telemetry_of
+    from harness.cli.interrupts import heeded
     from harness.cli.leaders import LeaderPoll, LeaderWatch
     from harness.cli.runlog import RunLog
     from harness.lifecycle import run
@@ -175,22 +175,19 @@ async def _record(
             at_heal()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.request)
     try:
-        summary = await run(
-            test,
-            backend=backend_of(chosen),
-            folder=folder,
-            runtime=Runtime(clock=clock, streams=Streams(test.seed)),
-            observe=observe,
-            began=began,
-            beside=beside,
-            stop=stop,
-        )
+        with heeded(lambda: loop.call_soon_threadsafe(stop.request)):
+            summary = await run(
+                test,
+                backend=backend_of(chosen),
+                folder=folder,
+                runtime=Runtime(clock=clock, streams=Streams(test.seed)),
+                observe=observe,
+                began=began,
+                beside=beside,
+                stop=stop,
+            )
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
         for found in folders:
             found.release()
     if summary.failure is not None:

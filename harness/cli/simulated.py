@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import time
 import traceback
 from collections.abc import Callable, Generator
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from harness.cli.documents import document_of, telemetry_of
+from harness.cli.interrupts import heeded
 from harness.cli.runlog import RunLog
 from harness.runner import RunSummary, Stop
 from harness.simulate import Simulated, log_line, simulate, with_true_time
@@ -115,17 +115,13 @@ class _NodeFiles:
 
 @contextlib.contextmanager
 def _interruptible(stop: Stop) -> Generator[None]:
-    """SIGINT and SIGTERM end the run early, between two events."""
+    """Who asks for an end gets it early, between two events."""
 
-    def handle(_: int, __: object) -> None:
+    def note() -> None:
         try:
             asyncio.get_running_loop().call_soon(stop.request)
         except RuntimeError:
             stop.request()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with heeded(note):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

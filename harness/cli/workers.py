@@ -168,11 +168,11 @@ class _Busy(Generic[Task]):
 
 @contextlib.contextmanager
 def _without_interrupts() -> Generator[None]:
-    """A process started now is born with SIGINT blocked, and never sees one, not even while it imports.
+    """A process started now is born with SIGINT and SIGHUP blocked, and never sees one, not even while it imports.
 
     One that arrives meanwhile is delivered to this process afterwards.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
     finally:
@@ -184,7 +184,8 @@ def _without_interrupts() -> Generator[None]:
 
 def _serve(connection: Connection, work: Callable[[Task], Answer], prepare: Callable[[], None] | None) -> None:
     """Do one task after the other until the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP):  # a terminal sends them to all; the parent decides
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     if prepare is not None:
         prepare()

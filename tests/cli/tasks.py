@@ -39,8 +39,9 @@ def note_pid_and_sleep(folder: str) -> None:
 
 
 def interrupts(_: int) -> str:
-    """What a worker does with SIGINT: it is sent one."""
+    """What a worker does with SIGINT and SIGHUP: it is sent them."""
     os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGHUP)
     return "alive"
 
 

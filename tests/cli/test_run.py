@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,7 +15,18 @@ import pytest
 from results.history import NEMESIS
 from results.store import RunDir
 from tests import plain_user
-from tests.cli.support import SPLITBRAIN, answer, judged, kill, only_run, processes_of, splitbrain, start, wait_for_ops
+from tests.cli.support import (
+    SPLITBRAIN,
+    answer,
+    environment,
+    judged,
+    kill,
+    only_run,
+    processes_of,
+    splitbrain,
+    start,
+    wait_for_ops,
+)
 
 pytestmark = pytest.mark.cluster
 
@@ -125,6 +138,42 @@ def test_ctrl_c_heals_stops_and_judges(tmp_path: Path) -> None:
     assert {verdict["checker"]: verdict["valid"] for verdict in found["verdicts"]}["linearizable"] is True
     assert RunDir(only_run(store)).status() == "complete"
     assert processes_of(store) == []
+
+
+def test_a_terminal_that_is_closed_ends_a_run_like_ctrl_c(tmp_path: Path) -> None:
+    """Nobody sees what is said from then on, and no error comes of that: the run is healed, stopped and judged."""
+    store = tmp_path / "store"
+    terminal, ours = os.openpty()
+    arguments = ["run", "--nemesis", "partition,pause", "--interval", "1", "--nodes", "3", "--time-limit", "120"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", _ON_TERMINAL, sys.executable, *SPLITBRAIN, *arguments, "--store", str(store)],
+        cwd=tmp_path,
+        env=environment(),
+        stdin=ours,
+        stdout=ours,
+        stderr=ours,
+        start_new_session=True,
+    )
+    os.close(ours)
+    try:
+        while not any(wal.stat().st_size >= 15_000 for wal in store.glob("test=*/run=*/history.wal")):
+            assert os.read(terminal, 65536), "it shows how it goes, and waits until that is read"
+        os.close(terminal)
+        assert process.wait(timeout=60) in (0, 2)
+    finally:
+        process.kill()
+        process.wait()
+    run = RunDir(only_run(store))
+    assert run.status() == "complete"
+    assert json.loads((run.path / "verdict.json").read_text())["outcome"] in ("pass", "inconclusive")
+    assert processes_of(store) == []
+
+
+_ON_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 @pytest.mark.parametrize("links", ["namespaces", "proxy"])

@@ -69,7 +69,7 @@ def test_a_task_without_end_is_given_up() -> None:
     assert "did not come to an end within 0.5 s" in (report.problem or "")
 
 
-def test_workers_take_no_notice_of_ctrl_c() -> None:
+def test_workers_take_no_notice_of_what_a_terminal_sends_to_all() -> None:
     with Workers(tasks.interrupts, 1, limit_s=60) as workers:
         [report] = _all(workers, [1])
     assert report.answer == "alive"

@@ -1,0 +1,82 @@
+"""Asked to end, a command ends what it started: by Ctrl-C, by SIGTERM, by a terminal that is closed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Generator
+
+import pytest
+
+from harness.cli.interrupts import Interrupts, heeded
+
+ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Generator[None]:
+    """Handlers as a shell's foreground job has them, and as they were at the end."""
+    before = {number: signal.getsignal(number) for number in ASKING}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", ASKING)
+def test_whoever_asks_for_an_end_is_heard(number: signal.Signals) -> None:
+    asked: list[int] = []
+    before = signal.getsignal(number)
+    with heeded(lambda: asked.append(1)):
+        signal.raise_signal(number)
+        assert asked == [1]
+    if number != signal.SIGHUP:
+        assert signal.getsignal(number) is before
+
+
+def test_a_terminal_that_is_gone_counts_once_however_often_it_says_so() -> None:
+    """A shell tells its jobs, and the kernel tells them again when the shell has ended: nobody has asked twice."""
+    interrupts = Interrupts()
+    with interrupts.heard():
+        for _ in range(3):
+            signal.raise_signal(signal.SIGHUP)
+        assert interrupts.seen
+    signal.raise_signal(signal.SIGHUP)
+
+
+def test_a_hang_up_that_did_not_come_leaves_everything_as_it_was() -> None:
+    with heeded(lambda: None):
+        assert signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+def test_with_nohup_a_terminal_that_is_gone_is_nothing() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    asked: list[int] = []
+    with heeded(lambda: asked.append(1)):
+        signal.raise_signal(signal.SIGHUP)
+    assert asked == []
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+def test_what_is_printed_for_a_terminal_that_is_gone_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, ours = os.openpty()
+    living, other = os.openpty()
+    kept = {number: os.dup(number) for number in (1, 2)}
+    try:
+        os.dup2(ours, 1)
+        os.dup2(other, 2)
+        with heeded(lambda: None):
+            os.close(terminal)
+            with pytest.raises(OSError, match="Input/output error"):
+                os.write(1, b"lost")
+            signal.raise_signal(signal.SIGHUP)
+            os.write(1, b"lost")
+            os.write(2, b"seen")
+    finally:
+        for number, copy in kept.items():
+            os.dup2(copy, number)
+            os.close(copy)
+    assert os.read(living, 100) == b"seen", "a terminal that is still there is printed to"
+    for descriptor in (ours, living, other):
+        os.close(descriptor)
