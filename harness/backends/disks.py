@@ -13,7 +13,7 @@ ON_VOLUMES: Final[Mapping[FaultKind, str]] = {
     "disk-full": "files that take all room of the node's own ext4 file system, loop-mounted",
     "disk-read-only": "an error of the node's own ext4 file system, mounted with errors=remount-ro",
     "disk-fails": "the node's own ext4 file system is shut down (EXT4_IOC_SHUTDOWN)",
-    "disk-sync": "the device of the node's own ext4 file system ends before its data",
+    "disk-sync": "the device of the node's own ext4 file system fails where its data lie",
     "disk-slow": "the node's own ext4 file system is frozen in turns: writes and syncs wait",
     "power": "SIGKILL, and the node's own ext4 file system is shut down without a flush of its journal",
 }

@@ -354,6 +354,20 @@ def test_syncs_of_a_slow_disk_wait_and_are_counted(volume: Volume) -> None:
         assert (writer.write(b"x"), writer.sync()) == (None, None)
 
 
+def test_a_slow_disk_that_nobody_uses_slows_no_sync(volume: Volume) -> None:
+    """A file system flushes by itself when it is frozen and thawed: that is not the node."""
+    with Writer(volume) as writer:
+        assert writer.write(b"before") is None
+        volume.spoil({"slow_ms": 5.0})
+        _until(lambda: volume.counts()["freezes"] >= 10, "ten freezes")
+        assert volume.counts()["slowed_syncs"] == 0
+        assert volume.heal()["slowed_syncs"] == 0
+    volume.lose_power()  # another mount, another device
+    volume.spoil({"slow_ms": 5.0})
+    _until(lambda: volume.counts()["freezes"] >= 10, "ten freezes")
+    assert volume.heal()["slowed_syncs"] == 0
+
+
 def test_what_is_frozen_thaws_when_whoever_froze_it_is_killed(tmp_path: Path, volume: Volume) -> None:
     """By a process that dies of SIGKILL while it holds the volume frozen for an hour."""
     program = (

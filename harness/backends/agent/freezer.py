@@ -16,6 +16,7 @@ import signal
 import socket
 import threading
 import time
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from . import loops
@@ -42,12 +43,19 @@ class Freezer:
             _serve(theirs)
         theirs.close()
 
+    def learn(self, name: str, directory: int, device: str) -> None:
+        """See what freezing and thawing does by itself, while nobody uses the file system of an open directory."""
+        self._ask({"op": "learn", "name": name, "device": device}, directory)
+
     def slow(self, name: str, directory: int, device: str, frozen_ms: float) -> None:
         """Freeze the file system of an open directory for so long, again and again."""
         self._ask({"op": "slow", "name": name, "device": device, "frozen_ms": frozen_ms}, directory)
 
     def counts(self, name: str) -> dict[str, int]:
-        """How often it was frozen ("freezes"), and how many flushes came through right afterwards ("slowed_syncs")."""
+        """How often it was frozen ("freezes"), and after how many of these somebody's flush came ("slowed_syncs").
+
+        Many syncs may come through between two freezes, and hardly more than the first have waited: one is counted.
+        """
         return self._ask({"op": "counts", "name": name})
 
     def stop(self, name: str) -> dict[str, int]:
@@ -74,13 +82,35 @@ class Freezer:
         return answer["ok"]
 
 
+@dataclass(frozen=True)
+class _Own:
+    """The flushes that a file system makes because it is thawed, and because it is frozen, with nothing to write."""
+
+    thaw: int
+    freeze: int
+
+    @staticmethod
+    def of(directory: int, device: str) -> _Own:
+        seen: list[int] = []
+        for _ in range(2):
+            seen.append(loops.flushes(device))
+            fcntl.ioctl(directory, _FIFREEZE, 0)
+            try:
+                seen.append(loops.flushes(device))
+            finally:
+                fcntl.ioctl(directory, _FITHAW, 0)
+        _, frozen, thawed, frozen_again = seen  # the first freeze also writes what was there to write
+        return _Own(thaw=thawed - frozen, freeze=frozen_again - thawed)
+
+
 class _Slow:
     """A file system that is slow."""
 
-    def __init__(self, directory: int, device: str, frozen_s: float) -> None:
+    def __init__(self, directory: int, device: str, frozen_s: float, own: _Own) -> None:
         self.directory = directory
         self.device = device
         self.frozen_s = frozen_s
+        self.own = own
         self.frozen = False
         self.next = 0.0
         self.freezes = 0
@@ -94,9 +124,10 @@ class _Slow:
             self.thaw()
             self.next = time.monotonic() + THAWED_S
             return
-        if self.freezes:
-            self.slowed += loops.flushes(self.device) - self.flushed
         fcntl.ioctl(self.directory, _FIFREEZE, 0)
+        if self.freezes:
+            # A sync that waited may be overtaken by the next freeze, which then makes durable what it has written.
+            self.slowed += loops.flushes(self.device) - self.flushed > self.own.thaw + self.own.freeze
         self.frozen = True
         self.freezes += 1
         self.next = time.monotonic() + self.frozen_s
@@ -109,7 +140,7 @@ class _Slow:
 
     def counts(self) -> dict[str, int]:
         """What was done so far, to what came through since the last freeze as well."""
-        passed = 0 if self.frozen or not self.freezes else loops.flushes(self.device) - self.flushed
+        passed = not self.frozen and self.freezes > 0 and loops.flushes(self.device) - self.flushed > self.own.thaw
         return {"freezes": self.freezes, "slowed_syncs": self.slowed + passed}
 
 
@@ -139,6 +170,7 @@ class _Server:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._slow: dict[str, _Slow] = {}
+        self._own: dict[str, _Own] = {}
 
     def run(self) -> None:
         """Freeze and thaw until nobody holds the other end."""
@@ -162,9 +194,14 @@ class _Server:
     def _answer(self, request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         name = request["name"]
         try:
+            if request["op"] == "learn":
+                self._learn(name, descriptors.pop(), request["device"])
+                return {"ok": {}}
             if request["op"] == "slow":
                 self._stop(name)
-                slow = _Slow(descriptors[0], request["device"], request["frozen_ms"] / 1000)
+                if name not in self._own:
+                    self._learn(name, os.dup(descriptors[0]), request["device"])
+                slow = _Slow(descriptors[0], request["device"], request["frozen_ms"] / 1000, self._own[name])
                 slow.turn()
                 self._slow[name] = slow
                 return {"ok": slow.counts()}
@@ -173,6 +210,12 @@ class _Server:
             return {"ok": self._slow[name].counts() if name in self._slow else {}}
         except OSError as error:
             return {"error": f"the file system of {name} cannot be frozen or thawed: {error.strerror}"}
+
+    def _learn(self, name: str, directory: int, device: str) -> None:
+        try:
+            self._own[name] = _Own.of(directory, device)
+        finally:
+            os.close(directory)
 
     def _stop(self, name: str) -> dict[str, int]:
         slow = self._slow.pop(name, None)

@@ -151,6 +151,8 @@ class Volume:
         self._root = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         show_aside(self._inner(_DATA), self._aside)
         syscalls.sync_file_system(self._root)
+        if self._freezer is not None:
+            self._freezer.learn(self.path, self._root, self._device)
         syscalls.mount(self._inner(_DATA), self.path, None, syscalls.MS_BIND)
 
     def _make(self) -> None:
