@@ -64,7 +64,11 @@ def of_clock(fault: ClockFault) -> tuple[FaultKind, ...]:
 
 
 def supported(backend: Backend, system: System) -> Mapping[str, Support]:
-    """What the backend can do to nodes of the system, by FaultKind."""
+    """What the backend can do to nodes of the system, by FaultKind.
+
+    Raises:
+        BackendError: the backend does not work here at all.
+    """
     immune: dict[FaultKind, str] = dict(getattr(system, "immune", {}))
     if getattr(system, "membership", None) is None:
         immune["membership"] = f"the members of system {system.name!r} are fixed: none can leave or join while it runs."

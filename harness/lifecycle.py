@@ -51,6 +51,7 @@ def check_support(test: Test, backend: Backend) -> None:
 
     Raises:
         FaultNotSupportedError: it cannot.
+        BackendError: it does not work here at all.
     """
     support = supported(backend, test.system)
     for kind in sorted(test.nemesis.faults):

@@ -361,7 +361,11 @@ class Backend(Protocol):
     name: str
 
     def support(self) -> Mapping[str, Support]:
-        """For every FaultKind whether it works here. Looks, changes nothing."""
+        """For every FaultKind whether it works here. Looks, changes nothing.
+
+        Raises:
+            BackendError: nothing works here, not even without faults; what is missing.
+        """
         ...
 
     def sweep(self) -> list[str]:

@@ -12,7 +12,7 @@ from worlds import FakeClient, FakeNemesis, MemoryBackend, MemoryDeployment, Mem
 
 from harness import Stop, lifecycle, real_runtime, run
 from harness.generators import invoke, once
-from harness.protocols import Deployment, NodeStatus
+from harness.protocols import Deployment, NodeStatus, Support
 from results.errors import BackendError, FaultNotSupportedError, HarnessError, NodeStartError
 
 
@@ -167,3 +167,14 @@ def test_an_error_of_who_looks_at_the_nodes_is_none_of_the_run(tmp_path: Path) -
 
     summary = go(make_test(FakeClient()), MemoryBackend(MemoryDeployment()), Folder(tmp_path), beside=look)
     assert (summary.failure, summary.ok > 10) == (None, True)
+
+
+def test_a_backend_that_does_not_work_at_all_is_no_fault_that_could_be_left_out(tmp_path: Path) -> None:
+    class Absent(MemoryBackend):
+        def support(self) -> dict[str, Support]:
+            raise BackendError("the memory backend does not work here: there is none. Install some.")
+
+    deployment, folder = MemoryDeployment(), Folder(tmp_path)
+    with pytest.raises(BackendError, match=r"^the memory backend does not work here: there is none\. Install some\.$"):
+        go(make_test(FakeClient(), nemesis=FakeNemesis()), Absent(deployment), folder)
+    assert (folder.made, deployment.closed) == (0, 0)

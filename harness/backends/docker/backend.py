@@ -9,7 +9,6 @@ import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import get_args
 
 from harness import faultkinds, images
 from harness.backends import disks, leftovers
@@ -23,7 +22,7 @@ from harness.backends.docker.deployment import DockerDeployment
 from harness.backends.docker.engine import Engine, asked
 from harness.backends.docker.subnets import MOST_NODES
 from harness.backends.limits import MEMBERSHIP_HOW
-from harness.protocols import FaultKind, Runtime, Support
+from harness.protocols import Runtime, Support
 from harness.test import Test
 from results.errors import BackendError, UsageError
 
@@ -34,10 +33,12 @@ class DockerBackend:
     name = "docker"
 
     def support(self) -> Mapping[str, Support]:
-        """Which faults work here, and how."""
-        problem = _problem()
-        if problem is not None:
-            return dict.fromkeys(get_args(FaultKind), Support(False, problem))
+        """Which faults work here, and how.
+
+        Raises:
+            BackendError: nothing works here, as there is no engine, or this process may not enter containers.
+        """
+        _require_that_it_works()
         packets, without_volumes = _packets_problem(), volumes.problem()
         by_queue = "NFQUEUE where packets leave their sender's network namespace"
         return {
@@ -76,9 +77,7 @@ class DockerBackend:
             raise UsageError(
                 f"system {test.system.name!r} comes in no container image: take another backend, such as local."
             )
-        problem = _problem()
-        if problem is not None:
-            raise BackendError(f"the docker backend does not work here: {problem}")
+        _require_that_it_works()
         engine = Engine(images.engine())
         try:
             tag = await engine.run(lambda: images.ensure(image))
@@ -90,6 +89,12 @@ class DockerBackend:
         async with closed_on_failure(deployment):
             await deployment.lay_out()
         return deployment
+
+
+def _require_that_it_works() -> None:
+    problem = _problem()
+    if problem is not None:
+        raise BackendError(f"the docker backend does not work here: {problem}")
 
 
 def _problem() -> str | None:

@@ -15,7 +15,7 @@ from harness.backends.deployed import check_nodes, closed_on_failure
 from harness.backends.limits import MEMBERSHIP_HOW
 from harness.backends.local import linkkinds, nodefaults
 from harness.backends.local.deployment import LocalDeployment
-from harness.protocols import FaultKind, Runtime, Support
+from harness.protocols import Runtime, Support
 from harness.test import Test
 from results.errors import BackendError, UsageError
 
@@ -64,9 +64,13 @@ class LocalBackend:
         return self._wanted or ("proxy" if namespaces_problem() else "namespaces")
 
     def support(self) -> Mapping[str, Support]:
-        """Which faults work here, and how."""
+        """Which faults work here, and how.
+
+        Raises:
+            BackendError: this is not Linux.
+        """
         if not _is_linux():
-            return dict.fromkeys(get_args(FaultKind), Support(False, _needs_linux()))
+            raise BackendError(_needs_linux())
         return {
             "cut": self._support_of_cuts(),
             "kill": Support(True, "SIGKILL, until the process is reaped"),
