@@ -16,7 +16,7 @@ from harness.backends.disks import ON_VOLUMES
 from harness.backends.linkfaults import SEEDS
 from harness.protocols import ClockFault, DiskFault, NodeCommand, NodeId, NodeStatus
 from harness.rng import Streams
-from results.errors import FaultNotSupportedError
+from results.errors import BackendError, FaultNotSupportedError
 
 
 class NodeFaults:
@@ -98,19 +98,35 @@ class NodeFaults:
     async def skew(self, fault: ClockFault | None) -> dict[str, Any]:
         """Give the clock this fault, or none; what it showed "before" and shows "after".
 
+        That is what a probe sees which runs like the node. The process "reached" is the node's own: it runs with the
+        library that reads this clock. A node that is stopped finds the fault when it is started.
+
         Raises:
             FaultNotSupportedError: the node was started with a true clock.
-            BackendError: the clock could not be measured.
+            BackendError: the clock could not be measured, or the node's own process does not read it.
         """
         if self._clock is not None:
             async with self._changing:
-                return await self._clock.skew(fault)
+                reached = {} if fault is None else await self._reached()
+                return {**await self._clock.skew(fault), **reached}
         if fault is not None:
             raise FaultNotSupportedError(
                 f"the clock of {self._node} cannot be faked: it was started without libfaketime, as the test's nemesis "
                 "does not need it."
             )
         return {}
+
+    async def _reached(self) -> dict[str, Any]:
+        status = await self._status()
+        if status.state == "stopped":
+            return {}
+        pid = status.evidence.get("pid")
+        if not await self._agent.ask("clock_reaches", pid=pid):
+            raise BackendError(
+                f"the clock of {self._node} cannot be made wrong: its process {pid} runs without libfaketime, which "
+                "something took from its environment (LD_PRELOAD). Start it as it is, or leave clocks out of --nemesis."
+            )
+        return {"reached": pid}
 
     async def close(self) -> None:
         """Leave no task and no file here; what the agent made ends with it."""

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from harness.backends import faketime
+from harness.backends.agent import programs
+from harness.backends.agent.errors import AgentError
 from harness.backends.faketime import FakeClock, Measured
 from results.errors import BackendError, FaultNotSupportedError
 from tests.backends.elf import elf
@@ -243,3 +245,20 @@ def test_a_program_that_is_not_there_is_named() -> None:
     assert shutil.which("no-such-program") is None
     with pytest.raises(BackendError, match="'no-such-program'"):
         faketime.require_reach("no-such-program")
+
+
+def test_whether_a_process_reads_a_faked_clock_is_seen_in_its_memory(library: str, tmp_path: Path) -> None:
+    """A wrapper that clears its environment runs the node with a true clock."""
+    (tmp_path / "clock").write_text("+60\n")
+    variables = faketime.environment(library, str(tmp_path / "clock"))
+    for wrapper, expected in (((), True), (("env", "-u", "LD_PRELOAD"), False)):
+        argv = [*wrapper, sys.executable, "-I", "-S", "-c", "print(flush=True); input()"]
+        with subprocess.Popen(
+            argv, env={**os.environ, **variables}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            assert programs.has_loaded_library(process.pid) is expected
+            process.kill()
+    with pytest.raises(AgentError, match=f"the memory of process {process.pid} cannot be looked at: No such file"):
+        programs.has_loaded_library(process.pid)

@@ -13,21 +13,25 @@ from harness.backends.faketime import FakeClock, Measured
 from harness.backends.nodefaults import NodeFaults
 from harness.protocols import ClockFault, DiskFault, NodeCommand, NodeStatus
 from harness.rng import Streams
-from results.errors import FaultNotSupportedError
+from results.errors import BackendError, FaultNotSupportedError
 
 
 class Node:
     """A node, its agent, and what was asked of both, in order."""
 
-    def __init__(self, state: str = "running", heals_stopped: bool = False) -> None:
-        self.running = NodeStatus("running", 1) if state == "running" else NodeStatus("stopped", 1)
+    def __init__(self, state: str = "running", heals_stopped: bool = False, reads_clock: bool = True) -> None:
+        self.running = NodeStatus("running", 1, {"pid": 77}) if state == "running" else NodeStatus("stopped", 1)
         self.asked: list[tuple[str, dict[str, Any]]] = []
-        self.heals_stopped = heals_stopped
+        self.answers = {
+            "heals_stopped": heals_stopped,
+            "lose_power": {"bytes_lost": 7},
+            "clock_reaches": reads_clock,
+        }
 
     async def ask(self, op: str, **arguments: Any) -> Any:
         self.asked.append((op, arguments))
         await asyncio.sleep(0)
-        return self.heals_stopped if op == "heals_stopped" else {"bytes_lost": 7} if op == "lose_power" else {}
+        return self.answers.get(op, {})
 
     async def status(self) -> NodeStatus:
         return self.running
@@ -110,6 +114,22 @@ def test_strobes_that_are_asked_for_at_once_end_with_the_heal(tmp_path: Path) ->
         assert (tmp_path / "clock").read_text() == "+0.000000 x1.000000000\n"
         await faults.close()
         assert list(tmp_path.iterdir()) == []
+
+    asyncio.run(run())
+
+
+def test_a_clock_is_made_wrong_only_for_a_process_that_reads_it(tmp_path: Path) -> None:
+    jump = ClockFault(offset_ms=1000)
+    deaf, listening, stopped = Node(reads_clock=False), Node(), Node("stopped", reads_clock=False)
+
+    async def run() -> None:
+        with pytest.raises(BackendError, match="the clock of n1 cannot be made wrong: its process 77 runs without"):
+            await deaf.faults(clock=_clock(tmp_path)).skew(jump)
+        assert (tmp_path / "clock").read_text() == "+0.000000 x1.000000000\n"
+        assert (await listening.faults(clock=_clock(tmp_path)).skew(jump))["reached"] == 77
+        assert listening.asked == [("clock_reaches", {"pid": 77})]
+        assert "reached" not in await stopped.faults(clock=_clock(tmp_path)).skew(jump)
+        assert "reached" not in await deaf.faults(clock=_clock(tmp_path)).skew(None), "a heal needs nobody to read it"
 
     asyncio.run(run())
 

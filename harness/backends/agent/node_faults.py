@@ -1,4 +1,4 @@
-"""Faults of the nodes that an agent runs, beside those of links: disks, and the share of the processor."""
+"""Faults of nodes beside those of links: disks, the share of the processor, and whom a wrong clock reaches."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from .cgroups import CpuGroups
 from .disks import Disk, run_all
 from .errors import AgentError
 from .freezer import Freezer
+from .programs import has_loaded_library
 
 
 class NodeFaults:
@@ -38,6 +39,7 @@ class NodeFaults:
             "spoil": self._spoil,
             "lose_power": self._lose_power,
             "throttle": self._throttle,
+            "clock_reaches": self._clock_reaches,
         }
 
     def enter(self, node: str) -> None:
@@ -87,3 +89,6 @@ class NodeFaults:
                 return {}
             self._groups = CpuGroups(self._owner)
         return self._groups.throttle(name, self._members(name), share)
+
+    async def _clock_reaches(self, pid: int) -> bool:
+        return has_loaded_library(pid)

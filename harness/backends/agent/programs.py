@@ -1,4 +1,4 @@
-"""What a program's file tells of it (elf(5)): whether a library can be put between it and the kernel's clock."""
+"""Whether a library can be put between a program and the kernel's clock (elf(5)), and whether it is (proc(5))."""
 
 from __future__ import annotations
 
@@ -45,6 +45,19 @@ def out_of_reach(program: str, path: str | None = None) -> str | None:
             raise AgentError(f"the program {found!r} cannot be looked at: {error}") from None
         program = words[0]
     raise AgentError(f"the program {program!r} is a script of a script, {_SCRIPTS_DEEP} times over")
+
+
+def has_loaded_library(pid: int) -> bool:
+    """Whether a process has libfaketime in its memory.
+
+    Raises:
+        AgentError: it is gone, or cannot be looked at.
+    """
+    try:
+        with open(f"/proc/{pid}/maps", errors="replace") as maps:
+            return any("libfaketime" in os.path.basename(line.rstrip("\n")) for line in maps)
+    except OSError as error:
+        raise AgentError(f"the memory of process {pid} cannot be looked at: {error.strerror}") from None
 
 
 def _interpreter(file: BinaryIO) -> list[str]:
