@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Protocol
 
 from harness.backends.channel import Asked
@@ -44,12 +44,47 @@ class Links(Protocol):
         ...
 
 
+class Refreshes:
+    """What became of the refreshes without which cuts expire.
+
+    One that fails is no more than that: the next may come in time. But if a link is found not to be cut any more, it
+    belongs to what is told of that.
+    """
+
+    def __init__(self) -> None:
+        self._problem: BackendError | None = None
+
+    def all_is_fresh(self) -> None:
+        """The links have just been cut anew."""
+        self._problem = None
+
+    def failed(self, problem: BackendError) -> None:
+        """A refresh did not work. The first since the links were cut is remembered."""
+        self._problem = self._problem or problem
+
+    @contextlib.contextmanager
+    def explain(self) -> Generator[None]:
+        """To what fails in here, add why cuts may have expired.
+
+        Raises:
+            BackendError: it failed, and so had a refresh.
+        """
+        try:
+            yield
+        except BackendError as error:
+            if self._problem is None:
+                raise
+            said = str(self._problem).rstrip(".")
+            raise BackendError(f"{error} Cuts may have expired, for they were not refreshed: {said}.") from error
+
+
 class AgentLinks:
     """Links that one agent on this machine carries."""
 
     def __init__(self, agent: Asked) -> None:
         self._agent = agent
         self._seeded = SeededFaults()
+        self._refreshes = Refreshes()
 
     async def cut(self, links: frozenset[Link]) -> None:
         """Make exactly these drop everything, and all others pass.
@@ -57,6 +92,7 @@ class AgentLinks:
         Where packets are dropped, a cut expires after a minute unless `keep_alive` refreshes it.
         """
         await self._agent.ask("cut", links=sorted(links))
+        self._refreshes.all_is_fresh()
 
     async def passes(self, links: Sequence[Link]) -> Mapping[Link, bool]:
         """Send a probe over each link, all at once; one that has not arrived after 150 ms does not pass."""
@@ -65,7 +101,8 @@ class AgentLinks:
 
     async def dropped(self) -> Mapping[Link, int]:
         """What each cut link swallowed since it was cut: packets, or bytes where proxies carry them."""
-        return {(source, destination): count for source, destination, count in await self._agent.ask("dropped")}
+        with self._refreshes.explain():
+            return {(source, destination): count for source, destination, count in await self._agent.ask("dropped")}
 
     async def disturb(self, faults: Mapping[Link, LinkFault], streams: Streams) -> None:
         """Give exactly these links these faults, with seeds from the streams, and all others none."""
@@ -77,8 +114,10 @@ class AgentLinks:
         return {(source, destination): counted for source, destination, counted in counts}
 
     async def keep_alive(self) -> None:
-        """Keep cuts from expiring until this is cancelled, or the agent does not answer."""
-        with contextlib.suppress(BackendError):  # whoever asks for something next is told
-            while True:
-                await asyncio.sleep(ALIVE_EVERY_S)
+        """Keep cuts from expiring until this is cancelled. A refresh that fails is told with what comes of it."""
+        while True:
+            await asyncio.sleep(ALIVE_EVERY_S)
+            try:
                 await self._agent.ask("alive")
+            except BackendError as error:
+                self._refreshes.failed(error)

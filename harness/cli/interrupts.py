@@ -1,4 +1,4 @@
-"""Being asked to end: by Ctrl-C, by SIGTERM, by a terminal that is gone. What was started is brought to its end then."""
+"""Asked to end: by Ctrl-C, by SIGTERM, by a terminal that is gone. What was started is brought to its end then."""
 
 from __future__ import annotations
 

@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from harness.backends.linkfaults import SeededFaults
+from harness.backends.links import Refreshes
 from harness.backends.ssh.agents import RemoteAgent
 from harness.backends.ssh.connection import HostError
 from harness.protocols import Link, LinkFault, NodeId
 from harness.rng import Streams
-from results.errors import SeveralFailedError
+from results.errors import BackendError, SeveralFailedError
 
 ALIVE_EVERY_S: Final = 8.0
 PROBE_WAITS_S: Final = 0.3
@@ -30,6 +31,7 @@ class HostLinks:
     def __init__(self, agents: Mapping[NodeId, RemoteAgent]) -> None:
         self._agents = agents
         self._seeded = SeededFaults()
+        self._refreshes = Refreshes()
         self._cut: frozenset[Link] = frozenset()
         self._held: frozenset[Link] = frozenset()
         self._measuring = asyncio.Lock()
@@ -46,6 +48,7 @@ class HostLinks:
             await self._agents[node].ask("cut", sources=sorted(source for source, to in links if to == node))
 
         await self._on_all(cut)
+        self._refreshes.all_is_fresh()
         self._cut = links
 
     async def passes(self, links: Sequence[Link]) -> Mapping[Link, bool]:
@@ -81,7 +84,8 @@ class HostLinks:
 
     async def dropped(self) -> Mapping[Link, int]:
         """Packets that each cut link swallowed since it was cut, the backend's own probes left out."""
-        counts = await self._on_all(lambda node: self._agents[node].ask("dropped"))
+        with self._refreshes.explain():
+            counts = await self._on_all(lambda node: self._agents[node].ask("dropped"))
         return {
             (source, node): count
             for node, counted in zip(self._agents, counts, strict=True)
@@ -112,12 +116,20 @@ class HostLinks:
         }
 
     async def keep_alive(self) -> None:
-        """Keep the agents, and with them their nodes and cuts, from ending, until this is cancelled."""
+        """Keep the agents, and with them their nodes and cuts, from ending, until this is cancelled.
+
+        A refresh that fails is told with what comes of it.
+        """
         while True:
             await asyncio.sleep(ALIVE_EVERY_S)
-            # At the same time, so that a host that is gone does not keep the others waiting; whoever asks it for
-            # something next is told.
-            await asyncio.gather(*(agent.ask("alive") for agent in self._agents.values()), return_exceptions=True)
+            # At the same time, so that a host that is gone does not keep the others waiting.
+            await asyncio.gather(*map(self._refresh, self._agents.values()))
+
+    async def _refresh(self, agent: RemoteAgent) -> None:
+        try:
+            await agent.ask("alive")
+        except BackendError as error:
+            self._refreshes.failed(error)
 
     async def _on_all(
         self, work: Callable[[NodeId], Awaitable[T]], nodes: Sequence[NodeId] | None = None
