@@ -20,7 +20,7 @@ from nemesis.compose import INTERVAL_S, package
 from nemesis.cpu import Cpu
 from nemesis.disk import Disks
 from nemesis.ledger import Ledger
-from nemesis.membership import MembershipChanges
+from nemesis.membership import LEAVES_S, MembershipChanges
 from nemesis.packet import Packet
 from nemesis.partition import Partition
 from nemesis.process import kill, pause, power
@@ -38,11 +38,12 @@ Supported: TypeAlias = Mapping[FaultKind, Support] | Mapping[str, Support]
 
 
 class Kind(NamedTuple):
-    """A kind of fault: who injects it, with which ops."""
+    """A kind of fault: who injects it, with which ops, and how many seconds its start may take."""
 
     nemesis: Callable[[Ledger], Nemesis]
     start_f: str
     stop_f: str
+    takes_s: float = 0.0
 
 
 KINDS: Final[Mapping[str, Kind]] = {
@@ -56,7 +57,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "bounce": Kind(Bounce, "bounce", "stop-bounce"),
     "restart": Kind(RollingRestart, "restart", "stop-restart"),
     "power": Kind(power, "power-off", "power-on"),
-    "membership": Kind(MembershipChanges, "leave", "join"),
+    "membership": Kind(MembershipChanges, "leave", "join", LEAVES_S),
 }
 """In the order in which a run is healed: links before nodes, so that those which start find their peers, and disks as
 well, so that they find their data. Members join last: a cluster that is not whole takes nobody in."""
@@ -154,7 +155,7 @@ def build(
         heaviest[entry.kind] = max(weight, heaviest.get(entry.kind, 1))
     ledger = Ledger()
     faults = [
-        Fault(name, kind.nemesis(ledger), kind.start_f, kind.stop_f, rounds[name], heaviest[name])
+        Fault(name, kind.nemesis(ledger), kind.start_f, kind.stop_f, rounds[name], heaviest[name], kind.takes_s)
         for name, kind in KINDS.items()
         if name in rounds
     ]

@@ -41,6 +41,9 @@ NODES_MIN: Final = 3
 SPECS: Final = ("one", "leader", "follower")
 """Node specs that mean a single node."""
 
+LEAVES_S: Final = 3.0
+"""How long a leave may take that is not refused: a leader's is known to the others when they have another one."""
+
 PATIENT_S: Final = 9.0
 """How long a change is asked for that is refused: etcd wants to have seen its members connected for five seconds."""
 
@@ -92,7 +95,9 @@ class MembershipChanges:
                 effect.target = f"nobody: {' '.join(self._out)} is still out"
                 return
             order: Sequence[NodeId] = request(op).get("order") or list(context.deployment.nodes)
-            await self._leave(context, str(request(op).get("spec", "one")), order, effect)
+            # Who left when clients work no more was missed by nobody.
+            left_s = context.test.time_limit_s - op.time / 1e9 - LEAVES_S
+            await self._leave(context, str(request(op).get("spec", "one")), order, left_s, effect)
 
         async def join(effect: Effect) -> None:
             effect.target = " ".join(self._out) or "nobody: every node is a member"
@@ -131,7 +136,9 @@ class MembershipChanges:
 
     # --- leaving ------------------------------------------------------------------------------------------------------
 
-    async def _leave(self, context: NemesisContext, spec: str, order: Sequence[NodeId], effect: Effect) -> None:
+    async def _leave(
+        self, context: NemesisContext, spec: str, order: Sequence[NodeId], left_s: float, effect: Effect
+    ) -> None:
         before = await roster(context, _membership(context), await running(context))
         effect.evidence["listed"] = before.told()
         members = before.agreed()
@@ -148,7 +155,7 @@ class MembershipChanges:
         attempts = [functools.partial(self._ask_to_leave, context, node, members) for node in able]
         try:
             node, asked = await patiently(
-                context, HURRIED_S if hurried else PATIENT_S, attempts if hurried else attempts[:1]
+                context, min(left_s, HURRIED_S if hurried else PATIENT_S), attempts if hurried else attempts[:1]
             )
         except NotDoneError as problem:
             if not problem.definite:

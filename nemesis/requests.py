@@ -19,8 +19,8 @@ from results.errors import UnknownNameError, UsageError
 
 _ACTIONS: Final = {
     f: (kind, action)
-    for kind, (_, start_f, stop_f) in KINDS.items()
-    for f, action in ((start_f, "start"), (stop_f, "stop"))
+    for kind, found in KINDS.items()
+    for f, action in ((found.start_f, "start"), (found.stop_f, "stop"))
 }
 """By function of an op: the kind of fault, and whether the op starts it."""
 

@@ -69,6 +69,7 @@ class Fault(msgspec.Struct, frozen=True):
         stop_f: the function of ops that heal it.
         rounds: ways to strike, in groups: one of each group strikes, in random order, before any group strikes again.
         weight: how many turns it has for one of a fault of weight 1.
+        takes_s: how long its start may take; so much earlier it begins for the last time in a run.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Fault(msgspec.Struct, frozen=True):
     stop_f: str
     rounds: tuple[tuple[Strike, ...], ...]
     weight: int = 1
+    takes_s: float = 0.0
 
     def stop(self) -> Op:
         """The op that heals it."""
@@ -144,8 +146,12 @@ class Schedule(msgspec.Struct, frozen=True):
         rng = ctx.nemesis_rng
         gap_ns = int((SHORTEST + (LONGEST - SHORTEST) * rng.random()) * self.interval_ns)
         chosen = msgspec.structs.replace(self, gap_ns=gap_ns, due_ns=None)
-        stops = self._stops(ctx.time_ns, rng) or self._waits_for_its_turn()
-        return chosen._stop(rng) if stops else chosen._start(ctx.nodes, rng)
+        if self._stops(ctx.time_ns, rng) or self._waits_for_its_turn():
+            return chosen._stop(rng)
+        able = [fault for fault in range(len(self.faults)) if fault not in self.in_force and self._lasts(fault, ctx)]
+        if able:
+            return chosen._start(able, ctx.nodes, rng)
+        return chosen._stop(rng) if self.in_force else None
 
     def update(self, ctx: Context, event: Op) -> Generator:
         """The distance to the next op counts from the end of the last one."""
@@ -155,6 +161,10 @@ class Schedule(msgspec.Struct, frozen=True):
 
     def _ends_soon(self, time_ns: int) -> bool:
         return self.end_ns is not None and time_ns > self.end_ns - LASTING * self.interval_ns
+
+    def _lasts(self, fault: int, ctx: Context) -> bool:
+        """Whether a fault that begins now lasts for a while before the run's faults end."""
+        return not self._ends_soon(ctx.time_ns + round(self.faults[fault].takes_s * 1e9))
 
     def _stops(self, time_ns: int, rng: Rng) -> bool:
         if not self.in_force:
@@ -172,12 +182,12 @@ class Schedule(msgspec.Struct, frozen=True):
         healed = rng.choice(self.in_force)
         return self.faults[healed].stop(), msgspec.structs.replace(self, in_force=_without(self.in_force, healed))
 
-    def _start(self, nodes: Sequence[str], rng: Rng) -> Result:
+    def _start(self, able: Sequence[int], nodes: Sequence[str], rng: Rng) -> Result:
         turns = self.turns
-        if all(fault in self.in_force for fault in turns):
+        if not any(fault in able for fault in turns):
             weighted = [i for i, fault in enumerate(self.faults) for _ in range(fault.weight) if i not in turns]
             turns = (*turns, *_shuffled(weighted, rng))
-        struck = next(fault for fault in turns if fault not in self.in_force)
+        struck = next(fault for fault in turns if fault in able)
         fault = self.faults[struck]
         hands = self.hands or ((),) * len(self.faults)
         request, *rest = hands[struck] or fault.draw(nodes, rng)

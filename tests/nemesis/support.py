@@ -278,6 +278,7 @@ class OnlyTest:
     system: Roles
     nodes: Sequence[NodeId] = FIVE
     recovery_s: float = 20.0
+    time_limit_s: float = 60.0
 
 
 def context(deployment: Nodes, system: Roles | None = None) -> NemesisContext:

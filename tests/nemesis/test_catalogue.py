@@ -16,6 +16,7 @@ from harness.rng import Streams
 from harness.test import NemesisPackage
 from nemesis.catalogue import DEFAULT_SIM, KINDS, NEMESES, UNFAIR, build, descriptions, kinds, names_for
 from nemesis.compose import Composed
+from nemesis.membership import LEAVES_S
 from nemesis.partition import SHAPES, Partition
 from nemesis.process import kill
 from nemesis.targets import SPECS
@@ -461,3 +462,11 @@ def test_heal_undoes_links_packets_clocks_and_disks_before_it_starts_nodes() -> 
 
 
 HEALING = ("cut 0", "disturb 0", "unskew n1", "unspoil n1", "running")
+
+
+def test_a_fault_that_takes_long_to_begin_does_so_for_the_last_time_so_much_earlier() -> None:
+    for seed in range(20):
+        package = build(["membership", "kill"], interval_s=4.0, time_limit_s=30.0)
+        begun = {op.f: op.time / SECOND for op in schedule(package, seed=seed, seconds=60) if op.f in ("leave", "kill")}
+        assert begun["leave"] <= 30 - 3 - LEAVES_S
+        assert begun["kill"] <= 30 - 3

@@ -141,6 +141,16 @@ def test_a_refusal_that_does_not_end_strikes_nobody() -> None:
     assert cluster.join().value["target"] == "nobody: every node is a member"
 
 
+def test_patience_ends_before_the_clients_work_does() -> None:
+    cluster = Cluster()
+    cluster.members.refusals = [UNHEALTHY] * 1000
+    order = list(FIVE)
+    op = nemesis_op("leave", fault="membership", action="start", spec="one", order=order)
+    late = msgspec.structs.replace(op, time=55_000_000_000)
+    assert run(cluster.nemesis.invoke(cluster.context, late)).value["target"].startswith("nobody: the cluster refuses")
+    assert 2 <= cluster.elapsed_s() <= 3
+
+
 def test_where_another_fault_is_in_force_it_does_not_wait_and_takes_another_node_instead() -> None:
     cluster = Cluster()
     run(cluster.nodes.cut(around("n5")))
