@@ -166,7 +166,7 @@ def collect(into: Path, *entries: tuple[tarfile.TarInfo, bytes]) -> None:
     machine.collect(cast(Connection, Sending(*entries)), "/var/tmp/splitbrain-0123456789", into)
 
 
-@pytest.fixture(params=["as it is", "as in 3.11.0"], autouse=True)
+@pytest.fixture(params=["as it is", "as in 3.11.0"])
 def python(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python 3.11 got filters of archives in 3.11.4; Debian 12 has 3.11.2."""
     if request.param != "as it is":
@@ -178,6 +178,7 @@ def python(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(tarfile.TarFile, "extractall", extract_all)
 
 
+@pytest.mark.usefixtures("python")
 def test_log_and_data_are_laid_out_as_plain_files_of_whoever_runs_the_test(tmp_path: Path) -> None:
     deep = "data/" + "/".join(f"folder-{number:030}" for number in range(8)) + "/wal"
     collect(
@@ -207,6 +208,7 @@ def test_a_host_cannot_place_anything_that_was_not_asked_for(tmp_path: Path, nam
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.usefixtures("python")
 def test_links_and_devices_are_left_out_and_lead_nowhere(tmp_path: Path) -> None:
     into, outside = tmp_path / "into", tmp_path / "outside"
     into.mkdir()

@@ -15,7 +15,7 @@ from harness.backends.deployed import Deployed
 from harness.backends.docker import labels, subnets
 from harness.backends.docker.clocks import CLOCK_DIR, container_clock
 from harness.backends.docker.control import ContainerNode
-from harness.backends.docker.engine import Engine, containers_with, networks_with
+from harness.backends.docker.engine import Engine, containers_with, networks_with, remove_network
 from harness.backends.docker.nodes import DATA_DIR, NODE_PORT, Containers, Node
 from harness.backends.docker.runners import Runners
 from harness.backends.links import AgentLinks
@@ -26,8 +26,6 @@ from harness.test import Test
 from results.errors import BackendError
 
 Result = TypeVar("Result")
-
-REMOVAL_TRIES = 5
 
 
 class DockerDeployment(Deployed[ContainerNode]):
@@ -140,19 +138,9 @@ class DockerDeployment(Deployed[ContainerNode]):
         found = await self._engine.ask("list containers", lambda api: containers_with(api, mine))
         await _together([self._engine.remove(container.id) for container in found])
         for network in await self._engine.ask("list networks", lambda api: networks_with(api, mine)):
-            await self._remove_network(network.id)
-
-    async def _remove_network(self, network: str) -> None:
-        """The engine refuses for a moment after the last container has gone."""
-        for attempt in range(REMOVAL_TRIES):
-            try:
-                await self._engine.ask("remove a network", lambda api: api.remove_network(network))
-            except BackendError:
-                if attempt == REMOVAL_TRIES - 1:
-                    raise
-                await asyncio.sleep(0.1 * 2**attempt)
-            else:
-                return
+            kept_by = await self._engine.ask("remove a network", functools.partial(remove_network, network=network.id))
+            if kept_by is not None:
+                raise BackendError(f"the network {network.shown} cannot be removed: {kept_by}.")
 
     def _all(self) -> list[Node]:
         return list(self._nodes.values())

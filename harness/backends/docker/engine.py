@@ -41,7 +41,10 @@ _GAVE_UP_FREEZING = "unable to freeze"
 NETWORK_IS_FREE_WITHIN_S = 5.0
 """Its last container counts as being on it for a moment after it is gone."""
 
-NOT_MODIFIED, FORBIDDEN, NOT_FOUND, CONFLICT = 304, 403, 404, 409
+_IN_USE = "active endpoints"
+"""What the engine says of a network with containers on it."""
+
+NOT_MODIFIED, NOT_FOUND, CONFLICT = 304, 404, 409
 
 
 _API_NAMES = {
@@ -155,6 +158,7 @@ class Engine:
             return await asyncio.shield(ended)
         except asyncio.CancelledError:
             if not called.cancel():
+                ended.add_done_callback(lambda failed: failed.cancelled() or failed.exception())  # nobody asks for it
                 await asyncio.wait([ended])
             raise
 
@@ -341,7 +345,7 @@ def remove_network(api: docker.APIClient, network: str) -> str | None:
         except docker.errors.NotFound:
             return None
         except docker.errors.APIError as error:
-            if _status(error) != FORBIDDEN or "active endpoints" not in _reason(error):
+            if _IN_USE not in _reason(error):
                 raise
             if time.monotonic() > deadline:
                 return _reason(error)
