@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,7 @@ ENDS_WITHIN_S = 300
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a test of five nodes to its end, after which nothing of it is in the engine."""
-    always = ("--backend", "docker", "--nodes", "5", "--workload", "register", "--engine", "inline", "--json")
+    always = ("--backend", "docker", "--nodes", "5", "--workload", "register", "--json")
     process = start("run", *always, "--store", str(folder), *arguments, cwd=folder)
     try:
         out, err = process.communicate(timeout=ENDS_WITHIN_S)
@@ -32,17 +34,26 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def test_the_cluster_passes_under_partitions_kills_and_pauses(tmp_path: Path) -> None:
+def test_the_cluster_passes_under_faults_of_links_processes_and_disks_judged_by_spark(tmp_path: Path) -> None:
     """A fault of which there is no evidence would make the run inconclusive."""
-    options = ("--nemesis", "partition,kill,pause", "--interval", "2", "--time-limit", "30", "--seed", "11")
-    judged(run(tmp_path, *options), "pass", 0)
+    faults = ("--nemesis", "partition,kill,pause,packet,disk", "--interval", "2", "--time-limit", "30", "--seed", "11")
+    found = judged(run(tmp_path, *faults, "--engine", "spark"), "pass", 0)
+    assert {window["fault"] for window in windows(found)} == {"partition", "kill", "pause", "packet", "disk"}
 
 
 def test_the_cluster_passes_on_disks_that_fail_and_links_that_lose(tmp_path: Path) -> None:
-    options = ("--nemesis", "packet-loss,disk-full,power", "--interval", "2", "--time-limit", "30", "--seed", "12")
-    judged(run(tmp_path, *options), "pass", 0)
+    faults = ("--nemesis", "packet-loss,disk-full,power", "--interval", "2", "--time-limit", "30", "--seed", "12")
+    found = judged(run(tmp_path, *faults, "--engine", "inline"), "pass", 0)
+    assert {window["fault"] for window in windows(found)} == {"packet", "disk", "power"}
+
+
+def windows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The fault windows of a run that was judged."""
+    [coverage] = [verdict for verdict in found["verdicts"] if verdict["checker"] == "coverage"]
+    return coverage["figures"]["windows"]
 
 
 def test_stale_reads_are_found_under_partitions(tmp_path: Path) -> None:
-    found = judged(run(tmp_path, "--bug", "M23", "--nemesis", "partition", "--time-limit", "30"), "violation", 1)
+    faults = ("--bug", "M23", "--nemesis", "partition", "--time-limit", "30", "--engine", "inline")
+    found = judged(run(tmp_path, *faults), "violation", 1)
     assert any("Not linearizable" in verdict["sentence"] for verdict in found["verdicts"])

@@ -27,9 +27,11 @@ def options(hosts: Hosts) -> list[str]:
 
 
 def test_a_register_on_five_hosts_passes_under_faults(five: Hosts, tmp_path: Path) -> None:
-    faults = ["--nemesis", "partition,kill,pause", "--time-limit", "30"]
+    faults = ["--nemesis", "partition,kill,pause,packet,disk", "--interval", "2", "--time-limit", "30", "--seed", "11"]
     done = splitbrain("run", *options(five), "-w", "register", *faults, "--json", cwd=tmp_path, timeout_s=240)
-    judged(done, "pass", 0)
+    [coverage] = [each for each in judged(done, "pass", 0)["verdicts"] if each["checker"] == "coverage"]
+    struck = {window["fault"] for window in coverage["figures"]["windows"]}
+    assert struck == {"partition", "kill", "pause", "packet", "disk"}
     [run] = tmp_path.glob("store/test=*/run=*")
     assert sorted(path.name for path in (run / "nodes").iterdir()) == ["n1", "n2", "n3", "n4", "n5"]
     assert all((run / f"nodes/n{number}/data/telemetry.jsonl").exists() for number in range(1, 6))
