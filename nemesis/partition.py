@@ -106,7 +106,7 @@ class Partition:
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger or Ledger()
         self._swizzled: Swizzle | None = None
-        self._cut_now: frozenset[Link] = frozenset()
+        self._topology: frozenset[Link] = frozenset()
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         """Replace the whole topology, measure it, and say what it is now."""
@@ -199,8 +199,8 @@ class Partition:
     async def _lapsed(self, deployment: Deployment) -> list[str]:
         """What is no longer as it was set; nothing if all of it still is, or nothing is cut."""
         try:
-            if self._cut_now:
-                await verify(deployment, self._cut_now, self._ledger.clogged)
+            if self._topology:
+                await verify(deployment, self._topology, self._ledger.clogged)
         except (NemesisError, BackendError) as problem:
             return [f"before the links were changed, {problem}"]
         return []
@@ -208,7 +208,7 @@ class Partition:
     async def _set(self, deployment: Deployment, cut: frozenset[Link], evidence: dict[str, Any]) -> None:
         """Cut exactly these links, and measure that they are."""
         await deployment.cut(cut)
-        self._cut_now = cut
+        self._topology = cut
         evidence.update(await verify(deployment, cut, self._ledger.clogged))
 
 
