@@ -138,6 +138,7 @@ class Packet:
 
     async def _set(self, deployment: Deployment, faults: Mapping[Link, LinkFault]) -> None:
         """Give exactly these links these faults, and see that exactly these have one and that clogged ones are shut."""
+        self._ledger.clogged = frozenset()  # where it fails, links are left without faults
         await deployment.disturb(faults)
         self._ledger.clogged = frozenset(link for link, fault in faults.items() if fault.held)
         listed = await deployment.disturbed()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from nemesis.grudges import all_links
 from nemesis.ledger import Ledger
 from nemesis.packet import Packet
 from nemesis.partition import Partition
-from results.errors import NemesisError
+from results.errors import BackendError, NemesisError
 from results.history import Op
 from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, nemesis_op, run
 
@@ -140,6 +141,22 @@ def test_a_partition_does_not_take_a_clogged_link_for_one_that_it_failed_to_open
     run(Packet(ledger).invoke(context(nodes), nemesis_op("stop-packet")))
     nodes.dead.add(("n2", "n3"))
     assert run(partition.invoke(context(nodes), nemesis_op("stop-partition"))).type == "info", "no longer excused"
+
+
+def test_links_that_could_not_have_their_faults_are_excused_no_longer() -> None:
+    class Refusing(Nodes):
+        async def disturb(self, faults: Mapping[Link, LinkFault]) -> None:
+            await super().disturb({} if self.calls else faults)
+            if len(self.calls) > 1:
+                raise BackendError("iptables failed for n2")
+
+    ledger, nodes = Ledger(), Refusing()
+    clog = nemesis_op("start-packet", scope="in", order=ORDER, disturb=CLOGGED)
+    assert run(Packet(ledger).invoke(context(nodes), clog)).type == "ok"
+    assert len(ledger.clogged) == 4
+    done = run(Packet(ledger).invoke(context(nodes), nemesis_op("start-packet", scope="all", disturb=LOSSY)))
+    assert (done.type, done.error) == ("info", "iptables failed for n2")
+    assert ledger.clogged == frozenset()
 
 
 @pytest.mark.parametrize(
