@@ -248,10 +248,12 @@ def test_a_program_that_is_not_there_is_named() -> None:
 
 
 def test_whether_a_process_reads_a_faked_clock_is_seen_in_its_memory(library: str, tmp_path: Path) -> None:
-    """A wrapper that clears its environment runs the node with a true clock."""
+    """A wrapper that clears its environment runs the node with a true clock; one that begins it is not looked at."""
     (tmp_path / "clock").write_text("+60\n")
     variables = faketime.environment(library, str(tmp_path / "clock"))
-    for wrapper, expected in (((), True), (("env", "-u", "LD_PRELOAD"), False)):
+    cleared = ("env", "-u", "LD_PRELOAD")
+    begins = (*cleared, "sh", "-c", f'LD_PRELOAD={library} "$@"; exit', "sh")
+    for wrapper, expected in (((), True), (cleared, False), (begins, True)):
         argv = [*wrapper, sys.executable, "-I", "-S", "-c", "print(flush=True); input()"]
         with subprocess.Popen(
             argv, env={**os.environ, **variables}, stdin=subprocess.PIPE, stdout=subprocess.PIPE

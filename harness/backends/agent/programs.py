@@ -48,16 +48,27 @@ def out_of_reach(program: str, path: str | None = None) -> str | None:
 
 
 def has_loaded_library(pid: int) -> bool:
-    """Whether a process has libfaketime in its memory.
+    """Whether a process has libfaketime in its memory, or a process that it began: an engine's init begins the node.
 
     Raises:
         AgentError: it is gone, or cannot be looked at.
     """
     try:
         with open(f"/proc/{pid}/maps", errors="replace") as maps:
-            return any("libfaketime" in os.path.basename(line.rstrip("\n")) for line in maps)
+            if any("libfaketime" in os.path.basename(line.rstrip("\n")) for line in maps):
+                return True
+        with open(f"/proc/{pid}/task/{pid}/children") as children:
+            begun = [int(child) for child in children.read().split()]
     except OSError as error:
         raise AgentError(f"the memory of process {pid} cannot be looked at: {error.strerror}") from None
+    return any(map(_loads_library, begun))
+
+
+def _loads_library(child: int) -> bool:
+    try:
+        return has_loaded_library(child)
+    except AgentError:  # it has ended since it was listed
+        return False
 
 
 def _interpreter(file: BinaryIO) -> list[str]:
