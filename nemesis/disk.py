@@ -46,6 +46,9 @@ _MARKS: Final[Mapping[str, str]] = {
 }
 """Coverage marks by what backends count."""
 
+_MET: Final = (*_MARKS, "dropped_bytes", "rotten_reads", "failed_calls", "halted")
+"""What backends tell of nodes that met a fault. The rest is what they did to the disk, and tried out themselves."""
+
 
 FULL: Final[Mapping[str, Any]] = {"spoil": {"full": True}}
 """Writes that need more room fail."""
@@ -224,8 +227,9 @@ def _fault_of(wanted: Mapping[str, Any]) -> DiskFault:
 
 
 def _did(counts: Mapping[str, Any]) -> dict[str, Any]:
-    """What a fault did while it lasted, and whether it did anything."""
+    """What a fault did while it lasted, and whether a node met it, where anybody counted."""
     for what, mark in _MARKS.items():
         if counts.get(what):
             reached(mark)
-    return {"did": dict(counts), "bit": any(counts.values())}
+    met = [bool(counts[what]) for what in _MET if what in counts]
+    return {"did": dict(counts), **({"bit": any(met)} if met else {})}

@@ -64,13 +64,17 @@ class NodeFaults:
     async def spoil(self, fault: DiskFault | None) -> dict[str, Any]:
         """Give the disk this fault, or none. A node that holds a failed file system is killed for its heal.
 
+        What the fault before did to the node is in the evidence, as far as somebody counted: "failed_calls", system
+        calls that it refused, or "uncounted", why nobody did; "halted", if the node ended by itself; "slowed_syncs".
+
         Raises:
             FaultNotSupportedError: it can be done only to the disk of a stopped node.
             BackendError: the disk cannot do that, it did not take effect, or did not end.
         """
         async with self._changing:
             killed: dict[str, Any] = {}
-            if (await self._status()).state != "stopped":
+            status = await self._status()
+            if status.state != "stopped":
                 if fault is not None and any(kind not in ON_VOLUMES for kind in faultkinds.of_disk(fault)):
                     raise FaultNotSupportedError(
                         f"the files of {self._node} can be damaged only while it is stopped: kill it first."
@@ -80,7 +84,12 @@ class NodeFaults:
                     killed["killed"] = True
             seed = self._seeds.below(SEEDS)
             request = None if fault is None else msgspec.to_builtins(fault)
-            return {**await self._agent.ask("spoil", name=self._node, fault=request, seed=seed), **killed}
+            node = {
+                "life": status.life,
+                "pid": status.evidence.get("pid"),
+                "halted": bool(status.evidence.get("by_itself")),
+            }
+            return {**await self._agent.ask("spoil", name=self._node, fault=request, seed=seed, **node), **killed}
 
     async def power_off(self) -> NodeStatus:
         """End the node with SIGKILL, and lose what it did not sync.

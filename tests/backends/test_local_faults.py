@@ -110,6 +110,7 @@ def test_a_disk_fails_one_node_as_it_should_and_is_well_again(
             assert (other["wrote"], other["synced"]) == (None, None)
             did = await deployment.spoil("n1", None)
             assert did["errno"] == (wrote or synced)
+            assert did["failed_calls"] >= 1
             status = await deployment.status("n1")
             assert (status.state == "running") is survives
             assert bool(did.get("killed")) is not survives

@@ -70,6 +70,23 @@ def test_a_node_is_killed_for_the_heal_that_takes_it_and_for_no_other() -> None:
     assert stopped.ops == ["spoil"]
 
 
+def test_the_agent_is_told_whose_calls_a_fault_of_a_disk_can_refuse() -> None:
+    running, halted = Node(), Node("stopped")
+    halted.running = NodeStatus("stopped", 3, {"exit": "exit code 1", "by_itself": True})
+    asyncio.run(running.faults().spoil(DiskFault(full=True)))
+    asyncio.run(halted.faults().spoil(None))
+    (told,) = [arguments for op, arguments in running.asked if op == "spoil"]
+    assert (told["life"], told["pid"], told["halted"]) == (1, 77, False)
+    (told,) = [arguments for op, arguments in halted.asked if op == "spoil"]
+    assert (told["life"], told["pid"], told["halted"]) == (3, None, True)
+
+
+def test_a_node_that_is_killed_for_its_heal_has_not_halted() -> None:
+    node = Node(heals_stopped=True)
+    asyncio.run(node.faults().spoil(None))
+    assert [arguments["halted"] for op, arguments in node.asked if op == "spoil"] == [False]
+
+
 def test_a_seed_draws_the_same_damage_each_time_and_another_one_for_each_fault() -> None:
     one, same, other = Node("stopped"), Node("stopped"), Node("stopped")
 

@@ -81,7 +81,7 @@ class Nodes:
         self.faults: dict[Link, LinkFault] = {}
         self.did: dict[Link, dict[str, int]] = {}
         self.disks: dict[NodeId, DiskFault] = {}
-        self.disk_did: dict[NodeId, dict[str, int]] = {}
+        self.disk_did: dict[NodeId, dict[str, Any]] = {}
         self.clocks: dict[NodeId, ClockFault] = {}
         self.shares: dict[NodeId, float] = {}
 

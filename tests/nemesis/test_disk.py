@@ -58,12 +58,38 @@ def test_a_node_that_stopped_over_its_disk_is_started_when_the_disk_is_well() ->
     start(nemesis, nodes, FULL, "minority")
     nodes.states["n3"] = "stopped"
     nodes.disk_did["n3"] = {"refused_writes": 4}
+    nodes.disk_did["n1"] = {"refused_writes": 0}
     done = stop(nemesis, nodes)
     assert (done.type, nodes.states["n3"]) == ("ok", "running")
     told = done.value["evidence"]["n3"]
     assert (told["before"]["state"], told["did"], told["bit"]) == ("stopped", {"refused_writes": 4}, True)
     assert done.value["evidence"]["n1"]["bit"] is False, "a fault that never bit is told"
     assert nodes.calls.index("unspoil n1") < nodes.calls.index("running n3"), "first every disk, then the nodes"
+
+
+@pytest.mark.parametrize(
+    ("did", "bit"),
+    [
+        ({"errno": "ENOSPC", "failed_calls": 0}, False),
+        ({"errno": "ENOSPC", "failed_calls": 3}, True),
+        ({"errno": "EIO", "failed_calls": 0, "killed": True}, False),
+        ({"errno": "EIO", "uncounted": "nobody may count here"}, None),
+        ({"errno": "EIO", "uncounted": "nobody may count here", "halted": True}, True),
+        ({"freezes": 12, "slowed_syncs": 0}, False),
+        ({"freezes": 12, "slowed_syncs": 1}, True),
+        ({}, None),
+    ],
+)
+def test_only_what_a_node_met_is_a_fault_that_bit_and_without_a_count_nothing_is_said(
+    did: dict[str, Any], bit: bool | None
+) -> None:
+    """Not what a write of the backend's own got, which shows that the fault is in force."""
+    nemesis, nodes = Disks(), Nodes()
+    start(nemesis, nodes, FULL)
+    nodes.disk_did["n3"] = did
+    evidence = stop(nemesis, nodes).value["evidence"]["n3"]
+    assert evidence["did"] == did
+    assert evidence.get("bit") is bit
 
 
 def test_a_node_that_does_not_come_back_makes_the_op_info() -> None:

@@ -12,6 +12,7 @@ from .disks import Disk, run_all
 from .errors import AgentError
 from .freezer import Freezer
 from .programs import has_loaded_library
+from .refusals import Refusals
 
 
 class NodeFaults:
@@ -28,6 +29,7 @@ class NodeFaults:
         self._members = members
         self._freezer = freezer
         self._disks: dict[str, Disk] = {}
+        self._refusals: dict[str, Refusals] = {}
         self._groups: CpuGroups | None = None
 
     def handlers(self) -> dict[str, Callable[..., Awaitable[Any]]]:
@@ -77,8 +79,26 @@ class NodeFaults:
     async def _heals_stopped(self, name: str) -> bool:
         return self._disks[name].heals_stopped
 
-    async def _spoil(self, name: str, fault: Mapping[str, Any] | None, seed: int) -> dict[str, Any]:
-        return await self._disks[name].spoil(fault, seed)
+    async def _spoil(
+        self, name: str, fault: Mapping[str, Any] | None, seed: int, life: int, pid: int | None, halted: bool
+    ) -> dict[str, Any]:
+        """As a `Disk` does it. `Refusals` has the rest: what there is of the node now, and what the fault did to it."""
+        begins = Refusals(fault, pid, life) if fault is not None and Refusals.can_come(fault) else None
+        try:
+            found = await self._disks[name].spoil(fault, seed)
+        except BaseException:
+            if begins is not None:
+                begins.close()
+            raise
+        ends = self._refusals.pop(name, None)
+        if begins is not None:
+            self._refusals[name] = begins
+        if ends is None:
+            return found
+        try:
+            return {**found, **ends.told(life, halted)}
+        finally:
+            ends.close()
 
     async def _lose_power(self, name: str) -> dict[str, int]:
         return await self._disks[name].lose_power()

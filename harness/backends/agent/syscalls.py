@@ -34,7 +34,7 @@ def _check(result: int, call: str) -> None:
         raise OSError(number, f"{call}: {os.strerror(number)}")
 
 
-def _call(number: int, *arguments: int | bytes | None) -> int:
+def call(number: int, *arguments: int | bytes | None) -> int:
     """Make a system call by its number, syscall(2)."""
     words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
     result = _libc.syscall(ctypes.c_long(number), *words)
@@ -75,13 +75,13 @@ def mount_apart(source: str, kind: str, *flags: str) -> int:
     Returns:
         A descriptor of its root directory (O_PATH). It stays mounted for as long as that or a file in it is open.
     """
-    context = _call(_SYS_FSOPEN, os.fsencode(kind), _CLOEXEC)
+    context = call(_SYS_FSOPEN, os.fsencode(kind), _CLOEXEC)
     try:
-        _call(_SYS_FSCONFIG, context, _SET_STRING, b"source", os.fsencode(source), 0)
+        call(_SYS_FSCONFIG, context, _SET_STRING, b"source", os.fsencode(source), 0)
         for flag in flags:
-            _call(_SYS_FSCONFIG, context, _SET_FLAG, os.fsencode(flag), None, 0)
-        _call(_SYS_FSCONFIG, context, _CREATE, None, None, 0)
-        return _call(_SYS_FSMOUNT, context, _CLOEXEC, _ATTR_NOATIME)
+            call(_SYS_FSCONFIG, context, _SET_FLAG, os.fsencode(flag), None, 0)
+        call(_SYS_FSCONFIG, context, _CREATE, None, None, 0)
+        return call(_SYS_FSMOUNT, context, _CLOEXEC, _ATTR_NOATIME)
     finally:
         os.close(context)
 
