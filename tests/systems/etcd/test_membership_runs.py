@@ -80,7 +80,11 @@ class Cluster:
 
 @contextlib.asynccontextmanager
 async def cluster_of(count: int, where: Where, run_dir: Path) -> AsyncGenerator[Cluster]:
-    test = compose(RunOptions.of(**{**OPTIONS, "nodes": str(count), "nemesis": "membership", "backend": where}))
+    test = compose(
+        RunOptions.of(
+            **{**OPTIONS, "nodes": str(count), "nemesis": "membership", "backend": where, "time_limit": 120.0}
+        )
+    )
     backend = DockerBackend() if where == "docker" else LocalBackend("namespaces")
     deployment = await backend.deploy(test, run_dir, Runtime(RealClock(), Streams(1)))
     try:
