@@ -57,6 +57,11 @@ def test_a_healthy_cluster_passes_and_leaves_everything_a_person_needs(tmp_path:
     assert processes_of(store) == []
 
 
+def struck_before_any_client_came(run: subprocess.CompletedProcess[str]) -> bool:
+    """Whether a bug of elections showed at the very first one: nodes that notice end themselves, and no test begins."""
+    return run.returncode == 255 and "did not become usable" in run.stderr and "InvariantError" in run.stderr
+
+
 @pytest.mark.parametrize(
     ("bug", "workload", "anomaly"),
     [
@@ -67,23 +72,9 @@ def test_a_healthy_cluster_passes_and_leaves_everything_a_person_needs(tmp_path:
 )
 @pytest.mark.slow
 def test_a_bug_is_found_and_named(tmp_path: Path, bug: str, workload: str, anomaly: str) -> None:
-    store = tmp_path / "store"
-    done = splitbrain(
-        "run",
-        "--json",
-        "--bug",
-        bug,
-        "--workload",
-        workload,
-        "--nemesis",
-        "partition",
-        "--rate",
-        "200",
-        "--time-limit",
-        "30",
-        "--store",
-        str(store),
-    )
+    options = ("--bug", bug, "--workload", workload, "--nemesis", "partition", "--rate", "200", "--time-limit", "30")
+    runs = (splitbrain("run", "--json", *options, "--store", str(tmp_path / f"store{number}")) for number in range(4))
+    done = next(run for run in runs if not struck_before_any_client_came(run))
     found = judged(done, "violation", 1)
     # What nodes tell of themselves may convict as well; here it is about what clients saw.
     guilty = next(verdict for verdict in found["verdicts"] if anomaly in verdict["anomalies"])
