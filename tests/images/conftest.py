@@ -12,10 +12,10 @@ import docker
 import pytest
 from docker.errors import ImageNotFound
 
-from harness.images import catalogue
+from harness.images import catalogue, ensure
 from harness.images.catalogue import Image
 from harness.images.connection import engine
-from results.errors import BackendError
+from results.errors import BackendError, ImageMissingError
 
 
 @pytest.fixture
@@ -29,6 +29,17 @@ def client() -> Generator[docker.DockerClient]:
         pytest.skip(str(error))
     with closing(opened):
         yield opened
+
+
+@pytest.fixture
+def base(client: docker.DockerClient) -> str:
+    """The base's tag. In CI it is built."""
+    try:
+        return ensure("base", client)
+    except ImageMissingError as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -18,16 +18,7 @@ from harness.images.catalogue import Image, lineage
 from harness.images.survey import survey
 from results.errors import ImageBuildError, ImageMissingError
 
-
-@pytest.fixture(autouse=True)
-def base(client: docker.DockerClient) -> str:
-    """The base's tag. In CI it is built."""
-    try:
-        return ensure("base", client)
-    except ImageMissingError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(error))
+pytestmark = pytest.mark.usefixtures("base")
 
 
 def _build(client: docker.DockerClient, *names: str) -> list[Built]:

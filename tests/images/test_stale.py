@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,18 +15,9 @@ from harness.images import catalogue, ensure
 from harness.images.build import build, choose_foundation, find_image
 from harness.images.catalogue import Image
 from harness.images.stale import prune, stale_images
-from results.errors import ImageMissingError, UnknownNameError
+from results.errors import UnknownNameError
 
-
-@pytest.fixture(autouse=True)
-def base(client: docker.DockerClient) -> str:
-    """The base's tag. In CI it is built."""
-    try:
-        return ensure("base", client)
-    except ImageMissingError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(error))
+pytestmark = pytest.mark.usefixtures("base")
 
 
 def _build(client: docker.DockerClient, name: str) -> str:
