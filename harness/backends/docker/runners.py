@@ -120,10 +120,7 @@ class Runners:
         """
         if not node.runner or node.life == 0:
             return NodeStatus("stopped", node.life)
-        while True:
-            life, state = node.life, await self._engine.state(node.runner)
-            if life == node.life:  # else a start has overtaken the answer, which tells of the life before
-                break
+        state = await self._engine.state(node.runner)
         if state.has_processes:
             return NodeStatus("paused" if state.status == "paused" else "running", node.life, _seen(node, state))
         evidence: dict[str, Any] = {"container": short(node.runner), "exit": ended_how(state)}
