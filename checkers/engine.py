@@ -8,7 +8,7 @@ A wrong request (an unknown checker, a wrong option) is not a crash: it is raise
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.registry import checker
-from checkers.verdict import Checker, CheckerSpec, Outcome, Verdict, outcome
-from results.arrow import conform, conform_telemetry
+from checkers.verdict import AnyChecker, Checker, CheckerSpec, Outcome, Verdict, WholeChecker, outcome
+from results.arrow import TELEMETRY_SCHEMA, conform, conform_telemetry
 from results.errors import HistoryFormatError, UsageError
 
 _CRASHES: Final = "crashes"
@@ -50,6 +50,8 @@ def judge(history: pa.Table, specs: Sequence[CheckerSpec], telemetry: pa.Table |
             parts.sort(key=by_key_order)
         elif each.partition == "telemetry":
             parts = [check_telemetry(each, spec, telemetry)]
+        elif each.partition == "whole run":
+            parts = [check_whole(each, spec, history, telemetry)]
         else:
             parts = [check_partition(each, spec, history)]
         verdicts.append(merge(each, spec, parts))
@@ -118,12 +120,27 @@ def check_partition(each: Checker, spec: CheckerSpec, part: pa.Table) -> Verdict
     """
     key = part.column("key")[0].as_py() if each.partition == "key" else None
     rows = f"{part.num_rows} {'rows of telemetry' if each.partition == 'telemetry' else 'ops'}"
+    what = f"judging {rows}" if key is None else f"judging {rows} of key {key!r}"
+    return _answer(lambda: each.check(part, spec.options), spec, what, key)
+
+
+def check_whole(each: WholeChecker, spec: CheckerSpec, history: pa.Table, telemetry: pa.Table | None) -> Verdict:
+    """A checker's verdict on all that a run recorded, as JSON carries it; "unknown" if the checker breaks.
+
+    Raises:
+        UsageError: an option is wrong.
+    """
+    told = TELEMETRY_SCHEMA.empty_table() if telemetry is None else telemetry
+    what = f"judging {history.num_rows} ops and {told.num_rows} rows of telemetry"
+    return _answer(lambda: each.check(history, told, spec.options), spec, what, None)
+
+
+def _answer(check: Callable[[], Verdict], spec: CheckerSpec, what: str, key: str | None) -> Verdict:
     try:
-        verdict = decode(encode(each.check(part, spec.options)))
+        verdict = decode(encode(check()))
     except UsageError:
         raise
     except Exception as error:
-        what = f"judging {rows}" if key is None else f"judging {rows} of key {key!r}"
         return broken(spec.name, error, what, key=key)
     return msgspec.structs.replace(verdict, key=key) if verdict.key != key else verdict
 
@@ -143,7 +160,7 @@ def check_telemetry(each: Checker, spec: CheckerSpec, telemetry: pa.Table | None
     return check_partition(each, spec, telemetry)
 
 
-def merge(each: Checker, spec: CheckerSpec, parts: Sequence[Verdict]) -> Verdict:
+def merge(each: AnyChecker, spec: CheckerSpec, parts: Sequence[Verdict]) -> Verdict:
     """A checker's verdict on a run from those on its partitions.
 
     A crash stays visible in it, and keeps it from being "true"; a violation in another partition stays one.

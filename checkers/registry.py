@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 from results.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
-    from checkers.verdict import Checker
+    from checkers.verdict import AnyChecker
 
 CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
@@ -32,6 +32,10 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "replica-agreement": ("checkers.consensus:ReplicaAgreement", "replicas agree on log and state at equal index"),
         "commit-monotonic": ("checkers.consensus:CommitMonotonic", "commit, applied and term never go back in a life"),
         "crashes": ("checkers.crashes:Crashes", "no node ends by itself while its disk is well"),
+        "quorum-progress": (
+            "checkers.quorum:QuorumProgress",
+            "the right nodes answered, and the wrong ones stayed silent",
+        ),
         "recovery": ("checkers.recovery:Recovery", "the healed system is usable again within its bound"),
     }
 )
@@ -39,7 +43,7 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 
 
 @cache
-def checker(name: str) -> Checker:
+def checker(name: str) -> AnyChecker:
     """The checker of that name, or at `module:attribute` (an instance, or a class to be made without arguments).
 
     Raises:
@@ -56,13 +60,14 @@ def checker(name: str) -> Checker:
         raise UsageError(f"checker {name!r} cannot be imported: {error}. Give module:attribute.") from error
 
 
-def _load(location: str) -> Checker:
-    from checkers.verdict import Partition
+def _load(location: str) -> AnyChecker:
+    from checkers.verdict import Partition, Whole
 
     module, _, attribute = location.partition(":")
     found: Any = getattr(importlib.import_module(module), attribute)
     found = found() if isinstance(found, type) else found
-    if getattr(found, "partition", None) not in get_args(Partition) or not callable(getattr(found, "check", None)):
-        kinds = ", ".join(map(repr, get_args(Partition)))
+    partitions = (*get_args(Partition), *get_args(Whole))
+    if getattr(found, "partition", None) not in partitions or not callable(getattr(found, "check", None)):
+        kinds = ", ".join(map(repr, partitions))
         raise UsageError(f"{location} is not a checker: it needs name, partition (one of {kinds}), check and merge.")
     return found

@@ -20,6 +20,9 @@ Valid = Literal["true", "false", "unknown"]
 Partition: TypeAlias = Literal["run", "key", "telemetry"]
 """What a checker is given at once: a run's history, the client ops of one key of it, or the run's telemetry."""
 
+Whole: TypeAlias = Literal["whole run"]
+"""What a checker is given that needs both: a run's history, and its telemetry."""
+
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One checker's answer on one partition of a history, or, merged, on a whole run.
@@ -79,6 +82,28 @@ class Checker(Protocol):
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """One verdict for the run from those of its partitions (in order of their keys)."""
         ...
+
+
+class WholeChecker(Protocol):
+    """A pure function from all that a run recorded to a verdict; tables as in `Checker`, the telemetry may be empty."""
+
+    name: str
+    partition: Whole
+
+    def check(self, history: pa.Table, telemetry: pa.Table, options: Mapping[str, Any], /) -> Verdict:
+        """Judge a run.
+
+        Raises:
+            UsageError: an option is wrong.
+        """
+        ...
+
+    def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
+        """The one verdict."""
+        ...
+
+
+AnyChecker: TypeAlias = Checker | WholeChecker
 
 
 class Outcome(Enum):

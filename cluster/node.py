@@ -98,7 +98,16 @@ class Node:
             for peer, address in config.peers.items()
         }
         self._life = runtime.rng.between(1, _LIFE_LIMIT)
-        self._requests = Requests(config.node, self._life, clock, self._links, self._submit, lambda: self._raft.term)
+        self._requests = Requests(
+            config.node,
+            self._life,
+            clock,
+            self._links,
+            self._submit,
+            lambda: self._raft.term,
+            lambda query: self._store.query(query),
+            config.bugs,
+        )
         self._executors = self._executors_by_effect()
         self._storage: Storage
         self._raft: Raft

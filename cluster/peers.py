@@ -48,6 +48,17 @@ class PeerLink:
         self._queue: deque[bytes] = deque(maxlen=MAX_QUEUED)
         self._connection: Connection | None = None
         self._broke = False
+        self._refused = False
+
+    @property
+    def has_been_up(self) -> bool:
+        """Whether there ever was a connection."""
+        return self._connection is not None or self._broke
+
+    @property
+    def refused(self) -> bool:
+        """Whether nobody serves the peer's address, as far as the last attempt tells."""
+        return self._connection is None and self._refused
 
     def send(self, frame: bytes) -> None:
         """Send a frame now, or when there is a connection. It may get lost."""
@@ -88,6 +99,7 @@ class PeerLink:
             try:
                 connection = await self._runtime.network.connect(self._address)
             except ConnectionError:
+                self._refused = not outcome.done()  # what comes later was given up by the network, not refused
                 settle(None)
             else:
                 settle(connection)
@@ -100,6 +112,7 @@ class PeerLink:
 
         def give_up() -> None:
             reached("dial not answered")
+            self._refused = False
             settle(None)
 
         timer = self._runtime.clock.call_later(DIAL_TIMEOUT_MS * _MS, give_up)

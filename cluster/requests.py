@@ -11,12 +11,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
+from cluster.bugs import M81, M82, NO_BUGS, Bugs
 from cluster.marks import reached
 from cluster.peers import PeerLink
 from cluster.raft.effects import Dropped, Rejected
 from cluster.raft.events import Event, Propose, Read
+from cluster.raft.state import quorum_of
 from cluster.runtime import Clock, Timer
-from cluster.tree import Children, Command, Get, ManyNodesDenied, Query, Result, encode_command, is_pattern
+from cluster.tree import (
+    Children,
+    Command,
+    Done,
+    Get,
+    ManyNodesDenied,
+    Properties,
+    Put,
+    Query,
+    Result,
+    encode_command,
+    is_pattern,
+)
 from cluster.wire import Failure, Forward, Forwarded, Outcome, encode_peer
 
 _MS: Final = 1_000_000
@@ -60,14 +74,21 @@ class Requests:
         links: Mapping[str, PeerLink],
         submit: Callable[[Event], None],
         term: Callable[[], int],
+        query: Callable[[Query], Result],
+        bugs: Bugs = NO_BUGS,
     ) -> None:
-        """`life` tells this process from the node's earlier ones; `submit` hands an event to consensus."""
+        """`life` tells this process from the node's earlier ones; `submit` hands an event to consensus.
+
+        `query` answers from what this node has applied, which without consensus proves nothing.
+        """
         self._node = node
         self._life = life
         self._clock = clock
         self._links = links
         self._submit = submit
         self._term = term
+        self._query = query
+        self._bugs = bugs
         self._leader: str | None = None
         self._last_number = 0
         self._waiting: dict[int, Pending] = {}
@@ -91,6 +112,8 @@ class Requests:
         self._route(request)
         if request.stage == "waiting":
             reached("request waited for a leader")
+            if isinstance(body, Put) and M81 in self._bugs and self._has_met_a_majority():
+                self._finish(request, Done(Properties(body.payload, 1, 1, 0)))
 
     def from_peer(self, body: Command | Query, answer: Answering) -> None:
         """A peer passes on a request, because it takes this node for the leader. It is never passed on again."""
@@ -172,6 +195,10 @@ class Requests:
             self._submit(Propose(request, encode_command(body)))
 
     def _time_out(self, request: Pending) -> None:
+        body = request.body
+        if isinstance(body, Get | Children) and M82 in self._bugs and self._finds_a_majority_stopped():
+            self._finish(request, self._query(body))
+            return
         if request.stage == "waiting":
             reached("request found no leader in time")
             failure = Failure("no_leader", True, f"{self._node} knew no leader that it could reach in time")
@@ -182,6 +209,16 @@ class Requests:
             reached("forwarded request got no answer in time")
             failure = Failure("timeout", request.is_query, f"{self._node} passed it on and got no answer in time")
         self._finish(request, failure)
+
+    def _has_met_a_majority(self) -> bool:
+        return 1 + sum(link.has_been_up for link in self._links.values()) >= self._majority()
+
+    def _finds_a_majority_stopped(self) -> bool:
+        running = 1 + sum(not link.refused for link in self._links.values())
+        return running < self._majority()
+
+    def _majority(self) -> int:
+        return quorum_of(1 + len(self._links), NO_BUGS)
 
     def _finish(self, request: Pending, outcome: Outcome, term: int | None = None) -> None:
         if request.answered:

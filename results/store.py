@@ -7,6 +7,7 @@
         history.parquet     the history afterwards
         plan.json           what a replay does again: ops, fault schedule, seeds; where the run has a plan
         marks.json          how often the run reached each coverage mark, zeros included; where marks are counted
+        figures.json        figures for trends (`results.figures`), written with the verdict
         telemetry.parquet, verdict.json, report.html, plots/, nodes/<node>/, splitbrain.log
 
 The names of the folders are Hive partitions. Every file is written aside and renamed: it is whole or absent. The

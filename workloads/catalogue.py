@@ -12,6 +12,7 @@ from workloads.create_once import create_once
 from workloads.declare import declare
 from workloads.grow_set import grow_set
 from workloads.lock import lock
+from workloads.records import records
 from workloads.register import register
 
 
@@ -31,6 +32,7 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "declare": (declare, "create if absent; exactly one client wins each key, and everybody reads the winner"),
     "create-once": (create_once, "all create the same key at once, then each asks who won; there is one winner"),
     "lock": (lock, "take a lock and give it back; one owner at a time, and its fencing tokens grow"),
+    "records": (records, "write what nobody ever reads; only a quorum may acknowledge it"),
 }
 """Name: (builder, a line on it)."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
-from checkers.spark.runs import BY_KEY, OF_TELEMETRY, Ready, scopes, wants
+from checkers.spark.runs import BY_KEY, OF_TELEMETRY, WHOLE, Ready, scopes, wants
 from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
 from results.store import RunDir
 
@@ -52,21 +52,23 @@ class Frames:
 def frames(spark: SparkSession, runs: Sequence[Ready]) -> Frames:
     """The rows of all runs that some checker wants to see.
 
-    Runs of one store that want the same are one table: their folders are its partitions `test` and `run`.
+    Runs of one store that want the same are one table: their folders are its partitions `test` and `run`. A run has the
+    same id in each of its tables.
     """
     ids: dict[str, int] = {}
+    prefixes: dict[Path | int, str] = {}
     of_histories: dict[tuple[Path | None, tuple[str, ...]], list[int]] = {}
     of_telemetry: dict[Path | None, list[int]] = {}
     for place, each in enumerate(runs):
         store, wanted = _store_of(each.run.path), scopes(each.specs)
         if wanted and each.rows:
             of_histories.setdefault((store, wanted), []).append(place)
-        if each.telemetry and any(wants(spec, OF_TELEMETRY) for spec in each.specs):
+        if each.telemetry and any(wants(spec, OF_TELEMETRY) or wants(spec, WHOLE) for spec in each.specs):
             of_telemetry.setdefault(store, []).append(place)
 
     def tables(store: Path | None, places: list[int], kind: _Kind) -> Iterator[DataFrame]:
         for group in [[place] for place in places] if store is None else [places]:
-            prefix = f"{len(ids)}"
+            prefix = prefixes.setdefault(group[0] if store is None else store, f"{len(prefixes)}")
             chosen = [runs[place].run for place in group]
             if store is not None:
                 ids.update(
@@ -94,8 +96,9 @@ def routed(rows: DataFrame, wanted: tuple[str, ...]) -> DataFrame:
     """Each row once per group that it belongs to (`scope`, `group_key`). Only clients' ops belong to a group by key."""
     from pyspark.sql import functions as sf
 
-    everybody = sf.array(*[sf.lit(scope) for scope in wanted])
-    others = sf.array(*[sf.lit(scope) for scope in wanted if scope != BY_KEY]).cast("array<string>")
+    grouped = [scope for scope in wanted if scope != WHOLE]
+    everybody = sf.array(*[sf.lit(scope) for scope in grouped]).cast("array<string>")
+    others = sf.array(*[sf.lit(scope) for scope in grouped if scope != BY_KEY]).cast("array<string>")
     chosen = sf.when(sf.col("process") >= 0, everybody).otherwise(others)
     each = rows.withColumn("scope", sf.explode(chosen))
     return each.withColumn("group_key", sf.when(sf.col("scope") == BY_KEY, sf.col("key")))
@@ -131,6 +134,15 @@ def _numbered(telemetry: DataFrame) -> DataFrame:
     from pyspark.sql import functions as sf
 
     return telemetry.withColumn(ROW, sf.col("_metadata.row_index"))
+
+
+def no_telemetry(spark: SparkSession) -> DataFrame:
+    """A table of telemetry without a row."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import LongType, StringType
+
+    schema = from_arrow_schema(TELEMETRY_SCHEMA).add("run_id", StringType()).add(ROW, LongType())
+    return spark.createDataFrame([], schema)
 
 
 def _hadoop_path(path: Path) -> str:

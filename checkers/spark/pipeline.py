@@ -2,14 +2,15 @@
 
 Every row of a history goes where it is judged: to the group of its run, and, if it is a client's, to the group of its
 run and key; each only where some checker of that run wants it. One shuffle and one pass of Python workers does both.
-The nodes' telemetry is a table of its own, grouped by run, in the same job. The verdicts on the groups come back as
+The nodes' telemetry is a table of its own, grouped by run, in the same job; where a checker wants both, the two meet in
+groups of one run each. The verdicts on the groups come back as
 rows and are merged here, by the same code as in `checkers.engine`. A key with very many ops is split before
 (`checkers.spark.hot_keys`), and what is left of it to be judged goes the same way as everything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -18,11 +19,11 @@ import pyarrow as pa
 from checkers import engine
 from checkers.registry import checker
 from checkers.spark import hot_keys
-from checkers.spark.frames import ROW, Frames, frames, routed, union
+from checkers.spark.frames import ROW, Frames, frames, no_telemetry, routed, union
 from checkers.spark.hot_keys import Sizes, Split, Where
 from checkers.spark.jobs import collect, tasks_for
 from checkers.spark.lists import with_null_lists, with_null_voters, without_null_lists, without_null_voters
-from checkers.spark.runs import BY_KEY, BY_RUN, OF_TELEMETRY, Ready, Specs, ready, scopes, wants
+from checkers.spark.runs import BY_KEY, BY_RUN, OF_TELEMETRY, WHOLE, Ready, Specs, ready, scopes, wants
 from checkers.verdict import CheckerSpec, Verdict
 from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, conform, conform_telemetry
 from results.errors import EngineError, UsageError
@@ -91,6 +92,10 @@ def _judge_groups(
         run_id = group[0].as_py()
         return _judge_group(run_id, OF_TELEMETRY, specs.value[0][run_id], with_null_voters(table))
 
+    def judge_whole(group: tuple[Any, ...], history: pa.Table, telemetry: pa.Table) -> pa.Table:
+        run_id = group[0].as_py()
+        return _judge_whole(run_id, specs.value[0][run_id], with_null_lists(history), with_null_voters(telemetry))
+
     verdicts: list[DataFrame] = []
     if stored.histories:
         columns = ["run_id", "scope", "group_key"]
@@ -102,6 +107,11 @@ def _judge_groups(
         tasks = tasks_for(spark, sum(each.telemetry for each in runs))
         groups = without_null_voters(union(stored.telemetry)).repartition(tasks, "run_id").groupBy("run_id")
         verdicts.append(groups.applyInArrow(judge_telemetry, _VERDICTS))
+    whole = [table for table, wanted in stored.histories if WHOLE in wanted]
+    if whole:
+        histories = without_null_lists(union(whole)).groupBy("run_id")
+        told = without_null_voters(union(stored.telemetry) if stored.telemetry else no_telemetry(spark))
+        verdicts.append(histories.cogroup(told.groupBy("run_id")).applyInArrow(judge_whole, _VERDICTS))
     try:
         found = collect(union(verdicts), len(runs))
     finally:
@@ -187,12 +197,19 @@ def _judge_nothing(each: Ready) -> dict[int, list[Verdict]]:
         without.append((BY_RUN, HISTORY_SCHEMA.empty_table()))
     if not each.telemetry:
         without.append((OF_TELEMETRY, TELEMETRY_SCHEMA.empty_table()))
-    return {
+    found = {
         position: _verdicts(_judge_group("", scope, (spec,), nothing))
         for scope, nothing in without
         for position, spec in enumerate(each.specs)
         if wants(spec, scope)
     }
+    if not each.rows:
+        telemetry = each.run.telemetry() if each.telemetry else None
+        for position, spec in enumerate(each.specs):
+            if wants(spec, WHOLE):
+                rows = _judge_whole("", (spec,), HISTORY_SCHEMA.empty_table(), telemetry)
+                found[position] = _verdicts(rows)
+    return found
 
 
 def _verdicts(rows: pa.Table) -> list[Verdict]:
@@ -202,28 +219,54 @@ def _verdicts(rows: pa.Table) -> list[Verdict]:
 # --- on the workers -------------------------------------------------------------------------------------------------
 
 
+def _judge_whole(run_id: str, specs: Specs, history: pa.Table, telemetry: pa.Table | None) -> pa.Table:
+    """Rows of `_VERDICTS`: one for each of the run's checkers that judges history and telemetry together."""
+    ops = engine.in_order(conform(history))
+    told = None if telemetry is None else _in_written_order(telemetry)
+    found: list[tuple[int, Verdict]] = []
+    for position, spec in enumerate(specs):
+        if not wants(spec, WHOLE):
+            continue
+        each = checker(spec.name)
+        assert each.partition == "whole run"
+        found.append(
+            (position, _or_broken(spec, lambda each=each, spec=spec: engine.check_whole(each, spec, ops, told)))
+        )
+    return _rows(run_id, found)
+
+
+def _in_written_order(telemetry: pa.Table) -> pa.Table:
+    return conform_telemetry(telemetry.sort_by(ROW) if ROW in telemetry.column_names else telemetry)
+
+
 def _judge_group(
     run_id: str, scope: str, specs: Specs, table: pa.Table, otherwise: _Otherwise | None = None
 ) -> pa.Table:
     """Rows of `_VERDICTS`: one for each of the run's checkers that judges this kind of group and is not settled."""
-    if scope == OF_TELEMETRY:
-        part = conform_telemetry(table.sort_by(ROW) if ROW in table.column_names else table)
-    else:
-        part = engine.in_order(conform(table))
-    found: dict[str, list[Any]] = {"run_id": [], "position": [], "verdict": []}
+    part = _in_written_order(table) if scope == OF_TELEMETRY else engine.in_order(conform(table))
+    found: list[tuple[int, Verdict]] = []
     for position, of_run in enumerate(specs):
         spec = (otherwise or {}).get(position, of_run)
         if spec is None or not wants(spec, scope):
             continue
         each = checker(spec.name)
-        try:
-            if scope == OF_TELEMETRY:
-                verdict = engine.check_telemetry(each, spec, part)
-            else:
-                verdict = engine.check_partition(each, spec, part)
-        except UsageError as error:
-            verdict = engine.broken(spec.name, error, "being set up")
-        found["run_id"].append(run_id)
-        found["position"].append(position)
-        found["verdict"].append(engine.encode(verdict).decode())
-    return pa.table(found, pa.schema({"run_id": pa.string(), "position": pa.int32(), "verdict": pa.string()}))
+        assert each.partition != "whole run"
+        judge = engine.check_telemetry if scope == OF_TELEMETRY else engine.check_partition
+        found.append((position, _or_broken(spec, lambda each=each, spec=spec, judge=judge: judge(each, spec, part))))
+    return _rows(run_id, found)
+
+
+def _or_broken(spec: CheckerSpec, check: Callable[[], Verdict]) -> Verdict:
+    try:
+        return check()
+    except UsageError as error:
+        return engine.broken(spec.name, error, "being set up")
+
+
+def _rows(run_id: str, found: Sequence[tuple[int, Verdict]]) -> pa.Table:
+    columns = {
+        "run_id": [run_id] * len(found),
+        "position": [position for position, _ in found],
+        "verdict": [engine.encode(verdict).decode() for _, verdict in found],
+    }
+    return pa.table(columns, pa.schema({"run_id": pa.string(), "position": pa.int32(), "verdict": pa.string()}))

@@ -20,6 +20,7 @@ Specs: TypeAlias = tuple[CheckerSpec, ...]
 BY_RUN: Final = "run"
 BY_KEY: Final = "key"
 OF_TELEMETRY: Final = "telemetry"
+WHOLE: Final = "whole run"
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -78,5 +79,5 @@ def wants(spec: CheckerSpec, scope: str) -> bool:
 
 
 def scopes(specs: Specs) -> tuple[str, ...]:
-    """What the checkers of a run want to see of its history: all of it, its keys one by one, or both."""
-    return tuple(scope for scope in (BY_RUN, BY_KEY) if any(wants(spec, scope) for spec in specs))
+    """How the checkers of a run want to see its history: all of it, its keys one by one, or beside its telemetry."""
+    return tuple(scope for scope in (BY_RUN, BY_KEY, WHOLE) if any(wants(spec, scope) for spec in specs))

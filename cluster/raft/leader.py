@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from cluster.bugs import M17, M23
+from cluster.bugs import M17, M23, M80
 from cluster.marks import reached
 from cluster.raft.effects import Dropped, ReadReady, Rejected
 from cluster.raft.events import Propose, Read, Ref
@@ -35,6 +35,7 @@ class Leadership:
         "_reads_unconfirmed",
         "_refs",
         "_state",
+        "_stays",
         "_tick",
     )
 
@@ -50,6 +51,7 @@ class Leadership:
         self._noop_index = state.log.last_index + 1
         self._applies_early = M17 in state.bugs
         self._reads_unconfirmed = M23 in state.bugs
+        self._stays = M80 in state.bugs
 
     def begin(self) -> None:
         """Append the noop that begins the term (RA-9) and send it to everybody."""
@@ -97,7 +99,7 @@ class Leadership:
     def on_tick(self) -> bool:
         """Speak to every follower. False, and silence, if too few have replied for too long (D12)."""
         self._tick += 1
-        if not self._hears_a_majority():
+        if not self._stays and not self._hears_a_majority():
             return False
         self._speak_to_all()
         return True

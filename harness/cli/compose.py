@@ -22,6 +22,7 @@ from harness.plan import NODE_NAME
 from harness.protocols import Backend, System
 from harness.simulation.worlds import WORLDS
 from harness.systems import catalogue as systems
+from harness.systems.elections import Elections
 from harness.test import CONCURRENCY_MAX, RATE_MAX, TIME_MAX_S, NemesisPackage, Test, Workload, check_number
 from nemesis import catalogue as nemeses
 from nemesis.compose import INTERVAL_S
@@ -221,18 +222,36 @@ def _interval_s(options: RunOptions, kinds: int) -> float | None:
 
 
 def _beyond_clients(test: Test, options: RunOptions) -> list[CheckerSpec]:
-    """Who judges what nodes tell of themselves, and, in simulation, whether they live on and recover within the bound.
+    """Who judges what nodes tell of themselves, who answered while links and nodes were down, and, in simulation,
+    whether nodes live on and recover within the bound.
 
     On a real machine a node that ends and a late recovery may be the machine's doing: they make a run inconclusive.
     """
     specs: list[CheckerSpec] = []
     if test.system.telemetry(test, Path("node")) is not None:
         specs += [CheckerSpec(name) for name in TRACE_CHECKERS]
+    elections: Elections | None = getattr(test.system, "elections", None)
+    if elections is not None:
+        specs.append(_quorum_progress(test, elections))
     if options.backend == "sim":
         specs.append(CheckerSpec("crashes"))
         if options.recovery > 0:
             specs.append(CheckerSpec("recovery", {"bound_s": options.recovery}))
     return specs
+
+
+def _quorum_progress(test: Test, elections: Elections) -> CheckerSpec:
+    """Who judges whether the right nodes answered, and the wrong ones stayed silent."""
+    options = {
+        "nodes": list(test.nodes),
+        "fs": [f for f in test.workload.fs if f not in elections.local],
+        "election_timeout_s": elections.timeout_s,
+        "op_timeout_s": test.op_timeout_s,
+        "lease_s": elections.lease_s,
+    }
+    if elections.recovery_s is not None:
+        options["recovery_bound_s"] = elections.recovery_s
+    return CheckerSpec("quorum-progress", options)
 
 
 TRACE_CHECKERS = ("election-safety", "leader-completeness", "replica-agreement", "commit-monotonic")

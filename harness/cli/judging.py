@@ -11,6 +11,7 @@ import msgspec
 from checkers import engine
 from checkers.verdict import Outcome, Verdict
 from results import telemetry
+from results.figures import write_figures
 from results.report import write_report
 from results.report.counterexample import COUNTEREXAMPLE, is_drawable, write_counterexample
 from results.store import RunDir, plain_verdict
@@ -93,6 +94,7 @@ def _conclude(run: RunDir, verdicts: list[Verdict], engine_name: str, harness_er
         harness_error = before.harness_error if before is not None else None
     outcome, error = engine.judged_outcome(verdicts, harness_error)
     run.write_verdicts(verdicts, outcome.value, engine=engine_name, harness_error=error)
+    write_figures(run)
     _draw(run, verdicts)
     return Conclusion(run, outcome, verdicts, error, write_report(run.path))
 

@@ -25,6 +25,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("harness.cli.export", "Write a history as EDN (Jepsen, Knossos, Elle) or JSON lines."),
     "analyze": ("harness.cli.analyze", "Judge stored runs, all at once, with the Spark pipeline."),
     "report": ("harness.cli.report", "Build the report page of a run again."),
+    "serve": ("harness.cli.serve", "The store as a web site: runs, verdicts, figures, files; live."),
+    "compare": ("harness.cli.compare", "Two runs, or two sets of runs, side by side."),
     "list": ("harness.cli.listing", "What there is: workloads, nemeses, checkers, models, systems, backends, bugs."),
     "doctor": ("harness.cli.doctor", "What works on this machine, and what is missing for the rest."),
     "cluster": ("harness.cli.cluster", "Start, stop and use the metadata cluster by hand."),

@@ -33,6 +33,18 @@ TIME_LIMITS_S: Final = (5.0, 8.0, 12.0, 20.0, 30.0, 60.0)
 INTERVALS_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Shorter than an election as well as longer than one."""
 
+PATIENT: Final = 1 / 3
+"""One test in three has a single kind of fault, each in force for long: only then does it show who never recovers."""
+
+LASTING: Final = ("partition-one-way", "partition", "kill", "pause")
+"""What a patient test draws from: faults of which it is certain whom they strike."""
+
+PATIENT_LIMIT_S: Final = 55.0
+PATIENT_INTERVAL_S: Final = 14.0
+PATIENT_RATE_HZ: Final = 50.0
+PATIENT_OP_TIMEOUT_S: Final = 2.0
+"""Together they leave some seconds of most faults in which clients ask, after an election and a recovery."""
+
 OP_TIMEOUTS_S: Final = (1.0, 2.0, 2.0, 5.0)
 RECOVERY_S: Final = 20.0
 
@@ -132,6 +144,12 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     time_limit = _given(asked.time_limit, rng.choice(TIME_LIMITS_S))
     interval = _interval(rng, time_limit, kinds)
     op_timeout = rng.choice(OP_TIMEOUTS_S)
+    lasting = [name for name in LASTING if name in asked.nemeses and _fewest_nodes(name) <= nodes]
+    if rng.random() < PATIENT and lasting:
+        nemesis = rng.choice(lasting)
+        rate, op_timeout = min(rate, PATIENT_RATE_HZ), PATIENT_OP_TIMEOUT_S
+        time_limit = _given(asked.time_limit, PATIENT_LIMIT_S)
+        interval = min(PATIENT_INTERVAL_S, time_limit / 2)
     return RunOptions(
         workload=workload,
         nemesis=nemesis,

@@ -37,6 +37,7 @@ from harness.protocols import (
     NodePlace,
     NodeView,
 )
+from harness.systems.elections import Elections
 from harness.systems.locks import LOCK, CompareAndSetLocks
 from harness.test import Test
 
@@ -50,6 +51,11 @@ VIEW_TIMEOUT_S: Final = 0.5
 REQUEST_TIMEOUT_MS: Final = 1500
 """How long a node tries. Shorter than the usual op timeout of two seconds, so that the node can still say whether what
 it gave up was definite: an op that the runner must give up is always indefinite."""
+
+ELECTION_S: Final = 1.2
+RECOVERY_S: Final = 6 * ELECTION_S
+"""A leader that hears nobody stays for two election timeouts (D12), the others notice its silence within one, and votes
+may split. Seven simulated nodes on slow links split two in a row, and had a leader 5.2 s after theirs had gone deaf."""
 
 
 class MetadataSession(CompareAndSetLocks):
@@ -120,6 +126,7 @@ class Metadata:
         name: as given to `--system`.
         bugs: mutations that a node can be started with.
         election_timeout_s: the longest random election timeout of a node.
+        elections: reads go through a leader that a majority confirms; there are no leases.
         image: the image that holds the cluster.
         uploads: the cluster.
         immune: nothing.
@@ -131,7 +138,8 @@ class Metadata:
 
     name = "metadata"
     bugs = BUGS
-    election_timeout_s = 1.2
+    election_timeout_s = ELECTION_S
+    elections = Elections(timeout_s=ELECTION_S, recovery_s=RECOVERY_S)
     image: str | None = "node"
     uploads: Mapping[str, Path] = {"cluster": Path(cluster.__path__[0])}
     immune: Mapping[FaultKind, str] = {}

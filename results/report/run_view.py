@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, recovered_note
-from results.calls import Calls, client_calls
+from results.calls import Calls, client_calls, ints
 from results.errors import HistoryFormatError, RunNotFoundError
 from results.faults import Happenings, happenings
 from results.store import Judgement, RunDir
@@ -24,6 +26,7 @@ class RunView:
         document: test.json.
         judgement: verdict.json, None if the run was not judged yet.
         running: whether its controller is still alive.
+        cut_short: whether the history ends before the run came to its end.
         history: the ops; empty where there are none.
         telemetry: what the nodes told.
         calls: client ops, invocation beside completion.
@@ -36,6 +39,7 @@ class RunView:
     document: dict[str, Any]
     judgement: Judgement | None
     running: bool
+    cut_short: bool
     history: pa.Table
     telemetry: pa.Table
     calls: Calls
@@ -51,6 +55,14 @@ class RunView:
         return list(dict.fromkeys([*named, *met]))
 
 
+def rows_of(view: RunView, indexes: Sequence[int]) -> list[int]:
+    """Positions in `calls` of the client ops whose invocation or completion has one of these indexes, in order."""
+    wanted = np.asarray(indexes, dtype=np.int64)
+    chosen = np.flatnonzero(np.isin(ints(view.history, "index"), wanted))
+    hit = np.isin(view.calls.invoke, chosen) | np.isin(view.calls.complete, chosen)
+    return np.flatnonzero(hit).tolist()
+
+
 def load(run_dir: Path) -> RunView:
     """Read a run.
 
@@ -64,6 +76,7 @@ def load(run_dir: Path) -> RunView:
     notes: list[str] = []
     running = run.is_running()
     history = _history(run, notes)
+    cut_short = recovered_note(history) is not None
     try:
         telemetry = run.telemetry()
     except HistoryFormatError as problem:
@@ -85,6 +98,7 @@ def load(run_dir: Path) -> RunView:
         document=document,
         judgement=judgement,
         running=running,
+        cut_short=cut_short,
         history=history,
         telemetry=telemetry,
         calls=calls,

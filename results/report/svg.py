@@ -55,18 +55,19 @@ def rectangles(boxes: Iterable[tuple[float, float, float, float]]) -> str:
 class TimeAxis:
     """Seconds of a run to the x of a picture."""
 
-    def __init__(self, end_s: float) -> None:
+    def __init__(self, end_s: float, right: float = RIGHT) -> None:
         self.end_s = max(end_s, 1e-3)
+        self.right = WIDTH - right
 
     def x(self, time_s: float) -> float:
         """Where a time is; clamped to the run."""
         inside = min(max(time_s, 0.0), self.end_s)
-        return LEFT + inside / self.end_s * (WIDTH - LEFT - RIGHT)
+        return LEFT + inside / self.end_s * (self.right - LEFT)
 
     def draw(self, y: float) -> list[Markup]:
         """The axis at the bottom of a picture."""
         step = nice_step(self.end_s / 10)
-        marks = [tag("line", class_="axis", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y)]
+        marks = [tag("line", class_="axis", x1=LEFT, x2=self.right, y1=y, y2=y)]
         for i in range(int(self.end_s / step + 1e-9) + 1):
             x = self.x(i * step)
             label = f"{i * step:g}" + (" s" if i == 0 else "")

@@ -1,9 +1,9 @@
-"""One picture of a run: faults above, a lane per node with its leadership and its clients' ops, witness ops marked."""
+"""One picture of a run: faults and violations above, a lane per node with its leadership and its answers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -11,59 +11,90 @@ from markupsafe import Markup
 from results.calls import OPEN, Ints, ints, is_equal
 from results.counts import ENDS
 from results.faults import Window
-from results.report.run_view import RunView
-from results.report.svg import LEFT, RIGHT, WIDTH, TimeAxis, picture, rectangles, tag
+from results.report.evidence import Finding
+from results.report.lanes import Stretch, leaderships, node_states
+from results.report.quorum import Figures, unserved
+from results.report.run_view import RunView, rows_of
+from results.report.svg import LEFT, RIGHT, WIDTH, TimeAxis, number, picture, tag
 from results.report.text import clip
-
-BINS: Final = 360
-"""Ops are drawn as counts in this many equal stretches of the run."""
 
 TERM_COLOURS: Final = 6
 MARKED_MAX: Final = 24
+"""Witness ops that are marked."""
+
+FOUND_MAX: Final = 60
+"""Findings that have a mark on the lane of violations."""
 
 _STYLED: Final = ("partition", "packet", "kill", "bounce", "power", "pause")
-_FAULT_LANE: Final = 20
-_NODE_LANE: Final = 46
+_TOP: Final = 16
+_LANE: Final = 20
+_NODE_LANE: Final = 48
 _GAP: Final = 6
-_BAND: Final = 7
+_BAND: Final = 8
+_TICKS: Final = {"ok": (13.0, 17.0), "fail": (32.0, 6.0), "info": (40.0, 6.0)}
+"""For each way to end: where its ticks begin in a lane, and how long they are."""
+
+_TICKS_MAX: Final = 1024 * 10
+"""Places for ticks, of all nodes together: in each lane ops closer than a place share one."""
+
 _LETTER: Final = 6.2
+_RULE_MAX: Final = 4
 
 
-class Stretch(NamedTuple):
-    """A stretch of time of one node, in seconds, and what it was: a term, or a state."""
+class Shown(NamedTuple):
+    """What the picture shows beside the run itself.
 
-    node: str
-    begin_s: float
-    end_s: float
-    what: Any
+    Attributes:
+        witness: indexes of ops to mark, the first MARKED_MAX of which are.
+        findings: numbered as in the page; each has a mark on the lane of violations.
+        figures: of quorum progress, for the unserved spans; without them those follow from the cut links alone.
+    """
+
+    witness: Sequence[int] = ()
+    findings: Sequence[Finding] = ()
+    figures: Figures | None = None
 
 
-def timeline(view: RunView, witness: Sequence[int]) -> Markup:
-    """The picture. `witness` holds indexes of ops to mark, the first MARKED_MAX of which are."""
+def timeline(view: RunView, shown: Shown) -> Markup:
+    """The picture."""
     axis = TimeAxis(view.around.end_ns / 1e9)
     kinds = list(dict.fromkeys(window.fault for window in view.around.windows))
-    tops = _tops(view.nodes, kinds)
-    bottom = max(tops.values(), default=0) + _NODE_LANE + 4
+    found = _places(view, shown.findings)
+    tops = _tops(view.nodes, len(kinds) + bool(found))
+    bottom = max(tops.values(), default=_TOP) + _NODE_LANE + 4
+    leading = leaderships(view)
     label = (
-        f"Timeline of {axis.end_s:.1f} seconds: {len(view.around.windows)} fault windows, "
-        f"{len(view.nodes)} nodes, {len(view.calls.invoke)} client ops"
+        f"Timeline of {axis.end_s:.1f} seconds: {len(view.around.windows)} fault windows, {len(view.nodes)} nodes, "
+        f"{len({stretch.what for stretch in leading})} terms with a leader, {len(view.calls.invoke)} client ops, "
+        f"{len(shown.findings)} findings. The tables tell the same in words."
     )
     parts = [
         *_shades(view.around.windows, axis, bottom),
         *_fault_lanes(view.around.windows, kinds, axis),
+        *_violations(found, _TOP + len(kinds) * _LANE, axis),
         *_lane_names(view.nodes, tops),
-        *_states(view, tops, axis),
+        *_states(view, shown.figures, tops, axis),
         *_ops(view, tops, axis),
-        *_leadership(view, tops, axis),
+        *_leadership(leading, tops, axis),
         *_phases(view, axis, bottom),
-        *_marks(view, tops, axis, witness),
+        *_marks(view, tops, axis, shown.witness),
+        *_moments(shown.findings, tops, axis),
         *axis.draw(bottom),
     ]
     return picture(bottom + 22, label, parts, id="timeline")
 
 
-def _tops(nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, float]:
-    start = 16 + len(kinds) * _FAULT_LANE + _GAP
+def tick_s(view: RunView) -> float:
+    """Ops of one node that end within so many seconds share a tick."""
+    return max(view.around.end_ns / 1e9, 1e-3) / _places_of(view.nodes)
+
+
+def _places_of(nodes: Sequence[str]) -> int:
+    return min(WIDTH - LEFT - RIGHT, _TICKS_MAX // max(len(nodes), 1))
+
+
+def _tops(nodes: Sequence[str], lanes: int) -> dict[str, float]:
+    start = _TOP + lanes * _LANE + _GAP
     return {node: start + i * (_NODE_LANE + _GAP) for i, node in enumerate(nodes)}
 
 
@@ -82,13 +113,13 @@ def _shades(windows: Sequence[Window], axis: TimeAxis, bottom: float) -> list[Ma
 
 def _fault_lanes(windows: Sequence[Window], kinds: Sequence[str], axis: TimeAxis) -> list[Markup]:
     parts = [
-        tag("text", kind[:9], class_="lane", x=LEFT - 6, y=16 + i * _FAULT_LANE + 13, text_anchor="end")
+        tag("text", kind[:9], class_="lane", x=LEFT - 6, y=_TOP + i * _LANE + 13, text_anchor="end")
         for i, kind in enumerate(kinds)
     ]
     for window in windows:
         begin, end = _seconds(window)
         x, width = axis.x(begin), max(axis.x(end) - axis.x(begin), 2)
-        y = 16 + kinds.index(window.fault) * _FAULT_LANE
+        y = _TOP + kinds.index(window.fault) * _LANE
         words = f"{window.fault}: {window.target} ({begin:.3f} s to {end:.3f} s)"
         if not window.start.verified:
             words += f", not verified: {window.start.error}"
@@ -100,7 +131,7 @@ def _fault_lanes(windows: Sequence[Window], kinds: Sequence[str], axis: TimeAxis
                 x=x,
                 y=y,
                 width=width,
-                height=_FAULT_LANE - 4,
+                height=_LANE - 4,
                 rx=3,
                 class_=style if window.start.verified else f"{style} unsure",
             )
@@ -124,89 +155,97 @@ def _lane_names(nodes: Sequence[str], tops: dict[str, float]) -> list[Markup]:
     return parts
 
 
-# --- states of nodes ----------------------------------------------------------------------------------------------
+# --- violations -------------------------------------------------------------------------------------------------------
 
 
-def node_states(view: RunView) -> list[Stretch]:
-    """When each node was down, paused, or without two-way links to a majority, as the nemesis ops tell."""
-    nodes = view.nodes
-    since: dict[tuple[str, str], float] = {}
-    found: list[Stretch] = []
-    for op in view.around.fault_ops:
-        if op.completion is None:
+def _places(view: RunView, findings: Sequence[Finding]) -> list[tuple[int, float, Finding]]:
+    """Findings with the times of the first thing that shows each, in seconds, by time; numbered as in the page."""
+    found: list[tuple[int, float, Finding]] = []
+    times, index = ints(view.history, "time"), ints(view.history, "index")
+    for number_of, finding in enumerate(findings[:FOUND_MAX], 1):
+        at = [moment.time_s for moment in finding.moments]
+        rows = np.flatnonzero(np.isin(index, np.asarray(finding.ops, dtype=np.int64)))
+        at += (times[rows] / 1e9).tolist()
+        if at:
+            found.append((number_of, min(at), finding))
+    return sorted(found, key=lambda placed: placed[1])
+
+
+def _violations(found: Sequence[tuple[int, float, Finding]], y: float, axis: TimeAxis) -> Iterator[Markup]:
+    """A mark for each finding that leads to it. Where two would lie on each other the second is pushed aside, or left
+    out if it is of the same rule."""
+    if not found:
+        return
+    yield tag("text", "violated", class_="lane", x=LEFT - 6, y=y + 13, text_anchor="end")
+    free, before = 0.0, ""
+    for number_of, time_s, finding in found:
+        text = finding.rule if 0 < len(finding.rule) <= _RULE_MAX else f"#{number_of}"
+        width = _LETTER * len(text) + 9
+        if axis.x(time_s) < free and text == before:
             continue
-        time_s = op.completion.time / 1e9
-        now = {("down", str(node)) for node in op.listed("down")}
-        now |= {("paused", str(node)) for node in op.listed("paused")}
-        now |= {("cut off", node) for node in _cut_off(nodes, op.listed("cut"))}
-        over = [state for state in since if state not in now]
-        found += [Stretch(node, since.pop((what, node)), time_s, what) for what, node in over]
-        for state in sorted(now):
-            since.setdefault(state, time_s)
-    end_s = view.around.end_ns / 1e9
-    return found + [Stretch(node, begin, end_s, what) for (what, node), begin in since.items()]
-
-
-def _cut_off(nodes: Sequence[str], cut: Sequence[Any]) -> list[str]:
-    """Nodes that reach no majority over links that are open both ways."""
-    closed = {frozenset(map(str, cast("list[Any]", link))) for link in cut if isinstance(link, list)}
-    return [node for node in nodes if 2 * sum(frozenset((node, peer)) not in closed for peer in nodes) <= len(nodes)]
-
-
-def _states(view: RunView, tops: dict[str, float], axis: TimeAxis) -> list[Markup]:
-    return [
-        tag(
-            "rect",
-            tag("title", f"{stretch.node} {stretch.what} ({stretch.begin_s:.3f} s to {stretch.end_s:.3f} s)"),
-            class_=f"state state-{stretch.what.replace(' ', '-')}",
-            x=axis.x(stretch.begin_s),
-            y=tops[stretch.node],
-            width=max(axis.x(stretch.end_s) - axis.x(stretch.begin_s), 1),
-            height=_NODE_LANE,
+        x = min(max(axis.x(time_s), free), WIDTH - width)
+        free, before = x + width + 2, text
+        yield tag(
+            "a",
+            tag("title", clip(f"{finding.rule} at {time_s:.3f} s: {finding.sentence}", 400)),
+            tag("rect", class_="violated", x=x, y=y, width=width, height=_LANE - 4, rx=3),
+            tag("text", text, class_="on", x=x + width / 2, y=y + 12, text_anchor="middle"),
+            href=f"#finding-{number_of}",
         )
-        for stretch in node_states(view)
-        if stretch.node in tops
-    ]
 
 
-def leaderships(view: RunView) -> list[Stretch]:
-    """When each node held itself to be the leader, and of which term, as its telemetry tells.
+def _moments(findings: Sequence[Finding], tops: dict[str, float], axis: TimeAxis) -> Iterator[Markup]:
+    """A diamond in a node's lane for each thing that it told and that shows a finding."""
+    for number_of, finding in enumerate(findings[:FOUND_MAX], 1):
+        for moment in finding.moments[:4]:
+            if moment.node in tops:
+                x, y = axis.x(moment.time_s), tops[moment.node] + 6
+                words = clip(f"{finding.rule}: {moment.node} told at {moment.time_s:.3f} s: {moment.words}", 300)
+                shape = tag("path", class_="mark", d=f"M{number(x)} {number(y - 6)}l6 6l-6 6l-6-6z")
+                yield tag("a", tag("title", words), shape, href=f"#finding-{number_of}")
 
-    A node that is killed tells nothing more: its leadership ends where it went down.
-    """
-    rows = view.telemetry.select(["time", "node", "life", "term", "role"]).to_pylist()
-    downs = [stretch for stretch in node_states(view) if stretch.what == "down"]
-    found: list[Stretch] = []
-    for node in view.nodes:
-        begun: dict[str, Any] | None = None
-        for row in (row for row in rows if row["node"] == node and (row["role"] is not None)):
-            same = begun is not None and (row["role"], row["term"], row["life"]) == (
-                "leader",
-                begun["term"],
-                begun["life"],
+
+# --- states of nodes --------------------------------------------------------------------------------------------------
+
+
+def _states(view: RunView, figures: Figures | None, tops: dict[str, float], axis: TimeAxis) -> Iterator[Markup]:
+    for stretch in _stretches(view, figures):
+        if stretch.node in tops:
+            words = _STATES.get(stretch.what, stretch.what)
+            yield tag(
+                "rect",
+                tag("title", f"{clip(stretch.node, 60)} {words} ({stretch.begin_s:.3f} s to {stretch.end_s:.3f} s)"),
+                class_=f"state state-{stretch.what.replace(' ', '-')}",
+                x=axis.x(stretch.begin_s),
+                y=tops[stretch.node],
+                width=max(axis.x(stretch.end_s) - axis.x(stretch.begin_s), 1),
+                height=_NODE_LANE,
             )
-            if begun is not None and not same:
-                found.append(_leadership_of(node, begun, row["time"] / 1e9, downs))
-                begun = None
-            if row["role"] == "leader" and begun is None:
-                begun = row
-        if begun is not None:
-            found.append(_leadership_of(node, begun, view.around.end_ns / 1e9, downs))
-    return found
 
 
-def _leadership_of(node: str, row: dict[str, Any], end_s: float, downs: Sequence[Stretch]) -> Stretch:
-    begin_s = row["time"] / 1e9
-    died = min((down.begin_s for down in downs if down.node == node and begin_s <= down.begin_s), default=end_s)
-    return Stretch(node, begin_s, min(end_s, died), row["term"])
+_STATES: Final = {
+    "unserved": "was out of reach of any quorum: it must not answer",
+    "halted": "was without a quorum, as was every node: nothing may be answered",
+    "cut off": "was cut off from a majority",
+    "down": "was down",
+    "paused": "was paused",
+}
 
 
-def _leadership(view: RunView, tops: dict[str, float], axis: TimeAxis) -> list[Markup]:
+def _stretches(view: RunView, figures: Figures | None) -> list[Stretch]:
+    """Where the windows of quorum progress are known, these say who was unserved; else the cut links do."""
+    states = node_states(view)
+    if figures is None:
+        return states
+    return [*unserved(figures, view.nodes), *(state for state in states if state.what != "cut off")]
+
+
+def _leadership(leading: Sequence[Stretch], tops: dict[str, float], axis: TimeAxis) -> list[Markup]:
     parts: list[Markup] = []
-    for stretch in leaderships(view):
+    for stretch in leading:
         term = stretch.what if stretch.what is not None else 0
         x, end = axis.x(stretch.begin_s), axis.x(stretch.end_s)
-        words = f"{stretch.node} leads in term {term} ({stretch.begin_s:.3f} s to {stretch.end_s:.3f} s)"
+        words = f"{clip(stretch.node, 60)} leads in term {term} ({stretch.begin_s:.3f} s to {stretch.end_s:.3f} s)"
         y = tops[stretch.node]
         parts.append(
             tag(
@@ -214,80 +253,64 @@ def _leadership(view: RunView, tops: dict[str, float], axis: TimeAxis) -> list[M
                 tag("title", words),
                 class_=f"term term-{term % TERM_COLOURS}",
                 x=x,
-                y=y + 1,
+                y=y + 2,
                 width=max(end - x, 1.5),
                 height=_BAND,
                 rx=2,
             )
         )
-        if end - x > 14 + 6 * len(str(term)):
-            parts.append(tag("text", f"t{term}", class_="small", x=x + 3, y=y + _BAND + 11))
+        if end - x > 10 + 6 * len(str(term)):
+            parts.append(tag("text", f"t{term}", class_="on term-name", x=x + 4, y=y + 9.3))
     return parts
 
 
-# --- ops ----------------------------------------------------------------------------------------------------------
+# --- ops --------------------------------------------------------------------------------------------------------------
 
 
-def _ops(view: RunView, tops: dict[str, float], axis: TimeAxis) -> list[Markup]:
-    """For each node a bar per stretch of time, its height by the number of ops that ended in it."""
+def _ops(view: RunView, tops: dict[str, float], axis: TimeAxis) -> Iterator[Markup]:
+    """For each node and way to end one path of ticks, where ops ended; open ones where they began."""
     calls = view.calls
     if not len(calls.invoke):
-        return []
+        return
     times = ints(calls.table, "time")
     ended = times[np.where(calls.complete == OPEN, calls.invoke, calls.complete)] / 1e9
-    slot = np.minimum((ended / axis.end_s * BINS).astype(np.int64), BINS - 1)
-    counts = {
-        (node, how): np.bincount(slot[on & calls.ended(how)], minlength=BINS)
-        for node in tops
-        for on in [is_equal(calls.table, "node", node)[calls.invoke]]
-        for how in ENDS
-    }
-    tallest = max(int(sum(counts[node, how] for how in ENDS).max()) for node in tops) if tops else 0  # type: ignore[union-attr]
-    scale = (_NODE_LANE - _BAND - 8) / max(tallest, 1)
-    width = (WIDTH - LEFT - RIGHT) / BINS
-    parts: list[Markup] = []
+    places = _places_of(view.nodes)
+    slot = np.clip((ended / axis.end_s * places).astype(np.int64), 0, places - 1)
+    width = (WIDTH - LEFT - RIGHT) / places
     for node, top in tops.items():
-        floor = np.full(BINS, top + _NODE_LANE - 1.0)
+        on = is_equal(calls.table, "node", node)[calls.invoke]
         for how in ENDS:
-            drawn = counts[node, how]
-            heights = np.where(drawn > 0, np.maximum(drawn * scale, 1.5), 0.0)
-            boxes = [
-                (LEFT + i * width, float(floor[i] - heights[i]), width, float(heights[i]))
-                for i in np.flatnonzero(drawn).tolist()
-            ]
-            floor -= heights
-            if boxes:
-                parts.append(tag("path", class_=how, d=rectangles(boxes)))
-    return parts
+            drawn: Ints = np.unique(slot[on & calls.ended(how)])
+            if len(drawn):
+                begin, length = _TICKS[how]
+                y = number(top + begin)
+                data = "".join(f"M{number(LEFT + (i + 0.5) * width)} {y}v{length:g}" for i in drawn.tolist())
+                yield tag("path", class_=f"tick tick-{how}", d=data)
 
 
 def _marks(view: RunView, tops: dict[str, float], axis: TimeAxis, witness: Sequence[int]) -> list[Markup]:
-    """Witness ops from invocation to completion, numbered by their index."""
+    """Witness ops from invocation to completion, with their index where there is room for it."""
     rows = rows_of(view, witness)[:MARKED_MAX]
     times, nodes, index = ints(view.history, "time"), view.history["node"], ints(view.history, "index")
     parts: list[Markup] = []
+    named: dict[float, float] = {}
     for position, call in enumerate(rows):
         invoke, complete = int(view.calls.invoke[call]), int(view.calls.complete[call])
         node = nodes[invoke].as_py()
         if node not in tops:
             continue
         x, end = axis.x(times[invoke] / 1e9), axis.x(times[complete] / 1e9 if complete != OPEN else axis.end_s)
-        y = tops[node] + 16 + (position % 3) * 9
+        y = tops[node] + 18 + (position % 3) * 9
         shown = index[complete] if complete != OPEN else index[invoke]
-        title = tag("title", f"op {index[invoke]}: see the witness table")
+        title = tag("title", f"op {index[invoke]}: what every node logged around it")
         bar = tag("rect", class_="mark", x=x - 2, y=y - 5, width=max(end - x, 0) + 4, height=7, rx=3)
-        name = tag("text", str(shown), class_="mark-label", x=min(end + 4, WIDTH - 40), y=y + 2)
-        parts.append(tag("a", title, bar, name, href=f"#op-{index[invoke]}"))
+        label_x = min(end + 4, WIDTH - 40)
+        drawn = [title, bar]
+        if label_x >= named.get(tops[node], 0.0):
+            drawn.append(tag("text", str(shown), class_="mark-label", x=label_x, y=y + 2))
+            named[tops[node]] = label_x + _LETTER * len(str(shown)) + 8
+        parts.append(tag("a", *drawn, href=f"#op-{index[invoke]}"))
     return parts
-
-
-def rows_of(view: RunView, witness: Sequence[int]) -> list[int]:
-    """Positions in `calls` of the client ops whose invocation or completion has one of these indexes, in order."""
-    wanted = np.asarray(witness, dtype=np.int64)
-    index = ints(view.history, "index")
-    chosen: Ints = np.flatnonzero(np.isin(index, wanted))
-    hit = np.isin(view.calls.invoke, chosen) | np.isin(view.calls.complete, chosen)
-    return np.flatnonzero(hit).tolist()
 
 
 def _phases(view: RunView, axis: TimeAxis, bottom: float) -> list[Markup]:

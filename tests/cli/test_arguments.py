@@ -215,6 +215,25 @@ def test_a_test_is_composed_as_the_options_say() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "fs"),
+    [
+        ({}, ["read", "write", "cas"]),
+        ({"system": "etcd", "nemesis": "kill"}, ["read", "write", "cas"]),
+        ({"system": "etcd", "nemesis": "kill", "read_mode": "serializable"}, ["write", "cas"]),
+    ],
+)
+def test_who_has_elections_is_judged_by_quorum_progress_but_not_for_what_a_node_answers_alone(
+    given: dict[str, Any], fs: list[str]
+) -> None:
+    test = compose(RunOptions.of(**{**OPTIONS, **given}))
+    (spec,) = [spec for spec in test.workload.checkers if spec.name == "quorum-progress"]
+    assert spec.options["fs"] == fs
+    assert spec.options["nodes"] == list(test.nodes)
+    assert spec.options["election_timeout_s"] == test.system.election_timeout_s
+    assert spec.options["op_timeout_s"] == test.op_timeout_s
+
+
+@pytest.mark.parametrize(
     ("given", "seconds"),
     [
         ({}, 4.0),

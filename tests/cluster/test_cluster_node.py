@@ -299,6 +299,64 @@ class TestWithoutMajority:
 
         asyncio.run(check())
 
+    @pytest.mark.parametrize(("bugs", "acknowledged"), [((), False), (("M81",), True)])
+    def test_m81_acknowledges_a_write_without_a_leader_and_forgets_it(
+        self, bugs: tuple[str, ...], acknowledged: bool
+    ) -> None:
+        async def check() -> None:
+            async with running(World(THREE, bugs=Bugs(bugs))) as world:
+                _, (one, _) = await clients_of(world)
+                client = await world.client(one)
+                world.isolate(one)
+
+                async def alone() -> bool | None:
+                    return True if world.nodes[one].status().leader is None else None
+
+                await eventually(alone)
+                if acknowledged:
+                    assert (await client.put("/lost", 1, timeout_ms=100)).value == 1
+                else:
+                    with pytest.raises(UnavailableError):
+                        await client.put("/lost", 1, timeout_ms=100)
+                world.cut.clear()
+                await client.put("/kept", 2, timeout_ms=3000)
+                with pytest.raises(NodeNotFoundError):
+                    await client.get("/lost", timeout_ms=3000)
+
+        asyncio.run(check())
+
+    @pytest.mark.parametrize(
+        ("bugs", "started", "answer"),
+        [
+            ((), ("n1",), UnavailableError),
+            (("M82",), ("n1",), NodeNotFoundError),
+            (("M82",), ("n1", "n2"), NodeNotFoundError),
+        ],
+    )
+    def test_m82_answers_reads_while_no_majority_was_started(
+        self, bugs: tuple[str, ...], started: tuple[str, ...], answer: type[ClientError]
+    ) -> None:
+        async def check() -> None:
+            world = World(THREE, bugs=Bugs(bugs))
+            try:
+                for name in started:
+                    await world.start(name)
+                client = await world.client("n1")
+                timeout_ms = 300 if len(started) == 1 else 5000
+                with pytest.raises(answer):
+                    await client.get("/a", timeout_ms=timeout_ms)
+                if len(started) == 1:
+                    with pytest.raises(UnavailableError):
+                        await client.put("/a", 1, timeout_ms=timeout_ms)
+                else:
+                    await client.put("/a", 1, timeout_ms=timeout_ms)
+                    assert await value_on(client, "/a") == 1
+                await client.close()
+            finally:
+                await world.close()
+
+        asyncio.run(check())
+
     def test_a_request_waits_for_a_leader_and_is_answered_when_there_is_one(self) -> None:
         async def check() -> None:
             world = World(THREE)

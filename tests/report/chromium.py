@@ -89,7 +89,7 @@ class Browser:
         self.send("Page.navigate", url=page.as_uri() + fragment)
         self.wait_until("document.readyState === 'complete'")
         if scripts:
-            self.wait_until("document.getElementById('picture').dataset.ready === 'true'")
+            self.wait_until("document.querySelector('[data-ready=true]') !== null")
             self.settle()
 
     def run(self, expression: str) -> Any:

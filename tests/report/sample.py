@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
 from checkers.coverage import Coverage
+from checkers.quorum.checker import QuorumProgress
 from checkers.set_checker import SetChecker
 from checkers.stats import Stats
 from checkers.verdict import Verdict, outcome
@@ -19,7 +21,7 @@ from results.store import RunDir, Store
 NODES = ("n1", "n2", "n3", "n4", "n5")
 START_WALL_NS = 1_760_000_000_000_000_000
 
-State: TypeAlias = Literal["pass", "violation", "inconclusive", "harness error", "unjudged", "no history"]
+State: TypeAlias = Literal["pass", "violation", "wrong side", "inconclusive", "harness error", "unjudged", "no history"]
 
 
 def sample_run(
@@ -35,7 +37,8 @@ def sample_run(
 
     Args:
         root: the store.
-        state: how the run ended; "violation" loses an acknowledged element.
+        state: how the run ended; "violation" loses an acknowledged element, in "wrong side" n4 goes on to answer
+            while it is cut off.
         seconds: length of the faults phase.
         rate: client ops per second.
         seed: of the random history.
@@ -43,6 +46,7 @@ def sample_run(
     """
     document: dict[str, Any] = {
         "nodes": list(NODES),
+        "began_wall_ns": START_WALL_NS,
         "options": {
             "workload": "set",
             "nemesis": "partition,kill,pause",
@@ -68,13 +72,30 @@ def sample_run(
         if state != "unjudged":
             _judge(run, table, state, hostile)
     run.release()
-    (run.node_dir("n1") / "node.log").write_text("a log line\n")
+    _logs(run, hostile)
     return run
+
+
+def _logs(run: RunDir, hostile: str | None) -> None:
+    """Logs as our own nodes write them, etcd, and one that nobody can place in time."""
+    began = datetime.fromtimestamp(START_WALL_NS / 1e9, tz=UTC)
+    every = [0.5 * i for i in range(60)]
+    ours = (f"{began + timedelta(seconds=at):%H:%M:%S.%f} n1 heard of it at {at:g} s" for at in every)
+    theirs = (
+        f'{{"level":"info","ts":"{began + timedelta(seconds=at):%Y-%m-%dT%H:%M:%S.%f}Z","msg":"raft at {at:g} s"}}'
+        for at in every
+    )
+    (run.node_dir("n1") / "log").write_text("\n".join(ours) + "\n  a line of a stack trace\n")
+    (run.node_dir("n2") / "etcd.log").write_text("\n".join(theirs))
+    (run.node_dir("n3") / "node.log").write_bytes(b"no time here\n\xff\xfe\x00\x1b[2Jbinary\n" + b"y" * 2_000_000)
+    if hostile:
+        (run.node_dir("n4") / "log").write_text(f"{began:%H:%M:%S.%f} {hostile}\n" * 3, errors="replace")
 
 
 def _judge(run: RunDir, table: pa.Table, state: State, hostile: str | None) -> None:
     verdicts = [
         SetChecker().check(table, {}),
+        QuorumProgress().check(table, run.telemetry(), {"nodes": NODES, "recovery_bound_s": 1.5}),
         Stats().check(table, {}),
         Coverage().check(
             table, {"fs": ["add", "read"], "min_ok": 10**6 if state == "inconclusive" else 1, "faults": True}
@@ -87,11 +108,16 @@ def _judge(run: RunDir, table: pa.Table, state: State, hostile: str | None) -> N
                 valid="false",
                 sentence=hostile,
                 anomalies=(hostile,),
-                evidence={"ops": list(range(20, 60)), "words": hostile},
+                evidence={"ops": list(range(20, 60)), "words": hostile, "findings": _findings(hostile)},
             )
         )
     error = "node n3 did not come up: address already in use" if state == "harness error" else None
     run.write_verdicts(verdicts, outcome(verdicts, error).value, harness_error=error)
+
+
+def _findings(hostile: str) -> list[dict[str, Any]]:
+    row = {"node": "n2", "time_s": 3.0, "event": hostile, "role": hostile}
+    return [{"rule": hostile, "sentence": hostile, "ops": [{"index": 30}], "rows": [row]}]
 
 
 def _ops(state: State, seconds: float, rate: float, seed: int, hostile: str | None) -> list[Op]:
@@ -112,7 +138,11 @@ def _ops(state: State, seconds: float, rate: float, seed: int, hostile: str | No
         node = NODES[slot % 5]
         cut = 6.0 < at < 10.0 and node == "n4"
         dead = 16.0 < at < 20.0 and node == "n2"
-        how: OpType = "fail" if dead else "info" if cut and rng.random() < 0.3 else "fail" if cut else "ok"
+        cut = cut and state != "wrong side"
+        cut = cut or (22.9 < at < 26.0 and node == "n5")  # paused
+        how: OpType = (
+            "fail" if dead else "info" if cut and (rng.random() < 0.3 or node == "n5") else "fail" if cut else "ok"
+        )
         took = 2.0 if how == "info" else 0.001 if dead else 0.002 + 0.004 / (0.02 + rng.random())
         element: Any = number
         process = slot + 10 * crashes[slot]

@@ -16,8 +16,12 @@ from harness.cli.compose import RunOptions, command_line, compose, names
 from harness.cli.swarm import (
     INTERVALS_S,
     KINDS_MAX,
+    LASTING,
     NODES,
     OP_TIMEOUTS_S,
+    PATIENT_INTERVAL_S,
+    PATIENT_LIMIT_S,
+    PATIENT_OP_TIMEOUT_S,
     RATES_HZ,
     TIME_LIMITS_S,
     Asked,
@@ -92,16 +96,35 @@ def test_500_seeds_reach_everything_that_can_be_drawn() -> None:
     assert {each.workload for each in drawn} == set(WORKLOADS)
     assert {each.nodes for each in drawn} == {str(count) for count in NODES}
     assert {each.rate for each in drawn} == set(RATES_HZ)
-    assert {each.time_limit for each in drawn} == set(TIME_LIMITS_S)
-    assert {each.interval for each in drawn} == set(INTERVALS_S)
+    assert {each.time_limit for each in drawn} == {*TIME_LIMITS_S, PATIENT_LIMIT_S}
+    assert {each.interval for each in drawn} == {*INTERVALS_S, PATIENT_INTERVAL_S}
     assert {each.op_timeout for each in drawn} == set(OP_TIMEOUTS_S)
     assert {name for each in drawn for name in names(each.nemesis)} == set(SIMULATED)
 
 
 def test_kinds_with_many_names_do_not_push_out_kinds_with_few() -> None:
-    drawn = Counter(kind for seed in range(500) for kind in kinds(names(draw(seed, EVERYTHING).nemesis)))
+    every = [each for each in (draw(seed, EVERYTHING) for seed in range(500)) if each.time_limit != PATIENT_LIMIT_S]
+    drawn = Counter(kind for each in every for kind in kinds(names(each.nemesis)))
     assert set(drawn) == set(kinds(SIMULATED))
     assert max(drawn.values()) < 1.5 * min(drawn.values())
+
+
+def test_a_third_of_the_seeds_have_one_fault_at_a_time_for_long_enough_to_recover_from_it() -> None:
+    drawn = [each for each in (draw(seed, EVERYTHING) for seed in range(600)) if each.time_limit == PATIENT_LIMIT_S]
+    assert 150 < len(drawn) < 250
+    assert {each.nemesis for each in drawn} == set(LASTING)
+    assert {(each.interval, each.op_timeout) for each in drawn} == {(PATIENT_INTERVAL_S, PATIENT_OP_TIMEOUT_S)}
+    clients_ask_s = 0.5 * PATIENT_INTERVAL_S - PATIENT_OP_TIMEOUT_S
+    assert clients_ask_s > 0, "even after the shortest interval"
+
+
+def test_a_fault_that_was_not_asked_for_is_not_held_for_long_either() -> None:
+    asked = Asked(workloads=("register",), nemeses=("clock", "kill"))
+    assert {draw(seed, asked).nemesis for seed in range(100) if draw(seed, asked).time_limit == PATIENT_LIMIT_S} == {
+        "kill"
+    }
+    none_lasts = Asked(workloads=("register",), nemeses=("clock",))
+    assert all(draw(seed, none_lasts).time_limit in TIME_LIMITS_S for seed in range(100))
 
 
 def test_kinds_are_left_out_often() -> None:

@@ -23,6 +23,7 @@ from harness.protocols import (
     NodePlace,
     NodeView,
 )
+from harness.systems.elections import Elections
 from harness.systems.etcd.gateway import Gateway, tcp
 from harness.systems.etcd.membership import EtcdMembership
 from harness.systems.etcd.messages import MembersAnswer, Nothing, StatusAnswer
@@ -66,6 +67,8 @@ class Etcd:
 
     def __init__(self, read_mode: ReadMode = LINEARIZABLE, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
         self._serializable = read_mode == SERIALIZABLE
+        local = frozenset({"read"}) if self._serializable else frozenset[str]()
+        self.elections = Elections(timeout_s=self.election_timeout_s, local=local)
         self._request_timeout_ms = request_timeout_ms
         self._members = EtcdMembership(self._gateway)
         self.membership: Membership | None = self._members

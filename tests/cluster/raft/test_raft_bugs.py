@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.bugs import ALL, M01, M02, M09, M15, M17, M23, NO_BUGS, Bugs, UnknownBugError
-from cluster.raft import Raft, Recovered
+from cluster.bugs import ALL, M01, M02, M09, M15, M17, M23, M80, NO_BUGS, Bugs, UnknownBugError
+from cluster.raft import Config, Raft, Recovered
 from cluster.raft.effects import AppendLog, Apply, Dropped, Persist, ReadReady, Rebuild
-from cluster.raft.events import ElectionTimeout, Propose, Read, Received, Start
-from cluster.raft.messages import AppendReply, PreVoteReply, Vote, VoteReply
+from cluster.raft.events import ElectionTimeout, HeartbeatTick, Propose, Read, Received, Start
+from cluster.raft.messages import Append, AppendReply, PreVoteReply, Vote, VoteReply
 from cluster.raft.state import quorum_of
 from tests.cluster.raft.single import FIVE, append, entries, leader, member, messages, only, ready_leader, vote
 
@@ -134,3 +134,12 @@ def test_m23_answers_reads_without_asking_anybody() -> None:
     assert raft.handle(Read("r")) == [ReadReady("r", 1)]
     assert only(ReadReady, leader(1, bugs=Bugs([M23.id])).handle(Read("r"))) == [ReadReady("r", 0)]
     assert only(ReadReady, ready_leader().handle(Read("r"))) == []
+
+
+@pytest.mark.parametrize(("bugs", "role"), [(NO_BUGS, "follower"), (Bugs([M80.id]), "leader")])
+def test_m80_stays_leader_without_a_majority_and_goes_on_with_its_heartbeats(bugs: Bugs, role: str) -> None:
+    raft = ready_leader(bugs=bugs)
+    for _ in range(2 * Config().quorum_ticks):
+        raft.handle(HeartbeatTick())
+    assert raft.role == role
+    assert len(only(Append, messages(raft.handle(HeartbeatTick())))) == (4 if role == "leader" else 0)

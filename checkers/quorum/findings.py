@@ -1,0 +1,49 @@
+"""What the rules answer: violations, and how each rule fared in each window."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from checkers.quorum.windows import Window
+from results.calls import seconds
+
+RULES: Final[dict[str, str]] = {
+    "Q1": "no progress without quorum",
+    "Q2": "no progress on the wrong side",
+    "Q3": "progress with quorum",
+    "Q4": "recovery time",
+    "Q5": "one leader per term",
+    "Q6": "leaders keep what was committed",
+    "Q7": "convergence",
+    "Q8": "start-up",
+    "Q9": "availability",
+    "Q10": "superseded leaders",
+}
+"""The rules by their names."""
+
+Fared = Literal["held", "violated", "too few ops", "not judged"]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A violation.
+
+    Attributes:
+        rule: "Q1" to "Q10".
+        sentence: what happened, in plain words.
+        window: the number of the window in which it did, None if it belongs to none.
+        ops: ops that show it.
+        rows: rows of the telemetry that show it.
+    """
+
+    rule: str
+    sentence: str
+    window: int | None = None
+    ops: tuple[dict[str, Any], ...] = ()
+    rows: tuple[dict[str, Any], ...] = ()
+
+
+def during(window: Window) -> str:
+    """A window in words."""
+    return f"from {seconds(window.begin_ns):.3f} s to {seconds(window.end_ns):.3f} s"

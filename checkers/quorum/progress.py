@@ -1,0 +1,161 @@
+"""Who must answer, how soon, and how much was answered: Q3, Q4 and Q9.
+
+    Q3  in a window with a core, longer than the recovery bound, every node of at least one core answers
+    Q4  how long each node took from a fault, or its heal, to its first answer
+    Q9  which share of the time and of the ops was answered, by each node and by the cluster
+
+For Q3 count ops that were invoked after the bound and at least an op timeout before the window's end. A core kept
+silent if one of its nodes was asked often enough and answered nothing. It is a violation if every core did.
+
+Nothing is demanded while a node outside of all cores may lead: whoever hears from a majority stays in office by right,
+and need not reach each member of a core (its processor or links may be too slow for that). Those whom it does reach
+elect nobody else. (Partial connectivity without a quorum lost: Ng, Haridi and Carbone, Omni-Paxos, EuroSys 2023.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from checkers.quorum.answers import NEVER, Answers
+from checkers.quorum.findings import Fared, Finding, during
+from checkers.quorum.topology import NodeId, Topology, cores, possibly_capable
+from checkers.quorum.windows import Window
+from results.calls import Bools, seconds
+from results.faults import FaultOp, Happenings
+
+BIN_NS: Final = 1_000_000_000
+"""Availability in time: a second is served if an op that was invoked in it was answered."""
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What progress is measured by.
+
+    Attributes:
+        recovery_ns: for so long after a change nothing is demanded.
+        timeout_ns: after that a client gives up.
+        attempts: so many ops a node must have been asked before its silence counts.
+    """
+
+    recovery_ns: int
+    timeout_ns: int
+    attempts: int
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How Q3 fared in a window, and what shows it where it was violated."""
+
+    fared: Fared
+    finding: Finding | None = None
+
+
+def progress(
+    number: int, window: Window, given: Answers, bounds: Bounds, stalls: Sequence[tuple[int, int]]
+) -> Progress:
+    """Q3 in one window.
+
+    Args:
+        number: of the window.
+        window: the window.
+        given: the answers.
+        bounds: what is demanded.
+        stalls: when the controller itself stood still: it is no judge of the windows that these touch.
+    """
+    found = cores(window.at)
+    first_ns, last_ns = window.begin_ns + bounds.recovery_ns, window.end_ns - bounds.timeout_ns
+    if not found or _led_from_outside(window.at, found) or first_ns >= last_ns or _touched(window, stalls):
+        return Progress("not judged")
+    asked = (given.begun >= first_ns) & (given.begun <= last_ns)
+    answered = asked & given.given
+    silent = [_silent(core, given, asked, answered, bounds.attempts) for core in found]
+    if any(who == () for who in silent):
+        return Progress("held")
+    if any(who is None for who in silent):
+        return Progress("too few ops")
+    stories = [
+        f"of the core {' '.join(core)} {' '.join(who or ())} answered none of "
+        f"{sum(int(np.count_nonzero(asked & given.at(node))) for node in who or ())} ops"
+        for core, who in zip(found, silent, strict=True)
+    ]
+    examples = np.flatnonzero(asked & given.at((silent[0] or ("",))[0]))[:3]
+    sentence = (
+        f"No progress with a quorum {during(window)}: {'; '.join(stories)} that were invoked after the recovery bound "
+        f"of {seconds(bounds.recovery_ns):g} s."
+    )
+    ops = tuple(given.shown(int(op)) for op in examples)
+    return Progress("violated", Finding(rule="Q3", sentence=sentence, window=number, ops=ops))
+
+
+def _led_from_outside(at: Topology, found: Sequence[tuple[NodeId, ...]]) -> bool:
+    """Whether a node in no core may lead."""
+    return not possibly_capable(at) <= {node for core in found for node in core}
+
+
+def _silent(
+    core: tuple[NodeId, ...], given: Answers, asked: Bools, answered: Bools, attempts: int
+) -> tuple[NodeId, ...] | None:
+    """The nodes of a core that were asked often enough and kept silent; None if too little was asked to tell."""
+    counts = {
+        node: (int(np.count_nonzero(asked & given.at(node))), int(np.count_nonzero(answered & given.at(node))))
+        for node in core
+    }
+    who = tuple(node for node, (sent, got) in counts.items() if sent >= attempts and not got)
+    unknown = any(not got for _, got in counts.values())
+    return who or (None if unknown else ())
+
+
+def _touched(window: Window, stalls: Sequence[tuple[int, int]]) -> bool:
+    return any(begin < window.end_ns and end > window.begin_ns for begin, end in stalls)
+
+
+def recovery_times(around: Happenings, given: Answers) -> Iterator[dict[str, Any]]:
+    """Q4: for each fault and heal the seconds until each node first answered an op that was invoked after it.
+
+    None for a node that never did before the next op of the nemesis.
+    """
+    ops = [op for op in around.fault_ops if op.completion is not None and op.struck]
+    ends = [*(op.invoke.time for op in ops[1:]), around.end_ns]
+    for op, until_ns in zip(ops, ends, strict=False):
+        yield {**_which(op), "nodes": {node: _first_answer_s(op, node, given, until_ns) for node in given.nodes}}
+
+
+def _which(op: FaultOp) -> dict[str, Any]:
+    value = op.value
+    return {
+        "fault": str(value.get("fault", op.invoke.f)),
+        "action": str(value.get("action", "start")),
+        "target": str(value.get("target", "")),
+        "time_s": seconds(op.invoke.time),
+        "op": op.invoke.index,
+    }
+
+
+def _first_answer_s(op: FaultOp, node: NodeId, given: Answers, until_ns: int) -> float | None:
+    begun_ns = (op.completion or op.invoke).time
+    found = given.given & given.at(node) & (given.begun >= begun_ns) & (given.ended <= until_ns)
+    return seconds(int(given.ended[found].min()) - op.invoke.time) if found.any() else None
+
+
+def availability(given: Answers, begin_ns: int, end_ns: int) -> dict[str, Any]:
+    """Q9: the shares of seconds and of ops that were answered, by node and for the cluster; None where nobody asked."""
+    asked = (given.begun >= begin_ns) & (given.begun <= end_ns)
+    return {
+        "cluster": _shares(given, asked),
+        "nodes": {node: _shares(given, asked & given.at(node)) for node in given.nodes},
+    }
+
+
+def _shares(given: Answers, asked: Bools) -> dict[str, float | None]:
+    total = int(np.count_nonzero(asked))
+    if not total:
+        return {"time": None, "ops": None}
+    served = asked & given.given & (given.ended < NEVER)
+    seconds_asked = np.unique(given.begun[asked] // BIN_NS)
+    seconds_served = np.unique(given.begun[served] // BIN_NS)
+    return {
+        "time": round(len(seconds_served) / len(seconds_asked), 6),
+        "ops": round(int(np.count_nonzero(served)) / total, 6),
+    }

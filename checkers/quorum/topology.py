@@ -1,0 +1,152 @@
+"""Who can make progress while links and nodes stay as they are, and who certainly cannot.
+
+A directed link is open (passes all the time), cut (passes never) or uncertain; a node is up, down or uncertain. What is
+uncertain counts as open and up for what must not happen, and as cut and down for what must.
+
+Capability is about direct links, not paths: a leader hears its voters itself. That a node is capable promises nothing,
+since one whose log is behind is elected by nobody: who is demanded to answer is a core, all of whose members see each
+other. (Being connected is not transitive: partial partitions, Alfatafta et al., OSDI 2020.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import permutations
+from typing import TypeAlias
+
+import msgspec
+
+NodeId: TypeAlias = str
+Link: TypeAlias = tuple[NodeId, NodeId]
+Voters: TypeAlias = frozenset[NodeId]
+
+
+class Topology(msgspec.Struct, frozen=True):
+    """Nodes and directed links as they are for a while, and the voter sets in force.
+
+    Attributes:
+        nodes: all nodes of the test, in its order.
+        up: nodes that run all the time.
+        possibly_up: these, and those of which nobody knows.
+        open: directed links that pass all the time.
+        possibly_open: these, and those of which nobody knows.
+        configurations: each voter set that some node holds; at least one.
+    """
+
+    nodes: tuple[NodeId, ...]
+    up: frozenset[NodeId]
+    possibly_up: frozenset[NodeId]
+    open: frozenset[Link]
+    possibly_open: frozenset[Link]
+    configurations: tuple[Voters, ...]
+
+
+def topology(
+    nodes: Iterable[NodeId],
+    *,
+    down: Iterable[NodeId] = (),
+    uncertain_nodes: Iterable[NodeId] = (),
+    cut: Iterable[Link] = (),
+    uncertain_links: Iterable[Link] = (),
+    configurations: Iterable[Iterable[NodeId]] = (),
+) -> Topology:
+    """The topology in which all nodes are up and all links open but these.
+
+    `configurations` defaults to one of all nodes.
+    """
+    named = tuple(nodes)
+    possibly_up = frozenset(named) - frozenset(down)
+    possibly_open = frozenset(permutations(named, 2)) - frozenset(cut)
+    held = tuple(dict.fromkeys(frozenset(voters) for voters in configurations))
+    return Topology(
+        nodes=named,
+        up=possibly_up - frozenset(uncertain_nodes),
+        possibly_up=possibly_up,
+        open=possibly_open - frozenset(uncertain_links),
+        possibly_open=possibly_open,
+        configurations=held or (frozenset(named),),
+    )
+
+
+def majority(voters: Voters) -> int:
+    """How many of them decide."""
+    return len(voters) // 2 + 1
+
+
+def capable(at: Topology) -> frozenset[NodeId]:
+    """Voters that are up and hear, and are heard by, a majority of up voters of every configuration in force."""
+    return frozenset(
+        node for node in at.nodes if all(_has_majority(node, voters, at.up, at.open) for voters in at.configurations)
+    )
+
+
+def possibly_capable(at: Topology) -> frozenset[NodeId]:
+    """Voters that may be capable for some configuration in force."""
+    return frozenset(
+        node
+        for node in at.nodes
+        if any(_has_majority(node, voters, at.possibly_up, at.possibly_open) for voters in at.configurations)
+    )
+
+
+def possibly_served(at: Topology) -> frozenset[NodeId]:
+    """Nodes that may have links both ways with one that may be capable: they may answer what needs a quorum."""
+    leaders = possibly_capable(at)
+    return frozenset(
+        node
+        for node in at.nodes
+        if node in at.possibly_up and any(_linked(node, leader, at.possibly_open) for leader in leaders)
+    )
+
+
+def halted(at: Topology) -> bool:
+    """Whether nobody can make progress, for certain."""
+    return not possibly_capable(at)
+
+
+def cores(at: Topology) -> tuple[tuple[NodeId, ...], ...]:
+    """Largest groups of up voters, all linked with each other, that are a majority of every configuration in force.
+
+    Each in the order of the nodes; the groups in the order of their members. (They are the maximal cliques of the graph
+    of open links.)
+    """
+    voters = [node for node in at.nodes if node in at.up and any(node in held for held in at.configurations)]
+    friends = {node: [other for other in voters if other != node and _linked(node, other, at.open)] for node in voters}
+    place = {node: number for number, node in enumerate(at.nodes)}
+    groups = [tuple(sorted(group, key=place.__getitem__)) for group in _cliques((), voters, [], friends)]
+    enough = [
+        group for group in groups if all(len(held.intersection(group)) >= majority(held) for held in at.configurations)
+    ]
+    return tuple(sorted(enough, key=lambda group: [place[node] for node in group]))
+
+
+def _cliques(
+    group: tuple[NodeId, ...],
+    candidates: list[NodeId],
+    excluded: list[NodeId],
+    friends: Mapping[NodeId, Sequence[NodeId]],
+) -> Iterator[tuple[NodeId, ...]]:
+    """The maximal cliques that hold this one and otherwise only candidates (Bron and Kerbosch, CACM 1973)."""
+    if not candidates and not excluded:
+        yield group
+    while candidates:
+        node = candidates[0]
+        near = friends[node]
+        yield from _cliques(
+            (*group, node),
+            [one for one in candidates if one in near],
+            [one for one in excluded if one in near],
+            friends,
+        )
+        candidates = candidates[1:]
+        excluded = [*excluded, node]
+
+
+def _has_majority(node: NodeId, voters: Voters, up: frozenset[NodeId], links: frozenset[Link]) -> bool:
+    if node not in voters or node not in up:
+        return False
+    return sum(voter in up and _linked(node, voter, links) for voter in voters) >= majority(voters)
+
+
+def _linked(one: NodeId, other: NodeId, links: frozenset[Link]) -> bool:
+    return one == other or ((one, other) in links and (other, one) in links)

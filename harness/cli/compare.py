@@ -1,0 +1,193 @@
+"""`splitbrain compare`: two runs, or two sets of runs, side by side."""
+
+from __future__ import annotations
+
+import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from harness.cli import options
+from results.errors import RunNotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from results.comparison import Comparison, Side, Spread
+    from results.store import RunDir
+
+
+@click.command("compare")
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@options.store
+@click.option("--page", default=None, metavar="FILE", help="Write the comparison as an HTML page as well.")
+@options.as_json
+def command(a: str, b: str, store: str, page: str | None, as_json: bool) -> None:
+    """Compare two runs, or two sets of runs: outcomes, verdicts, figures, and what differs in what was tested.
+
+    A and B are each a run (its folder, its name, the beginning of its name, "latest"), the name of a test (all its
+    runs), a pattern such as 'metadata-*/202611*' of tests and runs, or the folder of a store or of a test. Sets are
+    compared by their medians. The exit code is 0 whatever was found: verdicts are not judged again.
+    """
+    from results.atomic import replace_file
+    from results.comparison import compare
+    from results.site.pages import comparison_page
+
+    found = compare(*(_side(each, store) for each in (a, b)))
+    if page is not None:
+        html = comparison_page(found, standalone=True).encode("utf-8", "backslashreplace")
+        try:
+            replace_file(Path(page), lambda aside: aside.write_bytes(html))
+        except OSError as error:
+            raise UsageError(f"cannot write {page}: {error.strerror}. Choose another --page.") from error
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+    else:
+        _print(found, page)
+
+
+# --- which runs -----------------------------------------------------------------------------------------------------
+
+
+def _side(reference: str, store: str) -> Side:
+    """The runs that are meant; those that cannot be read are told and left out, unless there is no other.
+
+    Raises:
+        SplitbrainError: there is none that can be read.
+    """
+    from results.comparison import Side, Subject, subject_of
+    from results.errors import SplitbrainError
+
+    subjects: list[Subject] = []
+    refused: list[SplitbrainError] = []
+    for run in _meant(reference, store):
+        try:
+            subjects.append(subject_of(run))
+        except SplitbrainError as error:
+            refused.append(error)
+    if not subjects:
+        raise refused[0]
+    for error in refused:
+        click.echo(f"left out: {error}", err=True)
+    return Side(reference if len(subjects) > 1 else subjects[0].name, subjects)
+
+
+def _meant(reference: str, store: str) -> list[RunDir]:
+    """At least one run.
+
+    Raises:
+        RunNotFoundError: there is none.
+    """
+    from results.store import RunDir, Store
+
+    path = Path(reference)
+    if path.is_dir() and not (path / "test.json").exists():
+        runs = Store(path).runs() or [RunDir(each.parent) for each in sorted(path.glob("run=*/test.json"))]
+        if not runs:
+            raise RunNotFoundError(f"there is no run in the folder {reference}: it is neither a store nor a test.")
+        return runs
+    if not path.is_dir():
+        runs = Store(Path(store)).runs()
+        pattern = reference.replace("test=", "").replace("run=", "")
+        if any(mark in reference for mark in "*?["):
+            chosen = [run for run in runs if _fits(run, pattern)]
+            if not chosen:
+                raise RunNotFoundError(f"no run of the store {store} fits the pattern {reference!r}.")
+            return chosen
+        chosen = [run for run in runs if run.test_name == pattern.strip("/")]
+        if chosen:
+            return chosen
+    return [Store(Path(store)).find(reference)]
+
+
+def _fits(run: RunDir, pattern: str) -> bool:
+    """A pattern without a slash is one of tests, or of runs."""
+    names = [f"{run.test_name}/{run.name}"] if "/" in pattern else [run.test_name, run.name]
+    return any(fnmatch.fnmatchcase(name, pattern) for name in names)
+
+
+# --- for people -----------------------------------------------------------------------------------------------------
+
+
+def _print(found: Comparison, page: str | None) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for side, label, runs in (("A", found.a, found.runs_a), ("B", found.b, found.runs_b)):
+        console.print(Text(f"{side}  {label}{f'  ({len(runs)} runs)' if len(runs) > 1 else ''}", style="bold"))
+    for note in found.notes:
+        console.print(Text(note, style="yellow"))
+    _print_tested(found)
+    for title, rows in (("outcomes", found.outcomes), ("verdicts", found.verdicts)):
+        table = _table(title, "A", "B")
+        for row in rows:
+            table.add_row(Text(row.name, style="" if row.a == row.b else "bold"), str(row.a), str(row.b))
+        console.print(table)
+    _print_figures(found)
+    for side, marks in (("A", found.marks_only_a), ("B", found.marks_only_b)):
+        if marks:
+            console.print(Text(f"marks that only {side} reached: {', '.join(marks)}"))
+    for side, said in (("A", found.sentences_a), ("B", found.sentences_b)):
+        for sentence in said:
+            console.print(Text(f"{side}: {sentence}", style="red"))
+    if page is not None:
+        console.print(Text(f"page  {page}"))
+
+
+def _print_tested(found: Comparison) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    if not found.tested:
+        console.print(Text(f"The same test on both sides. {found.seeds}".rstrip()))
+        return
+    console.print(Text(f"This is not the same test on both sides. {found.seeds}".rstrip(), style="bold yellow"))
+    table = _table("what was tested", "A", "B", right=False)
+    for row in found.tested:
+        table.add_row(Text(row.what), *(Text(_short(" | ".join(values))) for values in (row.a, row.b)))
+    console.print(table)
+
+
+def _print_figures(found: Comparison) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    table = _table("figures", "A", "B", "B/A")
+    for row in found.figures:
+        name = f"{row.name} ({row.unit})" if row.unit else row.name
+        ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+        table.add_row(Text(name), _spread(row.a, row.missing_a), _spread(row.b, row.missing_b), ratio)
+    Console(highlight=False).print(table)
+
+
+def _table(title: str, *columns: str, right: bool = True) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(title, overflow="fold")
+    for column in columns:
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    return table
+
+
+def _spread(found: Spread | None, missing: int) -> str:
+    """A figure of one side: its median, its range where there are several, and how often there was none."""
+    if found is None:
+        return f"- ({missing} without)" if missing else "-"
+    many = f" ({_number(found.low)} to {_number(found.high)}, n={found.count})" if found.count > 1 else ""
+    return f"{_number(found.median)}{many}{f' ({missing} without)' if missing else ''}"
+
+
+def _number(value: float) -> str:
+    if value and abs(value) < 0.1:
+        return f"{value:.2g}"
+    return f"{value:,.3f}".rstrip("0").rstrip(".")
+
+
+def _short(text: str, most: int = 300) -> str:
+    return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"

@@ -1,0 +1,62 @@
+"""`splitbrain serve`: the store as a web site."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+
+import click
+import msgspec
+
+from harness.cli import options
+
+
+@click.command("serve")
+@options.store
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="Where to listen. Whoever reaches another address than this machine's own can read the whole store.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    metavar="N",
+    help="0 for one that is free.",
+)
+@options.as_json
+def command(store: str, host: str, port: int, as_json: bool) -> None:
+    """Show the store as a web site: its runs, what was found in each, their files; two runs side by side.
+
+    Runs that are added or end meanwhile show up by themselves. Nothing is ever written. Ctrl-C ends it.
+    """
+    from results.site.routes import loopback_hosts
+    from results.site.server import SiteServer
+
+    root = Path(store)
+    server = SiteServer(root, host, port)
+
+    def stop(_: int, __: object) -> None:
+        # `shutdown` waits until the loop has ended, which this thread is in.
+        threading.Thread(target=server.shutdown, daemon=True).start()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        if as_json:
+            click.echo(msgspec.json.encode({"url": server.url, "store": str(root)}).decode())
+        else:
+            click.echo(f"serving {store} at {server.url}  (Ctrl-C ends it)")
+        if not root.is_dir():
+            click.echo(f"note: there is no store {store} yet: its first run will show up.", err=True)
+        if loopback_hosts(host) is None:
+            click.echo(f"note: whoever reaches {host} can read every run of this store.", err=True)
+        server.serve_forever(poll_interval=0.1)
+    finally:
+        server.server_close()
+        for number, handler in before.items():
+            signal.signal(number, handler)

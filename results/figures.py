@@ -1,0 +1,278 @@
+"""Figures of a run for trends and comparisons: how much it did and how fast, how available it was, how it recovered.
+
+`figures.json` lies beside `verdict.json` and is written with it. It is a function of what the run recorded and of its
+verdicts; for a run that was judged before there was such a file it is computed when somebody asks.
+
+An op is *answered* as in the quorum-progress analysis: it is ok, or it failed because the state said so. Where that
+checker judged the run, availability and recovery are its figures (Q9, Q4): it knows which functions need a quorum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from results.atomic import replace_file
+from results.calls import OPEN, Calls, client_calls, ints, is_equal, seconds
+from results.counts import run_counts
+from results.errors import HistoryFormatError
+from results.faults import FaultOp, Happenings, happenings
+from results.store import RunDir
+
+FIGURES: Final = "figures.json"
+"""The name of the file."""
+
+FORMAT: Final[Literal[1]] = 1
+"""The version of the file. One of another version is computed again: everything that it holds can be."""
+
+DECIDED: Final = ("mismatch", "exists", "held", "not the owner")
+"""Errors of `fail` ops with which the state answered, unless the verdict of quorum-progress says otherwise."""
+
+_SECOND_NS: Final = 1_000_000_000
+
+
+class Recovery(msgspec.Struct, frozen=True, kw_only=True):
+    """How soon the system answered after one operation of the nemesis.
+
+    Attributes:
+        fault: its kind, e.g. "partition".
+        action: "start" or "stop" (the fault is healed).
+        target: who was hit, in words.
+        time_s: when, in seconds since the test began.
+        first_s: seconds until some node answered an op that was invoked after it; None if none did before the next
+            operation of the nemesis.
+        majority_s: seconds until a majority of the test's nodes had answered one each.
+        all_s: seconds until every node had.
+    """
+
+    fault: str
+    action: str
+    target: str
+    time_s: float
+    first_s: float | None
+    majority_s: float | None
+    all_s: float | None
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of one run.
+
+    Attributes:
+        duration_s: from the beginning of the test to its last event.
+        ops: client ops; `ok`, `fail` and `info` tell how they ended.
+        ok_per_s: ok ops a second, over the whole run.
+        latency_ms: p50, p95, p99 and max of ok ops, from invocation to completion; empty if there are none.
+        available_time: the share of seconds in which clients asked and were answered, 0 to 1; None if nobody asked.
+        available_ops: the share of ops that were answered, 0 to 1.
+        recoveries: one for each operation of the nemesis that struck, in order.
+        healed_s: how long the harness waited after it had healed everything until every node was usable; None if it
+            was not seen.
+        leader_changes: leaders elected after the first one of each group; None where nodes tell no roles.
+        marks: how often each coverage mark was reached, zeros included; None where they were not counted.
+        format: the version of this shape.
+    """
+
+    duration_s: float
+    ops: int
+    ok: int
+    fail: int
+    info: int
+    ok_per_s: float
+    latency_ms: dict[str, float]
+    available_time: float | None
+    available_ops: float | None
+    recoveries: tuple[Recovery, ...]
+    healed_s: float | None
+    leader_changes: int | None
+    marks: dict[str, int] | None
+    format: Literal[1] = FORMAT
+
+
+def figures(
+    history: pa.Table,
+    telemetry: pa.Table,
+    verdicts: Sequence[Mapping[str, Any]],
+    nodes: Sequence[str],
+    marks: Mapping[str, int] | None,
+) -> Figures:
+    """The figures of a run.
+
+    Args:
+        history: the whole history, sorted by index.
+        telemetry: what the nodes told; may be empty.
+        verdicts: as in verdict.json; none if the run was not judged.
+        nodes: all nodes of the test.
+        marks: counts of the coverage marks.
+
+    Raises:
+        HistoryFormatError: the ops of a process do not alternate.
+    """
+    calls, around = client_calls(history), happenings(history)
+    counts = run_counts(calls, around)
+    judged = next(
+        (_part(one, "figures") for one in verdicts if one.get("checker") == "quorum-progress"), dict[str, Any]()
+    )
+    answered = _Answered(calls, nodes)
+    shares = _part(_part(judged, "availability"), "cluster") or answered.shares()
+    return Figures(
+        duration_s=counts["duration_s"],
+        ops=counts["ops"],
+        ok=counts["ok"],
+        fail=counts["fail"],
+        info=counts["info"],
+        ok_per_s=counts["ok_per_s"],
+        latency_ms=counts["latency_ms"].get("ok", {}),
+        available_time=shares["time"],
+        available_ops=shares["ops"],
+        recoveries=_recoveries(judged.get("recovery"), answered, around, len(nodes)),
+        healed_s=_healed_s(around),
+        leader_changes=_leader_changes(telemetry),
+        marks=None if marks is None else dict(marks),
+    )
+
+
+def figures_of(run: RunDir) -> Figures:
+    """The figures of a stored run: from its file, else computed from as much as there is. Changes nothing.
+
+    Raises:
+        RunNotFoundError: nothing was recorded, or this is not the folder of a run.
+        HistoryFormatError: a file of it is damaged.
+        StoreVersionError: a newer splitbrain wrote it.
+    """
+    return stored_figures(run.path) or _computed(run)
+
+
+def stored_figures(run_dir: Path) -> Figures | None:
+    """What figures.json says; None where there is none that this version can use."""
+    try:
+        return msgspec.json.decode((run_dir / FIGURES).read_bytes(), type=Figures)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def write_figures(run: RunDir) -> Figures:
+    """Write figures.json of a run that was just judged.
+
+    Raises:
+        SplitbrainError: the run cannot be read.
+    """
+    found = _computed(run)
+    text = msgspec.json.format(msgspec.json.encode(found), indent=2)
+    replace_file(run.path / FIGURES, lambda aside: aside.write_bytes(text + b"\n"))
+    return found
+
+
+def _computed(run: RunDir) -> Figures:
+    judgement = run.read_verdicts()
+    return figures(
+        run.history().combine_chunks(),
+        run.telemetry(),
+        judgement.verdicts if judgement is not None else (),
+        [str(node) for node in run.read_test().get("nodes", ())],
+        _marks(run),
+    )
+
+
+def _marks(run: RunDir) -> dict[str, int] | None:
+    try:
+        return run.read_marks()
+    except HistoryFormatError:
+        return None  # the report tells; no verdict and no other figure hangs on them
+
+
+# --- answers ------------------------------------------------------------------------------------------------------
+
+
+class _Answered:
+    """Which client ops were answered, when, and by whom; one element per op in each array."""
+
+    def __init__(self, calls: Calls, nodes: Sequence[str]) -> None:
+        times = ints(calls.table, "time")
+        self.nodes = list(nodes)
+        self.begun = times[calls.invoke]
+        self.ended = times[calls.complete] if len(times) else self.begun
+        said = np.zeros(calls.table.num_rows, dtype=np.bool_)
+        for error in DECIDED:
+            said |= is_equal(calls.table, "error", error)
+        decided = said[calls.complete] if len(said) else np.zeros(0, dtype=np.bool_)
+        self.given = (calls.ended("ok") | (calls.ended("fail") & decided)) & (calls.complete != OPEN)
+        self.at = {node: is_equal(calls.table, "node", node)[calls.invoke] for node in self.nodes}
+
+    def shares(self) -> dict[str, float | None]:
+        """The shares of seconds and of ops."""
+        if not len(self.begun):
+            return {"time": None, "ops": None}
+        asked, served = (np.unique(begun // _SECOND_NS) for begun in (self.begun, self.begun[self.given]))
+        return {
+            "time": round(len(served) / len(asked), 6),
+            "ops": round(int(np.count_nonzero(self.given)) / len(self.begun), 6),
+        }
+
+    def first_s(self, op: FaultOp, node: str, until_ns: int) -> float | None:
+        """Seconds from the invocation of a nemesis op to the node's first answer to an op invoked after it was done."""
+        done_ns = (op.completion or op.invoke).time
+        found = self.given & self.at[node] & (self.begun >= done_ns) & (self.ended <= until_ns)
+        return seconds(int(self.ended[found].min()) - op.invoke.time) if found.any() else None
+
+
+def _recoveries(judged: Any, answered: _Answered, around: Happenings, nodes: int) -> tuple[Recovery, ...]:
+    rows = cast("list[dict[str, Any]]", judged) if isinstance(judged, list) else _recovery_rows(answered, around)
+    return tuple(_recovery(row, nodes) for row in rows)
+
+
+def _recovery_rows(answered: _Answered, around: Happenings) -> list[dict[str, Any]]:
+    ops = [op for op in around.fault_ops if op.completion is not None and op.struck]
+    ends = [*(op.invoke.time for op in ops[1:]), around.end_ns]
+    return [
+        {
+            "fault": str(op.value.get("fault", op.invoke.f)),
+            "action": str(op.value.get("action", "start")),
+            "target": str(op.value.get("target", "")),
+            "time_s": seconds(op.invoke.time),
+            "nodes": {node: answered.first_s(op, node, until_ns) for node in answered.nodes},
+        }
+        for op, until_ns in zip(ops, ends, strict=False)
+    ]
+
+
+def _recovery(row: Mapping[str, Any], nodes: int) -> Recovery:
+    """One row, from the seconds that each node took."""
+    took = sorted(float(found) for found in _part(row, "nodes").values() if found is not None)
+
+    def until(count: int) -> float | None:
+        return took[count - 1] if 0 < count <= len(took) else None
+
+    return Recovery(
+        fault=str(row.get("fault", "")),
+        action=str(row.get("action", "")),
+        target=str(row.get("target", "")),
+        time_s=float(row.get("time_s", 0.0)),
+        first_s=until(1),
+        majority_s=until(nodes // 2 + 1),
+        all_s=until(nodes),
+    )
+
+
+def _healed_s(around: Happenings) -> float | None:
+    notes = around.of_harness("recovered")
+    found = _part({"note": notes[0].value}, "note").get("seconds") if notes else None
+    return None if found is None else float(found)
+
+
+def _leader_changes(telemetry: pa.Table) -> int | None:
+    """Distinct (group, term) that had a leader, less the first of each group."""
+    rows = telemetry.filter(telemetry["role"].is_valid()).select(["group", "term", "role"])
+    if not rows.num_rows:
+        return None
+    led = {(row["group"], row["term"]) for row in rows.to_pylist() if row["role"] == "leader"}
+    return len(led) - len({group for group, _ in led})
+
+
+def _part(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = value.get(name)
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

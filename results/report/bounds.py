@@ -1,0 +1,98 @@
+"""What was not checked, and what the page leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from results.report.evidence import FINDINGS_MAX, WITNESS_MAX
+from results.report.inspector import OPS_MAX, ops_kept
+from results.report.nodelogs import LINE_MAX, NodeLog
+from results.report.past import Past
+from results.report.plots import POINTS_MAX, latency_points
+from results.report.quorum import RULES, Quorum
+from results.report.quorum_plots import RECOVERIES_MAX
+from results.report.run_view import RunView
+from results.report.text import VALUE_MAX, clip
+from results.report.timeline import FOUND_MAX, MARKED_MAX, tick_s
+
+FAULTS_MAX: Final = 300
+"""Nemesis ops in the table of faults."""
+
+_UNJUDGED: Final = ("not judged", "too few ops")
+
+
+def unchecked(view: RunView, verdicts: Sequence[Mapping[str, Any]], quorum: Quorum) -> list[str]:
+    """What nobody can conclude from this run."""
+    if view.judgement is None:
+        return ["Nothing: the run has no verdict."]
+    found = [f"{verdict['checker']}: {verdict['sentence']}" for verdict in verdicts if verdict["valid"] == "unknown"]
+    found += [f"{verdict['checker']}: {reason}" for verdict in verdicts for reason in verdict["inconclusive"]]
+    if quorum.figures is None:
+        found.append(quorum.why_not or "")
+    else:
+        rules = quorum.figures.rules
+        found += [f"{rule} ({RULES.get(rule, '?')}): {how}." for rule, how in rules.items() if how in _UNJUDGED]
+    left_out = view.document.get("left_out")
+    if isinstance(left_out, list) and left_out:
+        found.append(f"Faults that the backend could not inject: {clip(left_out, 600)}")
+    if view.marks:
+        missed = [mark for mark, times in view.marks.items() if not times]
+        if missed:
+            found.append(f"States that this run never reached: {clip(', '.join(missed), 900)}.")
+    if view.telemetry.num_rows == 0:
+        found.append("The nodes told nothing: leaders, terms and commit indexes are not known.")
+    return found
+
+
+def left_out(
+    view: RunView,
+    *,
+    witness: Sequence[int],
+    findings: int,
+    logs: Sequence[NodeLog],
+    past: Past,
+    quorum: Quorum,
+    moments_s: Sequence[float],
+) -> list[str]:
+    """What the page does not show of what the run left behind."""
+    whole = "history.parquet and nodes/ have them whole"
+    bounds = [f"Values are cut after {VALUE_MAX} characters, lines of logs after {LINE_MAX}; {whole}."]
+    total = len(view.calls.invoke)
+    if total:
+        bounds.append(f"On the timeline, ops of a node that end within {tick_s(view) * 1000:.3g} ms share a tick.")
+        drawn, ended = latency_points(view)
+        if drawn < ended:
+            bounds.append(
+                f"The latency plot draws {drawn:,} of {ended:,} ops (evenly chosen up to {POINTS_MAX:,}, and the "
+                f"slowest); its lines are computed from all of them."
+            )
+    if len(ops_kept(view, moments_s)) < total:
+        bounds.append(f"{OPS_MAX:,} of {total:,} ops, those nearest to faults and evidence, answer to a click.")
+    if len(witness) > MARKED_MAX:
+        bounds.append(f"The timeline marks {MARKED_MAX} of {len(witness)} witness ops.")
+    if len(witness) >= WITNESS_MAX:
+        bounds.append(f"At most {WITNESS_MAX} witness ops of a checker are listed.")
+    if findings > FOUND_MAX:
+        bounds.append(f"The timeline marks {FOUND_MAX} of {findings} findings; {FINDINGS_MAX} of a checker are listed.")
+    if len(view.around.fault_ops) > FAULTS_MAX:
+        bounds.append(f"The table of faults lists {FAULTS_MAX} of {len(view.around.fault_ops)} nemesis ops.")
+    if quorum.figures is not None and len(quorum.figures.recovery) > RECOVERIES_MAX:
+        bounds.append(f"The recovery plot draws the slowest {RECOVERIES_MAX} of {len(quorum.figures.recovery)}.")
+    if past.left_out:
+        bounds.append(f"{past.left_out:,} runs of this test, far from this one in time, were not looked at.")
+    return bounds + [words for log in logs for words in _of_log(log)]
+
+
+def _of_log(log: NodeLog) -> list[str]:
+    """What is missing of one log."""
+    name, words = clip(log.file), list[str]()
+    if log.left_out:
+        words.append(
+            f"{name}: {len(log.lines):,} of {log.total:,} lines are in this page, those nearest to faults and evidence."
+        )
+    if log.unread:
+        words.append(f"{name}: {log.unread:,} bytes in its middle were not read.")
+    if log.total and all(line.time_s is None for line in log.lines):
+        words.append(f"{name}: its lines have no time stamp that is known here: they stand nowhere on the timeline.")
+    return words

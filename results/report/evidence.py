@@ -1,0 +1,202 @@
+"""What a verdict rests on: the ops that its evidence names, its findings, and when what they tell happened."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from results.calls import OPEN, cell
+from results.report.counterexample import COUNTEREXAMPLE, is_drawable
+from results.report.run_view import RunView, rows_of
+from results.report.text import clip
+
+FINDINGS_MAX: Final = 20
+"""Findings of a checker that are listed."""
+
+WITNESS_MAX: Final = 60
+"""Ops of a verdict that are listed."""
+
+_TEXT_MAX: Final = 20_000
+
+
+class Moment(NamedTuple):
+    """Something that a node told, as part of the evidence: it is marked on the node's lane."""
+
+    node: str
+    time_s: float
+    words: str
+
+
+class Finding(NamedTuple):
+    """One of the violations that a checker found.
+
+    Attributes:
+        rule: its rule or anomaly, "" where it has none.
+        sentence: what happened.
+        ops: indexes of the ops that show it.
+        moments: what nodes told that shows it.
+    """
+
+    rule: str
+    sentence: str
+    ops: list[int]
+    moments: list[Moment]
+
+
+def verdicts_of(view: RunView) -> list[dict[str, Any]]:
+    """Verdicts, the most severe first, each with the ops that its evidence names."""
+    found = view.judgement.verdicts if view.judgement else []
+    rank: dict[bool | str, int] = {False: 0, "unknown": 1, True: 2}
+    ordered = sorted(found, key=lambda v: (rank.get(v.get("valid", "unknown"), 1), not v.get("inconclusive")))
+    return [_verdict(view, verdict) for verdict in ordered]
+
+
+def _verdict(view: RunView, verdict: dict[str, Any]) -> dict[str, Any]:
+    evidence: Any = verdict.get("evidence")
+    guilty = verdict.get("valid") is not True
+    findings = findings_of(evidence)[:FINDINGS_MAX] if guilty else []
+    indexes = _witness(evidence, findings)[:WITNESS_MAX] if guilty else []
+    text = json.dumps(evidence, indent=1, ensure_ascii=False, default=str) if evidence and guilty else ""
+    return {
+        "checker": verdict.get("checker", "?"),
+        "valid": _word(verdict.get("valid")),
+        "algorithm": verdict.get("algorithm", ""),
+        "sentence": verdict.get("sentence", ""),
+        "anomalies": verdict.get("anomalies", ()),
+        "inconclusive": verdict.get("inconclusive", ()),
+        "seconds": verdict.get("seconds", 0.0),
+        "evidence": text[:_TEXT_MAX],
+        "evidence_cut": max(len(text) - _TEXT_MAX, 0),
+        "witness_indexes": indexes,
+        "witness": witness_rows(view, indexes),
+        "findings": findings,
+        "findings_count": len(findings_of(evidence)),
+        "picture": _picture(view, verdict),
+    }
+
+
+def _picture(view: RunView, verdict: Mapping[str, Any]) -> str | None:
+    """The page that draws a verdict's counterexample, where there is one."""
+    drawn = verdict.get("valid") is False and is_drawable(verdict.get("evidence") or {})
+    return COUNTEREXAMPLE if drawn and (view.run.path / COUNTEREXAMPLE).exists() else None
+
+
+def _word(valid: Any) -> str:
+    return {True: "true", False: "false"}.get(valid, "unknown") if isinstance(valid, bool) else "unknown"
+
+
+def _witness(evidence: Any, findings: Sequence[Finding]) -> list[int]:
+    """A few ops: those that the evidence offers, else those of the first finding that rests on any."""
+    offered = isinstance(evidence, dict) and any(name in evidence for name in ("witness", "ops", "failing_op"))
+    first = next((finding.ops for finding in findings if finding.ops), None)
+    return op_indexes(evidence) if offered or first is None else first
+
+
+# --- ops --------------------------------------------------------------------------------------------------------------
+
+
+def op_indexes(evidence: Any) -> list[int]:
+    """Indexes of the ops on which a piece of evidence rests.
+
+    The smallest set that the evidence offers is taken: `witness` (a list of ops, or an object that has them as `ops`),
+    then `ops`, then `failing_op` with its `window`; failing all, every op in it. An op is an index in the history, or
+    an object with an `index` or an `invoked_index`.
+    """
+    if not isinstance(evidence, dict):
+        return []
+    known = cast("dict[str, Any]", evidence)
+    witness = known.get("witness")
+    if isinstance(witness, dict):
+        witness = cast("dict[str, Any]", witness).get("ops")
+    for offered in (witness, known.get("ops"), [*_listed(known.get("window")), known.get("failing_op")]):
+        found = [index for op in _listed(offered) if (index := _index(op)) is not None]
+        if found:
+            return list(dict.fromkeys(found))
+    return list(dict.fromkeys(_walk(known)))
+
+
+def _listed(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _index(op: Any) -> int | None:
+    if isinstance(op, dict):
+        known = cast("dict[str, Any]", op)
+        op = known.get("index", known.get("invoked_index"))
+    return op if isinstance(op, int) and not isinstance(op, bool) and 0 <= op < 2**63 else None
+
+
+def _walk(value: Any) -> Iterable[int]:
+    if isinstance(value, dict):
+        index = _index(cast("Any", value))
+        if index is not None:
+            yield index
+        for child in cast("dict[str, Any]", value).values():
+            yield from _walk(child)
+    elif isinstance(value, list):
+        for child in cast("list[Any]", value):
+            if isinstance(child, (dict, list)):
+                yield from _walk(child)
+
+
+def witness_rows(view: RunView, indexes: Sequence[int]) -> list[dict[str, Any]]:
+    """The client ops with these indexes, by invocation, as rows of a table."""
+    rows: list[dict[str, Any]] = []
+    history = view.history
+    for call in rows_of(view, indexes):
+        invoke, complete = int(view.calls.invoke[call]), int(view.calls.complete[call])
+        ended = complete != OPEN
+        rows.append(
+            {
+                **{name: cell(history, name, invoke) for name in ("index", "process", "node", "f", "key")},
+                "argument": cell(history, "value", invoke),
+                "type": cell(history, "type", complete) if ended else "open",
+                "result": cell(history, "value", complete) if ended else None,
+                "end_index": cell(history, "index", complete) if ended else None,
+                "term": cell(history, "term", complete) if ended else None,
+                "error": cell(history, "error", complete) if ended else "no completion was recorded",
+                "invoke_s": cell(history, "time", invoke) / 1e9,
+                "complete_s": cell(history, "time", complete) / 1e9 if ended else None,
+            }
+        )
+    return rows
+
+
+# --- findings ---------------------------------------------------------------------------------------------------------
+
+
+def findings_of(evidence: Any) -> list[Finding]:
+    """The findings in a piece of evidence: under `findings`, or under `anomalies` by their names."""
+    if not isinstance(evidence, dict):
+        return []
+    known = cast("dict[str, Any]", evidence)
+    listed = _listed(known.get("findings"))
+    if isinstance(known.get("anomalies"), dict):
+        listed = listed + [finding for found in known["anomalies"].values() for finding in _listed(found)]
+    findings = [cast("dict[str, Any]", finding) for finding in listed if isinstance(finding, dict)]
+    return [
+        Finding(
+            rule=clip(str(finding.get("rule") or finding.get("anomaly") or ""), 40),
+            sentence=str(finding.get("sentence", "")),
+            ops=list(dict.fromkeys(_walk(finding))),
+            moments=list(_moments(finding)),
+        )
+        for finding in findings
+        if finding.get("sentence")
+    ]
+
+
+def _moments(value: Any) -> Iterable[Moment]:
+    """Rows of the telemetry in a finding: objects with a node and a time that are no ops."""
+    if isinstance(value, dict):
+        known = cast("dict[str, Any]", value)
+        node, time_s = known.get("node"), known.get("time_s")
+        if isinstance(node, str) and isinstance(time_s, (int, float)) and _index(known) is None:
+            told = (f"{name} {known[name]}" for name in ("event", "role", "term", "commit_index") if name in known)
+            yield Moment(node, float(time_s), clip(", ".join(told), 120))
+        for child in known.values():
+            yield from _moments(child)
+    elif isinstance(value, list):
+        for child in cast("list[Any]", value):
+            yield from _moments(child)

@@ -1,0 +1,79 @@
+"""What the lanes of a picture show of each node: when it was down, paused or cut off, and when it led."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+from results.report.run_view import RunView
+
+
+class Stretch(NamedTuple):
+    """A stretch of time of one node, in seconds, and what it was: a term, or a state."""
+
+    node: str
+    begin_s: float
+    end_s: float
+    what: Any
+
+
+def node_states(view: RunView) -> list[Stretch]:
+    """When each node was down, paused, or without two-way links to a majority, as the nemesis ops tell."""
+    nodes = view.nodes
+    since: dict[tuple[str, str], float] = {}
+    found: list[Stretch] = []
+    for op in view.around.fault_ops:
+        if op.completion is None:
+            continue
+        time_s = op.completion.time / 1e9
+        now = {("down", str(node)) for node in op.listed("down")}
+        now |= {("paused", str(node)) for node in op.listed("paused")}
+        now |= {("cut off", node) for node in _cut_off(nodes, op.listed("cut"))}
+        over = [state for state in since if state not in now]
+        found += [Stretch(node, since.pop((what, node)), time_s, what) for what, node in over]
+        for state in sorted(now):
+            since.setdefault(state, time_s)
+    end_s = view.around.end_ns / 1e9
+    return found + [Stretch(node, begin, end_s, what) for (what, node), begin in since.items()]
+
+
+def _cut_off(nodes: Sequence[str], cut: Sequence[Any]) -> list[str]:
+    """Nodes that reach no majority over links that are open both ways."""
+    closed = {frozenset(map(str, cast("list[Any]", link))) for link in cut if isinstance(link, list)}
+    return [node for node in nodes if 2 * sum(frozenset((node, peer)) not in closed for peer in nodes) <= len(nodes)]
+
+
+def leaderships(view: RunView) -> list[Stretch]:
+    """When each node held itself to be the leader, and of which term, as its telemetry tells.
+
+    A node that is killed tells nothing more: its leadership ends where it went down.
+    """
+    told = view.telemetry.select(["time", "node", "life", "term", "role"]).to_pylist()
+    by_node: dict[str, list[dict[str, Any]]] = {node: [] for node in view.nodes}
+    for row in told:
+        if row["role"] is not None and row["node"] in by_node:
+            by_node[row["node"]].append(row)
+    downs = [stretch for stretch in node_states(view) if stretch.what == "down"]
+    found: list[Stretch] = []
+    for node, rows in by_node.items():
+        begun: dict[str, Any] | None = None
+        for row in rows:
+            same = begun is not None and (row["role"], row["term"], row["life"]) == (
+                "leader",
+                begun["term"],
+                begun["life"],
+            )
+            if begun is not None and not same:
+                found.append(_leadership_of(node, begun, row["time"] / 1e9, downs))
+                begun = None
+            if row["role"] == "leader" and begun is None:
+                begun = row
+        if begun is not None:
+            found.append(_leadership_of(node, begun, view.around.end_ns / 1e9, downs))
+    return found
+
+
+def _leadership_of(node: str, row: dict[str, Any], end_s: float, downs: Sequence[Stretch]) -> Stretch:
+    begin_s = row["time"] / 1e9
+    died = min((down.begin_s for down in downs if down.node == node and begin_s <= down.begin_s), default=end_s)
+    return Stretch(node, begin_s, min(end_s, died), row["term"])

@@ -1,0 +1,180 @@
+"""Is it new? What the other runs of the same test in the store ended in, and which of them show the same anomalies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+
+from results.store import FORMAT, RunDir
+
+RUNS_MAX: Final = 200
+"""So many other runs of the test are read, those nearest in time."""
+
+SHOWN_MAX: Final = 10
+"""Runs in the table."""
+
+HARNESS_ERROR: Final = ("harness", "error")
+
+
+class Other(NamedTuple):
+    """Another run of the test.
+
+    Attributes:
+        name: its name; names begin with the time.
+        outcome: in a word; None if it was not judged.
+        signatures: what it was found guilty of: checker and anomaly.
+        seed: its root seed, as its test.json tells.
+        revision: of splitbrain's sources, shortened, where it is known.
+        has_report: whether there is a page to lead to.
+    """
+
+    name: str
+    outcome: str | None
+    signatures: frozenset[tuple[str, str]]
+    seed: Any
+    revision: str | None
+    has_report: bool
+
+
+class Trace(NamedTuple):
+    """A signature of this run among the others.
+
+    Attributes:
+        checker, anomaly: the signature.
+        word: "new", "known" (every earlier judged run has it) or "flaky" (some have it, some do not).
+        seen: earlier judged runs that have it.
+        of: earlier judged runs.
+        first: the earliest of them, None if there is none.
+        last_without: the last earlier judged run that passed.
+        same_seed: other runs with this run's seed, and how many of them have it.
+    """
+
+    checker: str
+    anomaly: str
+    word: str
+    seen: int
+    of: int
+    first: Other | None
+    last_without: Other | None
+    same_seed: tuple[int, int]
+
+
+class Past(NamedTuple):
+    """What the other runs tell.
+
+    Attributes:
+        traces: one for each signature of this run.
+        others: runs of the same test beside this one, the nearest in time, oldest first.
+        left_out: runs of the test that were not read, because there are too many.
+        unreadable: runs whose verdict cannot be read.
+    """
+
+    traces: list[Trace]
+    others: list[Other]
+    left_out: int
+    unreadable: int
+
+
+class _Verdict(msgspec.Struct):
+    checker: str = "?"
+    valid: bool | str = "unknown"
+    anomalies: list[str] = []
+
+
+class _Brief(msgspec.Struct):
+    """As much of verdict.json as is needed: figures and evidence, which are most of it, are skipped."""
+
+    outcome: str
+    verdicts: list[_Verdict] = []
+    harness_error: str | None = None
+    format: int = 1
+
+
+class _Document(msgspec.Struct):
+    seed: Any = None
+    git: dict[str, Any] | None = None
+
+
+def past_of(run: RunDir, most: int = RUNS_MAX) -> Past:
+    """Look at the other runs of a run's test. A run outside of a store has none."""
+    if not run.path.parent.name.startswith("test="):
+        return Past([], [], 0, 0)
+    paths = sorted(path.parent for path in run.path.parent.glob("run=*/test.json"))
+    here = next((i for i, path in enumerate(paths) if path.name == run.path.name), len(paths))
+    earlier = paths[max(here - most, 0) : here]
+    chosen = [*earlier, *paths[here + 1 : here + 1 + most - len(earlier)]]
+    others: list[Other] = []
+    unreadable = 0
+    for path in chosen:
+        other = _look(path)
+        unreadable += other is None
+        others += [other] if other is not None else []
+    mine = _look(run.path)
+    left_out = len(paths) - (here < len(paths)) - len(chosen)
+    traces = _traces(run.path.name, mine, others) if mine is not None else []
+    return Past(traces, others, left_out, unreadable)
+
+
+def _look(path: Path) -> Other | None:
+    """A run at a glance, None if its files are damaged or of a newer version."""
+    try:
+        document = msgspec.json.decode((path / "test.json").read_bytes(), type=_Document)
+        verdict = path / "verdict.json"
+        brief = msgspec.json.decode(verdict.read_bytes(), type=_Brief) if verdict.exists() else None
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    if brief is not None and brief.format > FORMAT:
+        return None
+    revision = (document.git or {}).get("revision")
+    return Other(
+        name=path.name.removeprefix("run="),
+        outcome=brief.outcome if brief is not None else None,
+        signatures=_signatures(brief) if brief is not None else frozenset(),
+        seed=document.seed,
+        revision=str(revision)[:10] if revision else None,
+        has_report=(path / "report.html").exists(),
+    )
+
+
+def _signatures(brief: _Brief) -> frozenset[tuple[str, str]]:
+    found = {
+        (verdict.checker, anomaly)
+        for verdict in brief.verdicts
+        if verdict.valid is False
+        for anomaly in verdict.anomalies or ["violation"]
+    }
+    return frozenset(found | ({HARNESS_ERROR} if brief.harness_error else set[tuple[str, str]]()))
+
+
+def _traces(name: str, mine: Other, others: Sequence[Other]) -> list[Trace]:
+    judged = [other for other in others if other.outcome is not None]
+    earlier = [other for other in judged if other.name < name.removeprefix("run=")]
+    passed = [other for other in earlier if other.outcome == "pass"]
+    twins = [other for other in judged if other.seed == mine.seed]
+    found: list[Trace] = []
+    for checker, anomaly in sorted(mine.signatures):
+        seen = [other for other in earlier if (checker, anomaly) in other.signatures]
+        word = "new" if not seen else "known" if len(seen) == len(earlier) else "flaky"
+        same = sum((checker, anomaly) in twin.signatures for twin in twins)
+        found.append(
+            Trace(
+                checker=checker,
+                anomaly=anomaly,
+                word=word,
+                seen=len(seen),
+                of=len(earlier),
+                first=seen[0] if seen else None,
+                last_without=passed[-1] if passed else None,
+                same_seed=(len(twins), same),
+            )
+        )
+    return found
+
+
+def bugs_of(document: dict[str, Any]) -> list[str]:
+    """Bugs that were switched on in the run: with one of them a violation is expected."""
+    bugs: Any = document.get("bugs")
+    return [str(bug) for bug in cast("list[Any]", bugs)] if isinstance(bugs, list) else []

@@ -1,0 +1,70 @@
+"""How to run it again, on what it ran, and which files it left."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from results.report.text import clip
+
+ARTEFACTS_MAX: Final = 200
+"""Files that are listed."""
+
+_OURS: Final = ("report.html", "controller.lock")
+
+
+def options_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The options in a test.json."""
+    options = document.get("options")
+    return cast("dict[str, Any]", options) if isinstance(options, dict) else {}
+
+
+def command_of(document: Mapping[str, Any]) -> str:
+    """The command that repeats the run: as stored, else made from the stored options."""
+    stored = document.get("command")
+    if isinstance(stored, str) and stored:
+        return stored
+    words = ["splitbrain", "run"]
+    for name, value in options_of(document).items():
+        if isinstance(value, (str, int, float)) and not isinstance(value, bool) and value != "":
+            words += [f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]
+    return shlex.join(words) if len(words) > 2 else ""
+
+
+def versions_of(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Versions of what has a say in the result, and of splitbrain's own sources."""
+    versions = document.get("versions")
+    known = cast("dict[str, Any]", versions) if isinstance(versions, dict) else {}
+    found = [(clip(name), clip(version)) for name, version in known.items()]
+    git = document.get("git")
+    if isinstance(git, dict):
+        commit = cast("dict[str, Any]", git)
+        changed = " (with local changes)" if commit.get("dirty") else ""
+        found.append(("git revision", clip(commit.get("revision")) + changed))
+    return found
+
+
+def artefacts_of(folder: Path, written_now: Mapping[str, int]) -> tuple[list[tuple[str, int]], int]:
+    """Files of the run with their sizes in bytes, this page aside; and how many more there are.
+
+    Args:
+        folder: of the run.
+        written_now: files that are written together with the page, with their sizes.
+    """
+    sizes = dict(written_now)
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and not path.name.startswith(".") and name not in _OURS:
+            sizes.setdefault(name, path.stat().st_size)
+    found = sorted(sizes.items())
+    return found[:ARTEFACTS_MAX], max(len(found) - ARTEFACTS_MAX, 0)
+
+
+def size(count: int) -> str:
+    """Bytes in a few letters."""
+    for unit, scale in (("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count} B"

@@ -1,0 +1,118 @@
+"""What the checker `quorum-progress` left in the verdict: windows, recovery times, availability, rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from results.report.lanes import Stretch
+
+CHECKER: Final = "quorum-progress"
+
+RULES: Final[Mapping[str, str]] = {
+    "Q1": "no progress without quorum",
+    "Q2": "no progress on the wrong side",
+    "Q3": "progress with quorum",
+    "Q4": "recovery time",
+    "Q5": "one leader per term",
+    "Q6": "leaders keep what was committed",
+    "Q7": "convergence",
+    "Q8": "start-up",
+    "Q9": "availability",
+    "Q10": "superseded leaders",
+}
+"""The rules by their names; figures hold the numbers only."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """Ops that one node was asked in one window, and how many it answered."""
+
+    ops: int = 0
+    answered: int = 0
+
+
+class QuorumWindow(msgspec.Struct, frozen=True):
+    """A stretch without changes. A node outside `possibly_served` must give no quorum answer in it."""
+
+    start_s: float
+    end_s: float
+    possibly_served: list[str]
+    possibly_capable: list[str] = []
+    cores: list[list[str]] = []
+    nodes: dict[str, Asked] = {}
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """Seconds from a fault, or a heal, to each node's first quorum answer; None for a node that gave none."""
+
+    fault: str
+    action: str
+    target: str
+    time_s: float
+    op: int
+    nodes: dict[str, float | None]
+
+
+class Shares(msgspec.Struct, frozen=True):
+    """Shares of seconds and of ops that were answered, None where nobody asked."""
+
+    time: float | None = None
+    ops: float | None = None
+
+
+class Availability(msgspec.Struct, frozen=True):
+    """Shares of the cluster and of each node."""
+
+    cluster: Shares = Shares()
+    nodes: dict[str, Shares] = {}
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """The figures of the verdict, as `checkers.quorum.checker` writes them."""
+
+    rules: dict[str, str] = {}
+    windows: list[QuorumWindow] = []
+    recovery: list[Recovery] = []
+    availability: Availability = Availability()
+    bounds: dict[str, float] = {}
+
+
+class Quorum(msgspec.Struct, frozen=True):
+    """What is known of quorum progress.
+
+    Attributes:
+        figures: None where the checker did not judge the run, or wrote them in a shape that this page cannot read.
+        why_not: why there are none, in words.
+    """
+
+    figures: Figures | None
+    why_not: str | None = None
+
+
+def quorum_of(verdicts: Sequence[Mapping[str, Any]]) -> Quorum:
+    """The figures among a run's verdicts."""
+    verdict = next((verdict for verdict in verdicts if verdict.get("checker") == CHECKER), None)
+    if verdict is None:
+        return Quorum(None, f"{CHECKER} did not judge this run: its rules, recovery and availability are not known.")
+    try:
+        return Quorum(msgspec.convert(verdict.get("figures"), Figures))
+    except msgspec.ValidationError as problem:
+        return Quorum(None, f"The figures of {CHECKER} cannot be read: {problem}")
+
+
+def unserved(figures: Figures, nodes: Sequence[str]) -> list[Stretch]:
+    """When each node was out of reach of every node that could have a quorum; adjoining windows are one stretch."""
+    found: list[Stretch] = []
+    for node in nodes:
+        for window in figures.windows:
+            if node in window.possibly_served or node not in window.nodes:
+                continue  # served, or no node of the test
+            what = "unserved" if window.possibly_capable else "halted"
+            last = found[-1] if found and found[-1].node == node else None
+            if last is not None and last.end_s == window.start_s and last.what == what:
+                found[-1] = last._replace(end_s=window.end_s)
+            else:
+                found.append(Stretch(node, window.start_s, window.end_s, what))
+    return found

@@ -1,0 +1,270 @@
+"""Which request gets which answer."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+
+from results.comparison import Comparison, Side, Subject, compare, subject_of
+from results.errors import RunNotFoundError, SplitbrainError, UsageError
+from results.site import pages
+from results.site.beneath import Entry, entries, is_name
+from results.site.files import LISTED_MAX, archive_response, file_response
+from results.site.messages import Request, Response, json_response
+from results.site.rows import Index, Row, Stamp, refuse_links, stamp_of
+from results.site.selection import choices, choose, parse
+from results.site.trends import trends
+from results.store import RunDir
+
+SHOWN_MAX: Final = 500
+"""Files of a run that its page lists."""
+
+_SUBJECTS_MAX: Final = 64
+"""Runs whose figures are kept for the next time that somebody asks."""
+
+_TITLES: Final[Mapping[int, str]] = {
+    400: "This cannot be asked",
+    403: "Refused",
+    404: "There is nothing here",
+    405: "The store can only be read",
+    500: "This cannot be shown",
+}
+
+
+class Site:
+    """A store as a site. Threads may share it.
+
+    /                               the table of runs: filters, order and page in the query
+    /run/TEST/RUN                   a run
+    /run/TEST/RUN/files/PATH        one of its files; ?download=1 to save it
+    /archive/TEST/RUN               all its files, as zip
+    /compare?a=TEST/RUN&b=TEST/RUN  two runs side by side
+    /api/runs, /api/runs/TEST/RUN, /api/compare: the same for machines; all matching runs at once
+    /static/...                     style and script
+    """
+
+    def __init__(self, root: Path, hosts: frozenset[str] | None) -> None:
+        """Serve a store, which need not exist yet.
+
+        Args:
+            root: the store.
+            hosts: names under which the site may be asked for; None for any. A page elsewhere may let its own name
+                point here (DNS rebinding) and then read the answers: it cannot make a browser send another name.
+        """
+        self.root = root
+        self.hosts = hosts
+        self.index = Index(root)
+        self._subjects: dict[str, tuple[Stamp, Subject]] = {}
+        self._routes: dict[str, Callable[[Request], Response]] = {
+            "": self._table,
+            "run": self._run_or_file,
+            "archive": self._archive,
+            "compare": self._comparison,
+            "api": self._api,
+            "static": self._static,
+        }
+
+    def respond(self, request: Request) -> Response:
+        """The answer to a request, whatever it asks for. Never raises for what a request or a store can hold."""
+        machine = request.parts[:1] == ("api",)
+        if request.method not in ("GET", "HEAD"):
+            sentence = f"{request.method} changes nothing here: a store is only read."
+            return msgspec.structs.replace(_refusal(405, sentence, machine), headers={"Allow": "GET, HEAD"})
+        if self.hosts is not None and _host(request.host) not in self.hosts:
+            sentence = f"This server does not answer for the host {request.host!r}: ask for 127.0.0.1 or localhost."
+            return _refusal(403, sentence, machine)
+        try:
+            route = self._routes.get(request.parts[0] if request.parts else "")
+            if route is None:
+                raise _no_page(request)
+            return _tagged(request, route(request))
+        except RunNotFoundError as error:
+            return _refusal(404, str(error), machine)
+        except UsageError as error:
+            return _refusal(400, str(error), machine)
+        except (SplitbrainError, OSError) as error:
+            return _refusal(500, str(error), machine)
+        except Exception as error:  # whatever a damaged run does to what reads it, the rest of the store stays shown
+            return _refusal(500, f"unexpected {type(error).__name__}: {error}", machine)
+
+    # --- pages ------------------------------------------------------------------------------------------------------
+
+    def _table(self, request: Request) -> Response:
+        wanted, rows = parse(request.query), self.index.rows()
+        drawn = trends([row for row in rows if row.test == wanted.test]) if wanted.test else []
+        return _page(pages.table_page(str(self.root), choose(rows, wanted), wanted, choices(rows), drawn))
+
+    def _run_or_file(self, request: Request) -> Response:
+        match request.parts:
+            case (_, test, run):
+                row = self._row(test, run)
+                subject, files = self._subject_to_show(row), self._files(row)
+                return _page(pages.run_page(row, self._before(row), subject, files, SHOWN_MAX))
+            case (_, test, run, "files", *parts):
+                download = request.query.get("download", "") == "1"
+                return file_response(self.root, _folder(test, run), parts, download=download)
+            case _:
+                raise _no_page(request)
+
+    def _archive(self, request: Request) -> Response:
+        match request.parts:
+            case (_, test, run):
+                return archive_response(self.root, _folder(test, run), f"{test}-{run}")
+            case _:
+                raise _no_page(request)
+
+    def _comparison(self, request: Request) -> Response:
+        return _page(pages.comparison_page(self._compared(request.query), standalone=False))
+
+    def _static(self, request: Request) -> Response:
+        match request.parts:
+            case (_, name) if name in pages.STATIC:
+                return Response(kind=pages.STATIC[name], body=pages.static(name))
+            case _:
+                raise _no_page(request)
+
+    # --- for machines -------------------------------------------------------------------------------------------------
+
+    def _api(self, request: Request) -> Response:
+        match request.parts:
+            case (_, "runs"):
+                rows = self.index.rows()
+                chosen = choose(rows, parse(request.query), per_page=max(len(rows), 1))
+                return json_response({"total": chosen.total, "matching": chosen.matching, "runs": chosen.rows})
+            case (_, "runs", test, run):
+                row = self._row(test, run)
+                return json_response(self._document(row, self._subject_to_show(row)))
+            case (_, "compare"):
+                return json_response(self._compared(request.query))
+            case _:
+                raise _no_page(request)
+
+    def _document(self, row: Row, subject: Subject | None) -> dict[str, Any]:
+        files = [
+            {"path": pages.visible(entry.path), "size": entry.size, "refused": entry.refused}
+            for entry in self._files(row)
+        ]
+        if subject is None:
+            return {"run": row, "test": None, "verdicts": [], "figures": None, "files": files}
+        told = {"test": subject.document, "verdicts": subject.verdicts, "figures": subject.figures}
+        return {"run": row, **told, "files": files}
+
+    # --- runs ---------------------------------------------------------------------------------------------------------
+
+    def _row(self, test: str, run: str) -> Row:
+        found = next((row for row in self.index.rows() if (row.test, row.run) == (test, run)), None)
+        if found is None:
+            raise RunNotFoundError(f"there is no run {test}/{run} in the store {self.root}.")
+        return found
+
+    def _before(self, row: Row) -> Row | None:
+        """The latest run of the same test that began before this one, None if it is the first."""
+        earlier = (each for each in self.index.rows() if each.test == row.test and each.run < row.run)
+        return next(earlier, None)
+
+    def _subject_to_show(self, row: Row) -> Subject | None:
+        """None for a damaged run: its row says what is wrong."""
+        if row.state == "damaged":
+            return None
+        try:
+            return self._subject(row)
+        except RunNotFoundError:
+            return None  # it was removed just now
+
+    def _subject(self, row: Row) -> Subject:
+        """The run with its figures, which are kept while its files stay as they are; none yet for one under way."""
+        path = self.root.joinpath(*row.parts)
+        refuse_links(path)
+        if row.state == "running":
+            verdicts = RunDir(path).read_verdicts()
+            return Subject(
+                name=row.name,
+                state=row.state,
+                document=RunDir(path).read_test(),
+                verdicts=verdicts.verdicts if verdicts is not None else [],
+                figures=None,
+            )
+        stamp = stamp_of(str(path))
+        kept = self._subjects.get(str(path))
+        if kept is not None and kept[0] == stamp:
+            return kept[1]
+        found = subject_of(RunDir(path))
+        if len(self._subjects) >= _SUBJECTS_MAX:
+            self._subjects.clear()
+        self._subjects[str(path)] = (stamp, found)
+        return found
+
+    def _files(self, row: Row) -> list[Entry]:
+        try:
+            return entries(self.root, row.parts, LISTED_MAX)
+        except RunNotFoundError:
+            return []  # a folder that is a link: its row says so
+
+    def _compared(self, query: Mapping[str, str]) -> Comparison:
+        sides: list[Side] = []
+        for side in ("a", "b"):
+            test, slash, run = query.get(side, "").partition("/")
+            if not slash:
+                raise UsageError("choose two runs, an A and a B, in the table of runs; here: ?a=TEST/RUN&b=TEST/RUN.")
+            subject = self._subject(self._row(test, run))
+            sides.append(Side(subject.name, [subject]))
+        return compare(*sides)
+
+
+def _folder(test: str, run: str) -> tuple[str, str]:
+    """The run's folder, relative to the store.
+
+    Raises:
+        RunNotFoundError: these cannot be names.
+    """
+    if not (is_name(test) and is_name(run)):
+        raise RunNotFoundError(f"there is no run {test!r}/{run!r} in the store.")
+    return (f"test={test}", f"run={run}")
+
+
+def _page(html: str) -> Response:
+    return Response(body=html.encode("utf-8", "backslashreplace"))
+
+
+def _tagged(request: Request, response: Response) -> Response:
+    """The response with an ETag, or "not modified" where the browser has it: a page asks for itself all the time."""
+    if not isinstance(response.body, bytes):
+        return response
+    tag = f'"{hashlib.sha256(response.body).hexdigest()[:32]}"'
+    headers = {**response.headers, "ETag": tag}
+    if request.if_none_match == tag:
+        return Response(status=304, kind=response.kind, headers=headers)
+    return msgspec.structs.replace(response, headers=headers)
+
+
+def _refusal(status: int, sentence: str, machine: bool) -> Response:
+    if machine:
+        return json_response({"error": pages.visible(sentence)}, status)
+    return msgspec.structs.replace(_page(pages.error_page(_TITLES[status], sentence)), status=status)
+
+
+def _no_page(request: Request) -> RunNotFoundError:
+    return RunNotFoundError(f"there is no page {'/'.join(('', *request.parts))!r}.")
+
+
+def _host(header: str | None) -> str:
+    """The host that was asked for, without its port."""
+    name = (header or "").strip().lower()
+    return name if name.endswith("]") else name.rpartition(":")[0] or name
+
+
+def loopback_hosts(host: str) -> frozenset[str] | None:
+    """Names under which a site may be asked for that is bound to `host`; None (any) if others reach it anyway."""
+    if host not in ("localhost", "::1") and not host.startswith("127."):
+        return None
+    return frozenset({"localhost", "127.0.0.1", "[::1]", f"[{host}]" if ":" in host else host})
+
+
+def split_path(raw: str) -> Sequence[str]:
+    """The parts of a path as it stands in a request, each percent-decoded by itself; empty ones at the ends go."""
+    return tuple(unquote(part, errors="surrogateescape") for part in raw.strip("/").split("/") if raw.strip("/"))

@@ -1,0 +1,292 @@
+"""The rows of the table of runs: read once, and again only when the files behind them change.
+
+A run that is half written, damaged, or stored by a newer splitbrain has a row as well, which says so.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from results.errors import RunNotFoundError, SplitbrainError
+from results.figures import FIGURES, Figures
+from results.site.beneath import read
+from results.store import FORMAT, RunDir
+
+STATES: Final = (
+    "violation",
+    "harness error",
+    "inconclusive",
+    "pass",
+    "running",
+    "crashed",
+    "recovered",
+    "recorded",
+    "empty",
+    "damaged",
+)
+"""What a row's `state` can be, the most severe first: a judged run's outcome, else where the run stands."""
+
+SAYS_MAX: Final = 1000
+"""Characters of a sentence that a row keeps: a value in it may be a megabyte long, and there are many rows."""
+
+_WATCHED: Final = (
+    "test.json",
+    "verdict.json",
+    FIGURES,
+    "history.parquet",
+    "history.wal",
+    "telemetry.parquet",
+    "marks.json",
+    "controller.lock",
+)
+Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
+"""Time, size and number of each file that says something of a run."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, in one line.
+
+    Attributes:
+        test: the name of its test.
+        run: its own name.
+        state: one of `STATES`.
+        says: the sentence that matters most, empty if there is none.
+        start: when it began, ISO 8601.
+        seed: its root seed.
+        workload, nemesis, system, backend, bug: the options that it was run with.
+        duration_s, ops, ok_per_s, p99_ms, available, recovery_s, leader_changes: from its figures, None without them;
+            `recovery_s` is the longest that a majority of nodes took to answer after an operation of the nemesis.
+        marks: how many coverage marks it reached.
+    """
+
+    test: str
+    run: str
+    state: str
+    says: str = ""
+    start: str = ""
+    seed: int | None = None
+    workload: str = ""
+    nemesis: str = ""
+    system: str = ""
+    backend: str = ""
+    bug: str = ""
+    duration_s: float | None = None
+    ops: int | None = None
+    ok_per_s: float | None = None
+    p99_ms: float | None = None
+    available: float | None = None
+    recovery_s: float | None = None
+    leader_changes: int | None = None
+    marks: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Test and run, as commands take it."""
+        return f"{self.test}/{self.run}"
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """The run's folder, relative to the store."""
+        return (f"test={self.test}", f"run={self.run}")
+
+
+class _Test(msgspec.Struct):
+    options: dict[str, Any] = {}
+    start: str = ""
+    seed: int | None = None
+    format: int = FORMAT
+
+
+class _Verdict(msgspec.Struct):
+    checker: str = ""
+    valid: bool | str = "unknown"
+    sentence: str = ""
+    inconclusive: list[str] = []
+
+
+class _Judged(msgspec.Struct):
+    outcome: str
+    harness_error: str | None = None
+    verdicts: list[_Verdict] = []
+    format: int = FORMAT
+
+
+class Index:
+    """The rows of a store. Threads may share it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._known: dict[str, tuple[Stamp, Row]] = {}
+        self._lock = threading.Lock()
+
+    def rows(self) -> list[Row]:
+        """One row for each run there is now, the latest first."""
+        with self._lock:
+            known: dict[str, tuple[Stamp, Row]] = {}
+            for test, run, problem in _folders(self.root):
+                path = f"{self.root}/test={test}/run={run}"
+                stamp: Stamp = () if problem else stamp_of(path)
+                before = self._known.get(path)
+                row = before[1] if before is not None and before[0] == stamp else _row(self.root, test, run, problem)
+                known[path] = (stamp, row)
+            self._known = known
+        found = [_with_life(self.root, row) for _, row in known.values()]
+        return sorted(found, key=lambda row: (row.run, row.test), reverse=True)
+
+
+def refuse_links(run_dir: Path) -> None:
+    """See to it that the files of a run that are about to be read by name are plain files, in plain folders.
+
+    Raises:
+        RunNotFoundError: one is a link, a pipe, or otherwise not a plain file; or there is no such run.
+    """
+    for folder in (run_dir.parent, run_dir):
+        if not stat.S_ISDIR(_mode(str(folder)) or 0):
+            raise RunNotFoundError(f"{folder.name} is not a folder of the store.")
+    path = str(run_dir)  # paths are strings here: a store of many runs is looked through every other second
+    for name in _WATCHED:
+        mode = _mode(f"{path}/{name}")
+        if mode is not None and not stat.S_ISREG(mode):
+            raise RunNotFoundError(f"{name} of run {run_dir.name} is not a plain file: it is not read.")
+
+
+def _mode(path: str) -> int | None:
+    """What kind of file is there, None if there is none."""
+    try:
+        return os.lstat(path).st_mode
+    except (OSError, ValueError):
+        return None
+
+
+def _folders(root: Path) -> Iterator[tuple[str, str, str]]:
+    """Test, run, and why that folder cannot be one of a run, empty if it can."""
+    for test in _named(root, "test="):
+        for run in _named(Path(test.path), "run="):
+            names = test.name[5:], run.name[4:]
+            linked = test.is_symlink() or run.is_symlink()
+            if all(name.isprintable() for name in names):  # not so with control characters and bytes that are no text
+                yield *names, "This folder is a symbolic link: it is not followed." if linked else ""
+            else:
+                test_name, run_name = (name.encode("unicode_escape").decode() for name in names)
+                yield test_name, run_name, "This folder has a name that no run has."
+
+
+def _named(folder: Path, prefix: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return [each for each in found if each.name.startswith(prefix) and (each.is_dir() or each.is_symlink())]
+    except OSError:
+        return []  # a store need not exist before its first run, and a run may be removed at any time
+
+
+def stamp_of(path: str) -> Stamp:
+    """What changes when a file that says something of a run changes; the growth of its write-ahead file does not."""
+    found: list[tuple[int, int, int] | None] = []
+    for name in _WATCHED[:5]:
+        try:
+            seen = os.lstat(f"{path}/{name}")
+        except OSError:
+            found.append(None)
+        else:
+            # A write-ahead file grows all the time; nothing is read from it, it only has to be there.
+            found.append((0, 0, 0) if name == "history.wal" else (seen.st_mtime_ns, seen.st_size, seen.st_ino))
+    return tuple(found)
+
+
+def _row(root: Path, test: str, run: str, problem: str) -> Row:
+    """A run's row, as if no controller held it."""
+    if problem:
+        return Row(test=test, run=run, state="damaged", says=problem)
+    parts = (f"test={test}", f"run={run}")
+    path = root.joinpath(*parts)
+    try:
+        refuse_links(path)
+        document = _decode(read(root, (*parts, "test.json")), _Test)
+        judged = _decode(read(root, (*parts, "verdict.json")), _Judged) if (path / "verdict.json").exists() else None
+        state = judged.outcome if judged is not None else RunDir(path).status()
+        figures = _figures(root, parts) if judged is not None else None
+    except Exception as error:  # a damaged run costs its own row, not the table: whatever reading it raises
+        return Row(test=test, run=run, state="damaged", says=f"It cannot be read: {error}")
+    row = Row(
+        test=test,
+        run=run,
+        state=state if state in STATES else "damaged",
+        says=_sentence(judged) if judged is not None else "",
+        start=document.start,
+        seed=document.seed,
+        workload=_text(document.options.get("workload")),
+        nemesis=_text(document.options.get("nemesis")),
+        system=_text(document.options.get("system")),
+        backend=_text(document.options.get("backend")),
+        bug=_text(document.options.get("bug")),
+    )
+    return row if figures is None else _with_figures(row, figures)
+
+
+def _decode(text: bytes, kind: Any) -> Any:
+    found = msgspec.json.decode(text, type=kind)
+    if found.format > FORMAT:
+        raise ValueError(f"it is in format {found.format}, this splitbrain reads up to {FORMAT}: upgrade splitbrain")
+    return found
+
+
+def _figures(root: Path, parts: tuple[str, ...]) -> Figures | None:
+    try:
+        return msgspec.json.decode(read(root, (*parts, FIGURES)), type=Figures)
+    except (SplitbrainError, msgspec.MsgspecError):
+        return None  # computed when somebody opens the run: that takes its history
+
+
+def _with_figures(row: Row, figures: Figures) -> Row:
+    took = [each.majority_s for each in figures.recoveries if each.majority_s is not None]
+    return msgspec.structs.replace(
+        row,
+        duration_s=figures.duration_s,
+        ops=figures.ops,
+        ok_per_s=figures.ok_per_s,
+        p99_ms=figures.latency_ms.get("p99"),
+        available=figures.available_time,
+        recovery_s=max(took, default=None),
+        leader_changes=figures.leader_changes,
+        marks=None if figures.marks is None else sum(count > 0 for count in figures.marks.values()),
+    )
+
+
+def _sentence(judged: _Judged) -> str:
+    """What says most: the violation, the harness's error, what is unknown, why it proves too little."""
+    said = [
+        *(each.sentence for each in judged.verdicts if each.valid is False),
+        judged.harness_error or "",
+        *(each.sentence for each in judged.verdicts if each.valid == "unknown"),
+        *(reason for each in judged.verdicts for reason in each.inconclusive),
+    ]
+    sentence = next((sentence for sentence in said if sentence), "")
+    return sentence if len(sentence) <= SAYS_MAX else f"{sentence[:SAYS_MAX]}..."
+
+
+def _with_life(root: Path, row: Row) -> Row:
+    """The row, running if a controller holds the run now: a lock leaves no trace in a file's time."""
+    folder = f"{root}/test={row.test}/run={row.run}"
+    if row.state == "damaged" or not stat.S_ISREG(_mode(f"{folder}/controller.lock") or 0):
+        return row
+    run = RunDir(Path(folder))
+    try:
+        running = run.is_running()
+    except OSError:
+        return row
+    if running:
+        return msgspec.structs.replace(row, state="running", says=row.says or "Under way: it has not ended yet.")
+    if row.state == "running":  # it ended since its row was read, and left no file that says more
+        return msgspec.structs.replace(row, state=run.status())
+    return row
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)

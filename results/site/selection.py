@@ -1,0 +1,138 @@
+"""Which rows of the table are shown, in which order, on which page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+
+from results.errors import UsageError
+from results.site.rows import STATES, Row
+
+ROWS_A_PAGE: Final = 100
+
+_KEYS: Mapping[str, Callable[[Row], Any]] = {
+    "start": lambda row: row.run,
+    "test": lambda row: row.test,
+    "outcome": lambda row: STATES.index(row.state),
+    "ops": lambda row: row.ops,
+    "rate": lambda row: row.ok_per_s,
+    "p99": lambda row: row.p99_ms,
+    "available": lambda row: row.available,
+    "recovery": lambda row: row.recovery_s,
+    "leaders": lambda row: row.leader_changes,
+    "marks": lambda row: row.marks,
+}
+ORDERS: Final = tuple(_KEYS)
+"""What rows can be sorted by."""
+
+FILTERS: Final = ("outcome", "workload", "nemesis", "system", "test", "text")
+"""What rows can be chosen by."""
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What somebody wants to see.
+
+    Attributes:
+        outcome, workload, system, test: exactly this; empty for all.
+        nemesis: one of the names in a run's nemesis.
+        text: words that all stand in what a row says of the run, in any case.
+        sort: one of `ORDERS`.
+        down: whether the largest comes first.
+        page: from 1.
+    """
+
+    outcome: str = ""
+    workload: str = ""
+    nemesis: str = ""
+    system: str = ""
+    test: str = ""
+    text: str = ""
+    sort: str = "start"
+    down: bool = True
+    page: int = 1
+
+    def query(self, **changes: Any) -> str:
+        """The query string of this selection with something changed."""
+        changed = msgspec.to_builtins(msgspec.structs.replace(self, **changes))
+        return urlencode({name: int(value) if name == "down" else value for name, value in changed.items()})
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """What a selection found.
+
+    Attributes:
+        rows: those on the page.
+        matching: how many there are on all pages.
+        total: how many runs the store has.
+        page: the page, which exists.
+        pages: how many there are, at least 1.
+    """
+
+    rows: list[Row]
+    matching: int
+    total: int
+    page: int
+    pages: int
+
+
+def parse(query: Mapping[str, str]) -> Selection:
+    """The selection that a query string asks for; names that it does not know are left alone.
+
+    Raises:
+        UsageError: an order or a page that does not exist.
+    """
+    sort, page, down = query.get("sort") or "start", query.get("page") or "1", query.get("down") or "1"
+    if sort not in ORDERS:
+        raise UsageError(f"runs cannot be sorted by {sort!r}: there are {', '.join(ORDERS)}.")
+    if not (page.isascii() and page.isdigit() and len(page) < 7):
+        raise UsageError(f"{page!r} is no page: give a number from 1.")
+    chosen = {name: query.get(name, "").strip() for name in FILTERS}
+    return Selection(**chosen, sort=sort, down=down != "0", page=max(int(page), 1))
+
+
+def choose(rows: Sequence[Row], wanted: Selection, per_page: int = ROWS_A_PAGE) -> Chosen:
+    """The rows that are wanted; without a value to sort by they come last, whichever way."""
+    found = [row for row in rows if _matches(row, wanted)]
+    key: Callable[[Row], Any] = _KEYS[wanted.sort]
+    known = [row for row in found if key(row) is not None]
+    known.sort(key=key, reverse=wanted.down)
+    ordered = [*known, *(row for row in found if key(row) is None)]
+    pages = max(-(-len(ordered) // per_page), 1)
+    page = min(wanted.page, pages)
+    return Chosen(ordered[(page - 1) * per_page : page * per_page], len(ordered), len(rows), page, pages)
+
+
+def choices(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """What each filter can be set to, as far as the store has it."""
+    return {
+        "outcome": [state for state in STATES if any(row.state == state for row in rows)],
+        "workload": sorted({row.workload for row in rows if row.workload}),
+        "nemesis": sorted({name for row in rows for name in _nemeses(row)}),
+        "system": sorted({row.system for row in rows if row.system}),
+        "test": sorted({row.test for row in rows}),
+    }
+
+
+def _matches(row: Row, wanted: Selection) -> bool:
+    exact = (
+        (wanted.outcome, row.state),
+        (wanted.workload, row.workload),
+        (wanted.system, row.system),
+        (wanted.test, row.test),
+    )
+    if any(asked and asked != found for asked, found in exact):
+        return False
+    if wanted.nemesis and wanted.nemesis not in _nemeses(row):
+        return False
+    if not wanted.text:
+        return True
+    said = " ".join([row.name, row.state, row.says, row.nemesis, row.backend, row.bug, row.system]).casefold()
+    return all(word in said for word in wanted.text.casefold().split())
+
+
+def _nemeses(row: Row) -> list[str]:
+    """The names in a run's nemesis, without weights."""
+    return [name for each in row.nemesis.split(",") if (name := each.partition(":")[0].strip())]

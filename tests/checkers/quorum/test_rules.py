@@ -1,0 +1,197 @@
+"""What the worked cases leave open: starts after a full stop, convergence, recovery, availability, unstable spans."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from checkers.quorum.checker import QuorumProgress
+from results.errors import UsageError
+from results.history import NEMESIS
+from tests.checkers.quorum.story import FIVE, OPTIONS, Story, between, named, rules, window
+
+
+def stopped() -> Story:
+    """All are stopped at 2 s; n1 is started at 6 s, n2 at 8 s, n3 at 10 s."""
+    story = Story()
+    story.ask("12345", 0.0, 2.0)
+    story.fault(2.0, 2.1, fault="kill", down="12345")
+    story.fault(6.0, 6.5, fault="kill", action="stop", down="2345")
+    story.fault(8.0, 8.5, fault="kill", action="stop", down="345")
+    story.fault(10.0, 10.5, fault="kill", action="stop", down="45")
+    story.ask("123", 11.0, 20.0)
+    return story
+
+
+def test_answers_from_the_start_that_makes_a_majority_on_are_fine() -> None:
+    story = stopped()
+    story.ask("1", 10.1, 10.4)
+    assert stopped().judged().valid == "true"
+    assert story.judged().valid == "true"
+
+
+@pytest.mark.parametrize(
+    ("begin_s", "takes_s", "broken"),
+    [
+        (6.1, 0.05, ("Q8",)),  # while n1 is being started: no window
+        (6.4, 0.3, ("Q8",)),  # across the end of the start
+        (7.0, 0.1, ("Q1", "Q8")),  # between the starts
+        (9.0, 0.5, ("Q1", "Q8")),
+        (9.5, 0.7, ()),  # answered while the third is being started
+        (1.9, 4.0, ()),  # invoked before the stop
+    ],
+)
+def test_an_answer_before_a_majority_was_started_violates_q8(
+    begin_s: float, takes_s: float, broken: tuple[str, ...]
+) -> None:
+    story = stopped()
+    story.ask("1", begin_s, begin_s + 0.1, takes_s=takes_s)
+    assert rules(story.judged()) == broken
+
+
+def ended(rows: dict[str, tuple[int, str]], end_s: float) -> Story:
+    """Healed and recovered at 5 s, load until 6 s; then the nodes tell applied index and state, and the run ends."""
+    story = Story()
+    story.note(4.0, "phase", {"phase": "heal"})
+    story.note(5.0, "recovered", {"seconds": 1.0})
+    story.ask("12345", 0.0, 6.0)
+    for node, (applied, state) in rows.items():
+        story.tell(6.5, node, applied_index=applied, commit_index=applied, state_hash=state, voters=list(FIVE))
+    story.note(end_s, "phase", {"phase": "end"})
+    return story
+
+
+def test_members_that_meet_have_converged() -> None:
+    verdict = ended(dict.fromkeys(FIVE, (9, "a")), 7.0).judged()
+    assert (verdict.valid, verdict.figures["rules"]["Q7"]) == ("true", "held")
+
+
+@pytest.mark.parametrize(("odd", "broken"), [((8, "a"), ("Q7",)), ((9, "b"), ("Q6", "Q7"))])
+def test_members_that_do_not_meet_within_the_bound_violate_q7(odd: tuple[int, str], broken: tuple[str, ...]) -> None:
+    rows = {**dict.fromkeys(FIVE, (9, "a")), "n3": odd}
+    verdict = ended(rows, 9.0).judged()
+    assert rules(verdict) == broken
+    assert "n3" in verdict.sentence
+
+
+def test_members_that_do_not_meet_before_the_bound_is_over_are_not_judged() -> None:
+    verdict = ended({**dict.fromkeys(FIVE, (9, "a")), "n3": (8, "a")}, 7.0).judged()
+    assert (verdict.valid, verdict.figures["rules"]["Q7"]) == ("true", "not judged")
+
+
+def test_a_node_that_is_no_member_any_more_need_not_meet() -> None:
+    story = ended(dict.fromkeys(named("1245"), (9, "a")), 9.0)
+    story.tell(6.0, "n3", applied_index=5, commit_index=5, state_hash="z")
+    story.tell(7.0, "n1", applied_index=9, commit_index=9, state_hash="a", voters=named("1245"))
+    assert story.judged().figures["rules"]["Q7"] == "held"
+
+
+def test_recovery_is_told_per_node_from_the_fault_and_from_the_heal() -> None:
+    story = Story()
+    story.fault(2.0, 2.5, cut=between("123", "45"))
+    story.ask("12", 3.0, 9.9)
+    story.ask("3", 4.0, 9.9)
+    story.fault(10.0, 10.1, action="stop")
+    story.ask("12345", 10.2, 14.0)
+    started, healed = story.judged().figures["recovery"]
+    assert (started["action"], healed["action"]) == ("start", "stop")
+    assert started["nodes"] == {"n1": 1.01, "n2": 1.01, "n3": 2.01, "n4": None, "n5": None}
+    assert healed["nodes"] == dict.fromkeys(FIVE, 0.21)
+
+
+def test_availability_is_a_figure_unless_the_test_sets_a_floor() -> None:
+    story = Story()
+    story.ask("12345", 0.0, 3.0)
+    story.ask("12345", 3.0, 5.0, "info", takes_s=0.5, every_s=0.5)
+    verdict = story.judged()
+    assert verdict.figures["availability"]["cluster"] == {"time": 0.6, "ops": round(150 / 170, 6)}
+    assert rules(story.judged(availability=0.5)) == ()
+    assert rules(story.judged(availability=0.7)) == ("Q9",)
+
+
+def test_too_few_ops_are_neither_progress_nor_silence() -> None:
+    story = Story()
+    story.ask("1234", 0.0, 9.0)
+    story.ask("5", 0.0, 9.0, "info", takes_s=0.9, every_s=5.0)
+    verdict = story.judged()
+    assert (verdict.valid, verdict.figures["rules"]["Q3"]) == ("true", "too few ops")
+    assert verdict.inconclusive
+
+
+def test_a_stall_of_the_controller_makes_it_no_judge_of_progress() -> None:
+    story = Story()
+    story.ask("12345", 0.0, 9.0, "info", takes_s=0.5, every_s=0.5)
+    assert rules(story.judged()) == ("Q3",)
+    story.note(5.0, "stall", {"gap_ms": 700})
+    assert story.judged().valid == "true"
+
+
+def test_what_happens_while_a_fault_changes_things_is_not_judged() -> None:
+    story = Story()
+    story.fault(2.0, 4.0, cut=between("12", "34", "5"))
+    story.ask("12345", 1.0, 3.9)
+    story.fault(8.0, 9.0, action="stop")
+    story.ask("12345", 8.0, 14.0)
+    assert story.judged().valid == "true"
+
+
+def test_after_an_op_without_an_end_nothing_is_certain() -> None:
+    story = Story()
+    story.fault(2.0, 2.1, cut=between("12", "34", "5"))
+    story.ask("12345", 0.0, 9.0)
+    assert rules(story.judged()) == ("Q1",)
+    whole = story.history()
+    kept = [row["process"] != NEMESIS or row["type"] == "invoke" for row in whole.to_pylist()]
+    verdict = QuorumProgress().check(whole.filter(pa.array(kept)), story.telemetry(), OPTIONS)
+    assert (verdict.valid, len(verdict.figures["windows"])) == ("true", 1)
+
+
+@pytest.mark.parametrize("how", ["crash", "halt"])
+def test_a_node_that_ended_by_itself_is_neither_demanded_nor_silenced(how: str) -> None:
+    story = Story()
+    story.ask("1234", 0.0, 14.0)
+    story.ask("5", 0.0, 14.0, "info", takes_s=0.5, every_s=0.5)
+    assert rules(story.judged()) == ("Q3",)
+    story.note(4.0, how, {"node": "n5"})
+    verdict = story.judged()
+    assert verdict.valid == "true"
+    assert window(verdict, 0.0)["uncertain"] == ["n5"]
+
+
+def test_a_lease_excuses_answers_for_as_long_as_it_lasts() -> None:
+    story = Story()
+    story.fault(2.0, 2.1, cut=between("12", "34", "5"))
+    story.ask("1", 2.5, 2.6)
+    assert rules(story.judged()) == ("Q1",)
+    assert rules(story.judged(lease_s=1.0)) == ()
+
+
+def test_unknown_options_are_refused() -> None:
+    with pytest.raises(UsageError, match="attempt"):
+        Story().judged(attempt=3)
+
+
+def outsider(silent: str) -> Story:
+    """All links of n5 are lossy: it may lead, in no core. Who is silent never answers again."""
+    story = Story()
+    story.fault(2.0, 2.1, fault="packet", links=between("1234", "5"))
+    story.ask("".join(node for node in "1234" if node not in silent), 0.0, 12.0)
+    story.ask(silent, 0.0, 2.0)
+    story.ask(silent, 2.2, 12.0, "fail", error="no_leader")
+    story.note(12.0, "phase", {"phase": "heal"})
+    return story
+
+
+def test_a_core_is_not_demanded_to_answer_while_a_node_outside_of_it_may_lead_and_keep_it_from_an_election() -> None:
+    verdict = outsider("1").judged()
+    assert window(verdict, 2.1)["cores"] == [named("1234")]
+    assert window(verdict, 2.1)["Q3"] == "not judged"
+    assert verdict.valid == "true"
+
+
+def test_a_core_must_answer_although_a_node_outside_of_it_is_in_trouble_that_cannot_lead() -> None:
+    story = outsider("1")
+    story.fault(2.2, 2.3, cut=between("1234", "5"))
+    verdict = story.judged()
+    assert window(verdict, 2.3)["cores"] == [named("1234")]
+    assert rules(verdict) == ("Q3",)

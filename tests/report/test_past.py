@@ -1,0 +1,89 @@
+"""New, known or flaky follows from the other runs of the same test, as far as these can be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkers.verdict import Verdict
+from results.report import write_report
+from results.report.past import past_of
+from results.store import RunDir, Store
+
+START_NS = 1_760_000_000_000_000_000
+LOST = Verdict(checker="set", valid="false", sentence="Lost.", anomalies=("lost",))
+FINE = Verdict(checker="set", valid="true", sentence="Fine.")
+
+
+def made(root: Path, day: int, *verdicts: Verdict, outcome: str = "pass", seed: int = 1, test: str = "t") -> RunDir:
+    run = Store(root).create(test, seed, {"nodes": ["n1"]}, START_NS + day * 86_400 * 10**9)
+    if verdicts:
+        run.write_verdicts(verdicts, outcome)
+    run.release()
+    return run
+
+
+@pytest.mark.parametrize(
+    ("earlier", "word", "seen"),
+    [([], "new", 0), ([FINE, FINE], "new", 0), ([LOST, LOST], "known", 2), ([FINE, LOST, FINE], "flaky", 1)],
+)
+def test_an_anomaly_is_new_known_or_flaky_by_the_runs_before(
+    tmp_path: Path, earlier: list[Verdict], word: str, seen: int
+) -> None:
+    for day, verdict in enumerate(earlier):
+        made(tmp_path, day, verdict, outcome="violation" if verdict is LOST else "pass", seed=day)
+    run = made(tmp_path, 10, LOST, outcome="violation", seed=99)
+    made(tmp_path, 11, LOST, outcome="violation", seed=98)
+    made(tmp_path, 0, LOST, outcome="violation", test="another")
+    (trace,) = past_of(run).traces
+    assert (trace.checker, trace.anomaly, trace.word, trace.seen, trace.of) == ("set", "lost", word, seen, len(earlier))
+
+
+def test_first_seen_and_last_passing_are_told_with_the_same_seed_apart(tmp_path: Path) -> None:
+    made(tmp_path, 0, FINE)
+    first = made(tmp_path, 1, LOST, outcome="violation", seed=7)
+    passed = made(tmp_path, 2, FINE, seed=7)
+    made(tmp_path, 3, LOST, outcome="violation")
+    run = made(tmp_path, 4, LOST, outcome="violation", seed=7)
+    (trace,) = past_of(run).traces
+    assert trace.first is not None
+    assert trace.last_without is not None
+    assert (trace.first.name, trace.last_without.name) == (first.name, passed.name)
+    assert trace.same_seed == (2, 1)
+    page = write_report(run.path).read_text()
+    assert first.name in page
+    assert "2 of 4" in page
+
+
+def test_runs_that_cannot_be_read_or_were_not_judged_count_for_nothing_and_are_told(tmp_path: Path) -> None:
+    made(tmp_path, 0)
+    (made(tmp_path, 1, LOST, outcome="violation").path / "verdict.json").write_text("{")
+    (made(tmp_path, 2, LOST, outcome="violation").path / "verdict.json").write_text('{"outcome": "pass", "format": 9}')
+    run = made(tmp_path, 3, LOST, outcome="violation")
+    past = past_of(run)
+    assert (past.unreadable, past.traces[0].of, past.traces[0].word) == (2, 0, "new")
+    assert "2 other runs cannot be read." in write_report(run.path).read_text()
+
+
+def test_of_very_many_runs_the_nearest_are_read_and_the_rest_is_counted(tmp_path: Path) -> None:
+    runs = [made(tmp_path, day, FINE) for day in range(8)]
+    past = past_of(runs[5], most=3)
+    assert [other.name for other in past.others] == [run.name for run in runs[2:5]]
+    assert past.left_out == 4
+    past = past_of(runs[1], most=3)
+    assert [other.name for other in past.others] == [runs[i].name for i in (0, 2, 3)]
+
+
+def test_a_run_outside_of_a_store_has_no_past(tmp_path: Path) -> None:
+    run = made(tmp_path, 0, LOST, outcome="violation")
+    moved = run.path.rename(tmp_path / "moved")
+    assert past_of(RunDir(moved)).traces == []
+    assert "There is no other run of this test" in write_report(moved).read_text()
+
+
+def test_known_bugs_that_were_switched_on_are_named(tmp_path: Path) -> None:
+    run = Store(tmp_path).create("t", 1, {"nodes": ["n1"], "bugs": ["M23", "M01"]}, START_NS)
+    run.write_verdicts([LOST], "violation")
+    run.release()
+    assert "Known bugs were switched on: M23, M01." in write_report(run.path).read_text()

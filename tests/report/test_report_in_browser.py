@@ -1,0 +1,223 @@
+"""The page in a browser: quiet, whole without a script, usable by mouse and keyboard, harmless whatever a run holds."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from results.report import write_report
+from tests.report.chromium import Browser, chromium
+from tests.report.sample import State, sample_run
+
+HOSTILE = {
+    "script": "</script><script>window.pwned = 1</script>",
+    "attribute": '"><img src=x onerror="window.pwned = 1">',
+    "frame": "</title></svg></style><iframe srcdoc='<script>parent.pwned = 1</script>'>",
+    "template": "{{ 7 * 7 }}{% raw %}${window.pwned = 1}",
+    "control": "<!--<script>\u2028\u2029\x00\u202e\U0001f4a3\u0301",
+    "quotes": "'\"`&quot;&#39;" * 20,
+    "megabyte": "x" * 1_000_000,
+}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+def text_of(browser: Browser, selector: str) -> str:
+    return browser.run(f"document.querySelector({selector!r}).innerText")
+
+
+def fits(browser: Browser) -> bool:
+    return browser.run("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(
+    "state", ["pass", "violation", "wrong side", "inconclusive", "harness error", "unjudged", "no history"]
+)
+def test_every_outcome_is_shown_without_a_complaint_and_without_scrolling_sideways(
+    browser: Browser, tmp_path: Path, state: State, width: int
+) -> None:
+    page = write_report(sample_run(tmp_path, state, rate=60).path)
+    browser.open(page, width=width)
+    assert browser.complaints == []
+    assert fits(browser)
+
+
+def test_a_click_on_an_op_shows_what_each_node_logged_around_it(browser: Browser, tmp_path: Path) -> None:
+    browser.open(write_report(sample_run(tmp_path, "wrong side").path))
+    link = "tr[id^=op-] a"
+    index = browser.run(f"document.querySelector('{link}').getAttribute('href').slice(4)")
+    browser.run(f"document.querySelector('{link}').scrollIntoView({{block: 'center'}})")
+    browser.click(link)
+    browser.wait_until(f"location.hash === '#op-{index}'")
+    told = text_of(browser, "#told")
+    assert told.startswith(f"Op {index}: process ")
+    begun = float(re.search(r" at ([\d.]+) s; it ended", told).group(1))  # type: ignore[union-attr]
+    for node, words in (("n1", "n1 heard of it at"), ("n2", "raft at")):
+        near = [float(at) for at in re.findall(rf"{words} ([\d.]+) ?(?:s)", told)]
+        assert near, node
+        assert all(begun - 1.01 <= at <= begun + 0.6 for at in near), node
+        assert min(abs(at - begun) for at in near) <= 0.5, node
+    assert "n4" in told
+    assert browser.run("document.querySelectorAll('.cursor').length") == 3
+    assert browser.run("document.activeElement.id") == "told"
+    assert browser.complaints == []
+
+
+def test_a_click_on_the_timeline_takes_the_nearest_op_of_that_node(browser: Browser, tmp_path: Path) -> None:
+    run = sample_run(tmp_path)
+    browser.open(write_report(run.path))
+    browser.run("document.getElementById('timeline').scrollIntoView({block: 'center'})")
+    browser.run("[...document.querySelectorAll('#timeline rect.ground')][2].id = 'third'")
+    box = browser.box("#third")
+    x, y = box["left"] + (box["right"] - box["left"]) / 2, box["bottom"] - 2
+    for kind in ("mousePressed", "mouseReleased"):
+        browser.send("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, x=x, y=y)
+    browser.settle()
+    told = text_of(browser, "#told .chosen")
+    rows = run.history().to_pylist()
+    ends = [row["time"] for row in rows if row["node"] == "n3" and row["type"] != "invoke"]
+    nearest = min(abs(end - rows[-1]["time"] / 2) for end in ends) / 1e9
+    assert " asked n3 to add " in told
+    ended = float(told.rpartition(" at ")[2].split()[0])
+    assert abs(ended - rows[-1]["time"] / 2e9) <= nearest + 0.02
+
+
+def test_ops_are_reached_by_keyboard_and_by_address(browser: Browser, tmp_path: Path) -> None:
+    page = write_report(sample_run(tmp_path).path)
+    browser.open(page, fragment="#op-4000")
+    first = browser.run("+document.querySelector('#inspect [name=op]').value")
+    assert 3950 < first <= 4000
+    browser.run("document.querySelector('[data-do=next]').focus()")
+    for kind in ("keyDown", "keyUp"):
+        browser.send(
+            "Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r"
+        )
+    browser.wait_until(f"+document.querySelector('#inspect [name=op]').value > {first}")
+    few = browser.run("document.querySelectorAll('#told tbody tr').length")
+    browser.run(
+        "(select => { select.value = '10'; select.dispatchEvent(new Event('change')); })"
+        "(document.querySelector('[name=radius]'))"
+    )
+    assert browser.run("document.querySelectorAll('#told tbody tr').length") > few
+    browser.open(page, fragment="#op-99999999")
+    assert "is not in this page" in text_of(browser, "#told")
+    assert browser.complaints == []
+
+
+def test_without_a_script_the_logs_around_the_evidence_are_there(browser: Browser, tmp_path: Path) -> None:
+    browser.open(write_report(sample_run(tmp_path, "wrong side").path), scripts=False)
+    assert browser.run("document.getElementById('inspect').hidden")
+    told = text_of(browser, "#told")
+    assert "n1 heard of it at 6 s" in told
+    assert "raft at 6.5" in told
+
+
+def test_the_page_has_what_a_screen_reader_goes_by(browser: Browser, tmp_path: Path) -> None:
+    browser.open(write_report(sample_run(tmp_path, "violation").path))
+    for landmark in ("header", "nav[aria-label]", "main", "footer"):
+        assert browser.run(f"document.querySelectorAll('body > {landmark}').length") == 1
+    levels = browser.run("[...document.querySelectorAll('h1, h2, h3')].map((h) => +h.tagName[1])")
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    unnamed = browser.run(
+        "[...document.querySelectorAll('table')].filter((t) => !t.caption?.textContent.trim()).length"
+        " + [...document.querySelectorAll('svg.plot')].filter((s) => !s.querySelector('title')).length"
+        " + [...document.querySelectorAll('th:not([scope])')].length"
+        " + [...document.querySelectorAll('input, select')].filter((i) => !i.labels.length).length"
+    )
+    assert unnamed == 0
+    broken = browser.run(
+        "[...document.querySelectorAll('a[href^=\"#\"]')].map((a) => a.getAttribute('href').slice(1))"
+        ".filter((id) => !id.startsWith('op-') && !document.getElementById(id))"
+    )
+    assert broken == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_stand_out_from_their_ground_in_both_schemes(browser: Browser, tmp_path: Path, scheme: str) -> None:
+    media = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.send("Emulation.setEmulatedMedia", media="screen", features=media)
+    browser.open(write_report(sample_run(tmp_path, "violation", rate=40).path))
+    low = browser.run(CONTRAST)
+    browser.send("Emulation.setEmulatedMedia", media="", features=[])
+    assert low == []
+
+
+CONTRAST = """(() => {
+  const part = (v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const light = (c) => [0.2126, 0.7152, 0.0722].reduce((sum, weight, i) => sum + weight * part(c[i] / 255), 0.05);
+  const colour = (text) => text.match(/[\\d.]+/g).map(Number);
+  const ground = (e) => {
+    for (; e; e = e.parentElement) {
+      const c = colour(getComputedStyle(e).backgroundColor);
+      if (c.length === 3 || c[3] > 0) return c.slice(0, 3);
+    }
+    return [255, 255, 255];
+  };
+  const words = 'h1, h2, h3, p, li, td, th, dt, dd, caption, figcaption, a, summary, code, .tag, label, button';
+  const found = new Set();
+  for (const e of document.querySelectorAll(words)) {
+    if (!e.textContent.trim() || e.closest('svg')) continue;
+    const [a, b] = [light(colour(getComputedStyle(e).color)), light(ground(e))];
+    const ratio = Math.max(a, b) / Math.min(a, b);
+    if (ratio < 4.5) found.add(e.tagName + '.' + e.className + ' ' + ratio.toFixed(2));
+  }
+  return [...found];
+})()"""
+"""Elements whose text has a contrast below 4.5 to 1 (WCAG 2, level AA)."""
+
+
+def test_in_print_all_but_raw_evidence_is_open_and_the_controls_are_gone(browser: Browser, tmp_path: Path) -> None:
+    browser.open(write_report(sample_run(tmp_path, "violation", rate=40).path))
+    before = browser.run("document.querySelectorAll('details:not([open])').length")
+    browser.run("window.dispatchEvent(new Event('beforeprint'))")
+    shut = browser.run("[...document.querySelectorAll('details:not([open])')].map((d) => d.className)")
+    assert set(shut) == {"raw"}
+    browser.send("Emulation.setEmulatedMedia", media="print", features=[])
+    hidden = browser.run("['nav', '#inspect'].map((s) => getComputedStyle(document.querySelector(s)).display)")
+    browser.send("Emulation.setEmulatedMedia", media="", features=[])
+    assert hidden == ["none", "none"]
+    browser.run("window.dispatchEvent(new Event('afterprint'))")
+    assert browser.run("document.querySelectorAll('details:not([open])').length") == before > len(shut)
+
+
+@pytest.mark.parametrize("kind", list(HOSTILE))
+def test_hostile_values_do_nothing_in_a_browser(browser: Browser, tmp_path: Path, kind: str) -> None:
+    hostile = HOSTILE[kind]
+    run = sample_run(tmp_path, "violation", seconds=8, rate=50, hostile=hostile)
+    run.write_marks({hostile: 1})
+    page = write_report(run.path)
+    assert page.stat().st_size < 1_000_000
+    browser.open(page)
+    last = browser.run("document.querySelector('tr[id^=op-] a').getAttribute('href')")
+    browser.open(page, fragment=last)
+    browser.run("for (let i = 0; i < 2000; i += 1) document.querySelector('[data-do=next]').click()")
+    assert browser.run("typeof window.pwned") == "undefined"
+    assert browser.run("document.querySelectorAll('img, iframe').length") == 0
+    assert browser.run("document.querySelectorAll('script').length") == 2
+    assert text_of(browser, "#told .chosen").startswith("Op ")
+    assert browser.complaints == []
+    assert fits(browser)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_ops_stay_below_five_megabytes_and_each_answers_to_a_click(
+    browser: Browser, tmp_path: Path
+) -> None:
+    run = sample_run(tmp_path, "wrong side", seconds=220, rate=600)
+    page = write_report(run.path)
+    assert page.stat().st_size < 5_000_000
+    browser.open(page, fragment="#op-150000")
+    assert text_of(browser, "#told .chosen").startswith("Op 1")
+    assert "ops, those nearest to faults and evidence, answer to a click" in text_of(browser, "main")
+    assert browser.complaints == []

@@ -1,0 +1,128 @@
+"""Figures of a run: what they count, that quorum-progress counts the same, and when a stored file is used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from checkers.quorum.checker import DECIDED as DECIDED_BY_CHECKER
+from checkers.quorum.checker import QuorumProgress
+from results.arrow import TELEMETRY_SCHEMA, to_table
+from results.figures import DECIDED, FIGURES, figures, figures_of, stored_figures, write_figures
+from results.history import HARNESS, NEMESIS, Op, OpType
+from results.store import plain_verdict
+from tests.report.sample import NODES, sample_run
+
+NO_TELEMETRY = TELEMETRY_SCHEMA.empty_table()
+
+
+def history(*events: tuple[float, int, OpType, str, str | None, object]) -> list[Op]:
+    """Ops from (seconds, process, type, node or function, error, value)."""
+    return [
+        Op(
+            index=index,
+            time=round(at * 1e9),
+            process=process,
+            type=how,
+            f=where if process < 0 else "write",
+            node=None if process < 0 else where,
+            error=error,
+            value=value,
+        )
+        for index, (at, process, how, where, error, value) in enumerate(events)
+    ]
+
+
+CUT = {"fault": "partition", "action": "start", "target": "n1 | n2 n3"}
+
+
+def test_an_answer_is_ok_or_decided_and_recovery_counts_nodes_that_answered_after_the_fault() -> None:
+    ops = history(
+        (0.1, 0, "invoke", "n1", None, 1),
+        (0.2, 0, "ok", "n1", None, 1),
+        (1.0, NEMESIS, "invoke", "start-partition", None, CUT),
+        (1.1, 1, "invoke", "n2", None, 1),  # before the fault is there: its answer is none after it
+        (1.2, NEMESIS, "ok", "start-partition", None, CUT),
+        (1.3, 1, "ok", "n2", None, 1),
+        (2.1, 1, "invoke", "n2", None, 1),
+        (2.5, 1, "fail", "n2", "mismatch", 1),  # the state said so: an answer
+        (3.1, 2, "invoke", "n3", None, 1),
+        (3.2, 2, "fail", "n3", "no leader", 1),  # a refusal
+        (4.1, 2, "invoke", "n3", None, 1),
+        (4.5, 2, "ok", "n3", None, 1),
+        (5.1, 0, "invoke", "n1", None, 1),
+        (6.0, HARNESS, "info", "recovered", None, {"seconds": 0.75}),
+    )
+    found = figures(to_table(ops), NO_TELEMETRY, (), ("n1", "n2", "n3"), {"seen": 2, "never": 0})
+    [cut] = found.recoveries
+    assert (cut.fault, cut.action, cut.target, cut.time_s) == ("partition", "start", "n1 | n2 n3", 1.0)
+    assert (cut.first_s, cut.majority_s, cut.all_s) == (1.5, 3.5, None)
+    assert (found.ops, found.ok, found.fail, found.info) == (6, 3, 2, 1)
+    assert found.available_ops == round(4 / 6, 6)
+    assert found.available_time == round(4 / 6, 6)  # of seconds 0 to 5 those numbered 3 and 5 had no answer
+    assert found.healed_s == 0.75
+    assert found.leader_changes is None
+    assert found.marks == {"seen": 2, "never": 0}
+
+
+def test_a_run_without_client_ops_has_figures() -> None:
+    found = figures(to_table([]), NO_TELEMETRY, (), NODES, None)
+    assert (found.ops, found.latency_ms, found.available_time, found.recoveries) == (0, {}, None, ())
+
+
+def test_quorum_progress_counts_the_same(tmp_path: Path) -> None:
+    run = sample_run(tmp_path, rate=50.0)
+    verdict = plain_verdict(QuorumProgress().check(run.history(), run.telemetry(), {"nodes": list(NODES)}))
+    without = figures(run.history(), run.telemetry(), (), NODES, None)
+    assert figures(run.history(), run.telemetry(), [verdict], NODES, None) == without
+    assert without.recoveries
+    assert DECIDED == DECIDED_BY_CHECKER
+
+
+def test_a_verdict_of_quorum_progress_has_the_word(tmp_path: Path) -> None:
+    run = sample_run(tmp_path, rate=50.0)
+    told: dict[str, Any] = {"availability": {"cluster": {"time": 0.25, "ops": 0.5}}, "recovery": []}
+    verdicts: list[dict[str, Any]] = [{"checker": "quorum-progress", "figures": told}]
+    found = figures(run.history(), run.telemetry(), verdicts, NODES, None)
+    assert (found.available_time, found.available_ops, found.recoveries) == (0.25, 0.5, ())
+
+
+def test_leader_changes_are_terms_with_a_leader_after_the_first(tmp_path: Path) -> None:
+    run = sample_run(tmp_path, rate=50.0)  # n4 leads in term 4, n1 in 5, n3 in 6
+    assert figures_of(run).leader_changes == 2
+
+
+def test_what_is_stored_is_read_and_what_is_not_is_computed(tmp_path: Path) -> None:
+    run = sample_run(tmp_path, rate=50.0)
+    assert stored_figures(run.path) is None
+    written = write_figures(run)
+    assert stored_figures(run.path) == written
+    changed = msgspec.structs.replace(written, ops=12345)
+    (run.path / FIGURES).write_bytes(msgspec.json.encode(changed))
+    assert figures_of(run).ops == 12345
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}'])
+def test_a_file_that_cannot_be_used_is_computed_again(tmp_path: Path, text: str) -> None:
+    run = sample_run(tmp_path, rate=50.0)
+    expected = write_figures(run)
+    (run.path / FIGURES).write_text(text)
+    assert figures_of(run) == expected
+
+
+def test_a_file_of_another_version_is_computed_again(tmp_path: Path) -> None:
+    run = sample_run(tmp_path, rate=50.0)
+    expected = write_figures(run)
+    document = json.loads((run.path / FIGURES).read_text()) | {"format": 2, "ops": 1}
+    (run.path / FIGURES).write_text(json.dumps(document))
+    assert figures_of(run) == expected
+
+
+def test_damaged_marks_cost_the_marks_only(tmp_path: Path) -> None:
+    run = sample_run(tmp_path, rate=50.0)
+    run.marks_path.write_text("{")
+    assert figures_of(run).marks is None

@@ -1,0 +1,130 @@
+"""The site in a browser: runs show up while one looks, choices stay, and nothing from a run ever becomes markup."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from results.report import write_report
+from results.site.server import SiteServer
+from tests.report.chromium import Browser, chromium
+from tests.site.support import HOSTILE, address, bare_run, served, small_run
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+def visit(browser: Browser, server: SiteServer, path: str, *, width: int = 1280) -> None:
+    """Show a page of the site, and wait until it is loaded."""
+    browser.send("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+    browser.send("Emulation.setScriptExecutionDisabled", value=False)
+    browser.send("Page.navigate", url="about:blank")
+    browser.complaints.clear()
+    browser.send("Page.navigate", url=server.url.rstrip("/") + path)
+    browser.wait_until(f"document.readyState === 'complete' && location.href.startsWith({json.dumps(server.url)})")
+
+
+def test_runs_show_up_and_end_while_somebody_looks_whose_choice_stays(tmp_path: Path, browser: Browser) -> None:
+    first = small_run(tmp_path)
+    with served(tmp_path) as server:
+        visit(browser, server, "/")
+        assert browser.run("[...document.querySelectorAll('td .state')].map((e) => e.textContent)") == ["pass"]
+        browser.click("input[name=a]")
+        second = bare_run(tmp_path, "later", 2_000_000, {}, held=True)
+        browser.wait_until("document.querySelectorAll('td .state').length === 2")
+        states = "[...document.querySelectorAll('td .state')].map((e) => e.textContent).sort().join()"
+        assert browser.run(states) == "pass,running"
+        chosen = "document.querySelector('input[name=a]:checked').value"
+        assert browser.run(chosen) == f"{first.test_name}/{first.name}"
+        second.write_verdicts([], "violation")
+        second.release()
+        browser.wait_until(f"{states} === 'pass,violation'")
+        assert browser.run(chosen) == f"{first.test_name}/{first.name}"
+        assert browser.complaints == []
+
+
+def test_filters_sort_and_comparison_work_by_hand(tmp_path: Path, browser: Browser) -> None:
+    small_run(tmp_path, "pass", seed=1)
+    small_run(tmp_path, "violation", seed=2)
+    with served(tmp_path) as server:
+        visit(browser, server, "/")
+        browser.run(
+            "(() => { const s = document.querySelector('select[name=outcome]'); s.value = 'violation';"
+            " s.dispatchEvent(new Event('change')); })()"
+        )
+        browser.wait_until("location.search.includes('outcome=violation') && document.readyState === 'complete'")
+        assert browser.run("document.querySelectorAll('tbody tr').length") == 1
+        visit(browser, server, "/?sort=outcome&down=0")
+        assert browser.run("document.querySelector('td .state').textContent") == "violation"
+        assert browser.run("document.querySelector('th[aria-sort]').getAttribute('aria-sort')") == "ascending"
+        browser.run("document.querySelectorAll('input[name=a]')[0].click()")
+        browser.run("document.querySelectorAll('input[name=b]')[1].click()")
+        browser.run("document.querySelector('form[action=\"/compare\"]').requestSubmit()")
+        browser.wait_until("location.pathname === '/compare' && document.readyState === 'complete'")
+        assert "latency p99" in browser.run("document.body.innerText")
+        assert browser.complaints == []
+
+
+def test_hostile_values_are_text_on_every_page(tmp_path: Path, browser: Browser) -> None:
+    run = small_run(tmp_path, "violation", hostile=HOSTILE)
+    document = run.read_test()
+    document["options"] |= dict.fromkeys(("workload", "nemesis", "system", "backend", "bug"), HOSTILE)
+    document["command"] = HOSTILE
+    run.write_test(document)
+    node = run.node_dir("<img src=x onerror=document.title='owned'>")
+    (node / "a&b?c#d%41.log").write_text(HOSTILE)
+    (node / "page.html").write_text(f"<title>t</title>{HOSTILE}")
+    name = f"{run.test_name}/{run.name}"
+    with served(tmp_path) as server:
+        for path in ("/", address(run), f"/compare?a={name}&b={name}".replace("+", "%2B")):
+            visit(browser, server, path)
+            assert browser.run("document.querySelectorAll('main img, main script').length") == 0, path
+            assert "owned" not in browser.run("document.title").split(" · ")[0]
+            assert "<script>document.title='owned'</script>" in browser.run("document.body.textContent"), path
+            assert browser.complaints == []
+        visit(browser, server, address(run))
+        links = browser.run("[...document.querySelectorAll('td a')].map((e) => e.getAttribute('href'))")
+        for link in (link for link in links if "onerror" in link and "download" not in link):
+            visit(browser, server, link)
+            assert browser.run("document.contentType") == "text/plain"
+            assert browser.run("document.title") != "owned"
+
+
+def test_a_hostile_report_can_neither_read_the_site_nor_ask_it(tmp_path: Path, browser: Browser) -> None:
+    run = small_run(tmp_path)
+    (run.path / "report.html").write_text(
+        "<body><script>document.title = 'ran ' + self.origin;"
+        "fetch('/api/runs').then(() => { document.title = 'read'; }, () => { document.title += ' refused'; });"
+        "</script>"
+    )
+    with served(tmp_path) as server:
+        visit(browser, server, f"{address(run)}/files/report.html")
+        browser.wait_until("document.title.endsWith('refused') || document.title === 'read'")
+        assert browser.run("document.title") == "ran null refused"
+
+
+def test_the_stored_report_works_from_the_site(tmp_path: Path, browser: Browser) -> None:
+    run = small_run(tmp_path, "violation")
+    write_report(run.path)
+    with served(tmp_path) as server:
+        visit(browser, server, f"{address(run)}/files/report.html")
+        assert "Violation" in browser.run("document.querySelector('h1').textContent")
+        assert browser.complaints == []
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_pages_fit_a_phone_and_a_screen(tmp_path: Path, browser: Browser, width: int) -> None:
+    run = small_run(tmp_path, "violation")
+    name = f"{run.test_name}/{run.name}"
+    with served(tmp_path) as server:
+        for path in ("/", address(run), f"/compare?a={name}&b={name}"):
+            visit(browser, server, path, width=width)
+            assert browser.run("document.documentElement.scrollWidth") <= width, path
+            assert browser.run("document.querySelectorAll('h1').length") == 1
+            assert browser.complaints == []

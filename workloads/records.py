@@ -1,0 +1,64 @@
+"""Records that are written and never read: what is acknowledged is contradicted by nobody, whoever acknowledged it.
+
+Audit trails and heartbeats are like that: years pass until somebody looks. No history of such ops is ever wrong; that
+a node acknowledged one while it could not reach a majority is all that shows that it is lost (`quorum-progress`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from checkers.verdict import CheckerSpec
+from harness.generators import PENDING, Context, Generator, Result, invoke
+from harness.generators.leaves import assign
+from harness.protocols import NodeId
+from harness.test import Test, Workload
+from results.errors import ProtocolError
+from results.history import Op
+from workloads.sessions import SessionClient
+
+
+class RecordsClient(SessionClient):
+    """Writes records."""
+
+    async def invoke(self, test: Test, op: Op) -> Op:
+        """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
+        if op.f != "write":
+            raise ProtocolError(f"the records workload knows no op {op.f!r}, only write.")
+        answer = await self.session.write(f"record-{op.value}", op.value)
+        return op.complete("ok", op.value, term=answer.term)
+
+
+class Records(msgspec.Struct, frozen=True):
+    """Writes records 0, 1, 2 and so on, whoever is free."""
+
+    number: int = 0
+
+    def op(self, ctx: Context) -> Result:
+        """The next record."""
+        op = assign(invoke("write", self.number), ctx)
+        return (PENDING, self) if op is None else (op, Records(self.number + 1))
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """Records do not depend on what became of earlier ones: each is written at most once."""
+        return self
+
+
+def records(
+    *,
+    nodes: Sequence[NodeId],  # noqa: ARG001 - as every builder
+    concurrency: int,  # noqa: ARG001
+    rate: float = 100.0,  # noqa: ARG001
+    time_limit_s: float = 30.0,  # noqa: ARG001
+) -> Workload:
+    """The workload. It is the same for any number of nodes and clients."""
+    return Workload(
+        name="records",
+        client=RecordsClient(),
+        generator=Records(),
+        final_generator=None,
+        checkers=(CheckerSpec("stats"), CheckerSpec("coverage", {"fs": ["write"]})),
+        fs=("write",),
+    )
