@@ -55,6 +55,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     known_hosts: str | None = None
     ssh_key: str | None = None
     ssh_user: str | None = None
+    progress_bound: float | None = None
+    availability: float = 0.0
 
     @staticmethod
     def of(**options: Any) -> RunOptions:
@@ -131,6 +133,7 @@ def compose(options: RunOptions) -> Test:
     nodes = node_names(options.nodes)
     check_number("rate", options.rate, RATE_MAX)
     check_number("time limit", options.time_limit, TIME_MAX_S)
+    _check_demands(options)
     backend = backend_of(options)
     _check_world(options)
     system = systems.build(options.system, options.read_mode)
@@ -232,7 +235,12 @@ def _beyond_clients(test: Test, options: RunOptions) -> list[CheckerSpec]:
         specs += [CheckerSpec(name) for name in TRACE_CHECKERS]
     elections: Elections | None = getattr(test.system, "elections", None)
     if elections is not None:
-        specs.append(_quorum_progress(test, elections))
+        specs.append(_quorum_progress(test, elections, options))
+    elif options.progress_bound is not None or options.availability:
+        raise UsageError(
+            f"--progress-bound and --availability are for systems with elections, and {options.system} tells of none: "
+            "leave them out."
+        )
     if options.backend == "sim":
         specs.append(CheckerSpec("crashes"))
         if options.recovery > 0:
@@ -240,18 +248,21 @@ def _beyond_clients(test: Test, options: RunOptions) -> list[CheckerSpec]:
     return specs
 
 
-def _quorum_progress(test: Test, elections: Elections) -> CheckerSpec:
+def _quorum_progress(test: Test, elections: Elections, options: RunOptions) -> CheckerSpec:
     """Who judges whether the right nodes answered, and the wrong ones stayed silent."""
-    options = {
+    judged_by: dict[str, Any] = {
         "nodes": list(test.nodes),
         "fs": [f for f in test.workload.fs if f not in elections.local],
         "election_timeout_s": elections.timeout_s,
         "op_timeout_s": test.op_timeout_s,
         "lease_s": elections.lease_s,
     }
-    if elections.recovery_s is not None:
-        options["recovery_bound_s"] = elections.recovery_s
-    return CheckerSpec("quorum-progress", options)
+    bound_s = elections.recovery_s if options.progress_bound is None else options.progress_bound
+    if bound_s is not None:
+        judged_by["recovery_bound_s"] = bound_s
+    if options.availability:
+        judged_by["availability"] = options.availability
+    return CheckerSpec("quorum-progress", judged_by)
 
 
 TRACE_CHECKERS = ("election-safety", "leader-completeness", "replica-agreement", "commit-monotonic")
@@ -261,6 +272,14 @@ TRACE_CHECKERS = ("election-safety", "leader-completeness", "replica-agreement",
 def _judged_by(specs: Sequence[CheckerSpec], workload: Workload) -> Workload:
     """The workload with further checkers, behind those that judge what clients saw."""
     return dataclasses.replace(workload, checkers=(*workload.checkers, *specs))
+
+
+def _check_demands(options: RunOptions) -> None:
+    """Refuse a share that is none. (Not a number compares as false.)"""
+    if options.progress_bound is not None:
+        check_number("progress bound", options.progress_bound, TIME_MAX_S)
+    if not 0 <= options.availability <= 1:
+        raise UsageError(f"--availability {options.availability:g}: give a share of the seconds, 0 to 1, such as 0.95.")
 
 
 def _check_world(options: RunOptions) -> None:
@@ -297,6 +316,8 @@ _DEFAULTS = {
     "known_hosts": None,
     "ssh_key": None,
     "ssh_user": None,
+    "progress_bound": None,
+    "availability": 0.0,
 }
 
 

@@ -193,6 +193,21 @@ test = _apply(
             help="How long the healed system may take until every node answers.",
         ),
         click.option(
+            "--progress-bound",
+            type=float,
+            default=None,
+            metavar="SECONDS",
+            help="How long a quorum may take to answer again after links or nodes changed.  [default: some election "
+            "timeouts of the system]",
+        ),
+        click.option(
+            "--availability",
+            type=float,
+            default=0.0,
+            metavar="SHARE",
+            help="The share of seconds in which the cluster must answer, such as 0.95.  [default: figures only]",
+        ),
+        click.option(
             "--seed", type=int, default=None, metavar="N", help="Root of all randomness.  [default: drawn, and printed]"
         ),
     ]

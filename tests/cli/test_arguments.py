@@ -56,6 +56,9 @@ OPTIONS = {
         (["run", "--time-limit", "1e12"], "time limit must be at most 1,000,000"),
         (["run", "--op-timeout", "inf"], "op timeout must be at most"),
         (["run", "--recovery", "nan"], "recovery must be positive"),
+        (["run", "--progress-bound", "0"], "progress bound must be positive"),
+        (["run", "--availability", "95"], "give a share of the seconds, 0 to 1"),
+        (["run", "--availability", "nan"], "give a share of the seconds, 0 to 1"),
         (["run", "--concurrency", "99999999"], "concurrency must be at most 1,000"),
         (["run", "--seed", "9" * 30], "the seed must be a whole number of 64 bits"),
         (["cluster", "ctl"], "Missing argument"),
@@ -231,6 +234,14 @@ def test_who_has_elections_is_judged_by_quorum_progress_but_not_for_what_a_node_
     assert spec.options["nodes"] == list(test.nodes)
     assert spec.options["election_timeout_s"] == test.system.election_timeout_s
     assert spec.options["op_timeout_s"] == test.op_timeout_s
+
+
+def test_the_bounds_of_quorum_progress_are_the_tests_to_set_and_part_of_its_command() -> None:
+    chosen = RunOptions.of(**{**OPTIONS, "progress_bound": 3.5, "availability": 0.95})
+    (spec,) = [spec for spec in compose(chosen).workload.checkers if spec.name == "quorum-progress"]
+    assert spec.options["recovery_bound_s"] == 3.5
+    assert spec.options["availability"] == 0.95
+    assert "--progress-bound 3.5 --availability 0.95" in command_line(chosen)
 
 
 @pytest.mark.parametrize(
