@@ -27,7 +27,7 @@ NOWHERE: Final = -1
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """One element per op that needs a quorum, in the order of their invocations.
+    """One element per op that needs a quorum, by the time of its invocation.
 
     Attributes:
         history: the history from which they are.
@@ -38,6 +38,7 @@ class Answers(msgspec.Struct, frozen=True):
         ended: likewise; NEVER for an op without a completion.
         node: the number of the node that was asked, or NOWHERE.
         given: whether it was a quorum answer.
+        refused: whether it failed without one.
         term: in which the answer was given, or NO_TERM.
     """
 
@@ -49,15 +50,33 @@ class Answers(msgspec.Struct, frozen=True):
     ended: Ints
     node: Ints
     given: Bools
+    refused: Bools
     term: Ints
+
+    def begun_in(self, begin_ns: int, end_ns: int) -> slice:
+        """The ops that began in the stretch, both ends included."""
+        return slice(
+            int(np.searchsorted(self.begun, begin_ns, side="left")),
+            int(np.searchsorted(self.begun, end_ns, side="right")),
+        )
 
     def at(self, node: NodeId) -> Bools:
         """Which ops the node was asked."""
         return self.node == self.nodes.index(node)
 
-    def inside(self, begin_ns: int, end_ns: int) -> Bools:
-        """Which ops began and ended in the stretch."""
-        return (self.begun >= begin_ns) & (self.ended <= end_ns)
+    def given_in(self, begin_ns: int, end_ns: int) -> Ints:
+        """The numbers of the ops that began and were answered in the stretch, both ends included.
+
+        At its ends there may be a change at the same instant: what was asked then was asked after the change that
+        began the stretch, what was answered then was answered before the one that ends it.
+        """
+        of = self.begun_in(begin_ns, end_ns)
+        return of.start + np.flatnonzero(self.given[of] & (self.ended[of] <= end_ns))
+
+    def indexes(self, numbers: Ints) -> list[int]:
+        """The history's indexes of the ops' completions; of an invocation where there is none."""
+        done = self.completion[numbers]
+        return ints(self.history, "index")[np.where(done == OPEN, self.row[numbers], done)].tolist()
 
     def shown(self, number: int) -> dict[str, Any]:
         """An op as evidence: how it ended, and when it began."""
@@ -81,24 +100,27 @@ def answers(history: pa.Table, nodes: Sequence[NodeId], fs: Sequence[str] | None
     calls = client_calls(history)
     wanted = np.ones(len(calls.invoke), dtype=np.bool_)
     if fs is not None:
-        chosen = pc.is_in(history["f"], value_set=pa.array(list(fs), pa.string()))
-        wanted = np.asarray(chosen.to_numpy(zero_copy_only=False), dtype=np.bool_)[calls.invoke]
+        named = pc.is_in(history["f"], value_set=pa.array(list(fs), pa.string()))
+        wanted = np.asarray(named.to_numpy(zero_copy_only=False), dtype=np.bool_)[calls.invoke]
     times = ints(history, "time")
     closed = calls.complete != OPEN
     spoken = pc.is_in(history["error"], value_set=pa.array(list(decided), pa.string()))
     state_said = np.asarray(spoken.to_numpy(zero_copy_only=False), dtype=np.bool_)[calls.complete]
     number: Any = pc.index_in(history["node"], value_set=pa.array(list(nodes), pa.string()))
     term: Any = history["term"]
+    failed = calls.ended("fail")
+    chosen = np.flatnonzero(wanted)
+    chosen = chosen[np.argsort(times[calls.invoke[chosen]], kind="stable")]  # an imported history's times may go back
+    asked, done = calls.invoke[chosen], calls.complete[chosen]
     return Answers(
         history=history,
         nodes=tuple(nodes),
-        row=calls.invoke[wanted],
-        completion=calls.complete[wanted],
-        begun=times[calls.invoke][wanted],
-        ended=np.where(closed, times[calls.complete], NEVER)[wanted],
-        node=np.asarray(number.fill_null(NOWHERE).to_numpy(), dtype=np.int64)[calls.invoke][wanted],
-        given=(calls.ended("ok") | (calls.ended("fail") & state_said))[wanted],
-        term=np.where(closed, np.asarray(term.fill_null(NO_TERM).to_numpy(), dtype=np.int64)[calls.complete], NO_TERM)[
-            wanted
-        ],
+        row=asked,
+        completion=done,
+        begun=times[asked],
+        ended=np.where(closed[chosen], times[done], NEVER),
+        node=np.asarray(number.fill_null(NOWHERE).to_numpy(), dtype=np.int64)[asked],
+        given=(calls.ended("ok") | (failed & state_said))[chosen],
+        refused=(failed & ~state_said)[chosen],
+        term=np.where(closed[chosen], np.asarray(term.fill_null(NO_TERM).to_numpy(), dtype=np.int64)[done], NO_TERM),
     )

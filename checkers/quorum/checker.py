@@ -6,25 +6,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.quorum.answers import Answers, answers
-from checkers.quorum.findings import RULES, Fared, Finding
-from checkers.quorum.leaders import consensus, convergence, members_at_the_end, superseded
+from checkers.quorum.answers import NEVER, Answers, answers
+from checkers.quorum.findings import RULES, Fared, Finding, in_all
+from checkers.quorum.leaders import consensus, convergence, superseded
+from checkers.quorum.output import FINDINGS_MAX, evidence, fared_by_window, violation_rows, window_rows
 from checkers.quorum.progress import Bounds, availability, progress, recovery_times
-from checkers.quorum.silence import before_a_majority, wrong_side
-from checkers.quorum.topology import NodeId, capable, cores, possibly_capable, possibly_served
-from checkers.quorum.windows import Window, windows
-from checkers.verdict import Valid, Verdict, Whole
-from results.calls import ints, seconds
+from checkers.quorum.silence import before_a_majority, judged, wrong_side
+from checkers.quorum.topology import NodeId
+from checkers.quorum.windows import windows_and_lulls
+from checkers.verdict import Verdict, Whole
+from results.calls import ints
 from results.errors import UsageError
 from results.faults import Happenings, happenings
 
 DECIDED: Final = ("mismatch", "exists", "held", "not the owner")
 """Errors of `fail` ops with which the state answered."""
-
-LISTED: Final = 20
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,7 +70,8 @@ RECOVERY_ELECTIONS: Final = 4
 class QuorumProgress:
     """Judges windows without faults' changes: who answered, and who should have (rules Q1 to Q10).
 
-    The figures: `rules` (how each fared), `windows` (a row for each), `recovery` (Q4), `availability` (Q9), `bounds`.
+    The figures: `rules` (how each fared), `windows` and `violations` (a row for each, see `checkers.quorum.output`),
+    `left_out` (how many rows and findings are not listed), `recovery` (Q4), `availability` (Q9), `bounds`.
     """
 
     name = "quorum-progress"
@@ -86,24 +87,27 @@ class QuorumProgress:
         run = _Run(history, telemetry, wanted)
         found = run.findings()
         rules = run.rules(found)
-        thin = rules["Q3"] == "too few ops"
         return Verdict(
             checker=self.name,
-            valid=_valid(found),
+            valid="false" if found else "true",
             algorithm="windows",
             sentence=_sentence(found, run),
             anomalies=tuple(dict.fromkeys(finding.rule for finding in found)),
-            inconclusive=("no window had enough ops at each node of a core to tell progress from silence.",)
-            if thin
-            else (),
-            evidence={"findings": [msgspec.to_builtins(one) for one in found[:LISTED]]} if found else {},
-            figures={"rules": rules, **run.figures()},
+            inconclusive=_INCONCLUSIVE.get(rules["Q3"], ()),
+            evidence=evidence(found),
+            figures={"rules": rules, **run.figures(found)},
         )
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """A run is one partition: there is one verdict."""
         (verdict,) = verdicts
         return verdict
+
+
+_INCONCLUSIVE: Final[Mapping[Fared, tuple[str, ...]]] = {
+    "too few ops": ("no window had enough ops at each node of a core to tell progress from silence.",),
+    "stalled": ("the controller stood still in every window in which a core had to answer.",),
+}
 
 
 def _options(options: Mapping[str, Any]) -> Options:
@@ -125,23 +129,25 @@ class _Run:
         self.nodes = wanted.nodes or _named(history, telemetry)
         self.offset_ns = _ns(wanted.clock_offset_s)
         self.given: Answers = answers(history, self.nodes, wanted.fs, wanted.decided)
-        self.windows: Sequence[Window] = windows(self.around, telemetry, self.nodes, 0, self.offset_ns)
+        self.windows, self.lulls = windows_and_lulls(self.around, telemetry, self.nodes, 0, self.offset_ns)
+        self.stalls = _stalls(self.around)
         bounds = Bounds(_ns(wanted.recovery_s), _ns(wanted.op_timeout_s), wanted.attempts)
-        stalls = _stalls(self.around)
         self.progress = [
-            progress(number, window, self.given, bounds, stalls) for number, window in enumerate(self.windows)
+            progress(number, window, self.given, bounds, self.stalls) for number, window in enumerate(self.windows)
         ]
         self.converged: Fared = "not judged"
+        self.led: Fared = "not judged"
 
     def findings(self) -> list[Finding]:
         """All violations, by rule."""
-        wanted = self.wanted
+        lease_ns = _ns(self.wanted.lease_s)
+        late, self.led = superseded(self.telemetry, self.given, self.offset_ns)
         found = [
-            *wrong_side(self.windows, self.given, _ns(wanted.lease_s)),
+            *wrong_side(self.windows, self.given, lease_ns),
             *(one.finding for one in self.progress if one.finding is not None),
-            *before_a_majority(self.windows, self.given),
+            *before_a_majority(self.lulls, self.given, lease_ns),
             *consensus(self.telemetry),
-            *superseded(self.telemetry, self.given, self.offset_ns),
+            *late,
             *self._convergence(),
             *self._availability(),
         ]
@@ -153,17 +159,16 @@ class _Run:
             return []
         wanted = self.wanted
         bound = wanted.recovery_s if wanted.convergence_bound_s is None else wanted.convergence_bound_s
-        members = members_at_the_end(self.telemetry, self.nodes)
-        found, self.converged = convergence(self.telemetry, members, begin_ns, self.around.end_ns, _ns(bound))
+        found, self.converged = convergence(self.telemetry, self.nodes, begin_ns, self.around.end_ns, _ns(bound))
         return found
 
     def _loaded_until_ns(self) -> int | None:
-        """When the last op began, everything was healed, and all recovered; None if that was never so."""
+        """When the last op was over, everything was healed, and all recovered; None if that was never so."""
         recovered = [op for op in self.around.of_harness("recovered") if _dict(op.value).get("seconds") is not None]
         if not recovered:
             return None
-        begun = self.given.begun
-        return max(recovered[-1].time, int(begun.max()) if len(begun) else 0)
+        moments = np.concatenate([self.given.begun, self.given.ended[self.given.ended < NEVER]])
+        return max(recovered[-1].time, int(moments.max(initial=0)))
 
     def _availability(self) -> list[Finding]:
         share = availability(self.given, 0, self.around.end_ns)["cluster"]["time"]
@@ -177,71 +182,40 @@ class _Run:
     def rules(self, found: Sequence[Finding]) -> dict[str, Fared]:
         """How each rule fared in the run as a whole."""
         broken = {finding.rule for finding in found}
-        fared: dict[str, Fared] = {rule: "violated" if rule in broken else "held" for rule in RULES}
-        if not self.windows:
-            fared |= dict.fromkeys(("Q1", "Q2", "Q8"), cast("Fared", "not judged"))
-        if "Q3" not in broken:
-            fared["Q3"] = _worst(one.fared for one in self.progress)
+        fared: dict[str, Fared] = dict.fromkeys(RULES, "held")
+        for rule in ("Q1", "Q2", "Q3", "Q8"):
+            fared[rule] = in_all(window[rule] for window in self._fared(found))
         if not self.telemetry.num_rows:
-            fared |= dict.fromkeys(("Q5", "Q6", "Q10"), cast("Fared", "not judged"))
-        if "Q7" not in broken:
-            fared["Q7"] = self.converged
+            fared |= dict.fromkeys(("Q5", "Q6"), cast("Fared", "not judged"))
+        fared |= {"Q7": self.converged, "Q10": self.led}
+        for rule in broken:
+            fared[rule] = "violated"
         return fared
 
-    def figures(self) -> dict[str, Any]:
+    def _fared(self, found: Sequence[Finding]) -> list[dict[str, Fared]]:
+        lease_ns = _ns(self.wanted.lease_s)
+        occasion: list[dict[str, Fared]] = [
+            {**judged(window, self.lulls, lease_ns), "Q3": one.fared}
+            for window, one in zip(self.windows, self.progress, strict=True)
+        ]
+        return fared_by_window(occasion, found, self.windows, self.given)
+
+    def figures(self, found: Sequence[Finding]) -> dict[str, Any]:
         """What is told beside the verdict."""
+        windows, left_out = window_rows(self.windows, self._fared(found), self.given)
+        violations, more = violation_rows(found, self.windows, self.given)
         return {
-            "windows": [self._row(number, window) for number, window in enumerate(self.windows)],
-            "recovery": list(recovery_times(self.around, self.given)),
+            "windows": windows,
+            "violations": violations,
+            "left_out": {
+                "windows": left_out,
+                "violations": more,
+                "findings": max(0, len(found) - FINDINGS_MAX),
+            },
+            "recovery": list(recovery_times(self.around, self.given, self.stalls)),
             "availability": availability(self.given, 0, self.around.end_ns),
             "bounds": {"recovery_s": self.wanted.recovery_s, "clock_offset_s": self.wanted.clock_offset_s},
         }
-
-    def _row(self, number: int, window: Window) -> dict[str, Any]:
-        at, given = window.at, self.given
-        inside = (given.begun >= window.begin_ns) & (given.begun <= window.end_ns)
-        return {
-            "start_s": seconds(window.begin_ns),
-            "end_s": seconds(window.end_ns),
-            "cut": sorted(set(_links(at.nodes)) - at.possibly_open),
-            "uncertain_links": sorted(at.possibly_open - at.open),
-            "down": [node for node in at.nodes if node not in at.possibly_up],
-            "uncertain": [node for node in at.nodes if node in at.possibly_up and node not in at.up],
-            "configurations": [[node for node in at.nodes if node in voters] for voters in at.configurations],
-            "capable": _in_order(at.nodes, capable(at)),
-            "possibly_capable": _in_order(at.nodes, possibly_capable(at)),
-            "possibly_served": _in_order(at.nodes, possibly_served(at)),
-            "cores": [list(core) for core in cores(at)],
-            "nodes": {node: self._counts(node, inside, window) for node in at.nodes},
-            "Q3": self.progress[number].fared,
-        }
-
-    def _counts(self, node: NodeId, inside: Any, window: Window) -> dict[str, Any]:
-        given = self.given
-        asked = inside & given.at(node)
-        answered = asked & given.given
-        first = given.ended[answered]
-        return {
-            "ops": int(asked.sum()),
-            "answered": int(answered.sum()),
-            "first_answer_s": seconds(int(first.min()) - window.begin_ns) if len(first) else None,
-        }
-
-
-_OF_MANY: Final[tuple[Fared, ...]] = ("violated", "held", "too few ops", "not judged")
-
-
-def _worst(each: Iterable[Fared]) -> Fared:
-    seen = set(each) or {_OF_MANY[-1]}
-    return next(how for how in _OF_MANY if how in seen)
-
-
-def _links(nodes: Sequence[NodeId]) -> list[tuple[NodeId, NodeId]]:
-    return [(source, destination) for source in nodes for destination in nodes if source != destination]
-
-
-def _in_order(nodes: Sequence[NodeId], chosen: frozenset[NodeId]) -> list[NodeId]:
-    return [node for node in nodes if node in chosen]
 
 
 def _named(history: pa.Table, telemetry: pa.Table) -> tuple[NodeId, ...]:
@@ -256,10 +230,6 @@ def _stalls(around: Happenings) -> list[tuple[int, int]]:
         gap_ms = _dict(op.value).get("gap_ms", 0)
         found.append((op.time - _ns(gap_ms / 1000), op.time))
     return found
-
-
-def _valid(found: Sequence[Finding]) -> Valid:
-    return "false" if found else "true"
 
 
 def _sentence(found: Sequence[Finding], run: _Run) -> str:

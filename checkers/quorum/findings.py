@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 import msgspec
@@ -23,7 +24,10 @@ RULES: Final[dict[str, str]] = {
 }
 """The rules by their names."""
 
-Fared = Literal["held", "violated", "too few ops", "not judged"]
+Fared = Literal["held", "violated", "too few ops", "stalled", "not judged"]
+"""How a rule fared: "stalled" where the controller itself stood still, "not judged" where there was no occasion to."""
+
+_BY_WEIGHT: Final[tuple[Fared, ...]] = ("violated", "held", "too few ops", "stalled", "not judged")
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +39,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         window: the number of the window in which it did, None if it belongs to none.
         ops: ops that show it.
         rows: rows of the telemetry that show it.
+        numbers: all ops that violate the rule, by their places in `Answers`; the first of them are in `ops`.
+        why: why each of these should not have been answered, to end a sentence with.
     """
 
     rule: str
@@ -42,6 +48,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     window: int | None = None
     ops: tuple[dict[str, Any], ...] = ()
     rows: tuple[dict[str, Any], ...] = ()
+    numbers: tuple[int, ...] = ()
+    why: str = ""
+
+
+def in_all(each: Iterable[Fared]) -> Fared:
+    """How a rule fared in a run, from how it fared in its windows."""
+    seen = {*each, _BY_WEIGHT[-1]}
+    return next(how for how in _BY_WEIGHT if how in seen)
 
 
 def during(window: Window) -> str:

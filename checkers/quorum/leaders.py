@@ -12,17 +12,17 @@ term once its commit index is beyond where its log ended when it was elected (On
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from checkers.consensus import CommitMonotonic, ElectionSafety, LeaderCompleteness, ReplicaAgreement
-from checkers.consensus.rows import Row, rows
+from checkers.consensus.rows import Row, of_group, rows
 from checkers.quorum.answers import NO_TERM, Answers
-from checkers.quorum.findings import Fared, Finding
+from checkers.quorum.findings import Fared, Finding, in_all
 from checkers.quorum.topology import NodeId
-from results.calls import seconds
+from results.arrow import Column, array, compute
+from results.calls import Ints, is_equal, seconds
 
 _Q6 = (ReplicaAgreement, CommitMonotonic, LeaderCompleteness)
 
@@ -35,82 +35,129 @@ def consensus(telemetry: pa.Table) -> Iterator[Finding]:
             yield Finding(rule=rule, sentence=verdict.sentence, rows=tuple(verdict.evidence.get("findings", ())[:1]))
 
 
-def superseded(telemetry: pa.Table, given: Answers, offset_ns: int) -> Iterator[Finding]:
-    """Q10: a finding for each node and term that answered after a later term's leader had committed.
+def superseded(telemetry: pa.Table, given: Answers, offset_ns: int) -> tuple[list[Finding], Fared]:
+    """Q10: a finding for each node and term that answered after a later term's leader had committed, and how it fared.
+
+    An answer does not say which group gave it: where there are several, it must have been superseded in each of them.
+    An answer that tells no term is not judged, nor is any where no leader is known to have committed.
 
     Args:
         telemetry: what the nodes told.
         given: the answers.
         offset_ns: how far clocks may be apart: so much later an op must have been invoked.
     """
-    times, rows_of = _committed(telemetry)
-    if not times:
-        return
-    highest = np.maximum.accumulate(np.array([row.term for row in rows_of], dtype=np.int64))
-    place = np.searchsorted(np.array(times, dtype=np.int64) + offset_ns, given.begun, side="left") - 1
-    late = given.given & (given.term != NO_TERM) & (place >= 0)
-    late &= highest[np.maximum(place, 0)] > given.term
-    told: set[tuple[int, int]] = set()
-    for number in np.flatnonzero(late).tolist():
-        which = int(given.node[number]), int(given.term[number])
-        if which in told:
-            continue
-        told.add(which)
-        by = max(rows_of[: int(place[number]) + 1], key=lambda row: row.term or 0)
-        op = given.shown(number)
+    committed = _committed(telemetry)
+    judged = given.given & (given.term != NO_TERM)
+    if not committed or not judged.any():
+        return [], "not judged"
+    late = judged
+    for first in committed:
+        place = _known_before(first, given, offset_ns)
+        highest = np.maximum.accumulate(np.array([row.term for row in first], dtype=np.int64))
+        late = late & (place >= 0) & (highest[np.maximum(place, 0)] > given.term)
+    found = list(
+        _late_answers(given, np.flatnonzero(late), committed[0], _known_before(committed[0], given, offset_ns))
+    )
+    return found, "violated" if found else "held"
+
+
+def _known_before(first: Sequence[Row], given: Answers, offset_ns: int) -> Ints:
+    """For each op the last of the rows that was certainly written before it was invoked, or -1."""
+    times = np.array([row.time for row in first], dtype=np.int64)
+    return np.searchsorted(times + offset_ns, given.begun, side="left") - 1
+
+
+def _late_answers(given: Answers, late: Ints, first: Sequence[Row], place: Ints) -> Iterator[Finding]:
+    alike: dict[tuple[int, int], list[int]] = {}
+    for number in late.tolist():
+        alike.setdefault((int(given.node[number]), int(given.term[number])), []).append(number)
+    for (_, term), numbers in alike.items():
+        by = max(first[: int(place[numbers[0]]) + 1], key=lambda row: row.term or 0)
+        op = given.shown(numbers[0])
+        why = f"after {by.node} had committed as leader of term {by.term} at {seconds(by.time):.3f} s"
+        more = f" ({len(numbers) - 1} more like it.)" if len(numbers) > 1 else ""
         yield Finding(
             rule="Q10",
             sentence=(
-                f"Superseded: {op.get('node')} answered op {op['index']} ({op['f']}) in term {which[1]}, which was "
-                f"invoked at {op['invoked_s']:.3f} s, after {by.node} had committed as leader of term {by.term} at "
-                f"{seconds(by.time):.3f} s."
+                f"Superseded: {op.get('node')} answered op {op['index']} ({op['f']}) in term {term}, which was "
+                f"invoked at {op['invoked_s']:.3f} s, {why}.{more}"
             ),
             ops=(op,),
             rows=(by.shown(),),
+            numbers=tuple(numbers),
+            why=f"in term {term}, {why}",
         )
 
 
-def _committed(telemetry: pa.Table) -> tuple[list[int], list[Row]]:
-    """For each leader that committed something of its own term: when it was first seen to have, and the row."""
-    elected: dict[tuple[str | None, str, int, int], int] = {}
+def _committed(telemetry: pa.Table) -> list[list[Row]]:
+    """By group the leaders that committed something of their own term: the row in which each was first seen to have.
+
+    Where a leader does not tell where its log ended when it was elected, it has once its commit index moves on: a
+    leader commits nothing of earlier terms before something of its own.
+    """
+    ended: dict[tuple[str | None, str, int, int], int] = {}
     first: dict[tuple[str | None, str, int, int], Row] = {}
-    for row in rows(telemetry):
-        if row.role != "leader" or row.term is None or row.commit_index is None:
+    for row in rows(telemetry.filter(array(is_equal(telemetry, "role", "leader")))):
+        if row.term is None:
             continue
         led = (row.group, row.node, row.life, row.term)
-        before = elected.setdefault(led, row.commit_index if row.last_index is None else row.last_index)
-        if row.commit_index > before:
+        before = row.commit_index if row.last_index is None else row.last_index
+        if led not in ended and before is not None:
+            ended[led] = before
+        if row.commit_index is not None and row.commit_index > ended[led]:
             first.setdefault(led, row)
-    found = sorted(first.values(), key=lambda row: row.time)
-    return [row.time for row in found], found
+    groups: list[str | None] = compute.unique(
+        telemetry.filter(compute.is_valid(telemetry["role"]))["group"]
+    ).to_pylist()
+    found = [
+        sorted((row for led, row in first.items() if led[0] == group), key=lambda row: row.time) for group in groups
+    ]
+    return found if all(found) else []
 
 
 def convergence(
-    telemetry: pa.Table, members: Sequence[NodeId], begin_ns: int, end_ns: int, bound_ns: int
+    telemetry: pa.Table, nodes: Sequence[NodeId], begin_ns: int, end_ns: int, bound_ns: int
 ) -> tuple[list[Finding], Fared]:
-    """Q7: findings, and how it fared.
+    """Q7: findings, one per group, and how it fared.
 
     Args:
         telemetry: what the nodes told.
-        members: of the last committed configuration.
-        begin_ns: when the load stopped and everything was healed.
+        nodes: all nodes of the test: the members where nobody tells who they are.
+        begin_ns: when the load had stopped and everything was healed.
         end_ns: the end of the run; members that differ then violate it only if the bound was over.
         bound_ns: for so long members may differ.
     """
-    last = _last(telemetry)
-    told = {node: last[node] for node in members if node in last and last[node].applied_index is not None}
-    if len(told) < len(members) or not told:
-        return [], "not judged"
-    indexes = {row.applied_index for row in told.values()}
-    states = {row.state_hash for row in told.values() if row.state_hash is not None}
-    if len(indexes) == 1 and len(states) <= 1:
-        return [], "held"
-    if end_ns - begin_ns < bound_ns:
-        return [], "not judged"
-    what = "applied index" if len(indexes) > 1 else "state"
-    story = ", ".join(f"{node} {_of(row, len(indexes) > 1)}" for node, row in told.items())
-    sentence = f"The members did not meet in their {what} within {seconds(bound_ns):g} s: {story}."
-    return [Finding(rule="Q7", sentence=sentence, rows=tuple(row.shown() for row in told.values()))], "violated"
+    column: Column = telemetry["group"].combine_chunks()
+    group = column.dictionary_encode(null_encoding="encode")
+    number: Ints = group.indices.to_numpy()
+    fared: list[Fared] = []
+    found: list[Finding] = []
+    for each, name in enumerate(group.dictionary.to_pylist()):
+        told = telemetry.filter(array(number == each))
+        last, members = _last(told), members_at_the_end(told, nodes)
+        finding, how = _met(name, [last.get(node) for node in members], end_ns - begin_ns >= bound_ns, bound_ns)
+        fared.append(how)
+        found += [finding] if finding is not None else []
+    return found, in_all(fared)
+
+
+def _met(group: str | None, told: Sequence[Row | None], over: bool, bound_ns: int) -> tuple[Finding | None, Fared]:
+    """Whether the members of a group, of which these are the last words, are in the same place."""
+    known = [row for row in told if row is not None]
+    if len(known) < len(told) or not known:
+        return None, "not judged"
+    apart = len({row.applied_index for row in known}) > 1
+    differ = len({row.state_hash for row in known if row.state_hash is not None}) > 1
+    if not apart and not differ:
+        return None, "held"
+    if not over:
+        return None, "not judged"
+    story = ", ".join(f"{row.node} {_of(row, apart)}" for row in known)
+    sentence = (
+        f"The members{of_group(group)} did not meet in their {'applied index' if apart else 'state'} within "
+        f"{seconds(bound_ns):g} s: {story}."
+    )
+    return Finding(rule="Q7", sentence=sentence, rows=tuple(row.shown() for row in known)), "violated"
 
 
 def _of(row: Row, index: bool) -> str:
@@ -118,18 +165,20 @@ def _of(row: Row, index: bool) -> str:
 
 
 def _last(telemetry: pa.Table) -> dict[NodeId, Row]:
-    found: dict[NodeId, Row] = {}
-    for row in rows(telemetry):
-        if row.applied_index is not None:
-            found[row.node] = row
-    return found
+    """Each node's last row that tells how far it has applied."""
+    at = np.flatnonzero(compute.is_valid(telemetry["applied_index"]).to_numpy())
+    node: Column = telemetry["node"].take(array(at)).combine_chunks()
+    _, from_the_end = np.unique(node.dictionary_encode().indices.to_numpy()[::-1], return_index=True)
+    return {row.node: row for row in rows(telemetry.take(array(np.sort(at[len(at) - 1 - from_the_end]))))}
 
 
 def members_at_the_end(telemetry: pa.Table, nodes: Sequence[NodeId]) -> list[NodeId]:
     """The voters that whoever committed most holds in the end; all nodes where nobody tells."""
-    columns: list[Any] = [telemetry.column(name).to_pylist() for name in ("node", "commit_index", "voters")]
-    best: tuple[int, list[str]] | None = None
-    for _, commit, voters in zip(*columns, strict=True):
-        if voters is not None and (best is None or (commit or 0) >= best[0]):
-            best = (commit or 0, voters)
-    return list(nodes) if best is None else [node for node in nodes if node in best[1]]
+    size: Column = compute.list_value_length(telemetry["voters"])
+    at = np.flatnonzero(size.fill_null(0).to_numpy() > 0)
+    if not len(at):
+        return list(nodes)
+    commit: Column = telemetry["commit_index"]
+    behind = np.asarray(commit.fill_null(0).to_numpy(), dtype=np.int64)[at][::-1]
+    voters: Column = telemetry["voters"][int(at[len(at) - 1 - int(behind.argmax())])]
+    return [node for node in nodes if node in voters.as_py()]

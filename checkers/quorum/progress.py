@@ -14,17 +14,17 @@ elect nobody else. (Partial connectivity without a quorum lost: Ng, Haridi and C
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
-from checkers.quorum.answers import NEVER, Answers
+from checkers.quorum.answers import NEVER, NOWHERE, Answers
 from checkers.quorum.findings import Fared, Finding, during
 from checkers.quorum.topology import NodeId, Topology, cores, possibly_capable
 from checkers.quorum.windows import Window
-from results.calls import Bools, seconds
+from results.calls import Bools, Ints, seconds
 from results.faults import FaultOp, Happenings
 
 BIN_NS: Final = 1_000_000_000
@@ -66,21 +66,25 @@ def progress(
     """
     found = cores(window.at)
     first_ns, last_ns = window.begin_ns + bounds.recovery_ns, window.end_ns - bounds.timeout_ns
-    if not found or _led_from_outside(window.at, found) or first_ns >= last_ns or _touched(window, stalls):
+    if not found or _led_from_outside(window.at, found) or first_ns >= last_ns:
         return Progress("not judged")
-    asked = (given.begun >= first_ns) & (given.begun <= last_ns)
-    answered = asked & given.given
-    silent = [_silent(core, given, asked, answered, bounds.attempts) for core in found]
+    if touched(window.begin_ns, window.end_ns, stalls):
+        return Progress("stalled")
+    asked = given.begun_in(first_ns, last_ns)
+    sent = per_node(given, asked)
+    got = per_node(given, asked, given.given[asked])
+    silent = [_silent(core, sent, got, bounds.attempts) for core in found]
     if any(who == () for who in silent):
         return Progress("held")
     if any(who is None for who in silent):
         return Progress("too few ops")
     stories = [
         f"of the core {' '.join(core)} {' '.join(who or ())} answered none of "
-        f"{sum(int(np.count_nonzero(asked & given.at(node))) for node in who or ())} ops"
+        f"{sum(sent[node] for node in who or ())} ops"
         for core, who in zip(found, silent, strict=True)
     ]
-    examples = np.flatnonzero(asked & given.at((silent[0] or ("",))[0]))[:3]
+    one = given.nodes.index((silent[0] or ("",))[0])
+    examples = asked.start + np.flatnonzero(given.node[asked] == one)[:3]
     sentence = (
         f"No progress with a quorum {during(window)}: {'; '.join(stories)} that were invoked after the recovery bound "
         f"of {seconds(bounds.recovery_ns):g} s."
@@ -94,32 +98,43 @@ def _led_from_outside(at: Topology, found: Sequence[tuple[NodeId, ...]]) -> bool
     return not possibly_capable(at) <= {node for core in found for node in core}
 
 
+def per_node(given: Answers, of: slice, chosen: Bools | None = None) -> dict[NodeId, int]:
+    """How many of these ops each node was asked, or of the chosen ones among them."""
+    nodes = given.node[of] if chosen is None else given.node[of][chosen]
+    counts = np.bincount(nodes - NOWHERE, minlength=len(given.nodes) + 1)[-NOWHERE:]
+    return dict(zip(given.nodes, counts.tolist(), strict=True))
+
+
 def _silent(
-    core: tuple[NodeId, ...], given: Answers, asked: Bools, answered: Bools, attempts: int
+    core: tuple[NodeId, ...], sent: Mapping[NodeId, int], got: Mapping[NodeId, int], attempts: int
 ) -> tuple[NodeId, ...] | None:
     """The nodes of a core that were asked often enough and kept silent; None if too little was asked to tell."""
-    counts = {
-        node: (int(np.count_nonzero(asked & given.at(node))), int(np.count_nonzero(answered & given.at(node))))
-        for node in core
-    }
-    who = tuple(node for node, (sent, got) in counts.items() if sent >= attempts and not got)
-    unknown = any(not got for _, got in counts.values())
-    return who or (None if unknown else ())
+    who = tuple(node for node in core if sent[node] >= attempts and not got[node])
+    return who or (() if all(got[node] for node in core) else None)
 
 
-def _touched(window: Window, stalls: Sequence[tuple[int, int]]) -> bool:
-    return any(begin < window.end_ns and end > window.begin_ns for begin, end in stalls)
+def touched(begin_ns: int, end_ns: int, stalls: Sequence[tuple[int, int]]) -> bool:
+    """Whether the controller stood still at some time in the stretch."""
+    return any(begin < end_ns and end > begin_ns for begin, end in stalls)
 
 
-def recovery_times(around: Happenings, given: Answers) -> Iterator[dict[str, Any]]:
-    """Q4: for each fault and heal the seconds until each node first answered an op that was invoked after it.
+def recovery_times(
+    around: Happenings, given: Answers, stalls: Sequence[tuple[int, int]] = ()
+) -> Iterator[dict[str, Any]]:
+    """Q4: for each fault and heal the seconds from its invocation until each node first answered.
 
-    None for a node that never did before the next op of the nemesis.
+    Only ops count that were invoked after it was complete: earlier ones may have been answered before it took effect.
+    None for a node that answered none before the next op of the nemesis. `stalled`: the controller stood still
+    meanwhile, and the seconds say nothing.
     """
     ops = [op for op in around.fault_ops if op.completion is not None and op.struck]
     ends = [*(op.invoke.time for op in ops[1:]), around.end_ns]
     for op, until_ns in zip(ops, ends, strict=False):
-        yield {**_which(op), "nodes": {node: _first_answer_s(op, node, given, until_ns) for node in given.nodes}}
+        yield {
+            **_which(op),
+            "nodes": _first_answers_s(op, given, until_ns),
+            "stalled": touched(op.invoke.time, until_ns, stalls),
+        }
 
 
 def _which(op: FaultOp) -> dict[str, Any]:
@@ -133,10 +148,20 @@ def _which(op: FaultOp) -> dict[str, Any]:
     }
 
 
-def _first_answer_s(op: FaultOp, node: NodeId, given: Answers, until_ns: int) -> float | None:
-    begun_ns = (op.completion or op.invoke).time
-    found = given.given & given.at(node) & (given.begun >= begun_ns) & (given.ended <= until_ns)
-    return seconds(int(given.ended[found].min()) - op.invoke.time) if found.any() else None
+def _first_answers_s(op: FaultOp, given: Answers, until_ns: int) -> dict[NodeId, float | None]:
+    found = given.given_in((op.completion or op.invoke).time, until_ns)
+    first = first_per_node(given, found)
+    return {node: None if time_ns is None else seconds(time_ns - op.invoke.time) for node, time_ns in first.items()}
+
+
+def first_per_node(given: Answers, found: Ints) -> dict[NodeId, int | None]:
+    """When each node gave its first of these answers, None where it gave none."""
+    first = np.full(len(given.nodes) + 1, NEVER, dtype=np.int64)
+    np.minimum.at(first, given.node[found] - NOWHERE, given.ended[found])
+    return {
+        node: None if time_ns == NEVER else time_ns
+        for node, time_ns in zip(given.nodes, first[-NOWHERE:].tolist(), strict=True)
+    }
 
 
 def availability(given: Answers, begin_ns: int, end_ns: int) -> dict[str, Any]:

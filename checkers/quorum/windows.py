@@ -1,22 +1,26 @@
 """Windows: the stretches of a run in which neither links nor nodes nor voter sets change, and how they are meanwhile.
 
 A fault changes things somewhere between the invocation and the completion of its op: that span is unstable. Windows lie
-between unstable spans, and are split where a node takes on another voter set. What the completion of a nemesis op tells
-(`nemesis.effects`: `cut`, `down`, `paused`, `links`, `disks`, `cpus`, `clocks`) holds until the next op; after one
-that tells nothing all is uncertain. While the harness heals, everything is unstable; once the system has recovered
-all is well.
+between unstable spans, and are split where the voter sets in force change. What the completion of a nemesis op tells
+(`nemesis.effects`: `cut`, `down`, `paused`, `links`, `disks`, `cpus`, `clocks`) holds until the next op completes; what
+it does not tell is uncertain. While the harness heals, everything is unstable; once the system has recovered all is
+well.
+
+Faults and client ops are both timed by the controller. Only what nodes tell of their voter sets is widened by how far
+their clocks may be from its.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Any, Final, cast
 
 import msgspec
 import pyarrow as pa
 
+from checkers.quorum.configurations import Configurations
 from checkers.quorum.topology import Link, NodeId, Topology, Voters, topology
 from results.faults import FaultOp, Happenings
 from results.history import Op
@@ -41,15 +45,6 @@ class Window(msgspec.Struct, frozen=True):
     since: Op | None
 
 
-class Settled(msgspec.Struct, frozen=True):
-    """What is wrong from `begin_ns` on, until `end_ns`; None where nobody knows."""
-
-    begin_ns: int
-    end_ns: int
-    wrong: Wrong | None
-    since: Op | None
-
-
 class Wrong(msgspec.Struct, frozen=True):
     """Nodes and links that are not as they should be."""
 
@@ -62,6 +57,43 @@ class Wrong(msgspec.Struct, frozen=True):
 NOTHING_WRONG: Final = Wrong()
 
 
+class Stretch(msgspec.Struct, frozen=True):
+    """A part of the run in which no op of the nemesis, and no healing, begins or ends.
+
+    Attributes:
+        begin_ns: its beginning.
+        end_ns: its end.
+        before: what was wrong when it began.
+        changes: what will be wrong after each of the changes that are under way; none in a stable stretch.
+        since: the op that told `before`, None at the beginning of the run.
+    """
+
+    begin_ns: int
+    end_ns: int
+    before: Wrong
+    changes: tuple[Wrong, ...]
+    since: Op | None
+
+    @property
+    def possibly(self) -> tuple[Wrong, ...]:
+        """All that may be wrong at some time in it."""
+        return (self.before, *self.changes)
+
+
+class Lull(msgspec.Struct, frozen=True):
+    """A part of the run in which too few nodes run for a majority, whatever the links do."""
+
+    begin_ns: int
+    end_ns: int
+
+
+class _Change(msgspec.Struct, frozen=True):
+    begin_ns: int
+    end_ns: int
+    after: Wrong
+    op: Op
+
+
 def windows(
     around: Happenings, telemetry: pa.Table, nodes: Sequence[NodeId], begin_ns: int = 0, offset_ns: int = 0
 ) -> list[Window]:
@@ -72,70 +104,95 @@ def windows(
         telemetry: what the nodes told, for the voter sets that they hold; may be empty.
         nodes: all nodes of the test.
         begin_ns: when everything was up for the first time.
-        offset_ns: how far the nodes' clocks may be from the controller's: voter sets are in force that much longer.
+        offset_ns: how far the nodes' clocks may be from the controller's: while voter sets change takes that much
+            longer at both ends.
+    """
+    return windows_and_lulls(around, telemetry, nodes, begin_ns, offset_ns)[0]
+
+
+def windows_and_lulls(
+    around: Happenings, telemetry: pa.Table, nodes: Sequence[NodeId], begin_ns: int = 0, offset_ns: int = 0
+) -> tuple[list[Window], list[Lull]]:
+    """The windows of a run, and its parts without a majority of running nodes, unstable spans included.
+
+    A lull ends with the invocation of the op that may start a majority. Arguments as for `windows`.
     """
     held = Configurations(telemetry, nodes, offset_ns)
+    dead = _deaths(around)
     found: list[Window] = []
-    for stretch in settled(around, begin_ns):
-        wrong = stretch.wrong if stretch.wrong is not None else _all_uncertain(nodes)
-        for begin, end in held.split(stretch.begin_ns, stretch.end_ns):
-            dead = _dead(around, begin, end)
-            at = topology(
-                nodes,
-                down=wrong.down,
-                cut=wrong.cut,
-                uncertain_links=wrong.uncertain_links,
-                uncertain_nodes=(*wrong.uncertain_nodes, *dead),
-                configurations=held.between(begin, end),
-            )
-            since = stretch.since if begin == stretch.begin_ns else None
-            found.append(Window(begin, end, at, since))
-    return found
+    lulls: list[Lull] = []
+    for stretch in stretches(around, nodes, begin_ns):
+        for piece in held.pieces(stretch.begin_ns, stretch.end_ns):
+            if not stretch.changes and not piece.changing:
+                wrong = stretch.before
+                at = topology(
+                    nodes,
+                    down=wrong.down,
+                    cut=wrong.cut,
+                    uncertain_links=wrong.uncertain_links,
+                    uncertain_nodes=(*wrong.uncertain_nodes, *_dead(dead, piece.begin_ns, piece.end_ns)),
+                    configurations=piece.configurations,
+                )
+                since = stretch.since if piece.begin_ns == stretch.begin_ns else None
+                found.append(Window(piece.begin_ns, piece.end_ns, at, since))
+            if _majority_may_run(nodes, stretch.possibly, piece.configurations):
+                continue
+            if lulls and lulls[-1].end_ns == piece.begin_ns:
+                lulls[-1] = Lull(lulls[-1].begin_ns, piece.end_ns)
+            else:
+                lulls.append(Lull(piece.begin_ns, piece.end_ns))
+    return found, lulls
 
 
-def settled(around: Happenings, begin_ns: int = 0) -> Iterator[Settled]:
-    """The stretches between unstable spans, those of no length left out."""
-    now: Wrong | None = NOTHING_WRONG
-    since: Op | None = None
-    for begin, end, after, op in _unstable(around):
-        if begin > begin_ns:
-            yield Settled(begin_ns, begin, now, since)
-        begin_ns, now, since = max(begin_ns, end), after, op
-    if around.end_ns > begin_ns:
-        yield Settled(begin_ns, around.end_ns, now, since)
+def stretches(around: Happenings, nodes: Sequence[NodeId], begin_ns: int = 0) -> Iterator[Stretch]:
+    """The run, taken apart where a change begins or ends; stretches of no length are left out."""
+    changes = sorted(_changes(around, nodes), key=lambda change: change.begin_ns)
+    ends = sorted(changes, key=lambda change: (change.end_ns, change.op.index))
+    moments = {begin_ns, around.end_ns, *(time for change in changes for time in (change.begin_ns, change.end_ns))}
+    now, since = NOTHING_WRONG, None
+    begun = ended = 0
+    under_way: list[_Change] = []
+    for begin, end in pairwise(sorted(moments)):
+        while begun < len(changes) and changes[begun].begin_ns <= begin:
+            under_way.append(changes[begun])
+            begun += 1
+        while ended < len(ends) and ends[ended].end_ns <= begin:
+            now, since = ends[ended].after, ends[ended].op
+            ended += 1
+        under_way = [change for change in under_way if change.end_ns > begin]
+        if begin_ns <= begin and end <= around.end_ns:
+            yield Stretch(begin, end, now, tuple(change.after for change in under_way), since)
 
 
-def _unstable(around: Happenings) -> list[tuple[int, int, Wrong | None, Op]]:
-    """Spans in which things change: begin, end, what is wrong afterwards (None: nobody knows), the op."""
-    spans = [_of_op(op, around.end_ns) for op in around.fault_ops]
+def _changes(around: Happenings, nodes: Sequence[NodeId]) -> Iterator[_Change]:
+    unknown = _all_uncertain(nodes)
+    never_ns = around.end_ns + 1
+    for op in around.fault_ops:
+        if op.completion is None:
+            yield _Change(op.invoke.time, never_ns, unknown, op.invoke)
+        else:
+            yield _Change(op.invoke.time, op.completion.time, _wrong(op, unknown), op.completion)
     healing = next((op for op in around.of_harness("phase") if _dict(op.value).get("phase") == "heal"), None)
     if healing is not None:
         recovered = next((op for op in around.of_harness("recovered") if op.time >= healing.time), None)
         well = recovered is not None and _dict(recovered.value).get("seconds") is not None
-        until = around.end_ns if recovered is None else recovered.time
-        spans.append((healing.time, until, NOTHING_WRONG if well else None, recovered or healing))
-    return sorted(spans, key=lambda span: span[:2])
+        until_ns = never_ns if recovered is None else recovered.time
+        yield _Change(healing.time, until_ns, NOTHING_WRONG if well else unknown, recovered or healing)
 
 
-def _of_op(op: FaultOp, end_ns: int) -> tuple[int, int, Wrong | None, Op]:
-    if op.completion is None:
-        return op.invoke.time, end_ns, None, op.invoke
-    told = "cut" in op.value and "down" in op.value
-    return op.invoke.time, op.completion.time, _wrong(op) if told else None, op.completion
-
-
-def _wrong(op: FaultOp) -> Wrong:
+def _wrong(op: FaultOp, unknown: Wrong) -> Wrong:
     def links(name: str) -> tuple[Link, ...]:
         return tuple((str(source), str(destination)) for source, destination in op.listed(name))
 
     def listed(*names: str) -> tuple[NodeId, ...]:
         return tuple(dict.fromkeys(str(node) for name in names for node in op.listed(name)))
 
+    knows_links, knows_nodes = "cut" in op.value, "down" in op.value
     return Wrong(
         cut=links("cut"),
         down=listed("down", "paused"),
-        uncertain_links=links("links"),
-        uncertain_nodes=listed("disks", "cpus", "clocks"),
+        uncertain_links=links("links") if knows_links else unknown.uncertain_links,
+        uncertain_nodes=listed("disks", "cpus", "clocks") if knows_nodes else unknown.uncertain_nodes,
     )
 
 
@@ -143,64 +200,25 @@ def _all_uncertain(nodes: Sequence[NodeId]) -> Wrong:
     return Wrong(uncertain_nodes=tuple(nodes), uncertain_links=tuple(permutations(nodes, 2)))
 
 
-def _dead(around: Happenings, begin_ns: int, end_ns: int) -> list[NodeId]:
-    """Nodes that ended by themselves at some time that may be in the window, or before it and not yet told as down."""
-    found: list[NodeId] = []
+def _majority_may_run(nodes: Sequence[NodeId], wrong: Sequence[Wrong], configurations: Sequence[Voters]) -> bool:
+    up = {node for node in nodes if any(node not in each.down for each in wrong)}
+    return any(len(voters & up) > len(voters) // 2 for voters in configurations)
+
+
+def _deaths(around: Happenings) -> list[tuple[int, int, NodeId]]:
+    """For nodes that ended by themselves: since when they may have, until when they are not told of, and who."""
     completions = [op.completion.time for op in around.fault_ops if op.completion is not None]
-    recoveries = [op.time for op in around.of_harness("recovered")]
-    known = sorted([*completions, *recoveries, around.end_ns])
+    known = sorted([*completions, *(op.time for op in around.of_harness("recovered"))])
+    found: list[tuple[int, int, NodeId]] = []
     for note in (*around.of_harness("crash"), *around.of_harness("halt")):
         place = bisect_right(known, note.time)
         told_ns = known[place] if place < len(known) else around.end_ns
-        if note.time - DIED_WITHIN_NS < end_ns and begin_ns < told_ns:
-            found.append(str(_dict(note.value).get("node")))
-    return list(dict.fromkeys(found))
+        found.append((note.time - DIED_WITHIN_NS, told_ns, str(_dict(note.value).get("node"))))
+    return found
 
 
-class Configurations:
-    """The voter sets in force: each that some node holds, by what the nodes told last.
-
-    A node that told none yet holds that of all nodes. A node holds its own also while it is down.
-    """
-
-    def __init__(self, telemetry: pa.Table, nodes: Sequence[NodeId], offset_ns: int) -> None:
-        self._nodes = tuple(nodes)
-        self._offset_ns = offset_ns
-        self._changes: dict[NodeId, list[tuple[int, Voters]]] = {node: [] for node in nodes}
-        columns = (telemetry.column(name).to_pylist() for name in ("time", "node", "voters"))
-        for time_ns, node, voters in zip(*columns, strict=True):
-            changes = self._changes.get(node)
-            if voters is None or changes is None:
-                continue
-            held = frozenset(cast("list[str]", voters))
-            if not changes or changes[-1][1] != held:
-                changes.append((time_ns, held))
-
-    def split(self, begin_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
-        """The stretch in pieces in which no node changes its voter set; a change takes as long as clocks are apart."""
-        moments = sorted(
-            time_ns
-            for changes in self._changes.values()
-            for time_ns, _ in changes[1:]
-            if begin_ns - self._offset_ns < time_ns < end_ns + self._offset_ns
-        )
-        for moment in moments:
-            if moment - self._offset_ns > begin_ns:
-                yield begin_ns, moment - self._offset_ns
-            begin_ns = max(begin_ns, moment + self._offset_ns)
-        if end_ns > begin_ns:
-            yield begin_ns, end_ns
-
-    def between(self, begin_ns: int, end_ns: int) -> list[Voters]:
-        """The voter sets that some node holds at some time in between."""
-        found: list[Voters] = []
-        for changes in self._changes.values():
-            held = [voters for time_ns, voters in changes if time_ns <= begin_ns][-1:] or [
-                changes[0][1] if changes else frozenset(self._nodes)
-            ]
-            later = [voters for time_ns, voters in changes if begin_ns < time_ns < end_ns]
-            found += [*held, *later]
-        return list(dict.fromkeys(found))
+def _dead(deaths: Sequence[tuple[int, int, NodeId]], begin_ns: int, end_ns: int) -> list[NodeId]:
+    return list(dict.fromkeys(node for since, told, node in deaths if since < end_ns and begin_ns < told))
 
 
 def _dict(value: object) -> Mapping[str, Any]:

@@ -1,0 +1,420 @@
+"""The definitions and rules of the quorum-progress analysis, spelt out naively: what the checker is compared with.
+
+Everything is tried out: subsets by enumeration, stretches of time as lists of instants at which something changes, ops
+one by one. Nothing is shared with the checker but the history. Times are nanoseconds. For safety rules (Q1, Q2, Q8)
+what is uncertain counts as open and up, for progress rules (Q3) as cut and down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, pairwise
+from typing import Any
+
+from results.history import HARNESS, NEMESIS
+
+Node = str
+Link = tuple[str, str]
+Row = Mapping[str, Any]
+Config = frozenset[str]
+
+DECIDED = ("mismatch", "exists", "held", "not the owner")
+"""What the state itself answers with a `fail`."""
+
+DIED_WITHIN = 3_000_000_000
+"""A node that is found dead may have died so long ago."""
+
+
+@dataclass(frozen=True)
+class Op:
+    """A client op. `end` is None if it never ended; `answered`: by a quorum."""
+
+    index: int
+    node: Node | None
+    begin: int
+    end: int | None
+    answered: bool
+    term: int | None
+
+
+@dataclass(frozen=True)
+class State:
+    """How links and nodes are: what is listed neither as shut nor as doubtful is open, or up."""
+
+    cut: frozenset[Link] = frozenset()
+    lossy: frozenset[Link] = frozenset()
+    down: frozenset[Node] = frozenset()
+    odd: frozenset[Node] = frozenset()
+
+    def link(self, a: Node, b: Node, *, possibly: bool) -> bool:
+        """Whether a and b are linked both ways."""
+        shut = self.cut if possibly else self.cut | self.lossy
+        return a == b or ((a, b) not in shut and (b, a) not in shut)
+
+    def up(self, node: Node, *, possibly: bool) -> bool:
+        """Whether the node is up."""
+        return node not in (self.down if possibly else self.down | self.odd)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch without changes, and what the definitions make of it."""
+
+    start: int
+    end: int
+    state: State
+    configs: frozenset[Config]
+    nodes: tuple[Node, ...]
+
+    def majority_around(self, n: Node, config: Config, *, possibly: bool) -> bool:
+        """Whether n is a voter, up, and linked with a majority of up voters, itself included."""
+        at = self.state
+        reached = [v for v in config if at.up(v, possibly=possibly) and at.link(n, v, possibly=possibly)]
+        return n in config and at.up(n, possibly=possibly) and len(reached) >= len(config) // 2 + 1
+
+    @property
+    def capable(self) -> set[Node]:
+        """For every configuration."""
+        return {n for n in self.nodes if all(self.majority_around(n, c, possibly=False) for c in self.configs)}
+
+    @property
+    def possibly_capable(self) -> set[Node]:
+        """For some configuration, with what is uncertain counted as open and up."""
+        return {n for n in self.nodes if any(self.majority_around(n, c, possibly=True) for c in self.configs)}
+
+    @property
+    def possibly_served(self) -> set[Node]:
+        """Linked, possibly, with a possibly capable node. Who is down all the time is served by nobody."""
+        capable, at = self.possibly_capable, self.state
+        up = [n for n in self.nodes if at.up(n, possibly=True)]
+        return {n for n in up if any(at.link(n, y, possibly=True) for y in capable)}
+
+    @property
+    def cores(self) -> set[frozenset[Node]]:
+        """The largest sets of voters that are up, pairwise linked, and a majority of every configuration."""
+        voters = [n for n in self.nodes if any(n in c for c in self.configs) and self.state.up(n, possibly=False)]
+        found = {
+            frozenset(some)
+            for size in range(1, len(voters) + 1)
+            for some in combinations(voters, size)
+            if all(self.state.link(a, b, possibly=False) for a, b in combinations(some, 2))
+            and all(len(c & set(some)) >= len(c) // 2 + 1 for c in self.configs)
+        }
+        return {core for core in found if not any(core < other for other in found)}
+
+
+@dataclass
+class Judgement:
+    """What the rules say.
+
+    Attributes:
+        windows: in the order of time.
+        ops: for each of Q1, Q2, Q8 and Q10 the indexes (of invocations) of the ops that violate it.
+        progress: for each window how Q3 fared: "held", "violated", "too few ops", "not judged", "stalled".
+        recovery: Q4: per nemesis op (by the index of its invocation) and node the nanoseconds to the first answer.
+        converged: Q7: "held", "violated" or "not judged".
+        availability: Q9: per node, and for None the cluster, the shares of seconds and of ops that were answered.
+    """
+
+    windows: list[Window]
+    ops: dict[str, set[int]] = field(default_factory=lambda: {rule: set[int]() for rule in ("Q1", "Q2", "Q8", "Q10")})
+    progress: list[str] = field(default_factory=list[str])
+    recovery: dict[int, dict[Node, int | None]] = field(default_factory=dict[int, dict[Node, int | None]])
+    converged: str = "not judged"
+    availability: dict[Node | None, tuple[float | None, float | None]] = field(
+        default_factory=dict[Node | None, tuple[float | None, float | None]]
+    )
+
+
+@dataclass(frozen=True)
+class Change:
+    """An op of the nemesis, or the harness's healing; `completed` is None if it was never seen to end.
+
+    `after` is the index of its completion, `state` what is wrong from then on.
+    """
+
+    index: int
+    after: int
+    invoked: int
+    completed: int | None
+    state: State
+
+
+class Run:
+    """A run as plain lists."""
+
+    def __init__(self, history: Sequence[Row], telemetry: Sequence[Row], options: Mapping[str, Any]) -> None:
+        self.nodes: tuple[Node, ...] = tuple(options["nodes"])
+        self.bound = round(options["recovery_bound_s"] * 1e9)
+        self.timeout = round(options["op_timeout_s"] * 1e9)
+        self.attempts: int = options["attempts"]
+        self.lease = round(options.get("lease_s", 0.0) * 1e9)
+        self.offset = round(options.get("clock_offset_s", 0.0) * 1e9)
+        self.history, self.telemetry = history, telemetry
+        self.begin = 0
+        self.end = max(event["time"] for event in history)
+        self.ops = list(self._ops())
+        self.changes = list(self._changes())
+        self.stalls = [
+            (event["time"] - event["value"]["gap_ms"] * 1_000_000, event["time"]) for event in self.harness("stall")
+        ]
+
+    def harness(self, *fs: str) -> list[Row]:
+        """What the harness said of this kind."""
+        return [event for event in self.history if event["process"] == HARNESS and event["f"] in fs]
+
+    def _ops(self) -> Iterator[Op]:
+        for place, event in enumerate(self.history):
+            if event["process"] < 0 or event["type"] != "invoke":
+                continue
+            later = (other for other in self.history[place + 1 :] if other["process"] == event["process"])
+            done = next(later, None)
+            answered = done is not None and (
+                done["type"] == "ok" or (done["type"] == "fail" and done["error"] in DECIDED)
+            )
+            end, term = (None, None) if done is None else (done["time"], done["term"])
+            yield Op(event["index"], event["node"], event["time"], end, answered, term)
+
+    def _changes(self) -> Iterator[Change]:
+        taken: set[int] = set()
+        for place, event in enumerate(self.history):
+            index, time, later = event["index"], event["time"], self.history[place + 1 :]
+            if event["process"] == HARNESS and event["f"] == "phase" and event["value"] == {"phase": "heal"}:
+                done = next((row for row in later if row["f"] == "recovered"), None)
+                well = done is not None and done["value"]["seconds"] is not None
+                state = State() if well else self._told(None)
+            elif event["process"] == NEMESIS and event["type"] == "invoke":
+                fits = (
+                    row
+                    for row in later
+                    if row["process"] == NEMESIS and row["type"] != "invoke" and row["f"] == event["f"]
+                )
+                done = next((row for row in fits if row["index"] not in taken), None)
+                taken |= set() if done is None else {done["index"]}
+                state = self._told(None if done is None else done["value"])
+            else:
+                continue
+            yield Change(
+                index, index if done is None else done["index"], time, None if done is None else done["time"], state
+            )
+
+    def _told(self, value: Mapping[str, Any] | None) -> State:
+        """What a completion tells; what it does not tell is uncertain."""
+        said = value or {}
+        everywhere = frozenset((a, b) for a in self.nodes for b in self.nodes if a != b)
+        odd = frozenset(str(node) for part in ("disks", "clocks", "cpus") for node in said.get(part, ()))
+        cut, lossy = (frozenset((str(a), str(b)) for a, b in said.get(name, ())) for name in ("cut", "links"))
+        down = frozenset(str(node) for part in ("down", "paused") for node in said.get(part, ()))
+        return State(
+            cut=cut,
+            lossy=lossy if "cut" in said else everywhere,
+            down=down,
+            odd=odd if "down" in said else frozenset(self.nodes),
+        )
+
+    def state_at(self, time: int) -> State:
+        """What the last change that ended by then left behind."""
+        over = [(c.completed, c.after, c) for c in self.changes if c.completed is not None and c.completed <= time]
+        return max(over, key=lambda change: change[:2])[2].state if over else State()
+
+    def unstable(self) -> list[tuple[int, int]]:
+        """The spans in which a fault changes something. The clock that times them times the clients' ops as well."""
+        return [(c.invoked, self.end + 1 if c.completed is None else c.completed) for c in self.changes]
+
+    def configs_at(self, time: int) -> frozenset[Config]:
+        """Every voter set that a node holds then: what it told last, or will tell first."""
+        held: dict[Node, Config] = {}
+        for row in self.telemetry:
+            if row["voters"] and (row["time"] <= time or row["node"] not in held):
+                held[row["node"]] = frozenset(row["voters"])
+        return frozenset(held.values()) or frozenset({frozenset(self.nodes)})
+
+    def windows(self) -> list[Window]:
+        """The stretches between unstable spans, split where the configurations in force change."""
+        spans = self.unstable()
+        turns = [
+            row["time"]
+            for row in self.telemetry
+            if row["voters"] and self.configs_at(row["time"]) != self.configs_at(row["time"] - 1)
+        ]
+        spans += [(turn - self.offset, turn + self.offset) for turn in turns]
+        instants = {self.begin, self.end} | {instant for span in spans for instant in span}
+        within = sorted(instant for instant in instants if self.begin <= instant <= self.end)
+        return [self.window(a, b) for a, b in pairwise(within) if not any(x <= a and b <= y for x, y in spans if x < y)]
+
+    def window(self, start: int, end: int) -> Window:
+        """The stretch, taken as one without changes."""
+        state = self.state_at(start)
+        told = [c.completed for c in self.changes if c.completed is not None]
+        ended: set[Node] = set()
+        for event in self.harness("crash", "halt"):
+            until = min((time for time in told if time > event["time"]), default=self.end)
+            if event["time"] - DIED_WITHIN < end and start < until:
+                ended.add(event["value"]["node"])
+        state = State(state.cut, state.lossy, state.down, state.odd | ended)
+        return Window(start, end, state, self.configs_at(start), self.nodes)
+
+
+def judge(history: Sequence[Row], telemetry: Sequence[Row], options: Mapping[str, Any]) -> Judgement:
+    """Judge a run, given as the rows of its tables; `options` are those of the checker."""
+    run = Run(history, telemetry, options)
+    said = Judgement(run.windows())
+    _silence(run, said)
+    _start_up(run, said)
+    _superseded(run, said)
+    for window in said.windows:
+        said.progress.append(_progress(run, window))
+    _recovery(run, said)
+    said.converged = _converged(run)
+    for node in (None, *run.nodes):
+        said.availability[node] = _availability([op for op in run.ops if node in (None, op.node)])
+    return said
+
+
+def _silence(run: Run, said: Judgement) -> None:
+    """Q1 and Q2; in a halted window an answer is a matter of Q1 alone."""
+    for op in run.ops:
+        for window in said.windows:
+            inside = op.end is not None and window.start + run.lease <= op.begin and op.end <= window.end
+            if not (op.answered and inside):
+                continue
+            if not window.possibly_capable:
+                said.ops["Q1"].add(op.index)
+            elif op.node in run.nodes and op.node not in window.possibly_served:
+                said.ops["Q2"].add(op.index)
+
+
+def _start_up(run: Run, said: Judgement) -> None:
+    """Q8: an op from after a stop that leaves no majority, answered before the invocation of the start that makes one.
+
+    The run is taken apart at every instant at which anything changes. In a part who may be up is who was not seen down
+    at its beginning or, if something changes in it, at the end of what changes. An op that lies in parts without a
+    majority of any configuration was answered by nobody who may. Where a leader is left, it may have a lease.
+    """
+    spans = run.unstable()
+    told = [(row["time"] - run.offset, row["time"] + run.offset) for row in run.telemetry if row["voters"]]
+    instants = {run.begin, run.end} | {instant for span in (*spans, *told) for instant in span}
+    within = sorted(instant for instant in instants if run.begin <= instant <= run.end)
+    dark: list[list[int]] = []
+    for a, b in pairwise(within):
+        states = [run.state_at(a)]
+        states += [change.state for change, (x, y) in zip(run.changes, spans, strict=True) if x <= a and b <= y]
+        configs = {*run.configs_at(a)}
+        for x, y in told:
+            if x <= a and b <= y:
+                configs |= run.configs_at(x + run.offset) | run.configs_at(x + run.offset - 1)
+        up = {n for n in run.nodes if any(state.up(n, possibly=True) for state in states)}
+        if any(len(config & up) >= len(config) // 2 + 1 for config in configs):
+            continue
+        if dark and dark[-1][1] == a:
+            dark[-1][1] = b
+        else:
+            dark.append([a, b])
+    for op in run.ops:
+        if op.answered and op.end is not None and any(x + run.lease <= op.begin and op.end <= y for x, y in dark):
+            said.ops["Q8"].add(op.index)
+
+
+def _superseded(run: Run, said: Judgement) -> None:
+    """Q10: a leader has committed once its commit index is beyond where its log ended when it was elected.
+
+    Where it does not tell that, once its commit index moves on. Which group answered is not told: it may be any.
+    """
+    first: dict[Any, list[tuple[int, int]]] = {row["group"]: [] for row in run.telemetry if row["role"] is not None}
+    for place, elected in enumerate(run.telemetry):
+        if elected["role"] != "leader" or elected["term"] is None:
+            continue
+        log_end = elected["commit_index"] if elected["last_index"] is None else elected["last_index"]
+        for row in run.telemetry[place:]:
+            same = all(row[column] == elected[column] for column in ("node", "group", "life", "term", "role"))
+            if same and log_end is not None and row["commit_index"] is not None and row["commit_index"] > log_end:
+                first[elected["group"]].append((row["time"], elected["term"]))
+    for op in run.ops:
+        term = op.term if op.answered else None
+        if (
+            term is not None
+            and first
+            and all(
+                any(op.begin > time + run.offset and later > term for time, later in committed)
+                for committed in first.values()
+            )
+        ):
+            said.ops["Q10"].add(op.index)
+
+
+def _progress(run: Run, window: Window) -> str:
+    """Q3. A window in which no op can be late enough after its start and soon enough before its end is too short."""
+    cores = window.cores
+    outsiders = window.possibly_capable - {node for core in cores for node in core}
+    if not cores or outsiders or window.end - window.start <= run.bound + run.timeout:
+        return "not judged"
+    if any(begin < window.end and window.start < end for begin, end in run.stalls):
+        return "stalled"
+    asked = [op for op in run.ops if window.start + run.bound <= op.begin <= window.end - run.timeout]
+    fared: set[str] = set()
+    for core in cores:
+        sent = {node: [op for op in asked if op.node == node] for node in core}
+        if any(len(ops) >= run.attempts and not any(op.answered for op in ops) for ops in sent.values()):
+            fared.add("silent")
+        elif all(any(op.answered for op in ops) for ops in sent.values()):
+            return "held"
+        else:
+            fared.add("too few")
+    return "violated" if fared == {"silent"} else "too few ops"
+
+
+def _recovery(run: Run, said: Judgement) -> None:
+    """Q4: until the next op of the nemesis; what was asked before all of the fault was in force says nothing of it."""
+    nemesis = {event["index"] for event in run.history if event["process"] == NEMESIS}
+    ops = [change for change in run.changes if change.index in nemesis and change.completed is not None]
+    for place, change in enumerate(ops):
+        until = ops[place + 1].invoked if place + 1 < len(ops) else run.end
+        said.recovery[change.index] = {}
+        for node in run.nodes:
+            times = [
+                op.end - change.invoked
+                for op in run.ops
+                if op.node == node and op.answered and op.end is not None
+                if change.completed is not None and change.completed <= op.begin and op.end <= until
+            ]
+            said.recovery[change.index][node] = min(times, default=None)
+
+
+def _converged(run: Run) -> str:
+    """Q7, from when all is healed and the last client op was invoked or ended."""
+    healed = [event["time"] for event in run.harness("recovered") if event["value"]["seconds"] is not None]
+    if not healed:
+        return "not judged"
+    quiet = max([healed[-1], *(event["time"] for event in run.history if event["process"] >= 0)])
+    over = run.end - quiet >= run.bound
+    fared = {
+        _met([row for row in run.telemetry if row["group"] == group], run.nodes, over=over)
+        for group in {row["group"] for row in run.telemetry}
+    }
+    return next(how for how in ("violated", "held", "not judged") if how in {*fared, "not judged"})
+
+
+def _met(rows: Sequence[Row], nodes: Collection[Node], *, over: bool) -> str:
+    """Whether the last words of the members of a group agree."""
+    members: Collection[Node] = nodes
+    most = 0
+    for row in rows:
+        if row["voters"] and (row["commit_index"] or 0) >= most:
+            members, most = row["voters"], row["commit_index"] or 0
+    last = {row["node"]: row for row in rows if row["applied_index"] is not None}
+    if any(node not in last for node in members):
+        return "not judged"
+    states = {last[node]["state_hash"] for node in members} - {None}
+    if len({last[node]["applied_index"] for node in members}) == 1 and len(states) <= 1:
+        return "held"
+    return "violated" if over else "not judged"
+
+
+def _availability(ops: Sequence[Op]) -> tuple[float | None, float | None]:
+    """Q9: shares of the seconds in which ops were asked, and of the ops, by when they were invoked."""
+    if not ops:
+        return None, None
+    seconds = {op.begin // 1_000_000_000 for op in ops}
+    answered = [op for op in ops if op.answered]
+    return len({op.begin // 1_000_000_000 for op in answered}) / len(seconds), len(answered) / len(ops)
