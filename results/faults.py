@@ -7,6 +7,7 @@ the completion of its start to the invocation of its stop: between those two it 
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, cast
 
 import msgspec
@@ -140,13 +141,20 @@ def happenings(history: pa.Table) -> Happenings:
 
 
 def _pair(ops: list[Op]) -> list[FaultOp]:
-    """Nemesis ops come one at a time; an invocation without a completion is kept as it is."""
+    """Invocations in their order, each with its completion; one without is kept as it is.
+
+    Our nemesis does one thing at a time. In an imported history ops may overlap: a completion belongs to the first
+    invocation of its kind that has none yet.
+    """
     found: list[FaultOp] = []
+    waiting: dict[str, deque[int]] = {}
     for op in ops:
         if op.type == "invoke":
+            waiting.setdefault(op.f, deque()).append(len(found))
             found.append(FaultOp(op, None))
-        elif found and found[-1].completion is None and found[-1].invoke.f == op.f:
-            found[-1] = FaultOp(found[-1].invoke, op)
+        elif waiting.get(op.f):
+            place = waiting[op.f].popleft()
+            found[place] = FaultOp(found[place].invoke, op)
         else:
             found.append(FaultOp(op, op))  # an imported history: a nemesis op without an invocation
     return found
