@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from checkers.quorum.checker import QuorumProgress
+from checkers.verdict import Verdict
 from results.errors import UsageError
 from results.history import NEMESIS
 from tests.checkers.quorum.story import FIVE, OPTIONS, Story, between, named, rules, window
@@ -195,3 +196,148 @@ def test_a_core_must_answer_although_a_node_outside_of_it_is_in_trouble_that_can
     verdict = story.judged()
     assert window(verdict, 2.3)["cores"] == [named("1234")]
     assert rules(verdict) == ("Q3",)
+
+
+def test_an_answer_of_a_node_that_the_test_does_not_know_violates_q1_and_not_q2() -> None:
+    def anywhere(*groups: str) -> pa.Table:
+        story = Story()
+        story.fault(2.0, 2.1, cut=between(*groups))
+        story.ask("1", 6.0, 6.1)
+        history = story.history()
+        return history.set_column(history.schema.get_field_index("node"), "node", pa.nulls(len(history), pa.string()))
+
+    nothing_told = Story().telemetry()
+    assert QuorumProgress().check(anywhere("12", "34", "5"), nothing_told, OPTIONS).anomalies == ("Q1",)
+    assert QuorumProgress().check(anywhere("123", "45"), nothing_told, OPTIONS).anomalies == ()
+
+
+def test_a_majority_that_runs_between_two_ops_at_once_may_answer() -> None:
+    """Where a kill is invoked in the instant in which a start is complete, there is no window in between."""
+    story = Story()
+    story.fault(2.0, 2.1, fault="kill", down="12345")
+    story.fault(10.0, 10.5, fault="kill", action="stop", down="45")
+    story.fault(10.5, 10.6, fault="kill", down="12345")
+    story.ask("1", 9.5, 9.6)
+    story.ask("1", 10.1, 10.2)
+    story.ask("2", 10.45, 10.5, takes_s=0.1)
+    story.note(12.0, "phase", {"phase": "heal"})
+    verdict = story.judged()
+    assert [row["op"] for row in verdict.figures["violations"] if row["rule"] == "Q8"] == [
+        op["index"] for op in story.history().to_pylist() if op["type"] == "ok" and op["time"] == 9_510_000_000
+    ]
+
+
+def test_what_is_left_of_a_majority_may_answer_from_a_lease() -> None:
+    story = Story()
+    story.fault(2.0, 2.1, fault="kill", down="345")
+    story.fault(2.5, 3.5, cut=between("1", "2"), down="345")
+    story.ask("1", 2.6, 2.7)
+    assert rules(story.judged()) == ("Q8",)
+    assert rules(story.judged(lease_s=1.0)) == ()
+
+
+def test_what_holds_after_overlapping_ops_is_what_the_last_completion_told() -> None:
+    story = Story()
+    story.fault(2.0, 6.0, fault="partition", cut=between("12", "34", "5"))
+    story.fault(3.0, 4.0, fault="packet")
+    story.ask("1", 7.0, 7.1)
+    story.note(9.0, "phase", {"phase": "heal"})
+    verdict = story.judged()
+    assert [row["start_s"] for row in verdict.figures["windows"]] == [0.0, 6.0]
+    assert rules(verdict) == ("Q1",)
+
+
+def test_a_member_that_learns_of_a_configuration_that_others_hold_and_leaves_one_that_others_hold_splits_nothing() -> (
+    None
+):
+    story = Story()
+    for node in FIVE:
+        story.tell(0.0, node, voters=named("123"))
+    for number, node in enumerate(FIVE):
+        story.tell(2.0 + number, node, voters=list(FIVE))
+    story.note(9.0, "phase", {"phase": "heal"})
+    assert [row["start_s"] for row in story.judged().figures["windows"]] == [0.0, 2.0, 6.0]
+
+
+def test_a_node_that_tells_no_voters_holds_no_configuration() -> None:
+    story = Story()
+    for node in named("123"):
+        story.tell(0.0, node, voters=named("123"))
+    story.tell(0.0, "n4", voters=[])
+    story.note(9.0, "phase", {"phase": "heal"})
+    (seen,) = story.judged().figures["windows"]
+    assert seen["configurations"] == [named("123")]
+
+
+def test_links_are_known_where_the_backend_could_tell_only_of_links() -> None:
+    story = Story()
+    story.fault(2.0, 2.1, cut=between("12", "34", "5"))
+    story.ask("1", 6.0, 6.1)
+    history = story.history()
+    values = [None if value is None else value.replace('"down":[],', "") for value in history["value"].to_pylist()]
+    place = history.schema.get_field_index("value")
+    told = history.set_column(place, "value", pa.array(values, pa.string()))
+    verdict = QuorumProgress().check(told, story.telemetry(), OPTIONS)
+    assert rules(verdict) == ("Q1",)
+    assert window(verdict, 2.1)["uncertain"] == list(FIVE)
+
+
+def superseded(groups: tuple[str, ...], term: int | None) -> Verdict:
+    """In each of the groups n2 commits in term 2 at 2 s; n1 answers in this term at 5 s. "y" has committed nothing."""
+    story = Story()
+    for group in groups:
+        story.tell(1.0, "n2", event="role", group=group, role="leader", term=2, last_index=4)
+        story.tell(2.0, "n2", group=group, role="leader", term=2, commit_index=4 if group == "y" else 5)
+    story.ask("1", 5.0, 5.1, term=term)
+    return story.judged()
+
+
+@pytest.mark.parametrize(
+    ("groups", "term", "fared"),
+    [
+        (("g",), 1, "violated"),
+        (("g",), 2, "held"),
+        (("g",), None, "not judged"),
+        (("g", "h"), 1, "violated"),
+        (("g", "y"), 1, "not judged"),
+        ((), 1, "not judged"),
+    ],
+)
+def test_q10_is_judged_where_answers_tell_their_term_and_leaders_of_every_group_committed(
+    groups: tuple[str, ...], term: int | None, fared: str
+) -> None:
+    assert superseded(groups, term).figures["rules"]["Q10"] == fared
+
+
+def test_members_of_one_group_need_not_meet_those_of_another() -> None:
+    story = ended(dict.fromkeys(FIVE, (9, "a")), 9.0)
+    for node in named("345"):
+        story.tell(6.6, node, group="other", applied_index=4, commit_index=4, state_hash="z", voters=named("345"))
+    assert story.judged().figures["rules"]["Q7"] == "held"
+    story.tell(6.7, "n5", group="other", applied_index=5, commit_index=5, state_hash="y", voters=named("345"))
+    verdict = story.judged()
+    assert rules(verdict) == ("Q7",)
+    assert "of group 'other'" in verdict.sentence
+
+
+def test_the_load_is_over_when_its_last_op_is() -> None:
+    story = ended({**dict.fromkeys(FIVE, (9, "a")), "n3": (8, "a")}, 9.0)
+    assert rules(story.judged()) == ("Q7",)
+    story.ask("1", 6.0, 6.1, "info", takes_s=1.5)
+    assert story.judged().figures["rules"]["Q7"] == "not judged"
+
+
+def test_a_stall_is_told_beside_the_rule_and_the_recovery_that_it_touches() -> None:
+    story = Story()
+    story.ask("12345", 0.0, 14.0)
+    story.fault(6.0, 6.1, cut=between("123", "45"))
+    story.note(10.0, "stall", {"gap_ms": 700})
+    verdict = story.judged()
+    assert window(verdict, 6.1)["Q3"] == "stalled"
+    assert window(verdict, 0.0)["Q3"] == "held"
+    assert [row["stalled"] for row in verdict.figures["recovery"]] == [True]
+    alone = Story()
+    alone.ask("12345", 0.0, 9.0)
+    alone.note(5.0, "stall", {"gap_ms": 700})
+    assert alone.judged().figures["rules"]["Q3"] == "stalled"
+    assert "the controller stood still" in alone.judged().inconclusive[0]
