@@ -72,7 +72,7 @@ def history(ops: int) -> pa.Table:
         "f": np.where(processes[order] == HARNESS, "phase", np.where(faults, "partition", "write")),
         "value": values[order],
         "node": named,
-        "term": np.where(faults, None, 1),
+        "term": [None if fault else 1 for fault in faults.tolist()],
     }
     return _table(columns, HISTORY_SCHEMA, len(order))
 
@@ -113,7 +113,7 @@ def telemetry(rows: int) -> pa.Table:
         "voters": [list(NODES)] * rows,
         "chain_hash": at.astype(str),
         "state_hash": at.astype(str),
-        "last_index": np.where(at == 0, 0, None),
+        "last_index": [0 if first else None for first in (at == 0).tolist()],
     }
     return _table(columns, TELEMETRY_SCHEMA, rows)
 
