@@ -62,6 +62,23 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bound = self.recovery_bound_s
         return RECOVERY_ELECTIONS * self.election_timeout_s if bound is None else bound
 
+    @property
+    def convergence_s(self) -> float:
+        """The bound of convergence in force."""
+        return self.recovery_s if self.convergence_bound_s is None else self.convergence_bound_s
+
+    def bounds(self) -> dict[str, float]:
+        """Everything in force that the verdict depends on and that a test may set."""
+        return {
+            "recovery_s": self.recovery_s,
+            "clock_offset_s": self.clock_offset_s,
+            "op_timeout_s": self.op_timeout_s,
+            "lease_s": self.lease_s,
+            "convergence_s": self.convergence_s,
+            "attempts": self.attempts,
+            "availability": self.availability,
+        }
+
 
 RECOVERY_ELECTIONS: Final = 4
 """Votes may split, and what is behind must catch up: so many election timeouts a recovery may take."""
@@ -86,7 +103,8 @@ class QuorumProgress:
         wanted = _options(options)
         run = _Run(history, telemetry, wanted)
         found = run.findings()
-        rules = run.rules(found)
+        fared = run.fared(found)
+        rules = run.rules(found, fared)
         return Verdict(
             checker=self.name,
             valid="false" if found else "true",
@@ -95,7 +113,7 @@ class QuorumProgress:
             anomalies=tuple(dict.fromkeys(finding.rule for finding in found)),
             inconclusive=_INCONCLUSIVE.get(rules["Q3"], ()),
             evidence=evidence(found),
-            figures={"rules": rules, **run.figures(found)},
+            figures={"rules": rules, **run.figures(found, fared)},
         )
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
@@ -157,9 +175,8 @@ class _Run:
         begin_ns = self._loaded_until_ns()
         if begin_ns is None:
             return []
-        wanted = self.wanted
-        bound = wanted.recovery_s if wanted.convergence_bound_s is None else wanted.convergence_bound_s
-        found, self.converged = convergence(self.telemetry, self.nodes, begin_ns, self.around.end_ns, _ns(bound))
+        bound_ns = _ns(self.wanted.convergence_s)
+        found, self.converged = convergence(self.telemetry, self.nodes, begin_ns, self.around.end_ns, bound_ns)
         return found
 
     def _loaded_until_ns(self) -> int | None:
@@ -179,20 +196,8 @@ class _Run:
         )
         return [Finding(rule="Q9", sentence=sentence)]
 
-    def rules(self, found: Sequence[Finding]) -> dict[str, Fared]:
-        """How each rule fared in the run as a whole."""
-        broken = {finding.rule for finding in found}
-        fared: dict[str, Fared] = dict.fromkeys(RULES, "held")
-        for rule in ("Q1", "Q2", "Q3", "Q8"):
-            fared[rule] = in_all(window[rule] for window in self._fared(found))
-        if not self.telemetry.num_rows:
-            fared |= dict.fromkeys(("Q5", "Q6"), cast("Fared", "not judged"))
-        fared |= {"Q7": self.converged, "Q10": self.led}
-        for rule in broken:
-            fared[rule] = "violated"
-        return fared
-
-    def _fared(self, found: Sequence[Finding]) -> list[dict[str, Fared]]:
+    def fared(self, found: Sequence[Finding]) -> list[dict[str, Fared]]:
+        """How Q1, Q2, Q3 and Q8 fared in each window."""
         lease_ns = _ns(self.wanted.lease_s)
         occasion: list[dict[str, Fared]] = [
             {**judged(window, self.lulls, lease_ns), "Q3": one.fared}
@@ -200,9 +205,22 @@ class _Run:
         ]
         return fared_by_window(occasion, found, self.windows, self.given)
 
-    def figures(self, found: Sequence[Finding]) -> dict[str, Any]:
+    def rules(self, found: Sequence[Finding], by_window: Sequence[Mapping[str, Fared]]) -> dict[str, Fared]:
+        """How each rule fared in the run as a whole."""
+        broken = {finding.rule for finding in found}
+        fared: dict[str, Fared] = dict.fromkeys(RULES, "held")
+        for rule in ("Q1", "Q2", "Q3", "Q8"):
+            fared[rule] = in_all(window[rule] for window in by_window)
+        if not self.telemetry.num_rows:
+            fared |= dict.fromkeys(("Q5", "Q6"), cast("Fared", "not judged"))
+        fared |= {"Q7": self.converged, "Q10": self.led}
+        for rule in broken:
+            fared[rule] = "violated"
+        return fared
+
+    def figures(self, found: Sequence[Finding], by_window: Sequence[dict[str, Fared]]) -> dict[str, Any]:
         """What is told beside the verdict."""
-        windows, left_out = window_rows(self.windows, self._fared(found), self.given)
+        windows, left_out = window_rows(self.windows, by_window, self.given)
         violations, more = violation_rows(found, self.windows, self.given)
         return {
             "windows": windows,
@@ -214,7 +232,7 @@ class _Run:
             },
             "recovery": list(recovery_times(self.around, self.given, self.stalls)),
             "availability": availability(self.given, 0, self.around.end_ns),
-            "bounds": {"recovery_s": self.wanted.recovery_s, "clock_offset_s": self.wanted.clock_offset_s},
+            "bounds": self.wanted.bounds(),
         }
 
 
