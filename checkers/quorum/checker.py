@@ -158,10 +158,15 @@ class _Run:
         return found
 
     def _loaded_until_ns(self) -> int | None:
-        """When the last op began, everything was healed, and all recovered; None if that was never so."""
+        """When the quiet phase began; in a history without one, when the last op began and all had recovered.
+
+        None if the system was never seen to recover.
+        """
         recovered = [op for op in self.around.of_harness("recovered") if _dict(op.value).get("seconds") is not None]
         if not recovered:
             return None
+        if self.around.quiet_ns is not None:
+            return self.around.quiet_ns
         begun = self.given.begun
         return max(recovered[-1].time, int(begun.max()) if len(begun) else 0)
 

@@ -4,7 +4,8 @@ A fault changes things somewhere between the invocation and the completion of it
 between unstable spans, and are split where a node takes on another voter set. What the completion of a nemesis op tells
 (`nemesis.effects`: `cut`, `down`, `paused`, `links`, `disks`, `cpus`, `clocks`) holds until the next op; after one
 that tells nothing all is uncertain. While the harness heals, everything is unstable; once the system has recovered
-all is well.
+all is well. Where the run ends with a quiet phase, in which nobody asks for anything, the last window ends with its
+beginning.
 """
 
 from __future__ import annotations
@@ -101,8 +102,9 @@ def settled(around: Happenings, begin_ns: int = 0) -> Iterator[Settled]:
         if begin > begin_ns:
             yield Settled(begin_ns, begin, now, since)
         begin_ns, now, since = max(begin_ns, end), after, op
-    if around.end_ns > begin_ns:
-        yield Settled(begin_ns, around.end_ns, now, since)
+    end_ns = around.end_ns if around.quiet_ns is None else around.quiet_ns
+    if end_ns > begin_ns:
+        yield Settled(begin_ns, end_ns, now, since)
 
 
 def _unstable(around: Happenings) -> list[tuple[int, int, Wrong | None, Op]]:
