@@ -108,6 +108,11 @@ def test_where_a_replica_stays_behind_it_lasts_as_long_as_the_bound(odd: tuple[i
     assert BOUND_S <= lasted_s(recorder) < BOUND_S + 0.1
 
 
+def test_a_test_may_set_how_long_it_waits() -> None:
+    _, recorder = run(lambda _: everywhere(9, 8), quiet_s=0.6)
+    assert lasted_s(recorder) == pytest.approx(0.6)
+
+
 def test_what_is_committed_and_applied_nowhere_is_no_convergence() -> None:
     _, recorder = run(lambda _: everywhere(9, 8))
     assert recorder.notes("converged")[0]["seconds"] is None
