@@ -17,10 +17,10 @@ class Stats:
     """Counts and latencies of a run.
 
     The figures: `ops`, and how they ended (`ok`, `fail`, `info`; an op without a completion counts as info),
-    `duration_s`, `ok_per_s` (over the whole run), `info_share` (0 to 1), `max_concurrency` (ops in flight at once);
-    then the same counts `by_f`, `by_node` and `by_phase` (an op belongs to the phase in which it was invoked);
-    `latency_ms` holds p50, p95, p99 and max from invocation to completion, by the way in which the ops ended; `errors`
-    the commonest.
+    `duration_s`, `ok_per_s` (over the whole run but its quiet phase), `info_share` (0 to 1), `max_concurrency` (ops in
+    flight at once); then the same counts `by_f`, `by_node` and `by_phase` (an op belongs to the phase in which it was
+    invoked); `latency_ms` holds p50, p95, p99 and max from invocation to completion, by the way in which the ops ended;
+    `errors` the commonest.
     """
 
     name = "stats"

@@ -80,6 +80,8 @@ MARKS: Final[Mapping[str, str]] = {
     "recovery took an election": "the healed system took longer than an election timeout until it was usable",
     "no recovery": "the healed system did not become usable in time",
     "final phase": "clients asked what is left after everything was healed",
+    "replicas met": "nobody asked for anything any more, and all nodes came to have applied the same",
+    "replicas did not meet": "they did not, although the healed system had time for it",
 }
 """Every mark, with a line on when it is reached."""
 

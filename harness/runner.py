@@ -1,12 +1,13 @@
-"""The procedure of a test on a running system: faults, heal, final; whatever happens, heal.
+"""The procedure of a test on a running system: faults, heal, final, quiet; whatever happens, heal.
 
     faults   the workload at the test's rate, beside the nemesis, for the test's time limit
     heal     the nemesis undoes everything; then a bounded wait until the system is usable again
     final    the workload's last ops, final reads for instance
+    quiet    nothing at all: a bounded wait until the replicas of a system with elections have met
 
-Each phase is announced in the history by an op of the harness (`f` "phase"); so are the end of the recovery
-("recovered"), nodes that stopped by themselves ("crash"), stalls of the controller ("stall"), and requests to end early
-("interrupted").
+Each phase is announced in the history by an op of the harness (`f` "phase"); so is that no fault is in force any more
+and all nodes were started ("healed"), the end of the recovery ("recovered") and of the quiet wait ("converged"), nodes
+that stopped by themselves ("crash"), stalls of the controller ("stall"), and requests to end early ("interrupted").
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from harness.journal import Journal, Recorder
 from harness.marks import reached
 from harness.processes import describe
 from harness.protocols import Deployment, Runtime
+from harness.quiet import until_converged
 from harness.recovery import until_usable
 from harness.scheduler import Scheduler
+from harness.systems.elections import Elections
 from harness.test import Test
 from harness.watch import tick_ns, watch
 from results.errors import HarnessError, ProtocolError, SplitbrainError, SystemUnderTestError
@@ -37,6 +40,9 @@ STOPPED_RECOVERY_S = 3.0
 
 STOPPED_FINAL_S = 2.0
 """How long the final phase of an interrupted run lasts."""
+
+STOPPED_QUIET_S = 1.0
+"""How long the quiet phase of an interrupted run lasts at most."""
 
 STOPPED_OP_NS = 500_000_000
 """How long ops that are under way may still take when a run is interrupted."""
@@ -161,6 +167,7 @@ class _Run:
             await self._faults()
             await self._heal()
             await self._final()
+            await self._quiet()
         except Exception as error:
             failure = as_harness_error(error)
         finally:
@@ -197,6 +204,7 @@ class _Run:
             await self._scheduler.drive(nemesis(self._test.nemesis.final_generator))
         await self._undo()
         await self._deployment.restart()
+        self._journal.note("healed", {})
         began_ns = self._clock.now_ns()
 
         def go_on() -> bool:
@@ -228,6 +236,26 @@ class _Run:
             return began_ns + round((STOPPED_FINAL_S if self.stop.requests else FINAL_LIMIT_S) * 1e9)
 
         await self._scheduler.drive(clients(generator), end_ns)
+
+    async def _quiet(self) -> None:
+        elections: Elections | None = getattr(self._test.system, "elections", None)
+        if elections is None or self.stop.requests > 1:
+            return
+        self._phase("quiet")
+        began_ns = self._clock.now_ns()
+
+        def go_on() -> bool:
+            waited_ns = self._clock.now_ns() - began_ns
+            return not self.stop.requests or (self.stop.requests == 1 and waited_ns < STOPPED_QUIET_S * 1e9)
+
+        limit_s = elections.bound_s if self._test.quiet_s is None else self._test.quiet_s
+        quiet = await until_converged(self._test, self._deployment, self._clock, limit_s, go_on=go_on)
+        if quiet.seconds is None:
+            reached("replicas did not meet")
+            self._journal.note("converged", {"seconds": None, "applied": quiet.applied})
+        else:
+            reached("replicas met")
+            self._journal.note("converged", {"seconds": round(quiet.seconds, 3), "applied": quiet.applied})
 
     async def _undo(self) -> None:
         if self._scheduler.injector is not None and not self._healed:

@@ -84,6 +84,8 @@ class Test:
         op_timeout_s: after that a client's op is recorded as `info`.
         recovery_s: how long the healed system may take until every node answers; longer is a violation of liveness
             only where a checker says so, else the run is inconclusive.
+        quiet_s: how long the replicas may take to meet once nobody asks for anything; None for the system's own bound
+            (`harness.systems.elections.Elections.bound_s`). Nothing to a system without elections.
         options: the options from which this test was composed, as JSON can carry them: enough to compose it again.
     """
 
@@ -102,6 +104,7 @@ class Test:
     time_limit_s: float = 30.0
     op_timeout_s: float = 2.0
     recovery_s: float = 20.0
+    quiet_s: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
@@ -117,6 +120,8 @@ class Test:
             ("op timeout", self.op_timeout_s, TIME_MAX_S),
         ):
             check_number(name, value, most)
+        if self.quiet_s is not None:
+            check_number("quiet time", self.quiet_s, TIME_MAX_S)
         if self.recovery_s != 0:
             check_number("recovery", self.recovery_s, TIME_MAX_S)
         if not -SEED_END <= self.seed < SEED_END:

@@ -69,12 +69,13 @@ class _Count:
         every = np.ones(len(self.begun), dtype=np.bool_)
         counts = self._ends(every)
         duration_s = seconds(self.around.end_ns)
+        loaded_s = duration_s if self.around.quiet_ns is None else seconds(self.around.quiet_ns)
         total = len(self.begun)
         return {
             "ops": total,
             **counts,
             "duration_s": duration_s,
-            "ok_per_s": round(counts["ok"] / duration_s, 3) if duration_s else 0.0,
+            "ok_per_s": round(counts["ok"] / loaded_s, 3) if loaded_s else 0.0,
             "info_share": round(counts["info"] / total, 6) if total else 0.0,
             "max_concurrency": self._max_concurrency(),
             "latency_ms": self._latencies(every),

@@ -94,7 +94,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Phase(msgspec.Struct, frozen=True):
-    """A phase of the run: "faults", "heal" or "final"."""
+    """A phase of the run: "faults", "heal", "final" or "quiet"."""
 
     name: str
     begin_ns: int
@@ -117,6 +117,11 @@ class Happenings(msgspec.Struct, frozen=True):
     windows: tuple[Window, ...]
     harness: tuple[Op, ...]
     end_ns: int
+
+    @property
+    def quiet_ns(self) -> int | None:
+        """When the load was over and the harness waited for replicas to meet; None if it did not."""
+        return next((phase.begin_ns for phase in self.phases if phase.name == "quiet"), None)
 
     def of_harness(self, f: str) -> list[Op]:
         """The harness's ops of one function."""

@@ -17,7 +17,7 @@ from checkers.quorum.output import FINDINGS_MAX, evidence, fared_by_window, viol
 from checkers.quorum.progress import Bounds, availability, progress, recovery_times
 from checkers.quorum.silence import before_a_majority, judged, wrong_side
 from checkers.quorum.topology import NodeId
-from checkers.quorum.windows import windows_and_lulls
+from checkers.quorum.windows import healed_by, windows_and_lulls
 from checkers.verdict import Verdict, Whole
 from results.calls import ints
 from results.errors import UsageError
@@ -180,12 +180,17 @@ class _Run:
         return found
 
     def _loaded_until_ns(self) -> int | None:
-        """When the last op was over, everything was healed, and all recovered; None if that was never so."""
-        recovered = [op for op in self.around.of_harness("recovered") if _dict(op.value).get("seconds") is not None]
-        if not recovered:
+        """When load was over and everything healed; None if nobody knows that it was.
+
+        In a history without a quiet phase that is when the last op was over.
+        """
+        healed = healed_by(self.around)
+        if healed is None:
             return None
+        if self.around.quiet_ns is not None:
+            return self.around.quiet_ns
         moments = np.concatenate([self.given.begun, self.given.ended[self.given.ended < NEVER]])
-        return max(recovered[-1].time, int(moments.max(initial=0)))
+        return max(healed.time, int(moments.max(initial=0)))
 
     def _availability(self) -> list[Finding]:
         share = availability(self.given, 0, self.around.end_ns)["cluster"]["time"]

@@ -3,8 +3,8 @@
 A fault changes things somewhere between the invocation and the completion of its op: that span is unstable. Windows lie
 between unstable spans, and are split where the voter sets in force change. What the completion of a nemesis op tells
 (`nemesis.effects`: `cut`, `down`, `paused`, `links`, `disks`, `cpus`, `clocks`) holds until the next op completes; what
-it does not tell is uncertain. While the harness heals, everything is unstable; once the system has recovered all is
-well.
+it does not tell is uncertain. While the harness heals, everything is unstable; once it has healed all is well. Where
+the run ends with a quiet phase, in which nobody asks for anything, the last window ends with its beginning.
 
 Faults and client ops are both timed by the controller. Only what nodes tell of their voter sets is widened by how far
 their clocks may be from its.
@@ -148,7 +148,8 @@ def stretches(around: Happenings, nodes: Sequence[NodeId], begin_ns: int = 0) ->
     """The run, taken apart where a change begins or ends; stretches of no length are left out."""
     changes = sorted(_changes(around, nodes), key=lambda change: change.begin_ns)
     ends = sorted(changes, key=lambda change: (change.end_ns, change.op.index))
-    moments = {begin_ns, around.end_ns, *(time for change in changes for time in (change.begin_ns, change.end_ns))}
+    end_ns = around.end_ns if around.quiet_ns is None else around.quiet_ns
+    moments = {begin_ns, end_ns, *(time for change in changes for time in (change.begin_ns, change.end_ns))}
     now, since = NOTHING_WRONG, None
     begun = ended = 0
     under_way: list[_Change] = []
@@ -160,7 +161,7 @@ def stretches(around: Happenings, nodes: Sequence[NodeId], begin_ns: int = 0) ->
             now, since = ends[ended].after, ends[ended].op
             ended += 1
         under_way = [change for change in under_way if change.end_ns > begin]
-        if begin_ns <= begin and end <= around.end_ns:
+        if begin_ns <= begin and end <= end_ns:
             yield Stretch(begin, end, now, tuple(change.after for change in under_way), since)
 
 
@@ -174,10 +175,25 @@ def _changes(around: Happenings, nodes: Sequence[NodeId]) -> Iterator[_Change]:
             yield _Change(op.invoke.time, op.completion.time, _wrong(op, unknown), op.completion)
     healing = next((op for op in around.of_harness("phase") if _dict(op.value).get("phase") == "heal"), None)
     if healing is not None:
-        recovered = next((op for op in around.of_harness("recovered") if op.time >= healing.time), None)
-        well = recovered is not None and _dict(recovered.value).get("seconds") is not None
-        until_ns = never_ns if recovered is None else recovered.time
-        yield _Change(healing.time, until_ns, NOTHING_WRONG if well else unknown, recovered or healing)
+        over = _healing_over(around)
+        until_ns = never_ns if over is None else over.time
+        yield _Change(healing.time, until_ns, unknown if healed_by(around) is None else NOTHING_WRONG, over or healing)
+
+
+def healed_by(around: Happenings) -> Op | None:
+    """The note since which all links are open and all nodes run; None if nobody knows that they do.
+
+    Whether the system serves again is another question. But where it does not, and nodes ended by themselves, those may
+    have ended again. (A history without that note has one of the recovery.)
+    """
+    recovered = [op for op in around.of_harness("recovered") if _dict(op.value).get("seconds") is not None]
+    if not recovered and (around.of_harness("crash") or around.of_harness("halt")):
+        return None
+    return next(iter((*around.of_harness("healed"), *recovered)), None)
+
+
+def _healing_over(around: Happenings) -> Op | None:
+    return healed_by(around) or next(iter(around.of_harness("recovered")), None)
 
 
 def _wrong(op: FaultOp, unknown: Wrong) -> Wrong:
@@ -208,7 +224,8 @@ def _majority_may_run(nodes: Sequence[NodeId], wrong: Sequence[Wrong], configura
 def _deaths(around: Happenings) -> list[tuple[int, int, NodeId]]:
     """For nodes that ended by themselves: since when they may have, until when they are not told of, and who."""
     completions = [op.completion.time for op in around.fault_ops if op.completion is not None]
-    known = sorted([*completions, *(op.time for op in around.of_harness("recovered"))])
+    over = _healing_over(around)
+    known = sorted(completions if over is None else [*completions, over.time])
     found: list[tuple[int, int, NodeId]] = []
     for note in (*around.of_harness("crash"), *around.of_harness("halt")):
         place = bisect_right(known, note.time)

@@ -163,6 +163,7 @@ def compose(options: RunOptions) -> Test:
         time_limit_s=options.time_limit,
         op_timeout_s=options.op_timeout,
         recovery_s=options.recovery,
+        quiet_s=options.progress_bound,
         options=msgspec.to_builtins(options),
     )
     return dataclasses.replace(test, workload=_judged_by(_beyond_clients(test, options), test.workload))
@@ -256,10 +257,8 @@ def _quorum_progress(test: Test, elections: Elections, options: RunOptions) -> C
         "election_timeout_s": elections.timeout_s,
         "op_timeout_s": test.op_timeout_s,
         "lease_s": elections.lease_s,
+        "recovery_bound_s": elections.bound_s if options.progress_bound is None else options.progress_bound,
     }
-    bound_s = elections.recovery_s if options.progress_bound is None else options.progress_bound
-    if bound_s is not None:
-        judged_by["recovery_bound_s"] = bound_s
     if options.availability:
         judged_by["availability"] = options.availability
     return CheckerSpec("quorum-progress", judged_by)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+RECOVERY_ELECTIONS: Final = 4
+"""Votes may split, and what is behind must catch up: so many election timeouts a recovery takes at most, unless a
+system says otherwise."""
 
 
 class Elections(msgspec.Struct, frozen=True, kw_only=True):
@@ -12,7 +18,7 @@ class Elections(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         timeout_s: after so long without a leader's word a node stands for election at the latest.
-        recovery_s: for so long after a change no answer is demanded; None for a multiple of `timeout_s`.
+        recovery_s: for so long after a change no answer is demanded; None for RECOVERY_ELECTIONS times `timeout_s`.
         lease_s: for so long a node that lost its majority may go on to answer.
         local: functions of ops that a node answers by itself, from what it holds.
     """
@@ -21,3 +27,8 @@ class Elections(msgspec.Struct, frozen=True, kw_only=True):
     recovery_s: float | None = None
     lease_s: float = 0.0
     local: frozenset[str] = frozenset()
+
+    @property
+    def bound_s(self) -> float:
+        """The bound in force: on recovery, and on how long replicas may differ once nobody asks for anything."""
+        return RECOVERY_ELECTIONS * self.timeout_s if self.recovery_s is None else self.recovery_s

@@ -43,6 +43,9 @@ def test_every_op_is_counted_once_by_how_it_ended_and_where() -> None:
     ]
 
 
+NONE = {"ok": 0, "fail": 0, "info": 0}
+
+
 def test_latencies_are_from_invocation_to_completion_in_milliseconds() -> None:
     script = Script()
     for number in range(1, 101):
@@ -67,6 +70,18 @@ def test_an_op_belongs_to_the_phase_in_which_it_was_invoked() -> None:
     assert phases["faults"]["by_f"]["add"]["ok"] == 1
     assert phases["final"]["ok"] == 1
     assert (phases["faults"]["begin_s"], phases["faults"]["end_s"], phases["final"]["end_s"]) == (0, 2, 5)
+
+
+def test_time_in_which_nobody_asks_for_anything_lowers_no_rate() -> None:
+    script = Script()
+    script.event(HARNESS, "info", "phase", {"phase": "faults"}, time_s=0)
+    script.event(0, "invoke", "add", 1, time_s=1)
+    script.event(0, "ok", "add", 1, time_s=2)
+    script.event(HARNESS, "info", "phase", {"phase": "quiet"}, time_s=4)
+    script.event(HARNESS, "info", "converged", {"seconds": 6}, time_s=10)
+    found = figures(script)
+    assert (found["ok_per_s"], found["duration_s"]) == (0.25, 10)
+    assert found["by_phase"]["quiet"] == {"begin_s": 4, "end_s": 10, "by_f": {"add": NONE}, **NONE, "latency_ms": {}}
 
 
 def test_concurrency_counts_ops_in_flight_at_once() -> None:

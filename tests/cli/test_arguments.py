@@ -238,8 +238,10 @@ def test_who_has_elections_is_judged_by_quorum_progress_but_not_for_what_a_node_
 
 def test_the_bounds_of_quorum_progress_are_the_tests_to_set_and_part_of_its_command() -> None:
     chosen = RunOptions.of(**{**OPTIONS, "progress_bound": 3.5, "availability": 0.95})
-    (spec,) = [spec for spec in compose(chosen).workload.checkers if spec.name == "quorum-progress"]
+    test = compose(chosen)
+    (spec,) = [spec for spec in test.workload.checkers if spec.name == "quorum-progress"]
     assert spec.options["recovery_bound_s"] == 3.5
+    assert test.quiet_s == 3.5, "members are waited for as long as they are judged by"
     assert spec.options["availability"] == 0.95
     assert "--progress-bound 3.5 --availability 0.95" in command_line(chosen)
 

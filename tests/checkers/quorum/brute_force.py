@@ -154,6 +154,8 @@ class Run:
         self.history, self.telemetry = history, telemetry
         self.begin = 0
         self.end = max(event["time"] for event in history)
+        quiet = [event["time"] for event in self.harness("phase") if event["value"] == {"phase": "quiet"}]
+        self.quiet: int | None = quiet[0] if quiet else None
         self.ops = list(self._ops())
         self.changes = list(self._changes())
         self.stalls = [
@@ -163,6 +165,14 @@ class Run:
     def harness(self, *fs: str) -> list[Row]:
         """What the harness said of this kind."""
         return [event for event in self.history if event["process"] == HARNESS and event["f"] in fs]
+
+    @property
+    def healed(self) -> Row | None:
+        """Since when all is well; nobody knows where a node was lost and the system did not recover."""
+        recovered = [event for event in self.harness("recovered") if event["value"]["seconds"] is not None]
+        if not recovered and self.harness("crash", "halt"):
+            return None
+        return next(iter([*self.harness("healed"), *recovered]), None)
 
     def _ops(self) -> Iterator[Op]:
         for place, event in enumerate(self.history):
@@ -181,9 +191,8 @@ class Run:
         for place, event in enumerate(self.history):
             index, time, later = event["index"], event["time"], self.history[place + 1 :]
             if event["process"] == HARNESS and event["f"] == "phase" and event["value"] == {"phase": "heal"}:
-                done = next((row for row in later if row["f"] == "recovered"), None)
-                well = done is not None and done["value"]["seconds"] is not None
-                state = State() if well else self._told(None)
+                done = self.healed or next((row for row in later if row["f"] == "recovered"), None)
+                state = self._told(None) if self.healed is None else State()
             elif event["process"] == NEMESIS and event["type"] == "invoke":
                 fits = (
                     row
@@ -239,8 +248,9 @@ class Run:
             if row["voters"] and self.configs_at(row["time"]) != self.configs_at(row["time"] - 1)
         ]
         spans += [(turn - self.offset, turn + self.offset) for turn in turns]
-        instants = {self.begin, self.end} | {instant for span in spans for instant in span}
-        within = sorted(instant for instant in instants if self.begin <= instant <= self.end)
+        last = self.end if self.quiet is None else self.quiet
+        instants = {self.begin, last} | {instant for span in spans for instant in span}
+        within = sorted(instant for instant in instants if self.begin <= instant <= last)
         return [self.window(a, b) for a, b in pairwise(within) if not any(x <= a and b <= y for x, y in spans if x < y)]
 
     def window(self, start: int, end: int) -> Window:
@@ -383,10 +393,11 @@ def _recovery(run: Run, said: Judgement) -> None:
 
 def _converged(run: Run) -> str:
     """Q7, from when all is healed and the last client op was invoked or ended."""
-    healed = [event["time"] for event in run.harness("recovered") if event["value"]["seconds"] is not None]
-    if not healed:
+    if run.healed is None:
         return "not judged"
-    quiet = max([healed[-1], *(event["time"] for event in run.history if event["process"] >= 0)])
+    quiet = run.quiet
+    if quiet is None:
+        quiet = max([run.healed["time"], *(event["time"] for event in run.history if event["process"] >= 0)])
     over = run.end - quiet >= run.bound
     fared = {
         _met([row for row in run.telemetry if row["group"] == group], run.nodes, over=over)
@@ -408,7 +419,8 @@ def _met(rows: Sequence[Row], nodes: Collection[Node], *, over: bool) -> str:
     states = {last[node]["state_hash"] for node in members} - {None}
     if len({last[node]["applied_index"] for node in members}) == 1 and len(states) <= 1:
         return "held"
-    return "violated" if over else "not judged"
+    apart = len({last[node]["applied_index"] for node in members}) > 1
+    return "violated" if over or not apart else "not judged"
 
 
 def _availability(ops: Sequence[Op]) -> tuple[float | None, float | None]:

@@ -102,10 +102,15 @@ def _harness(draw: st.DrawFn, nodes: list[str], events: list[Any]) -> None:
     if draw(st.booleans()):
         heal = draw(st.integers(8, 18))
         note(heal, "phase", {"phase": "heal"})
+        over = heal + draw(st.integers(1, 3))
+        if draw(st.booleans()):
+            note(over, "healed", {})
         if draw(st.integers(0, 4)):
             seconds = draw(st.sampled_from([1.0, 1.0, 1.0, None]))
-            note(heal + draw(st.integers(1, 3)), "recovered", {"seconds": seconds})
-    note(END + draw(st.integers(0, 3)), "phase", {"phase": "end"})
+            note(over + draw(st.integers(1, 3)), "recovered", {"seconds": seconds})
+    if draw(st.integers(0, 2)) == 0:
+        note(END, "phase", {"phase": "quiet"})
+    note(END + draw(st.integers(0, 6)), "phase", {"phase": "end"})
 
 
 def _ops(draw: st.DrawFn, nodes: list[str], events: list[Any]) -> None:
