@@ -6,10 +6,13 @@ import pyarrow as pa
 import pytest
 
 from checkers.quorum.checker import QuorumProgress
+from checkers.quorum.configurations import Configurations
 from checkers.verdict import Verdict
 from results.errors import UsageError
 from results.history import NEMESIS
 from tests.checkers.quorum.story import FIVE, OPTIONS, Story, between, named, rules, window
+from tests.checkers.support import SECOND
+from tests.checkers.telemetry import row, told
 
 
 def stopped() -> Story:
@@ -341,3 +344,15 @@ def test_a_stall_is_told_beside_the_rule_and_the_recovery_that_it_touches() -> N
     alone.note(5.0, "stall", {"gap_ms": 700})
     assert alone.judged().figures["rules"]["Q3"] == "stalled"
     assert "the controller stood still" in alone.judged().inconclusive[0]
+
+
+def test_while_clocks_leave_open_which_voters_decide_all_of_them_may() -> None:
+    rows = [row(0.0, "n1", voters=named("123")), row(4.0, "n1", voters=named("12")), row(5.0, "n1", voters=named("1"))]
+    held = Configurations(told(*rows), FIVE, offset_ns=SECOND)
+    assert [
+        (piece.begin_ns / SECOND, piece.changing, len(piece.configurations)) for piece in held.pieces(0, 9 * SECOND)
+    ] == [
+        (0, False, 1),
+        (3, True, 3),
+        (6, False, 1),
+    ]
