@@ -356,3 +356,14 @@ def test_while_clocks_leave_open_which_voters_decide_all_of_them_may() -> None:
         (3, True, 3),
         (6, False, 1),
     ]
+
+
+@pytest.mark.parametrize(("offset_s", "broken"), [(2.9, ("Q10",)), (3.0, ())])
+def test_an_op_invoked_as_the_leader_committed_by_the_clocks_may_be_answered_in_the_old_term(
+    offset_s: float, broken: tuple[str, ...]
+) -> None:
+    story = Story()
+    story.tell(1.0, "n2", event="role", role="leader", term=2, last_index=4)
+    story.tell(2.0, "n2", role="leader", term=2, commit_index=5)
+    story.ask("1", 5.0, 5.1, term=1)
+    assert rules(story.judged(clock_offset_s=offset_s)) == broken
