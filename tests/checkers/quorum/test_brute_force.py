@@ -172,6 +172,11 @@ def _telemetry(draw: st.DrawFn, nodes: list[str]) -> pa.Table:
                 voters=draw(st.sampled_from([None, None, *sets])),
             )
         )
+    for of in draw(st.sampled_from([(), (), ("g",), ("g", "h")])):  # somebody is elected, and commits
+        led: dict[str, Any] = {"group": of, "term": draw(st.sampled_from([2, 3])), "role": "leader"}
+        elected, node = draw(st.integers(0, END)), draw(st.sampled_from(nodes))
+        rows.append(row(elected * TICK_S / 2, node, "role", **led, last_index=1))
+        rows.append(row((elected + draw(st.integers(0, 8))) * TICK_S / 2, node, **led, commit_index=2))
     if draw(st.booleans()):  # all tell where they are in the end
         rows += [
             row(END * TICK_S, node, applied_index=draw(st.sampled_from([3, 3, 3, 4])), state_hash="a") for node in nodes

@@ -6,10 +6,13 @@ import pyarrow as pa
 import pytest
 
 from checkers.quorum.checker import QuorumProgress
+from checkers.quorum.configurations import Configurations
 from checkers.verdict import Verdict
 from results.errors import UsageError
 from results.history import NEMESIS
 from tests.checkers.quorum.story import FIVE, OPTIONS, Story, between, named, rules, window
+from tests.checkers.support import SECOND
+from tests.checkers.telemetry import row, told
 
 
 def stopped() -> Story:
@@ -341,3 +344,26 @@ def test_a_stall_is_told_beside_the_rule_and_the_recovery_that_it_touches() -> N
     alone.note(5.0, "stall", {"gap_ms": 700})
     assert alone.judged().figures["rules"]["Q3"] == "stalled"
     assert "the controller stood still" in alone.judged().inconclusive[0]
+
+
+def test_while_clocks_leave_open_which_voters_decide_all_of_them_may() -> None:
+    rows = [row(0.0, "n1", voters=named("123")), row(4.0, "n1", voters=named("12")), row(5.0, "n1", voters=named("1"))]
+    held = Configurations(told(*rows), FIVE, offset_ns=SECOND)
+    assert [
+        (piece.begin_ns / SECOND, piece.changing, len(piece.configurations)) for piece in held.pieces(0, 9 * SECOND)
+    ] == [
+        (0, False, 1),
+        (3, True, 3),
+        (6, False, 1),
+    ]
+
+
+@pytest.mark.parametrize(("offset_s", "broken"), [(2.9, ("Q10",)), (3.0, ())])
+def test_an_op_invoked_as_the_leader_committed_by_the_clocks_may_be_answered_in_the_old_term(
+    offset_s: float, broken: tuple[str, ...]
+) -> None:
+    story = Story()
+    story.tell(1.0, "n2", event="role", role="leader", term=2, last_index=4)
+    story.tell(2.0, "n2", role="leader", term=2, commit_index=5)
+    story.ask("1", 5.0, 5.1, term=1)
+    assert rules(story.judged(clock_offset_s=offset_s)) == broken
