@@ -183,7 +183,10 @@ class System(Protocol):
         ...
 
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:
-        """The node's raw telemetry file (JSON lines, see `results.telemetry`), None if the system has none."""
+        """The node's raw telemetry file (JSON lines, see `results.telemetry`), None if nodes write none.
+
+        A system of such nodes that also has `observe` (`harness.polled.Observable`) is asked for it during the run.
+        """
         ...
 
 
