@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from results.calls import ints
 from results.clocks import clocks_in
 from results.store import RunDir
 from tests.backends.ssh_support import Hosts, deployed, running_hosts
@@ -65,7 +66,7 @@ def test_rows_of_nodes_are_placed_in_the_run_though_monotonic_clocks_differ_and_
     run = RunDir(only_run(tmp_path))
     clocks = clocks_in(run.history())
     assert abs(clocks.offsets_s["n2"] - AHEAD_S) <= clocks.error_s
-    end_ns = max(run.history()["time"].to_pylist())
+    end_ns = int(ints(run.history(), "time").max())
     rows = run.telemetry().to_pylist()
     assert {row["node"] for row in rows} == {"n1", "n2", "n3"}
     started_ns = [row["time"] for row in rows if row["event"] == "start"]
