@@ -1,9 +1,11 @@
 """A node's telemetry: one JSON line for every change of role, term or leader, one for commits every 100 ms at most.
 
-    {"wall": ns since the epoch, "group": "metadata", "event": "role", "term": 3, "role": "leader", "leader": "n1",
-     "commit": 17, "applied": 17, "voters": ["n1", "n2", "n3"], "chain": "hex", "state": "hex",
+    {"wall": ns since the epoch, "mono": ns, "group": "metadata", "event": "role", "term": 3, "role": "leader",
+     "leader": "n1", "commit": 17, "applied": 17, "voters": ["n1", "n2", "n3"], "chain": "hex", "state": "hex",
      "last": null}
 
+`mono` is the monotonic clock: whoever knows how the host's relates to his own can place the line in time, although the
+wall clock be wrong.
 `chain` and `state` are those at `applied`, and `leader` is whom the node takes for the leader. Events:
 
     start, stop   a process of the node begins, ends in good order
@@ -34,6 +36,7 @@ HASH_INTERVAL: Final = 64
 
 class _Line(msgspec.Struct, frozen=True):
     wall: int
+    mono: int
     group: str
     event: str
     term: int
@@ -64,6 +67,7 @@ class Telemetry:
         status = self._status()
         line = _Line(
             wall=self._runtime.clock.wall_ns(),
+            mono=self._runtime.clock.monotonic_ns(),
             group=GROUP,
             event=event,
             term=status.term,

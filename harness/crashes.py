@@ -15,6 +15,7 @@ from harness.marks import reached
 from harness.protocols import (
     Clock,
     ClockFault,
+    ClockOffset,
     Deployment,
     DiskFault,
     Link,
@@ -189,6 +190,10 @@ class Watched:
     async def throttle(self, node: NodeId, share: float | None) -> Mapping[str, Any]:
         """As the deployment does it."""
         return await self._deployment.throttle(node, share)
+
+    async def offsets(self) -> Mapping[NodeId, ClockOffset]:
+        """As the deployment tells."""
+        return await self._deployment.offsets()
 
     async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
         """As the deployment does it."""

@@ -183,7 +183,10 @@ class System(Protocol):
         ...
 
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:
-        """The node's raw telemetry file (JSON lines, see `results.telemetry`), None if the system has none."""
+        """The node's raw telemetry file (JSON lines, see `results.telemetry`), None if nodes write none.
+
+        A system of such nodes that also has `observe` (`harness.polled.Observable`) is asked for it during the run.
+        """
         ...
 
 
@@ -355,6 +358,20 @@ class NodeStatus(msgspec.Struct, frozen=True):
     evidence: Mapping[str, Any] = {}
 
 
+class ClockOffset(msgspec.Struct, frozen=True):
+    """How far the clocks of a node's host are ahead of the controller's, in nanoseconds.
+
+    Attributes:
+        mono_ns: CLOCK_MONOTONIC, which no fault bends. Between two machines any number.
+        wall_ns: the wall clock of the host itself; a clock fault of the node comes on top.
+        error_ns: how far either may be from the truth.
+    """
+
+    mono_ns: int = 0
+    wall_ns: int = 0
+    error_ns: int = 0
+
+
 class Backend(Protocol):
     """A place where nodes can live."""
 
@@ -452,6 +469,14 @@ class Deployment(Protocol):
         """Give the node this share of one CPU, above 0; None lifts the limit. A limit outlives the node's process.
 
         Evidence: how often ("throttled") the limit that was in force so far made the node wait since it was set.
+        """
+        ...
+
+    async def offsets(self) -> Mapping[NodeId, ClockOffset]:
+        """How far the clocks of the nodes' hosts are ahead of the controller's now.
+
+        Of a node that is left out nothing is known; what it tells is placed in time by its wall clock, as if that were
+        the controller's.
         """
         ...
 

@@ -6,23 +6,25 @@
     quiet    nothing at all: a bounded wait until the replicas of a system with elections have met
 
 Each phase is announced in the history by an op of the harness (`f` "phase"); so is that no fault is in force any more
-and all nodes were started ("healed"), the end of the recovery ("recovered") and of the quiet wait ("converged"), nodes
-that stopped by themselves ("crash"), stalls of the controller ("stall"), and requests to end early ("interrupted").
+and all nodes were started ("healed"), how far the hosts' clocks are from the controller's ("clocks", see
+`results.clocks`), the end of the recovery ("recovered") and of the quiet wait ("converged"), nodes that stopped by
+themselves ("crash"), stalls of the controller ("stall"), and requests to end early ("interrupted").
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
+from harness import offsets
 from harness.crashes import Watched, watch_nodes
 from harness.generators import Generator, beside, clients, nemesis, rate, time_limit
 from harness.journal import Journal, Recorder
 from harness.marks import reached
 from harness.processes import describe
-from harness.protocols import Deployment, Runtime
+from harness.protocols import ClockOffset, Deployment, NodeId, Runtime
 from harness.quiet import until_converged
 from harness.recovery import until_usable
 from harness.scheduler import Scheduler
@@ -142,6 +144,7 @@ class _Run:
         self._journal = journal
         self._scheduler = Scheduler(test, self._deployment, runtime, journal)
         self._healed = False
+        self._clock_offsets: Mapping[NodeId, ClockOffset] | None = None
         self.stop = stop
         self.recovered_s: float | None = None
 
@@ -160,6 +163,7 @@ class _Run:
         look_out = asyncio.ensure_future(watch_nodes(self._clock, self._deployment, scheduler.broken))
         failure: SplitbrainError | None = None
         try:
+            await self._compare_clocks()
             await self._set_up()
             if self.stop.requests:
                 self._stop_requested()
@@ -168,6 +172,7 @@ class _Run:
             await self._heal()
             await self._final()
             await self._quiet()
+            await self._compare_clocks()
         except Exception as error:
             failure = as_harness_error(error)
         finally:
@@ -176,6 +181,13 @@ class _Run:
             failure = await self._leave(failure)
             pulse.cancel()
         return failure
+
+    async def _compare_clocks(self) -> None:
+        """Note how far the hosts' clocks are from the controller's; the second time, how far they were meanwhile."""
+        before, now = self._clock_offsets, await self._deployment.offsets()
+        self._clock_offsets = now if before is None else offsets.all_between(before, now)
+        if self._clock_offsets and self._clock_offsets != before:
+            self._journal.note("clocks", offsets.noted(self._clock_offsets))
 
     async def _set_up(self) -> None:
         package = self._test.nemesis

@@ -1,9 +1,14 @@
 """The nodes' telemetry: from the raw lines that each node appended to one table per run.
 
-A raw line is a JSON object: `wall` (nanoseconds since the Unix epoch), `event`, and as far as they apply `group`,
-`term`, `role`, `leader`, `commit`, `applied`, `voters`, `chain`, `state`, `last`. In an event "vote" `leader` is whom
-the node voted for in `term`. In the event "role" of a new leader `last` is the index at which its log ended when it was
-elected, before it appended anything.
+A raw line is a JSON object: `wall` (nanoseconds since the Unix epoch), `event`, and as far as they apply `mono`, `at`,
+`group`, `term`, `role`, `leader`, `commit`, `applied`, `voters`, `chain`, `state`, `last`. In an event "vote" `leader`
+is whom the node voted for in `term`. In the event "role" of a new leader `last` is the index at which its log ended
+when it was elected, before it appended anything.
+
+When a line was written is told by up to three clocks, the first of these that can be read counts. `at` is
+CLOCK_MONOTONIC of the controller, in lines that it writes for nodes which it asks. `mono` is CLOCK_MONOTONIC of the
+node's host: no fault bends it, and how far it is ahead of the controller's is known (`results.clocks`). `wall` is what
+the node takes for the time, which differs from host to host and in a node whose clock has a fault.
 
 A node that is killed leaves a torn line; its next life appends right behind it. Such lines are counted and left out,
 what follows on the same line is kept.
@@ -30,6 +35,8 @@ _Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 class _Raw(msgspec.Struct, frozen=True):
     wall: _Wall
     event: str
+    mono: _Wall | None = None
+    at: _Wall | None = None
     group: str | None = None
     term: _Int64 | None = None
     role: str | None = None
@@ -64,12 +71,26 @@ class Collected(msgspec.Struct, frozen=True):
     unreadable: dict[str, int]
 
 
-def collect(sources: Mapping[str, Path], start_wall_ns: int) -> Collected:
+class Start(msgspec.Struct, frozen=True):
+    """When a test began, by the clocks of who reads the nodes' lines; times in the table are relative to that.
+
+    Attributes:
+        wall_ns: nanoseconds since the Unix epoch.
+        mono_ns: what the controller's CLOCK_MONOTONIC showed; None if that is not known.
+        ahead_ns: for each node how far CLOCK_MONOTONIC of its host is ahead of the controller's, where that is known.
+    """
+
+    wall_ns: int
+    mono_ns: int | None = None
+    ahead_ns: Mapping[str, int] = {}
+
+
+def collect(sources: Mapping[str, Path], start: Start) -> Collected:
     """Read the raw telemetry of all nodes.
 
     Args:
         sources: for each node its raw file; one that does not exist has no rows.
-        start_wall_ns: when the test began, in nanoseconds since the Unix epoch; times are relative to that.
+        start: when the test began.
 
     `life` counts a node's "start" events: its first process is life 1.
     """
@@ -81,8 +102,17 @@ def collect(sources: Mapping[str, Path], start_wall_ns: int) -> Collected:
         events, bad = _parse(path.read_bytes().splitlines())
         if bad:
             unreadable[node] = bad
-        rows += _rows(node, ((raw.wall - start_wall_ns, raw) for raw in events))
+        rows += _rows(node, ((_since(start, node, raw), raw) for raw in events))
     return Collected(_table(rows), unreadable)
+
+
+def _since(start: Start, node: str, raw: _Raw) -> int:
+    """How long after the start a node wrote a line, in nanoseconds, by the best clock that the line tells."""
+    if start.mono_ns is not None and raw.at is not None:
+        return raw.at - start.mono_ns
+    if start.mono_ns is not None and raw.mono is not None and node in start.ahead_ns:
+        return raw.mono - start.ahead_ns[node] - start.mono_ns
+    return raw.wall - start.wall_ns
 
 
 def table_of(lines: Mapping[str, Sequence[tuple[int, bytes]]]) -> pa.Table:

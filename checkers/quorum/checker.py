@@ -20,6 +20,7 @@ from checkers.quorum.topology import NodeId
 from checkers.quorum.windows import healed_by, windows_and_lulls
 from checkers.verdict import Verdict, Whole
 from results.calls import ints
+from results.clocks import clocks_of
 from results.errors import UsageError
 from results.faults import Happenings, happenings
 
@@ -40,7 +41,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         lease_s: for so long a node without a quorum may go on to answer.
         attempts: so many ops a node must have been asked before its silence counts.
         convergence_bound_s: for so long after the load members may differ; as `recovery_bound_s` if None.
-        clock_offset_s: how far the clocks of nodes and controller may be apart.
+        clock_offset_s: how far the clocks of nodes and controller may be apart, at least: where the run tells how
+            exactly that is known (`results.clocks`), it is as much as the largest error.
         availability: the least share of seconds in which the cluster answers; 0 for figures only.
     """
 
@@ -145,7 +147,8 @@ class _Run:
         self.telemetry = telemetry
         self.around: Happenings = happenings(history)
         self.nodes = wanted.nodes or _named(history, telemetry)
-        self.offset_ns = _ns(wanted.clock_offset_s)
+        self.offset_s = max(wanted.clock_offset_s, clocks_of(self.around).error_s)
+        self.offset_ns = _ns(self.offset_s)
         self.given: Answers = answers(history, self.nodes, wanted.fs, wanted.decided)
         self.windows, self.lulls = windows_and_lulls(self.around, telemetry, self.nodes, 0, self.offset_ns)
         self.stalls = _stalls(self.around)
@@ -237,7 +240,7 @@ class _Run:
             },
             "recovery": list(recovery_times(self.around, self.given, self.stalls)),
             "availability": availability(self.given, 0, self.around.end_ns),
-            "bounds": self.wanted.bounds(),
+            "bounds": {**self.wanted.bounds(), "clock_offset_s": self.offset_s},
         }
 
 

@@ -13,7 +13,17 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from harness.backends.dialing import connected
 from harness.backends.links import Links
 from harness.backends.nodefaults import NodeFaults
-from harness.protocols import ClockFault, Deployment, DiskFault, Link, LinkFault, NodeId, NodePlace, NodeStatus
+from harness.protocols import (
+    ClockFault,
+    ClockOffset,
+    Deployment,
+    DiskFault,
+    Link,
+    LinkFault,
+    NodeId,
+    NodePlace,
+    NodeStatus,
+)
 from harness.rng import Streams
 from harness.test import Test
 from results.errors import BackendError, UnknownNodeError, UsageError
@@ -109,6 +119,10 @@ class Deployed(Generic[Control]):
     async def skew(self, node: NodeId, fault: ClockFault | None) -> Mapping[str, Any]:
         """Give the node's wall clock this fault, or none: a probe with the node's environment measures it."""
         return await self._faults[self._place(node).node].skew(fault)
+
+    async def offsets(self) -> Mapping[NodeId, ClockOffset]:
+        """Nodes on this machine, in containers or not, share the clocks of its kernel: no offset, no error."""
+        return {node: ClockOffset() for node in self.nodes}
 
     async def dial(self, node: NodeId) -> socket.socket:
         """A connected, non-blocking TCP socket from this machine to the node, across no link.

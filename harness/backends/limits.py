@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from harness import faultkinds
-from harness.protocols import ClockFault, DiskFault, FaultKind, Link, LinkFault, NodeId, NodeStatus
+from harness.protocols import ClockFault, ClockOffset, DiskFault, FaultKind, Link, LinkFault, NodeId, NodeStatus
 from results.errors import FaultNotSupportedError
 
 SIMULATED_ONLY: Final[tuple[FaultKind, ...]] = (
@@ -77,6 +77,10 @@ class OnlyCutsKillsAndPauses:
         """
         if share is not None:
             raise _refusal(["cpu"])
+        return {}
+
+    async def offsets(self) -> Mapping[NodeId, ClockOffset]:
+        """Nothing is known of the nodes' clocks."""
         return {}
 
 

@@ -15,6 +15,7 @@ from harness.embedding import Embeddable
 from harness.protocols import (
     Address,
     ClockFault,
+    ClockOffset,
     DiskFault,
     FaultKind,
     Link,
@@ -229,6 +230,10 @@ class SimDeployment:
     async def throttle(self, node: NodeId, share: float | None) -> Mapping[str, Any]:
         """Give the node's process this share of a CPU, or all of one."""
         return self._host(node).throttle(share)
+
+    async def offsets(self) -> Mapping[NodeId, ClockOffset]:
+        """What nodes tell is stamped with true times: no offset, no error."""
+        return {node: ClockOffset() for node in self.nodes}
 
     # --- clients, and the end -----------------------------------------------------------------------------------------
 

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from harness.cli.compose import RunOptions, command_line
+from harness.cli.polling import FILE
+from harness.polled import observable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness.test import Test
     from results.store import RunDir
 
@@ -28,8 +32,14 @@ def document_of(test: Test, chosen: RunOptions) -> dict[str, Any]:
 
 def telemetry_of(test: Test, run: RunDir) -> dict[str, str]:
     """For each node that has any, where its raw telemetry is, relative to the run's folder."""
-    found = {node: test.system.telemetry(test, run.path / "nodes" / node) for node in test.nodes}
+    found = {node: _telemetry(test, run.path / "nodes" / node) for node in test.nodes}
     return {node: str(path.relative_to(run.path)) for node, path in found.items() if path is not None}
+
+
+def _telemetry(test: Test, node_dir: Path) -> Path | None:
+    """The file that a node writes, or that is written for it."""
+    own = test.system.telemetry(test, node_dir)
+    return node_dir / FILE if own is None and observable(test.system) is not None else own
 
 
 def keep_plan(run: RunDir, test: Test) -> None:

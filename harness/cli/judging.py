@@ -11,6 +11,7 @@ import msgspec
 from checkers import engine
 from checkers.verdict import Outcome, Verdict
 from results import telemetry
+from results.clocks import clocks_in
 from results.figures import write_figures
 from results.report import write_report
 from results.report.counterexample import COUNTEREXAMPLE, is_drawable, write_counterexample
@@ -84,8 +85,12 @@ def collect_telemetry(run: RunDir) -> None:
     if not sources or run.telemetry_path.exists():
         return
     paths = {node: run.path / relative for node, relative in sources.items()}
-    start_wall_ns = document.get("began_wall_ns") or document["start_wall_ns"]
-    run.write_telemetry(telemetry.collect(paths, start_wall_ns).table)
+    start = telemetry.Start(
+        wall_ns=document.get("began_wall_ns") or document["start_wall_ns"],
+        mono_ns=document.get("began_mono_ns"),
+        ahead_ns=clocks_in(run.history()).ahead_ns(),
+    )
+    run.write_telemetry(telemetry.collect(paths, start).table)
 
 
 def _conclude(run: RunDir, verdicts: list[Verdict], engine_name: str, harness_error: str | None) -> Conclusion:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from harness.cli.compose import RunOptions
     from harness.cli.judging import Conclusion
     from harness.cli.progress import Progress
+    from harness.cli.runlog import RunLog
+    from harness.polled import Observable
     from harness.protocols import Deployment
+    from harness.realtime import RealClock
     from harness.runner import RunSummary
     from harness.test import Test
     from results.store import RunDir
@@ -131,6 +134,7 @@ async def _record(
     from harness.cli.leaders import LeaderPoll, LeaderWatch
     from harness.cli.runlog import RunLog
     from harness.lifecycle import run
+    from harness.polled import observable
     from harness.protocols import Runtime
     from harness.realtime import RealClock
     from harness.rng import Streams
@@ -154,14 +158,23 @@ async def _record(
     def began(started_ns: int) -> None:
         found = folders[-1]
         up_s, sources = (started_ns - deployed_ns) / 1e9, telemetry_of(test, found)
-        times = {"began_wall_ns": clock.wall_ns(started_ns), "up_s": round(up_s, 3)}
+        times = {
+            "began_wall_ns": clock.wall_ns(started_ns),
+            "began_mono_ns": started_ns,
+            "up_s": round(up_s, 3),
+        }
         found.write_test({**found.read_test(), **times, "telemetry": sources})
         progress.up(up_s)
         logs[-1].write(f"up in {up_s:.1f} s")
 
     async def beside(deployment: Deployment) -> None:
         found = folders[-1]
-        told = LeaderWatch({node: found.path / path for node, path in telemetry_of(test, found).items()})
+        files = {node: found.path / path for node, path in telemetry_of(test, found).items()}
+        told, asked = LeaderWatch(files), observable(test.system)
+        if asked is not None:
+            progress.leaders = told
+            await _ask(asked, deployment, files, clock, logs[-1])
+            return
         if told.at_hand():
             progress.leaders = told
             return
@@ -196,10 +209,23 @@ async def _record(
     return folders[-1], summary
 
 
+async def _ask(
+    system: Observable, deployment: Deployment, files: Mapping[str, Path], clock: RealClock, log: RunLog
+) -> None:
+    """Write the telemetry of nodes that write none; what ends that before its time is told in the log."""
+    from harness.cli.polling import write_telemetry
+
+    try:
+        await write_telemetry(system, deployment, files, clock)
+    except Exception:
+        log.write(f"the nodes are not asked for telemetry any more:\n{traceback.format_exc()}")
+
+
 def show(conclusion: Conclusion, chosen: RunOptions) -> None:
     """Outcome, sentences, report and the command to run it again."""
     from harness.cli.compose import command_line
-    from harness.cli.words import COLOURS, figures, sentences
+    from harness.cli.words import COLOURS, figures, inexact_clocks, sentences
+    from results.clocks import clocks_in
 
     outcome = conclusion.outcome
     click.secho(outcome.value.upper(), fg=COLOURS[outcome], bold=True, nl=False)
@@ -208,6 +234,9 @@ def show(conclusion: Conclusion, chosen: RunOptions) -> None:
         click.echo(f"Harness error: {conclusion.harness_error}")
     for sentence in sentences(conclusion.verdicts):
         click.echo(sentence)
+    inexact = inexact_clocks(clocks_in(conclusion.run.history()))
+    if inexact is not None:
+        click.echo(inexact)
     click.echo(f"report  {conclusion.report}")
     click.echo(f"again   {command_line(chosen)}")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from harness.protocols import (
     Backend,
     ClockFault,
+    ClockOffset,
     Deployment,
     DiskFault,
     FaultKind,
@@ -123,6 +124,17 @@ class _ValidDeployment(Wrapper):
         if share is not None and not share > 0:
             raise ProtocolError(f"a node's share of a CPU is above 0, not {share:g}.")
         return await self._inner.throttle(self._known(node), share)
+
+    async def offsets(self) -> Mapping[NodeId, ClockOffset]:
+        told: Any = await self._inner.offsets()
+        for node, offset in told.items():
+            if not isinstance(offset, ClockOffset) or offset.error_ns < 0:
+                raise ProtocolError(
+                    f"backend {self._backend!r}: offsets says {short(offset)} of {node}; it tells a ClockOffset, whose "
+                    "error is 0 or more."
+                )
+            self._known(node)
+        return told
 
     async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
         connection = await self._inner.dial(self._known(node))

@@ -111,8 +111,11 @@ class Hosts:
 
 
 @contextmanager
-def running_hosts(count: int, folder: Path) -> Generator[Hosts, None, None]:
-    """So many hosts on a network of their own, gone at the end. They know one key, and have one between them."""
+def running_hosts(count: int, folder: Path, *capabilities: str) -> Generator[Hosts, None, None]:
+    """So many hosts on a network of their own, gone at the end. They know one key, and have one between them.
+
+    Root has these capabilities there beside those that faults need.
+    """
     try:
         image = images.ensure("host")
     except BackendError as error:
@@ -131,7 +134,7 @@ def running_hosts(count: int, folder: Path) -> Generator[Hosts, None, None]:
                     labels={LABEL: "ssh"},
                     environment={"AUTHORIZED_KEY": user_key, "HOST_KEY": (folder / "host").read_text()},
                     # A host of one's own is more than a container usually is: it mounts, it has loop devices.
-                    cap_add=["NET_ADMIN", "SYS_ADMIN", "SYS_PTRACE"],
+                    cap_add=["NET_ADMIN", "SYS_ADMIN", "SYS_PTRACE", *capabilities],
                     security_opt=["seccomp=unconfined", "apparmor=unconfined"],
                     devices=["/dev/loop-control"],
                     device_cgroup_rules=["b 7:* rwm"],

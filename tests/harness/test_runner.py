@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -25,10 +25,10 @@ from worlds import (
 
 from harness import RunSummary, Stop, real_runtime, run_test
 from harness.generators import each, final, invoke, limit, mix, once, repeat, sequence, sleep
-from harness.protocols import DefiniteError, Deployment, IndefiniteError, NemesisContext, Runtime
+from harness.protocols import ClockOffset, DefiniteError, Deployment, IndefiniteError, NemesisContext, Runtime
 from harness.rng import Streams
 from harness.test import Test
-from results.errors import HarnessError, NemesisError, ProtocolError, SystemUnderTestError
+from results.errors import BackendError, HarnessError, NemesisError, ProtocolError, SystemUnderTestError
 from results.history import HARNESS, NEMESIS, Op, pairs
 
 
@@ -597,3 +597,45 @@ def test_a_client_that_never_comes_to_its_end_does_not_hold_up_the_run() -> None
     summary, _ = run(make_test(Sticky(), generator=limit(5, READ)))
     assert summary.failure is None
     assert time.monotonic() - began < 6
+
+
+class Drifting(MemoryDeployment):
+    """Hosts that tell of their clocks, one answer after the other; the last one again and again."""
+
+    def __init__(self, *told: Mapping[str, ClockOffset]) -> None:
+        super().__init__()
+        self._told = list(told)
+
+    async def offsets(self) -> Mapping[str, ClockOffset]:
+        return self._told.pop(0) if len(self._told) > 1 else self._told[0]
+
+
+def test_how_far_clocks_are_apart_is_noted_first_and_in_the_end_what_it_was_in_between() -> None:
+    _, recorder = run(
+        make_test(FakeClient(), generator=limit(1, READ)),
+        Drifting({"n1": ClockOffset(10, 4, 2)}, {"n1": ClockOffset(20, 4, 3)}),
+    )
+    first, last = recorder.notes("clocks")
+    assert first == {"offsets_s": {"n1": 10e-9}, "errors_s": {"n1": 2e-9}, "walls_s": {"n1": 4e-9}}
+    assert last == {"offsets_s": {"n1": 15e-9}, "errors_s": {"n1": 8e-9}, "walls_s": {"n1": 4e-9}}
+    harness = [op.f for op in recorder.ops if op.process == HARNESS]
+    assert (harness[0], harness[-1]) == ("clocks", "clocks")
+
+
+def test_clocks_that_are_known_exactly_are_noted_once_and_those_that_are_not_known_never() -> None:
+    _, recorder = run(make_test(FakeClient(), generator=limit(1, READ)), Drifting({"n1": ClockOffset()}))
+    assert recorder.notes("clocks") == [{"offsets_s": {"n1": 0.0}, "errors_s": {"n1": 0.0}, "walls_s": {"n1": 0.0}}]
+    _, recorder = run(make_test(FakeClient(), generator=limit(1, READ)))
+    assert recorder.notes("clocks") == []
+
+
+def test_a_host_that_does_not_tell_the_time_in_the_end_is_an_error_of_the_run_whose_first_estimate_stays() -> None:
+    class Lost(Drifting):
+        async def offsets(self) -> Mapping[str, ClockOffset]:
+            if len(self._told) == 1:
+                raise BackendError("n1 does not answer.")
+            return await super().offsets()
+
+    summary, recorder = run(make_test(FakeClient(), generator=limit(1, READ)), Lost({"n1": ClockOffset(1)}, {}))
+    assert isinstance(summary.failure, BackendError)
+    assert len(recorder.notes("clocks")) == 1

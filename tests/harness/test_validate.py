@@ -12,7 +12,7 @@ from worlds import NODES, FakeClient, FakeNemesis, MemoryBackend, MemoryDeployme
 
 from harness import real_runtime, validate
 from harness.generators import UNASSIGNED, Context, Pending, invoke, once
-from harness.protocols import Answer, NemesisContext, NodePlace, NodeStatus, NodeView
+from harness.protocols import Answer, ClockOffset, NemesisContext, NodePlace, NodeStatus, NodeView
 from harness.rng import Streams
 from results.errors import ProtocolError, UnknownNodeError
 from results.history import NEMESIS, Op
@@ -385,3 +385,22 @@ def test_measurements_must_cover_what_was_asked() -> None:
 
     with pytest.raises(ProtocolError, match=r"passes says nothing about n2 -> n1 \(1 of 2 links are missing\)"):
         run(deployed(Blind()).passes([("n1", "n2"), ("n2", "n1")]))
+
+
+@pytest.mark.parametrize("told", [{"n1": 0.5}, {"n1": ClockOffset(error_ns=-1)}])
+def test_offsets_of_clocks_must_be_such(told: Any) -> None:
+    class Timeless(MemoryDeployment):
+        async def offsets(self) -> Any:
+            return told
+
+    with pytest.raises(ProtocolError, match=r"offsets says .* of n1; it tells a ClockOffset, whose error is 0 or more"):
+        run(deployed(Timeless()).offsets())
+
+
+def test_offsets_are_those_of_nodes_of_the_test() -> None:
+    class Strange(MemoryDeployment):
+        async def offsets(self) -> Any:
+            return {"n9": ClockOffset()}
+
+    with pytest.raises(UnknownNodeError, match="no node 'n9'"):
+        run(deployed(Strange()).offsets())

@@ -38,7 +38,7 @@ def test_lines_of_all_nodes_become_one_table_in_the_order_of_time(tmp_path: Path
         )
     )
     two.write_bytes(_line(10, "start") + b"\n")
-    collected = telemetry.collect({"n1": one, "n2": two, "n3": tmp_path / "never started"}, START_NS)
+    collected = telemetry.collect({"n1": one, "n2": two, "n3": tmp_path / "never started"}, telemetry.Start(START_NS))
     assert collected.unreadable == {}
     assert collected.table.schema.equals(TELEMETRY_SCHEMA)
     rows = collected.table.to_pylist()
@@ -69,7 +69,7 @@ def test_a_torn_line_is_counted_and_the_next_life_on_the_same_line_is_kept(tmp_p
     path = tmp_path / "n1.jsonl"
     torn = _line(2, "role", role="leader")[:-9]
     path.write_bytes(_line(1, "start") + b"\n" + torn + _line(3, "start") + b"\n" + _line(4, "role") + b"\n" + torn)
-    collected = telemetry.collect({"n1": path}, START_NS)
+    collected = telemetry.collect({"n1": path}, telemetry.Start(START_NS))
     assert collected.unreadable == {"n1": 2}
     rows = [(row["time"], row["event"], row["life"]) for row in collected.table.to_pylist()]
     assert rows == [(1, "start", 1), (3, "start", 2), (4, "role", 2)]
@@ -78,7 +78,7 @@ def test_a_torn_line_is_counted_and_the_next_life_on_the_same_line_is_kept(tmp_p
 def test_lines_of_another_shape_are_counted_not_guessed_at(tmp_path: Path) -> None:
     path = tmp_path / "n1.jsonl"
     path.write_bytes(b'{"wall":"noon","event":"start"}\n{"event":"start"}\n[]\n\xff\xfe\n' + _line(1, "start", new=1))
-    collected = telemetry.collect({"n1": path}, START_NS)
+    collected = telemetry.collect({"n1": path}, telemetry.Start(START_NS))
     assert collected.unreadable == {"n1": 4}
     assert collected.table.num_rows == 1
 
@@ -87,7 +87,7 @@ def test_rows_of_a_node_stay_in_the_order_in_which_it_wrote_them_though_its_cloc
     one, two = tmp_path / "n1.jsonl", tmp_path / "n2.jsonl"
     one.write_bytes(b"\n".join([_line(10, "start"), _line(40, "role"), _line(5, "commit"), _line(50, "stop")]))
     two.write_bytes(b"\n".join([_line(20, "start"), _line(45, "role")]))
-    rows = telemetry.collect({"n1": one, "n2": two}, START_NS).table.to_pylist()
+    rows = telemetry.collect({"n1": one, "n2": two}, telemetry.Start(START_NS)).table.to_pylist()
     assert [(row["node"], row["time"]) for row in rows] == [
         ("n1", 10),
         ("n2", 20),
@@ -101,7 +101,7 @@ def test_rows_of_a_node_stay_in_the_order_in_which_it_wrote_them_though_its_cloc
 def test_numbers_that_no_column_can_hold_make_a_line_unreadable(tmp_path: Path) -> None:
     path = tmp_path / "n1.jsonl"
     path.write_bytes(b"\n".join([_line(1, "start"), _line(2, "commit", commit=2**70), _line(2**70, "commit")]))
-    collected = telemetry.collect({"n1": path}, START_NS)
+    collected = telemetry.collect({"n1": path}, telemetry.Start(START_NS))
     assert (collected.table.num_rows, collected.unreadable) == (1, {"n1": 2})
 
 
@@ -119,3 +119,36 @@ def test_lines_in_memory_have_their_true_times_whatever_the_nodes_clocks_said() 
         (60, "n1", 2, "start"),
     ]
     assert telemetry.table_of({}).num_rows == 0
+
+
+MONO_NS = 7_000_000_000_000
+"""What the controller's monotonic clock showed when the test began."""
+
+
+def _placed(path: Path, start: telemetry.Start, *lines: bytes) -> list[int]:
+    path.write_bytes(b"\n".join(lines))
+    return [row["time"] for row in telemetry.collect({"n1": path}, start).table.to_pylist()]
+
+
+def test_lines_are_placed_by_the_hosts_monotonic_clock_whatever_the_wall_clock_says(tmp_path: Path) -> None:
+    ahead_ns = -123_000_000_000
+    lines = [
+        _line(3_600_000_000_000, "start", mono=MONO_NS + ahead_ns + 10),
+        _line(-5, "role", mono=MONO_NS + ahead_ns + 20),
+    ]
+    start = telemetry.Start(START_NS, MONO_NS, {"n1": ahead_ns, "n2": 0})
+    assert _placed(tmp_path / "n1.jsonl", start, *lines) == [10, 20]
+
+
+def test_lines_that_the_controller_wrote_are_placed_by_its_own_clock(tmp_path: Path) -> None:
+    start = telemetry.Start(START_NS, MONO_NS, {"n1": 999_999})
+    assert _placed(tmp_path / "n1.jsonl", start, _line(70, "start", at=MONO_NS + 30)) == [30]
+
+
+def test_without_a_monotonic_clock_to_compare_lines_are_placed_by_the_wall_clock(tmp_path: Path) -> None:
+    told = _line(40, "start", mono=MONO_NS + 10, at=MONO_NS + 20)
+    assert _placed(tmp_path / "n1.jsonl", telemetry.Start(START_NS), told) == [40]
+    unknown_host = telemetry.Start(START_NS, MONO_NS, {"n2": 0})
+    assert _placed(tmp_path / "n1.jsonl", unknown_host, _line(40, "start", mono=MONO_NS + 10)) == [40]
+    older_line = telemetry.Start(START_NS, MONO_NS, {"n1": 0})
+    assert _placed(tmp_path / "n1.jsonl", older_line, _line(40, "start")) == [40]

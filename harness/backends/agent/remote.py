@@ -184,6 +184,7 @@ class _RemoteAgent:
             "out_of_reach": self._out_of_reach,
             "write_clock": self._write_clock,
             "look_at_clock": self._look_at_clock,
+            "clocks": self._clocks,
         }
         if self._processes is not None and self._host is not None:
             processes, host = self._processes, self._host
@@ -266,6 +267,10 @@ class _RemoteAgent:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise AgentError(f"the clock cannot be looked at: {error}") from None
         return {"said": said, "real_ns": time.time_ns() - time.monotonic_ns(), "monotonic_ns": time.monotonic_ns()}
+
+    async def _clocks(self) -> dict[str, int]:
+        """What this host's monotonic and wall clocks show, in nanoseconds."""
+        return {"mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns()}
 
     async def _stop(self) -> None:
         assert self._processes is not None

@@ -1,4 +1,6 @@
-"""Wrong clocks of nodes on hosts: libfaketime of the host, told by a file in the run's directory there.
+"""Clocks of hosts: wrong ones for nodes, and how far the true ones are from this machine's.
+
+A wrong clock is libfaketime of the host, told by a file in the run's directory there.
 
 The file is made here and sent whenever it changes, which takes as long as a message to the agent.
 """
@@ -10,9 +12,12 @@ import time
 from pathlib import Path
 
 from harness.backends import faketime
+from harness.backends.channel import Asked
 from harness.backends.clocks import NodeClock
 from harness.backends.faketime import FakeClock, Measured
 from harness.backends.ssh.agents import RemoteAgent
+from harness.offsets import EXCHANGES, Exchange, estimate
+from harness.protocols import ClockOffset
 from results.errors import BackendError
 
 
@@ -52,3 +57,17 @@ async def host_clock(agent: RemoteAgent, library: str, home: str, file: Path, pr
         await agent.ask("write_clock", text=file.read_text())
 
     return NodeClock(file, variables, measured, sent)
+
+
+async def estimated(agent: Asked) -> ClockOffset:
+    """How far the clocks of an agent's host are ahead of this machine's.
+
+    Raises:
+        BackendError: the agent does not answer.
+    """
+    exchanges: list[Exchange] = []
+    for _ in range(EXCHANGES):
+        asked_ns = time.monotonic_ns()
+        seen = await agent.ask("clocks")
+        exchanges.append(Exchange(asked_ns, seen["mono_ns"], seen["wall_ns"], time.monotonic_ns()))
+    return estimate(exchanges, time.time_ns() - time.monotonic_ns())

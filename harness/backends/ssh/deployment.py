@@ -17,10 +17,11 @@ from harness.backends.nodelogs import last_lines
 from harness.backends.ownership import this_controller
 from harness.backends.ssh import machine
 from harness.backends.ssh.agents import RemoteAgent, agent_command
+from harness.backends.ssh.clocks import estimated
 from harness.backends.ssh.connection import Connection, HostError
 from harness.backends.ssh.faults import lay_out_disk, make_clock
 from harness.backends.ssh.links import HostLinks, together
-from harness.protocols import Address, NodeId, NodePlace, NodeStatus
+from harness.protocols import Address, ClockOffset, NodeId, NodePlace, NodeStatus
 from harness.test import Test
 from results.errors import BackendError, NodeStartError
 
@@ -130,6 +131,15 @@ class SshDeployment(Deployed[AgentNode]):
             said = last_lines(answer["log"])
             raise NodeStartError(f"{node} ended at once ({answer['failed']}); its log ends with: {said}")
         return to_status(answer)
+
+    async def offsets(self) -> Mapping[NodeId, ClockOffset]:
+        """Estimated from exchanges with the agents; all hosts at once, the exchanges with each one after the other.
+
+        Raises:
+            BackendError: an agent does not answer; all such hosts are named.
+        """
+        told = await self._on_all(lambda node: estimated(self._agents[node]))
+        return dict(zip(self.nodes, told, strict=True))
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

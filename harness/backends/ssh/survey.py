@@ -14,7 +14,7 @@ from harness.backends.ssh.connection import Connection, HostError
 
 OLDEST_PYTHON: Final = (3, 11)
 CLOCK_OFF_AT_MOST_S: Final = 2.0
-"""Nodes date what they tell of themselves by their own clocks."""
+"""Nodes date their logs by their own clocks."""
 DIRECTORIES: Final = "/var/tmp/splitbrain-"
 """How the directories of runs begin on a host: on its disk, not in memory."""
 

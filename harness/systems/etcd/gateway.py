@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection to the JSON gateway of one etcd node, one request at a time.
+"""One HTTP/1.1 connection to the JSON gateway of one etcd node, one request at a time; other pages are got as well.
 
 Nothing is ever sent twice. A connection that failed is dropped, and the next request makes a new one; so is one that
 the node closed while it was idle (a node that was killed closes all of them), which is seen before anything is sent:
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket  # noqa: TID251 - for the type of a dialled connection, and to look at one; nothing here opens one
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 import h11
@@ -20,6 +20,7 @@ from harness.systems.etcd.errors import error_of
 from harness.systems.etcd.messages import Message
 
 A = TypeVar("A", bound=Message)
+B = TypeVar("B")
 
 Dial = Callable[[], Awaitable[socket.socket]]
 """Makes a connected, non-blocking TCP socket; a DefiniteError where nobody listens."""
@@ -62,12 +63,27 @@ class Gateway:
             DefiniteError: the request was not sent, or the node refused it.
             IndefiniteError: nobody knows what became of it.
         """
+        return await self._ask(self._posted(method, msgspec.json.encode(request)), method, answer)
+
+    async def get(self, path: str, answer: type[B]) -> B:
+        """The page at `path`, which is JSON.
+
+        Raises:
+            DefiniteError, IndefiniteError: as from `call`.
+        """
+        return await self._ask((_request("GET", path, ()),), path, answer)
+
+    async def close(self) -> None:
+        """Drop the connection."""
+        self._drop()
+
+    async def _ask(self, events: Sequence[h11.Event], what: str, answer: type[B]) -> B:
         connection = await self._connected()
         try:
-            status, content = await self._exchange(connection, method, msgspec.json.encode(request))
+            status, content = await self._exchange(connection, events)
         except (OSError, h11.RemoteProtocolError) as error:
             self._drop()
-            raise IndefiniteError(f"the connection broke before {method} was answered: {error}") from error
+            raise IndefiniteError(f"the connection broke before {what} was answered: {error}") from error
         except BaseException:  # cancelled: what comes later on this connection would answer the wrong request
             self._drop()
             raise
@@ -77,11 +93,15 @@ class Gateway:
         try:
             return msgspec.json.decode(content, type=answer, strict=False)
         except msgspec.DecodeError as error:
-            raise IndefiniteError(f"the answer to {method} cannot be read: {error}") from error
+            raise IndefiniteError(f"the answer to {what} cannot be read: {error}") from error
 
-    async def close(self) -> None:
-        """Drop the connection."""
-        self._drop()
+    def _posted(self, method: str, body: bytes) -> Sequence[h11.Event]:
+        headers = (
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(body))),
+            ("Grpc-Timeout", f"{self._timeout_ms}m"),
+        )
+        return _request("POST", f"/v3/{method}", headers), h11.Data(body)
 
     async def _connected(self) -> socket.socket:
         if self._socket is not None and _is_closed(self._socket):
@@ -91,19 +111,9 @@ class Gateway:
             self._http = h11.Connection(h11.CLIENT)
         return self._socket
 
-    async def _exchange(self, connection: socket.socket, method: str, body: bytes) -> tuple[int, bytes]:
+    async def _exchange(self, connection: socket.socket, events: Sequence[h11.Event]) -> tuple[int, bytes]:
         loop, http = asyncio.get_running_loop(), self._http
-        head = h11.Request(
-            method="POST",
-            target=f"/v3/{method}",
-            headers=[
-                ("Host", "etcd"),
-                ("Content-Type", "application/json"),
-                ("Content-Length", str(len(body))),
-                ("Grpc-Timeout", f"{self._timeout_ms}m"),
-            ],
-        )
-        sent = [http.send(event) or b"" for event in (head, h11.Data(body), h11.EndOfMessage())]
+        sent = [http.send(event) or b"" for event in (*events, h11.EndOfMessage())]
         await loop.sock_sendall(connection, b"".join(sent))
         status, content = 0, bytearray()
         while True:
@@ -130,6 +140,10 @@ class Gateway:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def _request(method: str, target: str, headers: Sequence[tuple[str, str]]) -> h11.Request:
+    return h11.Request(method=method, target=target, headers=[("Host", "etcd"), *headers])
 
 
 def _is_closed(connection: socket.socket) -> bool:

@@ -10,7 +10,7 @@ member that learns of its removal ends by itself, a second later.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from harness.protocols import DefiniteError, Deployment, IndefiniteError, NodeId
@@ -82,7 +82,11 @@ class EtcdMembership:
             DefiniteError, IndefiniteError: it does not tell.
         """
         answer = await self._ask(deployment, node, "list", Nothing(), MembersAnswer)
-        return {_shown(member.member): self._node_of(member) for member in answer.members}
+        return self.named(answer.members)
+
+    def named(self, members: Iterable[Member]) -> dict[str, NodeId]:
+        """Members by their ids, as etcd shows these: which node each is."""
+        return {_shown(member.member): self._node_of(member) for member in members}
 
     async def remove(self, deployment: Deployment, asked: NodeId, node: NodeId, member: str) -> None:
         """Have the member of this id removed, which is `node`. That it is gone already is as good.

@@ -133,6 +133,7 @@ class Member(Message, frozen=True):
     member: int = msgspec.field(name="ID")
     name: str = ""
     peer_urls: tuple[str, ...] = msgspec.field(name="peerURLs", default=())
+    is_learner: bool = msgspec.field(name="isLearner", default=False)
 
 
 class MembersAnswer(Answered, frozen=True):
@@ -151,3 +152,27 @@ class RemoveMemberRequest(Message, frozen=True):
     """Remove the member of this id, for good."""
 
     member: int = msgspec.field(name="ID")
+
+
+# --- what a node publishes of its Raft ----------------------------------------------------------------------------
+
+
+class RaftStatus(Message, frozen=True):
+    """The status of a node's Raft, all of it read in one moment between two of its steps (`raft.Status`).
+
+    Ids are in hexadecimal here. `term` is the one that the node is in, while `StatusAnswer.term` and `Header.raft_term`
+    are that of the last entry that it applied. `lead` is "0" while it knows no leader; `id` is "0" if its Raft has
+    ended.
+    """
+
+    member: str = msgspec.field(name="id")
+    term: int
+    commit: int
+    lead: str
+    state: str = msgspec.field(name="raftState")
+
+
+class Variables(Message, frozen=True):
+    """The page /debug/vars, which a node serves to clients; no status before its Raft has begun."""
+
+    raft: RaftStatus | None = msgspec.field(name="raft.status", default=None)

@@ -10,6 +10,13 @@ the key if it is its owner's. The revision at which the key was created is the f
 lock service does the same with a queue of keys, and waits; a request that waits is given up while nobody knows whether
 its turn will still come, so here a lock that is held is refused at once.
 
+An answer tells its term where it went through the log. What etcd calls `raft_term` is the term of the last entry that
+the node had applied. Before it applied this op's entry it applied the first one of that entry's term, the empty one of
+the leader's election, so the term is never older than the entry's: an answer that looks superseded (Q10 of
+`checkers.quorum`) is. A read has no entry. A node that received a snapshot tells a term from before that, until it
+applies another entry (`applySnapshot` in `etcdserver/server.go` sets none), and reads meanwhile are right, though they
+would look superseded: so reads tell no term.
+
 The lease of a lock outlives every run. An owner who is paused for longer than a lease has lost the lock without knowing
 (Jepsen's analysis of etcd 3.4.3): that is what leases are, and no fault of etcd's. With a lease that cannot run out in
 time, two owners at a time are one, a lease that ended early included.
@@ -61,31 +68,31 @@ class EtcdSession:
         """The value of a key, None if there is none."""
         answer = await self._range(RangeRequest(_register(key), serializable=self._serializable))
         value = msgspec.json.decode(answer.kvs[0].value) if answer.kvs else None
-        return Answer(value, answer.header.raft_term)
+        return Answer(value)
 
     async def write(self, key: str, value: Any) -> Answer:
         """Set a key unconditionally."""
         answer = await self._gateway.call("kv/put", PutRequest(_register(key), _encoded(value)), Answered)
-        return Answer(value, answer.header.raft_term)
+        return Answer(value, _term(answer))
 
     async def compare_and_set(self, key: str, expected: Any, value: Any) -> Answer:
         """Set a key if it holds `expected`; whether it did."""
         name = _register(key)
         holds = Compare(key=name, target="VALUE", value=_encoded(expected))
         answer = await self._txn(holds, RequestOp(request_put=PutRequest(name, _encoded(value))))
-        return Answer(answer.succeeded, answer.header.raft_term)
+        return Answer(answer.succeeded, _term(answer))
 
     async def create(self, key: str, value: Any) -> Answer:
         """Set a key if it does not exist; whether this call did."""
         answer = await self._create(PutRequest(_register(key), _encoded(value)))
-        return Answer(answer.succeeded, answer.header.raft_term)
+        return Answer(answer.succeeded, _term(answer))
 
     async def add(self, collection: str, element: int) -> Answer:
         """Put an element into a collection; one that is there already is a definite failure."""
         answer = await self._create(PutRequest(_elements(collection) + str(element).encode(), b"1"))
         if not answer.succeeded:
             raise DefiniteError(f"{element} is in {collection!r} already")
-        return Answer(element, answer.header.raft_term)
+        return Answer(element, _term(answer))
 
     async def elements(self, collection: str) -> Answer:
         """All elements of a collection, in ascending order."""
@@ -93,20 +100,20 @@ class EtcdSession:
         answer = await self._range(
             RangeRequest(prefix, range_end=_after(prefix), serializable=self._serializable, keys_only=True)
         )
-        return Answer(sorted(int(found.key[len(prefix) :]) for found in answer.kvs), answer.header.raft_term)
+        return Answer(sorted(int(found.key[len(prefix) :]) for found in answer.kvs))
 
     async def lock(self, name: str, owner: int) -> Answer:
         """Take a lock if it is free: the fencing token, None if it is held."""
         lease = await self._granted()
         answer = await self._create(PutRequest(_lock(name), _encoded(owner), lease))
-        return Answer(answer.header.revision if answer.succeeded else None, answer.header.raft_term)
+        return Answer(answer.header.revision if answer.succeeded else None, _term(answer))
 
     async def unlock(self, name: str, owner: int) -> Answer:
         """Give a lock back; whether `owner` held it."""
         key = _lock(name)
         holds = Compare(key=key, target="VALUE", value=_encoded(owner))
         answer = await self._txn(holds, RequestOp(request_delete_range=DeleteRequest(key)))
-        return Answer(answer.succeeded, answer.header.raft_term)
+        return Answer(answer.succeeded, _term(answer))
 
     async def close(self) -> None:
         """Drop the connection. Locks stay as they are."""
@@ -138,6 +145,11 @@ def _changing_nothing() -> Generator[None]:
         yield
     except IndefiniteError as error:
         raise DefiniteError(str(error)) from error
+
+
+def _term(answer: Answered) -> int | None:
+    """The term of an answer that went through the log. 0 is left out in JSON: nothing was applied yet."""
+    return answer.header.raft_term or None
 
 
 def _encoded(value: Any) -> bytes:

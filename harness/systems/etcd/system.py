@@ -27,6 +27,7 @@ from harness.systems.elections import Elections
 from harness.systems.etcd.gateway import Gateway, tcp
 from harness.systems.etcd.membership import EtcdMembership
 from harness.systems.etcd.messages import MembersAnswer, Nothing, StatusAnswer
+from harness.systems.etcd.observer import EtcdObserver
 from harness.systems.etcd.session import EtcdSession
 from harness.systems.locks import LOCK
 from harness.systems.read_modes import LINEARIZABLE, SERIALIZABLE, ReadMode
@@ -143,8 +144,24 @@ class Etcd:
         )
 
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:
-        """etcd has none of the harness's."""
+        """Its nodes write none: they are asked (`observe`)."""
         return None
+
+    async def observe(self, deployment: Deployment, node: NodeId) -> EtcdObserver:
+        """A connection to a process of the node, for looking at it only.
+
+        Raises:
+            DefiniteError: the node could not be reached.
+        """
+        dialled: list[socket] = []
+
+        async def once() -> socket:
+            if dialled:
+                raise DefiniteError(f"{node} closed the connection")
+            dialled.append(tcp(await deployment.dial(node), node))
+            return dialled[0]
+
+        return EtcdObserver(await Gateway.open(once, self._request_timeout_ms), self._members.named)
 
     async def _gateway(self, deployment: Deployment, node: NodeId) -> Gateway:
         async def dial() -> socket:

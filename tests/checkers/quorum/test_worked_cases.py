@@ -192,6 +192,16 @@ def test_6_clocks_that_may_be_apart_widen_what_is_allowed(offset_s: float) -> No
     assert rules(verdict) == (("Q10",) if offset_s < 4.2 else ())
 
 
+@pytest.mark.parametrize(("error_s", "option_s"), [(0.1, 0.0), (4.5, 0.0), (4.5, 0.1), (0.1, 4.5)])
+def test_6_so_do_clocks_that_the_run_itself_could_not_compare_exactly(error_s: float, option_s: float) -> None:
+    story = superseded(term=1, invoked_s=8.2)
+    errors = {"n1": 0.0, "n2": error_s}
+    story.note(0.0, "clocks", {"offsets_s": {"n1": 0.0, "n2": 77.0}, "errors_s": errors, "walls_s": {}})
+    verdict = story.judged(clock_offset_s=option_s)
+    assert rules(verdict) == (("Q10",) if max(error_s, option_s) < 4.2 else ())
+    assert verdict.figures["bounds"]["clock_offset_s"] == max(error_s, option_s)
+
+
 def growth(known_to_all_s: float) -> Story:
     """n1 n2 n3 become n1 to n5 at 4 s on n1 n2 n3 and n4, and later on n5; n5 is cut off from 2 s to 12 s."""
     story = Story()

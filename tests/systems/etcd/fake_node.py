@@ -83,8 +83,8 @@ async def fake_node(*steps: Step) -> AsyncGenerator[FakeNode, None]:
 async def _request(reader: asyncio.StreamReader) -> Request:
     head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
     headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in head[1:] if line)}
-    body = await reader.readexactly(int(headers["content-length"]))
-    return Request(head[0].split()[1], headers, json.loads(body))
+    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Request(head[0].split()[1], headers, json.loads(body) if body else None)
 
 
 # --- steps --------------------------------------------------------------------------------------------------------

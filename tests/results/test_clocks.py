@@ -1,0 +1,49 @@
+"""What a history tells of the hosts' clocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from results.arrow import to_table
+from results.clocks import Clocks, clocks_in, clocks_of
+from results.faults import happenings
+from results.history import HARNESS, NEMESIS, Op
+
+
+def told(*values: Any, process: int = HARNESS) -> Clocks:
+    ops = [
+        Op(index=number, time=number, process=process, type="info", f="clocks", value=value)
+        for number, value in enumerate(values)
+    ]
+    table = to_table(ops)
+    found = clocks_in(table)
+    assert clocks_of(happenings(table)) == found
+    return found
+
+
+def value(offset_s: float, error_s: float) -> dict[str, Any]:
+    return {"offsets_s": {"n1": offset_s, "n2": 0.0}, "errors_s": {"n1": error_s, "n2": 0.0}, "walls_s": {"n1": 0.5}}
+
+
+def test_the_last_word_counts_and_the_largest_error_is_that_of_all() -> None:
+    found = told(value(3.0, 0.5), value(-4.000000001, 0.002))
+    assert found.offsets_s == {"n1": -4.000000001, "n2": 0.0}
+    assert found.ahead_ns() == {"n1": -4_000_000_001, "n2": 0}
+    assert found.error_s == 0.002
+    assert found.walls_s == {"n1": 0.5}
+
+
+def test_a_run_that_tells_nothing_has_no_error_and_no_offsets() -> None:
+    found = told()
+    assert (found, found.error_s, found.ahead_ns()) == (Clocks(), 0.0, {})
+
+
+@pytest.mark.parametrize("junk", [None, "noon", {"offsets_s": {"n1": "far"}}, {"errors_s": [1]}])
+def test_what_an_imported_history_calls_so_is_no_word_on_clocks(junk: Any) -> None:
+    assert told(junk) == Clocks()
+
+
+def test_an_op_of_the_nemesis_of_that_name_is_none_of_the_harness() -> None:
+    assert told(value(1.0, 1.0), process=NEMESIS) == Clocks()
