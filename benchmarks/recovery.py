@@ -43,7 +43,7 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.recovery_figures import Measured, closest, measured, recovery_table, run_table, silent
+from benchmarks.recovery_figures import Measured, longest, measured, recovery_table, run_table, silent
 from harness.cli.compare import command as compare_command
 from harness.systems import catalogue
 from harness.systems.elections import Elections
@@ -150,12 +150,13 @@ def conditions(plan: Plan, found: Mapping[str, Sequence[Measured]]) -> list[str]
     machine = f"{os.cpu_count()} CPUs, load average {min(loads):.1f} to {max(loads):.1f}"
     lines = [f"{same}; {machine}; links set after {set_s:.2f} s."]
     for system, runs in found.items():
-        elections = _elections(system)
-        told = f"{system}: election timeout at most {elections.timeout_s:g} s"
-        near = closest(runs)
-        if near is not None:
-            told += f"; longest from links set to the last answer of a core {near[0]:.2f} s, of {near[1]:g} s allowed"
-        lines.append(f"{told}.")
+        timeout_s, bound_s, per_outage = _elections(system).timeout_s, runs[0].bound_s, runs[0].bound_per_outage
+        allowed = f"{bound_s:g} s{f' and {per_outage:g} s per second of outage' if per_outage else ''}"
+        lines.append(f"{system}: election timeout at most {timeout_s:g} s.")
+        for what, took_s in (("cut", longest(runs, healed=False)), ("healed", longest(runs, healed=True))):
+            if took_s is not None:
+                told = f"longest from links set until a whole core had answered {took_s:.2f} s; allowed {allowed}."
+                lines.append(f"{system}, {what}: {told}")
         lines += [f"{system}: no answer before the nemesis acted again: {each}" for each in silent(runs)]
     return lines
 

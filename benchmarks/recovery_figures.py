@@ -67,6 +67,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         unserved_s: by node, and "cluster": for how many seconds of the faults phase nobody answered.
         terms: in how many terms answers were given, less one: leaders that served and were replaced.
         bound_s: the recovery bound in force.
+        bound_per_outage: how much longer it is for each second for which nodes had been cut off.
         figures: throughput, latency, availability.
     """
 
@@ -78,6 +79,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     unserved_s: dict[str, float]
     terms: int
     bound_s: float
+    bound_per_outage: float
     figures: Figures
 
 
@@ -96,6 +98,7 @@ def measured(run: RunDir, load: float) -> Measured:
     history = run.history().combine_chunks()
     nodes = [str(node) for node in document["nodes"]]
     around, given = happenings(history), answers(history, nodes, None, Options().decided)
+    bounds = judged["figures"]["bounds"]
     terms = given.term[given.given & (given.term > 0)]
     return Measured(
         run=str(run.path),
@@ -105,7 +108,8 @@ def measured(run: RunDir, load: float) -> Measured:
         recovered=tuple(recoveries(around, judged["figures"])),
         unserved_s=unserved_s(around, given),
         terms=max(len(np.unique(terms)) - 1, 0),
-        bound_s=float(judged["figures"]["bounds"]["recovery_s"]),
+        bound_s=float(bounds["recovery_s"]),
+        bound_per_outage=float(bounds.get("recovery_per_outage", 0.0)),
         figures=figures_of(run),
     )
 
@@ -190,9 +194,14 @@ def run_table(runs: Mapping[str, Sequence[Measured]]) -> list[str]:
     return lines
 
 
-def closest(runs: Sequence[Measured]) -> tuple[float, float] | None:
-    """The longest time from a change of links to the last answer of a core that did answer, and the bound for that."""
-    took = [(one.all_s - one.set_s, run.bound_s) for run in runs for one in run.recovered if one.all_s is not None]
+def longest(runs: Sequence[Measured], *, healed: bool) -> float | None:
+    """The longest time from when links were set until every node of a core had answered, of cores that did.
+
+    That is what the recovery bound is about: it counts from the beginning of a window.
+    """
+    took = [
+        one.all_s - one.set_s for run in runs for one in run.recovered if one.healed is healed and one.all_s is not None
+    ]
     return max(took, default=None)
 
 

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.recovery import NODES, RATE, SHAPES, SYSTEMS, schedule, write_schedule
 from benchmarks.recovery_figures import (
     Recovered,
-    closest,
+    longest,
     measured,
     recoveries,
     recovery_table,
@@ -125,9 +125,12 @@ def test_in_a_run_of_the_example_every_shape_strikes_and_is_recovered_from(simul
     assert silent([found]) == []
     assert found.terms >= 3, "a leader in a minority, a mute and a deaf one are replaced"
     assert 0 < found.unserved_s["cluster"] < found.unserved_s["n1"] + found.unserved_s["n2"]
-    near = closest([found])
-    assert near is not None
-    assert near[0] < near[1] == found.bound_s
+    for healed in (False, True):
+        took_s = longest([found], healed=healed)
+        assert took_s is not None
+        assert 0 < took_s < found.bound_s
+    slowest = max((one.all_s or 0.0) - one.set_s for one in found.recovered if one.healed)
+    assert longest([found, found], healed=True) == slowest
 
 
 @pytest.mark.slow
