@@ -22,8 +22,8 @@ takes after a heal hangs on when its nodes connect anew: TCP waits twice as long
 connection that outlives a cut may stay silent for as long again.
 
 etcd is asked through its JSON gateway, a hop more than metadata's clients take: latencies are not like for like. The
-docker backend brings an etcd of its own, the local one takes this machine's: etcd 3.4 asks for no votes in advance unless
-told to, so that a node that comes back after a cut deposes the leader.
+docker backend brings an etcd of its own, the local one takes this machine's: etcd 3.4 asks for no votes in advance
+unless told to, so that a node that comes back after a cut deposes the leader.
 """
 
 from __future__ import annotations
