@@ -55,7 +55,9 @@ it gave up was definite: an op that the runner must give up is always indefinite
 ELECTION_S: Final = 1.2
 RECOVERY_S: Final = 6 * ELECTION_S
 """A leader that hears nobody stays for two election timeouts (D12), the others notice its silence within one, and votes
-may split. Seven simulated nodes on slow links split two in a row, and had a leader 5.2 s after theirs had gone deaf."""
+may split three times. Measured from when links were set until every node of a core had answered: on containers of a
+busy machine 1.5 s at worst after 15 cuts and 0.6 s after 15 heals; simulated, 5.8 s after 190 cuts, most of them of a
+deaf leader among slow links (2 took longer than 5 s: votes had split twice), and 1.1 s after 190 heals."""
 
 
 class MetadataSession(CompareAndSetLocks):
