@@ -13,6 +13,9 @@ from results.site.rows import STATES, Row
 
 ROWS_A_PAGE: Final = 100
 
+ASKED_MAX: Final = 1000
+"""Characters of a filter."""
+
 _KEYS: Mapping[str, Callable[[Row], Any]] = {
     "start": lambda row: row.run,
     "test": lambda row: row.test,
@@ -82,8 +85,11 @@ def parse(query: Mapping[str, str]) -> Selection:
     """The selection that a query string asks for; names that it does not know are left alone.
 
     Raises:
-        UsageError: an order or a page that does not exist.
+        UsageError: an order or a page that does not exist, or a filter longer than any that matches.
     """
+    for name in FILTERS:
+        if len(query.get(name, "")) > ASKED_MAX:
+            raise UsageError(f"{name} is too long: give at most {ASKED_MAX} characters.")
     sort, page, down = query.get("sort") or "start", query.get("page") or "1", query.get("down") or "1"
     if sort not in ORDERS:
         raise UsageError(f"runs cannot be sorted by {sort!r}: there are {', '.join(ORDERS)}.")
