@@ -15,6 +15,7 @@ from results.errors import RunNotFoundError, SplitbrainError, UsageError
 from results.site import pages
 from results.site.beneath import Entry, entries, is_name
 from results.site.files import LISTED_MAX, archive_response, file_response
+from results.site.matrix import matrix
 from results.site.messages import Request, Response, json_response
 from results.site.rows import Index, Row, Stamp, refuse_links, stamp_of
 from results.site.selection import choices, choose, parse
@@ -40,11 +41,12 @@ class Site:
     """A store as a site. Threads may share it.
 
     /                               the table of runs: filters, order and page in the query
+    /matrix                         the nightly page; ?days=1|7|30&until=DAY
     /run/TEST/RUN                   a run
     /run/TEST/RUN/files/PATH        one of its files; ?download=1 to save it
     /archive/TEST/RUN               all its files, as zip
     /compare?a=TEST/RUN&b=TEST/RUN  two runs side by side
-    /api/runs, /api/runs/TEST/RUN, /api/compare: the same for machines; all matching runs at once
+    /api/runs, /api/runs/TEST/RUN, /api/matrix, /api/compare: the same for machines; all matching runs at once
     /static/...                     style and script
     """
 
@@ -62,6 +64,7 @@ class Site:
         self._subjects: dict[str, tuple[Stamp, Subject]] = {}
         self._routes: dict[str, Callable[[Request], Response]] = {
             "": self._table,
+            "matrix": self._matrix,
             "run": self._run_or_file,
             "archive": self._archive,
             "compare": self._comparison,
@@ -101,6 +104,13 @@ class Site:
         wanted, rows = parse(request.query), self.index.rows()
         drawn = trends([row for row in rows if row.test == wanted.test]) if wanted.test else []
         return _page(pages.table_page(str(self.root), choose(rows, wanted), wanted, choices(rows), drawn))
+
+    def _matrix(self, request: Request) -> Response:
+        if request.parts != ("matrix",):
+            raise _no_page(request)
+        found = matrix(self.index.rows(), request.query)
+        asked = found.until if request.query.get("until", "").strip() else ""
+        return _page(pages.matrix_page(str(self.root), found, asked))
 
     def _run_or_file(self, request: Request) -> Response:
         match request.parts:
@@ -143,6 +153,8 @@ class Site:
             case (_, "runs", test, run):
                 row = self._row(self.index.rows(), test, run)
                 return json_response(self._document(row, self._subject_to_show(row)))
+            case (_, "matrix"):
+                return json_response(matrix(self.index.rows(), request.query))
             case (_, "compare"):
                 return json_response(self._compared(request.query))
             case _:

@@ -8,6 +8,7 @@ import os
 import resource
 import socket
 import struct
+import subprocess
 import threading
 import zipfile
 from collections.abc import Sequence
@@ -238,6 +239,7 @@ def test_folders_within_folders_without_end_cost_neither_the_page_nor_the_proces
         archive = zipfile.ZipFile(io.BytesIO(body(get(tmp_path, f"/archive/{run.test_name}/{run.name}"))))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        subprocess.run(["rm", "-rf", str(run.path / "nodes")], check=True)  # pytest's own way to remove it recurses
     assert "a folder too deep to look into" in page
     assert "history.parquet" in page
     assert "too deep" in archive.read(f"{run.test_name}-{run.name}/LEFT-OUT.txt").decode()
