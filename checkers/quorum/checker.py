@@ -22,9 +22,7 @@ from checkers.verdict import Verdict, Whole
 from results.calls import ints
 from results.errors import UsageError
 from results.faults import Happenings, happenings
-
-DECIDED: Final = ("mismatch", "exists", "held", "not the owner")
-"""Errors of `fail` ops with which the state answered."""
+from results.figures import DECIDED
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
@@ -15,10 +16,10 @@ from results.site.selection import choose, parse
 from tests.site.support import HOSTILE, bare_run, document, get, small_run, text
 
 
-def run(day: int, state: str, workload: str = "set", nemesis: str = "kill", **more: str) -> Row:
+def run(day: int, state: str, workload: str = "set", nemesis: str = "kill", **more: Any) -> Row:
     """A run that began on a day of November."""
     start = f"2026-11-{day:02d}T12:00:00.000+00:00"
-    told = {"system": "etcd", "backend": "local", "test": f"{workload}-{nemesis}", **more}
+    told: dict[str, Any] = {"system": "etcd", "backend": "local", "test": f"{workload}-{nemesis}", **more}
     return Row(run=f"202611{day:02d}-{state}", state=state, workload=workload, nemesis=nemesis, start=start, **told)
 
 
