@@ -95,6 +95,8 @@ def _descend(root: Path, parts: Sequence[str], flags: int) -> int:
         raise _nothing(parts) from error
     for number, part in enumerate(parts, 1):
         try:
+            if number == len(parts) and flags == _FILE and not _is_plain(folder, part):
+                raise _nothing(parts)
             below = os.open(part, flags if number == len(parts) else _FOLDER, dir_fd=folder)
         except (OSError, ValueError) as error:  # ValueError: a name that the file system cannot spell
             raise _nothing(parts) from error
@@ -102,6 +104,12 @@ def _descend(root: Path, parts: Sequence[str], flags: int) -> int:
             os.close(folder)
         folder = below
     return folder
+
+
+def _is_plain(folder: int, name: str) -> bool:
+    """Whether a plain file is there, without opening it: that alone does something to a device, and ends the wait of
+    whoever writes into a pipe."""
+    return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
 
 
 def _walk(folder: int, above: tuple[str, ...]) -> Iterator[Entry]:

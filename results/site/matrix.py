@@ -65,7 +65,13 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the matrix: its worst outcome, and a cell for each column, None where nothing was ever run."""
+    """A line of the matrix.
+
+    Attributes:
+        workload, nemesis: what it is about.
+        state: the worst outcome where no bug is planted.
+        cells: one for each column, None where nothing was run in any span.
+    """
 
     workload: str
     nemesis: str
@@ -88,8 +94,9 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
         since, until: the first and the last day of the span, ISO 8601; empty for a store without runs.
         earlier, later: the last day of the spans before and after; empty where no run began there.
         counts: how many runs of the span came out so, the most severe first; those without an outcome by their state.
-        columns, lines: lines with violations first, then harness errors, inconclusive ones, passes.
-        findings: violations first, then harness errors, then inconclusive runs.
+        columns, lines: lines with violations first, then harness errors, inconclusive ones, passes; planted bugs, which
+            are there to be found, do not count.
+        findings: violations first, then harness errors, then inconclusive runs; those of planted bugs at the end.
         more_findings: sentences that are not among these.
         more_lines, more_columns: how many were left out.
         unplaced: runs of the store that do not say what was tested, or when.
@@ -206,7 +213,8 @@ def _lines(shown: Sequence[_Placed], columns: Sequence[Column], span: _Span) -> 
             else None
             for column in columns
         ]
-        state = worst(cell.state for cell in row if cell is not None)
+        both = list(zip(row, columns, strict=True))
+        state = worst(cell.state for cell, column in both if cell is not None and not column.planted)
         lines.append(Line(workload=workload, nemesis=nemesis, state=state, cells=row))
     return sorted(lines, key=lambda line: (severity(line.state), line.workload, line.nemesis))
 
@@ -258,10 +266,10 @@ def severity(state: str) -> int:
 
 
 def _findings(now: Sequence[Row]) -> list[Finding]:
-    """What was found, each sentence once; what is planted is meant to be found, and comes after what is not."""
+    """What was found, each sentence once."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in now:
         if row.state in JUDGED[:3]:
-            groups.setdefault((severity(row.state), bool(row.bug), row.says, row.test), []).append(row)
+            groups.setdefault((bool(row.bug), severity(row.state), row.says, row.test), []).append(row)
     ordered = sorted(groups.items(), key=lambda group: group[0][:2])
     return [Finding(row=rows[0], runs=len(rows)) for _, rows in ordered]

@@ -83,9 +83,9 @@ def test_lines_and_sentences_come_in_order_of_severity_and_planted_bugs_are_apar
         run(20, "violation", "f", says="not of this day"),
     ]
     found = matrix(rows, {})
-    assert [line.workload for line in found.lines] == ["d", "e", "c", "b", "a", "f"]
+    assert [line.workload for line in found.lines] == ["d", "c", "b", "a", "e", "f"]
     said = [(each.row.says, each.runs) for each in found.findings]
-    assert said == [("Lost: 7", 2), ("planted and found", 1), ("no node came up", 1), ("too few ops", 1)]
+    assert said == [("Lost: 7", 2), ("no node came up", 1), ("too few ops", 1), ("planted and found", 1)]
     assert found.columns == [Column("etcd", "local", False), Column("etcd", "local", True)]
     assert found.counts == [("violation", 3), ("harness error", 1), ("inconclusive", 1), ("pass", 1)]
 
