@@ -286,6 +286,16 @@ def test_a_document_too_large_to_read_costs_one_row(tmp_path: Path, name: str) -
     assert get(tmp_path, address(run)).status == 200
 
 
+def test_a_hard_link_is_a_file_like_others_and_one_in_place_of_a_document_is_read_as_one(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "store")
+    (tmp_path / "other.json").write_text('{"options": [], "command": 5}')
+    (run.path / "test.json").unlink()
+    (run.path / "test.json").hardlink_to(tmp_path / "other.json")
+    [row] = document(get(tmp_path / "store", "/api/runs"))["runs"]
+    assert row["state"] == "damaged"
+    assert get(tmp_path / "store", address(run)).status == 200
+
+
 def test_options_of_a_megabyte_do_not_fill_the_table(tmp_path: Path) -> None:
     run = small_run(tmp_path)
     long = dict.fromkeys(("workload", "nemesis", "system", "backend", "bug"), "x" * 1_000_000)
