@@ -1,11 +1,13 @@
 """Two runs, or two sets of runs, side by side: outcomes, verdicts, figures, and what was not the same in the test.
 
 A figure of a set is its median and its range over the runs; recovery times are pooled over the operations of the
-nemesis in all runs of the set. Nothing here decides what is better: a ratio is of medians, B to A.
+nemesis in all runs of the set. Nothing here decides what is better: a ratio is of medians, B to A. A difference is
+flagged where it is larger than what runs of one and the same side differ by.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +19,14 @@ from results.errors import HistoryFormatError, RunNotFoundError
 from results.figures import Figures, figures_of
 from results.history import canonical_json
 from results.store import RunDir
+
+SPREAD_MIN: Final = 4
+"""Values that each side needs before a difference is flagged. If both sides were the same, all values of the one would
+lie beyond all of the other in 3 of 100 cases with four each, and in 10 of 100 with three."""
+
+WHOLE_MAX: Final = 11
+"""With so many values or fewer a side's spread is their range. With more it is that between their quartiles: by chance
+these keep apart as seldom, and one stray value hides nothing."""
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +62,7 @@ class Spread(msgspec.Struct, frozen=True):
     Attributes:
         count: how many values there are.
         median, low, high: of these.
+        p95: the least of them that at least 95 % of them do not exceed.
         missing: how often there was no value: for a recovery time, how often the system did not answer before the next
             operation of the nemesis.
     """
@@ -60,19 +71,31 @@ class Spread(msgspec.Struct, frozen=True):
     median: float
     low: float
     high: float
+    p95: float
     missing: int = 0
 
 
 class FigureRow(msgspec.Struct, frozen=True):
-    """A figure on both sides; `ratio` is B's median to A's, None where it says nothing."""
+    """A figure on both sides.
+
+    Attributes:
+        name, unit: what it is.
+        a, b: None for a side that has no value.
+        ratio: B's median to A's, None where it says nothing.
+        differs: the spreads of the sides do not touch; false where there are too few values to tell.
+        missing_a, missing_b: how often there was no value.
+        pooled: a value for each operation of the nemesis in all runs, instead of one for each run.
+    """
 
     name: str
     unit: str
     a: Spread | None
     b: Spread | None
     ratio: float | None
+    differs: bool = False
     missing_a: int = 0
     missing_b: int = 0
+    pooled: bool = False
 
 
 class CountRow(msgspec.Struct, frozen=True):
@@ -105,6 +128,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         marks_only_a, marks_only_b: coverage marks that only this side reached, where both counted.
         sentences_a, sentences_b: what was found wrong, each sentence once.
         notes: what could not be compared.
+        flagged: why differences are or are not flagged, in words.
     """
 
     a: str
@@ -121,6 +145,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     sentences_a: list[str]
     sentences_b: list[str]
     notes: list[str]
+    flagged: str
 
 
 def subject_of(run: RunDir) -> Subject:
@@ -166,6 +191,7 @@ def compare(a: Side, b: Side) -> Comparison:
         sentences_a=_wrong(a.runs),
         sentences_b=_wrong(b.runs),
         notes=[*_notes(a), *_notes(b)],
+        flagged=_flagged(a.runs, b.runs),
     )
 
 
@@ -242,7 +268,7 @@ def _figure_rows(a: Sequence[Subject], b: Sequence[Subject]) -> list[FigureRow]:
         what = f"{fault} {'healed' if action == 'stop' else 'injected'}"
         for until, name in (("first_s", "first answer"), ("majority_s", "a majority answers"), ("all_s", "all answer")):
             pooled = [[getattr(each, until) for each in _of_kind(found, fault, action)] for found in (on_a, on_b)]
-            rows.append(_figure_row(f"{what}: {name}", "s", *pooled))
+            rows.append(_figure_row(f"{what}: {name}", "s", *pooled, pooled=True))
     return [row for row in rows if row.a is not None or row.b is not None]
 
 
@@ -250,19 +276,54 @@ def _of_kind(found: Sequence[Figures], fault: str, action: str) -> list[Any]:
     return [each for one in found for each in one.recoveries if (each.fault, each.action) == (fault, action)]
 
 
-def _figure_row(name: str, unit: str, a: Sequence[float | None], b: Sequence[float | None]) -> FigureRow:
+def _figure_row(
+    name: str, unit: str, a: Sequence[float | None], b: Sequence[float | None], *, pooled: bool = False
+) -> FigureRow:
     of_a, of_b = _spread(a), _spread(b)
     ratio = round(of_b.median / of_a.median, 4) if of_a is not None and of_b is not None and of_a.median else None
-    missing = [sum(value is None for value in values) for values in (a, b)]
-    return FigureRow(name, unit, of_a, of_b, ratio, *missing)
+    missing_a, missing_b = (sum(value is None for value in values) for values in (a, b))
+    return FigureRow(name, unit, of_a, of_b, ratio, _differs(a, b), missing_a, missing_b, pooled)
+
+
+def _known(values: Sequence[float | None]) -> list[float]:
+    return sorted(float(value) for value in values if value is not None)
 
 
 def _spread(values: Sequence[float | None]) -> Spread | None:
-    known = [float(value) for value in values if value is not None]
+    known = _known(values)
     if not known:
         return None
-    low, median, high = (round(value, 6) for value in (min(known), statistics.median(known), max(known)))
-    return Spread(len(known), median, low, high, len(values) - len(known))
+    p95 = known[math.ceil(0.95 * len(known)) - 1]
+    median, low, high, p95 = (round(value, 6) for value in (statistics.median(known), known[0], known[-1], p95))
+    return Spread(len(known), median, low, high, p95, len(values) - len(known))
+
+
+def _differs(a: Sequence[float | None], b: Sequence[float | None]) -> bool:
+    """Whether the sides differ by more than the values of one side do."""
+    of_a, of_b = _known(a), _known(b)
+    if min(len(of_a), len(of_b)) < SPREAD_MIN:
+        return False
+    (low_a, high_a), (low_b, high_b) = _middle(of_a), _middle(of_b)
+    return low_a > high_b or low_b > high_a
+
+
+def _middle(known: Sequence[float]) -> tuple[float, float]:
+    """Between which two numbers the values of a side are taken to lie."""
+    if len(known) <= WHOLE_MAX:
+        return known[0], known[-1]
+    first, _, third = statistics.quantiles(known, n=4, method="inclusive")
+    return first, third
+
+
+def _flagged(a: Sequence[Subject], b: Sequence[Subject]) -> str:
+    fewest = min(len(a), len(b))
+    if fewest >= SPREAD_MIN:
+        return "Flagged: figures whose spreads (the range; the quartiles of twelve values or more) do not touch."
+    many = "one run" if fewest == 1 else f"{fewest} runs"
+    return (
+        f"With {many} on a side nobody can tell a difference from chance: figures of whole runs are flagged from "
+        f"{SPREAD_MIN} runs a side, recovery times from {SPREAD_MIN} operations of the nemesis a side."
+    )
 
 
 def _marks(runs: Sequence[Subject]) -> set[str] | None:
@@ -284,6 +345,8 @@ def _differences(a: Sequence[Subject], b: Sequence[Subject]) -> list[Difference]
     found: list[Difference] = []
     for name in names:
         of_a, of_b = (sorted({each.get(name, "none") for each in side}) for side in (on_a, on_b))
+        if name.startswith("checkers.") and ["none"] in (of_a, of_b):
+            continue  # that one side has the checker is said by their names
         if of_a != of_b:
             found.append(Difference(name, of_a, of_b))
     return found
@@ -294,13 +357,27 @@ def _tested(document: Mapping[str, Any]) -> dict[str, str]:
     flat: dict[str, str] = {}
     for part in ("options", *_TESTED):
         value: Any = document.get(part)
-        if isinstance(value, dict):
+        if part == "checkers" and isinstance(value, list):
+            flat |= _checkers(cast("list[Any]", value))
+        elif isinstance(value, dict):
             named = cast("dict[str, Any]", value)
             flat |= {f"{part}.{name}": canonical_json(each) for name, each in named.items()}
         elif value is not None:
             flat[part] = canonical_json(value)
     # An option that is empty, and one that an older version did not know yet, are the same to a test.
     return {name: text for name, text in flat.items() if name not in _NOT_COMPARED and text not in _EMPTY}
+
+
+def _checkers(listed: Sequence[Any]) -> dict[str, str]:
+    """The names of the checkers in one line, and one for each option."""
+    known = [cast("dict[str, Any]", each) for each in listed if isinstance(each, dict)]
+    flat = {"checkers": canonical_json(sorted(str(each.get("name")) for each in known))}
+    for each in known:
+        options: Any = each.get("options")
+        if isinstance(options, dict):
+            named = cast("dict[str, Any]", options)
+            flat |= {f"checkers.{each.get('name')}.{name}": canonical_json(value) for name, value in named.items()}
+    return flat
 
 
 def _seeds(a: Sequence[Subject], b: Sequence[Subject]) -> str:

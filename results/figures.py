@@ -31,7 +31,7 @@ FORMAT: Final[Literal[1]] = 1
 """The version of the file. One of another version is computed again: everything that it holds can be."""
 
 DECIDED: Final = ("mismatch", "exists", "held", "not the owner")
-"""Errors of `fail` ops with which the state answered, unless the verdict of quorum-progress says otherwise."""
+"""Errors of `fail` ops with which the state answered, unless a test names others to the checker of quorum-progress."""
 
 _SECOND_NS: Final = 1_000_000_000
 

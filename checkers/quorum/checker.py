@@ -23,9 +23,7 @@ from results.calls import ints
 from results.clocks import clocks_of
 from results.errors import UsageError
 from results.faults import Happenings, happenings
-
-DECIDED: Final = ("mismatch", "exists", "held", "not the owner")
-"""Errors of `fail` ops with which the state answered."""
+from results.figures import DECIDED
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

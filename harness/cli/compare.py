@@ -15,8 +15,12 @@ from results.errors import RunNotFoundError, UsageError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from results.comparison import Comparison, Side, Spread
+    from results.comparison import Comparison, FigureRow, Side, Spread
     from results.store import RunDir
+
+
+_CHOSEN_BY = ("outcome", "workload", "nemesis", "nemeses", "system", "backend", "bug", "since", "until")
+"""Filters of the site's table that can stand for a set of runs. What they mean: `results.site.selection`."""
 
 
 @click.command("compare")
@@ -28,9 +32,29 @@ if TYPE_CHECKING:
 def command(a: str, b: str, store: str, page: str | None, as_json: bool) -> None:
     """Compare two runs, or two sets of runs: outcomes, verdicts, figures, and what differs in what was tested.
 
-    A and B are each a run (its folder, its name, the beginning of its name, "latest"), the name of a test (all its
-    runs), a pattern such as 'metadata-*/202611*' of tests and runs, or the folder of a store or of a test. Sets are
-    compared by their medians. The exit code is 0 whatever was found: verdicts are not judged again.
+    \b
+    A and B are each
+      a run        its folder, its name or the beginning of it, "latest"
+      a test       its name: all its runs
+      a pattern    of tests, of runs, or of both with a slash: 'metadata-*/202611*'
+      filters      'system=etcd backend=local': all runs that fit. There are outcome,
+                   workload, nemesis (one of a run's), nemeses (all of them), system,
+                   backend, bug (or any, none), since and until (days, as 2026-11-21)
+      a folder     a store, or a test in one
+
+    \b
+    Examples:
+      splitbrain compare latest 20261120T2301
+      splitbrain compare 'system=etcd nemesis=partition' 'system=metadata nemesis=partition'
+      splitbrain compare 'since=2026-11-20 until=2026-11-20' 'since=2026-11-21' --page nights.html
+
+    What differs in what was tested comes first, then outcomes and verdicts by how many runs, then figures: the value of
+    a run, or the median of a set with its range and the number of runs (n). Recovery times are those after each
+    operation of the nemesis in all runs of a side, as median and 95th percentile; "without" counts those after which
+    nobody answered before the next one. A star marks a figure whose difference is larger than the spread
+    within either side; that takes at least four values on each.
+
+    The exit code is 0 whatever was found: verdicts are not judged again.
     """
     from results.atomic import replace_file
     from results.comparison import compare
@@ -83,6 +107,9 @@ def _meant(reference: str, store: str) -> list[RunDir]:
     """
     from results.store import RunDir, Store
 
+    filters = {name: value for name, _, value in (word.partition("=") for word in reference.split())}
+    if filters and all(name in _CHOSEN_BY and value for name, value in filters.items()):
+        return _that_fit(filters, store)
     path = Path(reference)
     if path.is_dir() and not (path / "test.json").exists():
         runs = Store(path).runs() or [RunDir(each.parent) for each in sorted(path.glob("run=*/test.json"))]
@@ -101,6 +128,25 @@ def _meant(reference: str, store: str) -> list[RunDir]:
         if chosen:
             return chosen
     return [Store(Path(store)).find(reference)]
+
+
+def _that_fit(filters: dict[str, str], store: str) -> list[RunDir]:
+    """The runs that the site's table shows with these filters, the oldest first.
+
+    Raises:
+        RunNotFoundError: there is none.
+        UsageError: a day does not exist.
+    """
+    from results.site.rows import Index
+    from results.site.selection import choose, parse
+    from results.store import RunDir
+
+    rows = Index(Path(store)).rows()
+    chosen = choose(rows, parse({**filters, "sort": "start", "down": "0"}), per_page=max(len(rows), 1)).rows
+    if not chosen:
+        words = " ".join(f"{name}={value}" for name, value in filters.items())
+        raise RunNotFoundError(f"no run of the store {store} fits {words!r}: splitbrain serve shows what there is.")
+    return [RunDir(Path(store, *row.parts)) for row in chosen]
 
 
 def _fits(run: RunDir, pattern: str) -> bool:
@@ -157,12 +203,23 @@ def _print_figures(found: Comparison) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    table = _table("figures", "A", "B", "B/A")
-    for row in found.figures:
-        name = f"{row.name} ({row.unit})" if row.unit else row.name
-        ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-        table.add_row(Text(name), _spread(row.a, row.missing_a), _spread(row.b, row.missing_b), ratio)
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    for title, pooled in (("figures", False), ("recovery after an operation of the nemesis", True)):
+        rows = [row for row in found.figures if row.pooled == pooled]
+        if not rows:
+            continue
+        table = _table(title, "A", "B", "B/A", "")
+        for row in rows:
+            name = f"{row.name} ({row.unit})" if row.unit else row.name
+            ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+            style = "bold" if row.differs else ""
+            table.add_row(Text(name), *_sides(row), ratio, "*" if row.differs else "", style=style)
+        console.print(table)
+    console.print(Text(found.flagged, style="dim"))
+
+
+def _sides(row: FigureRow) -> tuple[str, str]:
+    return _spread(row.a, row.missing_a, row.pooled), _spread(row.b, row.missing_b, row.pooled)
 
 
 def _table(title: str, *columns: str, right: bool = True) -> Table:
@@ -175,11 +232,12 @@ def _table(title: str, *columns: str, right: bool = True) -> Table:
     return table
 
 
-def _spread(found: Spread | None, missing: int) -> str:
-    """A figure of one side: its median, its range where there are several, and how often there was none."""
+def _spread(found: Spread | None, missing: int, pooled: bool) -> str:
+    """A figure of one side: its median, how far it goes where there are several, and how often there was none."""
     if found is None:
         return f"- ({missing} without)" if missing else "-"
-    many = f" ({_number(found.low)} to {_number(found.high)}, n={found.count})" if found.count > 1 else ""
+    far = f"p95 {_number(found.p95)}" if pooled else f"{_number(found.low)} to {_number(found.high)}"
+    many = f" ({far}, n={found.count})" if found.count > 1 else ""
     return f"{_number(found.median)}{many}{f' ({missing} without)' if missing else ''}"
 
 

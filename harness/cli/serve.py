@@ -31,7 +31,8 @@ from harness.cli import options
 )
 @options.as_json
 def command(store: str, host: str, port: int, as_json: bool) -> None:
-    """Show the store as a web site: its runs, what was found in each, their files; two runs side by side.
+    """Show the store as a web site: its runs, what was found in each, their files; two runs side by side; and after a
+    nightly the matrix of workload and nemesis against system and backend, at /matrix.
 
     Runs that are added or end meanwhile show up by themselves. Nothing is ever written. Ctrl-C ends it.
     """

@@ -4,6 +4,7 @@
     beneath     the only way to files: opened one folder after the other, following no link
     rows        the table's rows, read once and again only when their files change
     selection   filters, order and pages of the table
+    matrix      the nightly page: the worst outcome of each workload and nemesis, on each system and backend
     trends      figures of a test over its runs
     files       a run's files: how each may be looked at, and all of them in one archive
     pages       HTML, by templates that escape whatever they are given

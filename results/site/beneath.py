@@ -11,11 +11,14 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import msgspec
 
 from results.errors import RunNotFoundError
+
+DEPTH_MAX: Final = 32
+"""Folders within folders that are looked into: each is open while those in it are, and a process has few of these."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a named pipe that a system left behind must not wait for somebody to write into it.
@@ -92,6 +95,8 @@ def _descend(root: Path, parts: Sequence[str], flags: int) -> int:
         raise _nothing(parts) from error
     for number, part in enumerate(parts, 1):
         try:
+            if number == len(parts) and flags == _FILE and not _is_plain(folder, part):
+                raise _nothing(parts)
             below = os.open(part, flags if number == len(parts) else _FOLDER, dir_fd=folder)
         except (OSError, ValueError) as error:  # ValueError: a name that the file system cannot spell
             raise _nothing(parts) from error
@@ -101,13 +106,22 @@ def _descend(root: Path, parts: Sequence[str], flags: int) -> int:
     return folder
 
 
+def _is_plain(folder: int, name: str) -> bool:
+    """Whether a plain file is there, without opening it: that alone does something to a device, and ends the wait of
+    whoever writes into a pipe."""
+    return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+
+
 def _walk(folder: int, above: tuple[str, ...]) -> Iterator[Entry]:
     """Everything in an open folder, which is closed at the end; what vanishes meanwhile is left out."""
     try:
-        for name in sorted(os.listdir(folder)):
+        for name in _names(folder):
             parts = (*above, name)
             try:
                 found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if stat.S_ISDIR(found.st_mode) and len(parts) > DEPTH_MAX:
+                    yield Entry(parts, 0, "a folder too deep to look into")
+                    continue
                 if stat.S_ISDIR(found.st_mode):
                     below = os.open(name, _FOLDER, dir_fd=folder)
                     yield from _walk(below, parts)
@@ -120,6 +134,13 @@ def _walk(folder: int, above: tuple[str, ...]) -> Iterator[Entry]:
             yield _entry(parts, found)
     finally:
         os.close(folder)
+
+
+def _names(folder: int) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []  # it was removed since it was opened
 
 
 def _entry(parts: tuple[str, ...], found: os.stat_result) -> Entry:

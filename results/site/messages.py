@@ -30,6 +30,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         query: the parameters, decoded; the last one counts where a name comes twice.
         host: the Host header, None without one.
         if_none_match: the ETag that the browser has already.
+        fetch_site, fetch_mode: the headers Sec-Fetch-Site and Sec-Fetch-Mode: where a browser was told to ask, and
+            what for; None from what is no browser.
     """
 
     method: str = "GET"
@@ -37,6 +39,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     query: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     host: str | None = None
     if_none_match: str | None = None
+    fetch_site: str | None = None
+    fetch_mode: str | None = None
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +76,7 @@ SAFE: Final[Mapping[str, str]] = {
     "Content-Security-Policy": STRICT,
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
 """Headers of every response."""

@@ -15,8 +15,9 @@ from markupsafe import Markup
 from results.comparison import Comparison, Subject
 from results.site.beneath import Entry
 from results.site.files import PAGES
+from results.site.matrix import DAYS, SPANS, Matrix
 from results.site.rows import Row
-from results.site.selection import FILTERS, Chosen, Selection
+from results.site.selection import CHOICES, FILTERS, Chosen, Selection
 from results.site.trends import HEIGHT, WIDTH, Trend
 
 STATIC: Final = {
@@ -60,6 +61,7 @@ def table_page(
         chosen=chosen,
         wanted=wanted,
         choices=choices,
+        offered=CHOICES,
         columns=_COLUMNS,
         trends=drawn,
         width=WIDTH,
@@ -82,6 +84,17 @@ def run_page(row: Row, before: Row | None, subject: Subject | None, files: Seque
         most=most,
         stored_pages=[page for page in PAGES if page in names],
     )
+
+
+def matrix_page(store: str, found: Matrix, asked: str) -> str:
+    """The nightly page.
+
+    Args:
+        store: its path.
+        found: what is shown.
+        asked: the day that was asked for, empty for the latest.
+    """
+    return _render("matrix.html.j2", store=store, found=found, asked=asked, spans=DAYS, length=SPANS)
 
 
 def comparison_page(found: Comparison, *, standalone: bool) -> str:

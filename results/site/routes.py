@@ -15,6 +15,7 @@ from results.errors import RunNotFoundError, SplitbrainError, UsageError
 from results.site import pages
 from results.site.beneath import Entry, entries, is_name
 from results.site.files import LISTED_MAX, archive_response, file_response
+from results.site.matrix import matrix
 from results.site.messages import Request, Response, json_response
 from results.site.rows import Index, Row, Stamp, refuse_links, stamp_of
 from results.site.selection import choices, choose, parse
@@ -40,11 +41,12 @@ class Site:
     """A store as a site. Threads may share it.
 
     /                               the table of runs: filters, order and page in the query
+    /matrix                         the nightly page; ?days=1|7|30&until=DAY
     /run/TEST/RUN                   a run
     /run/TEST/RUN/files/PATH        one of its files; ?download=1 to save it
     /archive/TEST/RUN               all its files, as zip
     /compare?a=TEST/RUN&b=TEST/RUN  two runs side by side
-    /api/runs, /api/runs/TEST/RUN, /api/compare: the same for machines; all matching runs at once
+    /api/runs, /api/runs/TEST/RUN, /api/matrix, /api/compare: the same for machines; all matching runs at once
     /static/...                     style and script
     """
 
@@ -62,6 +64,7 @@ class Site:
         self._subjects: dict[str, tuple[Stamp, Subject]] = {}
         self._routes: dict[str, Callable[[Request], Response]] = {
             "": self._table,
+            "matrix": self._matrix,
             "run": self._run_or_file,
             "archive": self._archive,
             "compare": self._comparison,
@@ -78,6 +81,9 @@ class Site:
         if self.hosts is not None and _host(request.host) not in self.hosts:
             sentence = f"This server does not answer for the host {request.host!r}: ask for 127.0.0.1 or localhost."
             return _refusal(403, sentence, machine)
+        if request.fetch_site in ("cross-site", "same-site") and request.fetch_mode != "navigate":
+            # A page elsewhere could not read the answer, but learn from it that there is one, and keep the server busy.
+            return _refusal(403, "A page of another site asked for this: only links are followed from there.", machine)
         try:
             route = self._routes.get(request.parts[0] if request.parts else "")
             if route is None:
@@ -99,12 +105,20 @@ class Site:
         drawn = trends([row for row in rows if row.test == wanted.test]) if wanted.test else []
         return _page(pages.table_page(str(self.root), choose(rows, wanted), wanted, choices(rows), drawn))
 
+    def _matrix(self, request: Request) -> Response:
+        if request.parts != ("matrix",):
+            raise _no_page(request)
+        found = matrix(self.index.rows(), request.query)
+        asked = found.until if request.query.get("until", "").strip() else ""
+        return _page(pages.matrix_page(str(self.root), found, asked))
+
     def _run_or_file(self, request: Request) -> Response:
         match request.parts:
             case (_, test, run):
-                row = self._row(test, run)
+                rows = self.index.rows()
+                row = self._row(rows, test, run)
                 subject, files = self._subject_to_show(row), self._files(row)
-                return _page(pages.run_page(row, self._before(row), subject, files, SHOWN_MAX))
+                return _page(pages.run_page(row, _before(rows, row), subject, files, SHOWN_MAX))
             case (_, test, run, "files", *parts):
                 download = request.query.get("download", "") == "1"
                 return file_response(self.root, _folder(test, run), parts, download=download)
@@ -137,8 +151,10 @@ class Site:
                 chosen = choose(rows, parse(request.query), per_page=max(len(rows), 1))
                 return json_response({"total": chosen.total, "matching": chosen.matching, "runs": chosen.rows})
             case (_, "runs", test, run):
-                row = self._row(test, run)
+                row = self._row(self.index.rows(), test, run)
                 return json_response(self._document(row, self._subject_to_show(row)))
+            case (_, "matrix"):
+                return json_response(matrix(self.index.rows(), request.query))
             case (_, "compare"):
                 return json_response(self._compared(request.query))
             case _:
@@ -156,16 +172,11 @@ class Site:
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
-    def _row(self, test: str, run: str) -> Row:
-        found = next((row for row in self.index.rows() if (row.test, row.run) == (test, run)), None)
+    def _row(self, rows: Sequence[Row], test: str, run: str) -> Row:
+        found = next((row for row in rows if (row.test, row.run) == (test, run)), None)
         if found is None:
             raise RunNotFoundError(f"there is no run {test}/{run} in the store {self.root}.")
         return found
-
-    def _before(self, row: Row) -> Row | None:
-        """The latest run of the same test that began before this one, None if it is the first."""
-        earlier = (each for each in self.index.rows() if each.test == row.test and each.run < row.run)
-        return next(earlier, None)
 
     def _subject_to_show(self, row: Row) -> Subject | None:
         """None for a damaged run: its row says what is wrong."""
@@ -194,6 +205,7 @@ class Site:
         if kept is not None and kept[0] == stamp:
             return kept[1]
         found = subject_of(RunDir(path))
+        refuse_links(path)  # what was read by name just now is shown only if no link took a place meanwhile
         if len(self._subjects) >= _SUBJECTS_MAX:
             self._subjects.clear()
         self._subjects[str(path)] = (stamp, found)
@@ -206,14 +218,19 @@ class Site:
             return []  # a folder that is a link: its row says so
 
     def _compared(self, query: Mapping[str, str]) -> Comparison:
-        sides: list[Side] = []
+        rows, sides = self.index.rows(), list[Side]()
         for side in ("a", "b"):
             test, slash, run = query.get(side, "").partition("/")
             if not slash:
                 raise UsageError("choose two runs, an A and a B, in the table of runs; here: ?a=TEST/RUN&b=TEST/RUN.")
-            subject = self._subject(self._row(test, run))
+            subject = self._subject(self._row(rows, test, run))
             sides.append(Side(subject.name, [subject]))
         return compare(*sides)
+
+
+def _before(rows: Sequence[Row], row: Row) -> Row | None:
+    """The latest run of the same test that began before this one, None if it is the first."""
+    return next((each for each in rows if each.test == row.test and each.run < row.run), None)
 
 
 def _folder(test: str, run: str) -> tuple[str, str]:

@@ -36,6 +36,12 @@ STATES: Final = (
 SAYS_MAX: Final = 1000
 """Characters of a sentence that a row keeps: a value in it may be a megabyte long, and there are many rows."""
 
+OPTION_MAX: Final = 200
+"""Characters of an option that a row keeps."""
+
+DOCUMENT_MAX: Final = 32 << 20
+"""Bytes of a JSON file that is read: one that is larger takes the memory of everybody who looks at the store."""
+
 _WATCHED: Final = (
     "test.json",
     "verdict.json",
@@ -148,21 +154,30 @@ def refuse_links(run_dir: Path) -> None:
         RunNotFoundError: one is a link, a pipe, or otherwise not a plain file; or there is no such run.
     """
     for folder in (run_dir.parent, run_dir):
-        if not stat.S_ISDIR(_mode(str(folder)) or 0):
+        if not stat.S_ISDIR(_mode(str(folder))):
             raise RunNotFoundError(f"{folder.name} is not a folder of the store.")
     path = str(run_dir)  # paths are strings here: a store of many runs is looked through every other second
     for name in _WATCHED:
-        mode = _mode(f"{path}/{name}")
-        if mode is not None and not stat.S_ISREG(mode):
+        found = _found(f"{path}/{name}")
+        if found is not None and not stat.S_ISREG(found.st_mode):
             raise RunNotFoundError(f"{name} of run {run_dir.name} is not a plain file: it is not read.")
+        if found is not None and name.endswith(".json") and found.st_size > DOCUMENT_MAX:
+            sizes = f"{found.st_size:,} bytes, and no more than {DOCUMENT_MAX:,} are read"
+            raise RunNotFoundError(f"{name} of run {run_dir.name} has {sizes}.")
 
 
-def _mode(path: str) -> int | None:
-    """What kind of file is there, None if there is none."""
+def _found(path: str) -> os.stat_result | None:
+    """What is there, None if there is nothing."""
     try:
-        return os.lstat(path).st_mode
+        return os.lstat(path)
     except (OSError, ValueError):
         return None
+
+
+def _mode(path: str) -> int:
+    """What kind of file is there, 0 if there is none."""
+    found = _found(path)
+    return 0 if found is None else found.st_mode
 
 
 def _folders(root: Path) -> Iterator[tuple[str, str, str]]:
@@ -218,8 +233,10 @@ def _row(root: Path, test: str, run: str, problem: str) -> Row:
         test=test,
         run=run,
         state=state if state in STATES else "damaged",
-        says=_sentence(judged) if judged is not None else "",
-        start=document.start,
+        says=_sentence(judged)
+        if state in STATES
+        else f"Its outcome is {_text(state)!r}, which this splitbrain has not.",
+        start=_text(document.start),
         seed=document.seed,
         workload=_text(document.options.get("workload")),
         nemesis=_text(document.options.get("nemesis")),
@@ -259,8 +276,10 @@ def _with_figures(row: Row, figures: Figures) -> Row:
     )
 
 
-def _sentence(judged: _Judged) -> str:
+def _sentence(judged: _Judged | None) -> str:
     """What says most: the violation, the harness's error, what is unknown, why it proves too little."""
+    if judged is None:
+        return ""
     said = [
         *(each.sentence for each in judged.verdicts if each.valid is False),
         judged.harness_error or "",
@@ -274,7 +293,7 @@ def _sentence(judged: _Judged) -> str:
 def _with_life(root: Path, row: Row) -> Row:
     """The row, running if a controller holds the run now: a lock leaves no trace in a file's time."""
     folder = f"{root}/test={row.test}/run={row.run}"
-    if row.state == "damaged" or not stat.S_ISREG(_mode(f"{folder}/controller.lock") or 0):
+    if row.state == "damaged" or not stat.S_ISREG(_mode(f"{folder}/controller.lock")):
         return row
     run = RunDir(Path(folder))
     try:
@@ -289,4 +308,4 @@ def _with_life(root: Path, row: Row) -> Row:
 
 
 def _text(value: Any) -> str:
-    return "" if value is None else str(value)
+    return "" if value is None else str(value)[:OPTION_MAX]

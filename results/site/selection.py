@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -12,6 +14,9 @@ from results.errors import UsageError
 from results.site.rows import STATES, Row
 
 ROWS_A_PAGE: Final = 100
+
+ASKED_MAX: Final = 1000
+"""Characters of a filter."""
 
 _KEYS: Mapping[str, Callable[[Row], Any]] = {
     "start": lambda row: row.run,
@@ -25,10 +30,14 @@ _KEYS: Mapping[str, Callable[[Row], Any]] = {
     "leaders": lambda row: row.leader_changes,
     "marks": lambda row: row.marks,
 }
+_ISO_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 ORDERS: Final = tuple(_KEYS)
 """What rows can be sorted by."""
 
-FILTERS: Final = ("outcome", "workload", "nemesis", "system", "test", "text")
+CHOICES: Final = ("outcome", "workload", "nemesis", "system", "backend", "test")
+"""Filters that offer what the store has."""
+
+FILTERS: Final = (*CHOICES, "nemeses", "bug", "since", "until", "text")
 """What rows can be chosen by."""
 
 
@@ -36,8 +45,11 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What somebody wants to see.
 
     Attributes:
-        outcome, workload, system, test: exactly this; empty for all.
+        outcome, workload, system, backend, test: exactly this; empty for all.
         nemesis: one of the names in a run's nemesis.
+        nemeses: all of a run's nemesis as it was asked for, "none" if it had none.
+        bug: the bugs that were switched on; "any" or "none".
+        since, until: the first and the last day on which a run began (UTC), ISO 8601.
         text: words that all stand in what a row says of the run, in any case.
         sort: one of `ORDERS`.
         down: whether the largest comes first.
@@ -48,7 +60,12 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     workload: str = ""
     nemesis: str = ""
     system: str = ""
+    backend: str = ""
     test: str = ""
+    nemeses: str = ""
+    bug: str = ""
+    since: str = ""
+    until: str = ""
     text: str = ""
     sort: str = "start"
     down: bool = True
@@ -82,15 +99,51 @@ def parse(query: Mapping[str, str]) -> Selection:
     """The selection that a query string asks for; names that it does not know are left alone.
 
     Raises:
-        UsageError: an order or a page that does not exist.
+        UsageError: an order, a page or a day that does not exist, or a filter longer than any that matches.
     """
+    for name in FILTERS:
+        if len(query.get(name, "")) > ASKED_MAX:
+            raise UsageError(f"{name} is too long: give at most {ASKED_MAX} characters.")
     sort, page, down = query.get("sort") or "start", query.get("page") or "1", query.get("down") or "1"
     if sort not in ORDERS:
         raise UsageError(f"runs cannot be sorted by {sort!r}: there are {', '.join(ORDERS)}.")
     if not (page.isascii() and page.isdigit() and len(page) < 7):
         raise UsageError(f"{page!r} is no page: give a number from 1.")
+    for name in ("since", "until"):
+        parse_day(name, query.get(name, ""))
     chosen = {name: query.get(name, "").strip() for name in FILTERS}
     return Selection(**chosen, sort=sort, down=down != "0", page=max(int(page), 1))
+
+
+def parse_day(name: str, text: str) -> date | None:
+    """A day of a query, None without one.
+
+    Raises:
+        UsageError: there is no such day.
+    """
+    if not text.strip():
+        return None
+    found = _day(text.strip())
+    if found is None:
+        raise UsageError(f"{name} {text[:40]!r} is no day: give one as 2026-11-21.")
+    return found
+
+
+def day_of(row: Row) -> date | None:
+    """The day on which a run began, as far as it says so."""
+    return _day(row.start[:10])
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text) if _ISO_DAY.fullmatch(text) else None
+    except ValueError:
+        return None
+
+
+def none_if_empty(nemesis: str) -> str:
+    """A run's whole nemesis as filters name it."""
+    return nemesis or "none"
 
 
 def choose(rows: Sequence[Row], wanted: Selection, per_page: int = ROWS_A_PAGE) -> Chosen:
@@ -112,6 +165,7 @@ def choices(rows: Sequence[Row]) -> dict[str, list[str]]:
         "workload": sorted({row.workload for row in rows if row.workload}),
         "nemesis": sorted({name for row in rows for name in _nemeses(row)}),
         "system": sorted({row.system for row in rows if row.system}),
+        "backend": sorted({row.backend for row in rows if row.backend}),
         "test": sorted({row.test for row in rows}),
     }
 
@@ -121,11 +175,18 @@ def _matches(row: Row, wanted: Selection) -> bool:
         (wanted.outcome, row.state),
         (wanted.workload, row.workload),
         (wanted.system, row.system),
+        (wanted.backend, row.backend),
         (wanted.test, row.test),
+        (wanted.nemeses, none_if_empty(row.nemesis)),
     )
     if any(asked and asked != found for asked, found in exact):
         return False
     if wanted.nemesis and wanted.nemesis not in _nemeses(row):
+        return False
+    if wanted.bug and wanted.bug not in (row.bug or "none", "any" if row.bug else ""):
+        return False
+    began = row.start[:10] if wanted.since or wanted.until else ""
+    if (wanted.since or wanted.until) and not (began and wanted.since <= began <= (wanted.until or began)):
         return False
     if not wanted.text:
         return True

@@ -1,8 +1,13 @@
-"""HTTP around the site: a thread for each connection."""
+"""HTTP around the site: a thread for each connection, and not more of them than a machine can bear."""
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import sys
+import threading
+import time
+from collections.abc import Iterable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,7 +19,17 @@ from results.site.messages import SAFE, Request, Response
 from results.site.routes import Site, loopback_hosts, split_path
 
 IDLE_S: Final = 30.0
-"""A connection on which nothing moves for so long is closed."""
+"""A connection is closed that has not asked for anything for so long, or not to the end, byte after byte; and one that
+takes none of an answer's next bytes for so long."""
+
+CONNECTIONS_MAX: Final = 128
+"""Connections at a time. For one more the one goes that has waited longest without asking for anything."""
+
+PARAMETERS_MAX: Final = 64
+"""Parameters of a request."""
+
+_CHUNK: Final = 1 << 16
+_FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
 
 
 class SiteServer(ThreadingHTTPServer):
@@ -37,6 +52,8 @@ class SiteServer(ThreadingHTTPServer):
         """
         self.site = Site(root, loopback_hosts(host))
         self.host = host
+        self._waiting: dict[socket.socket, float | None] = {}  # since when for a request; None while one is answered
+        self._lock = threading.Lock()
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             super().__init__((host, port), _Handler)
@@ -57,6 +74,57 @@ class SiteServer(ThreadingHTTPServer):
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = self.host, self.server_address[1]
 
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread of its own, if there is room or some can be made."""
+        with self._lock:
+            full = len(self._waiting) >= CONNECTIONS_MAX
+            if full and (waiting := [(since, one) for one, since in self._waiting.items() if since is not None]):
+                _, longest = min(waiting, key=lambda pair: pair[0])
+                del self._waiting[longest]
+                _hang_up(longest)
+                full = False
+            if not full:
+                self._waiting[request] = time.monotonic()
+        if full:
+            with contextlib.suppress(OSError):
+                request.send(_FULL)
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """Hang up on whoever takes too long to ask. The loop that accepts connections calls this all the time."""
+        latest = time.monotonic() - IDLE_S
+        with self._lock:
+            for connection, since in self._waiting.items():
+                if since is not None and since < latest:
+                    _hang_up(connection)  # its thread reads the end and closes it
+
+    def waits(self, connection: socket.socket, for_request: bool) -> None:
+        """A connection's thread begins to wait for a request, or has got one."""
+        with self._lock:
+            if connection in self._waiting:
+                self._waiting[connection] = time.monotonic() if for_request else None
+
+    def shutdown_request(self, request: Any) -> None:
+        """A connection is over."""
+        with self._lock:
+            self._waiting.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say in one line what went wrong with a connection; that somebody went away in the middle is nothing."""
+        error = sys.exception()
+        if not isinstance(error, (ConnectionError, TimeoutError)):
+            print(f"splitbrain: serve: unexpected {type(error).__name__}: {error}", file=sys.stderr)
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the other side was faster
+        connection.shutdown(socket.SHUT_RDWR)
+
 
 class _Handler(BaseHTTPRequestHandler):
     """One connection."""
@@ -64,23 +132,36 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = IDLE_S
 
-    def _answer(self) -> None:
+    @property
+    def _site_server(self) -> SiteServer:
         assert isinstance(self.server, SiteServer)
+        return self.server
+
+    def handle_one_request(self) -> None:
+        """Wait for a request and answer it."""
+        self._site_server.waits(self.connection, True)
+        super().handle_one_request()
+
+    def _answer(self) -> None:
+        self._site_server.waits(self.connection, False)
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
             self.close_connection = True  # nobody reads that body: what follows it is no request
         try:
             target = urlsplit(self.path)
+            query = parse_qsl(target.query, keep_blank_values=True, errors="replace", max_num_fields=PARAMETERS_MAX)
         except ValueError:
             self.send_error(HTTPStatus.BAD_REQUEST, "Bad address")
             return
         request = Request(
             method=self.command,
             parts=tuple(split_path(target.path)),
-            query=dict(parse_qsl(target.query, keep_blank_values=True, errors="replace")),
+            query=dict(query),
             host=self.headers.get("Host"),
             if_none_match=self.headers.get("If-None-Match"),
+            fetch_site=self.headers.get("Sec-Fetch-Site"),
+            fetch_mode=self.headers.get("Sec-Fetch-Mode"),
         )
-        response = self.server.site.respond(request)
+        response = self._site_server.site.respond(request)
         try:
             self._send(response)
         except (ConnectionError, TimeoutError):
@@ -95,7 +176,9 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in response.all_headers().items():
             self.send_header(name, value)
         length = len(response.body) if isinstance(response.body, bytes) else response.length
-        if length is None:
+        if length is None and self.request_version == "HTTP/1.0":
+            self.close_connection = True  # it knows no chunks: the end of the connection is the end of the body
+        elif length is None:
             self.send_header("Transfer-Encoding", "chunked")
         elif response.status != HTTPStatus.NOT_MODIFIED:
             self.send_header("Content-Length", str(length))
@@ -105,19 +188,20 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "HEAD" or response.status == HTTPStatus.NOT_MODIFIED:
             return
         if isinstance(response.body, bytes):
-            self.wfile.write(response.body)
+            for start in range(0, len(response.body), _CHUNK):  # the time limit is for each write
+                self.wfile.write(response.body[start : start + _CHUNK])
         else:
-            self._send_chunks(response, length)
+            self._send_chunks(response.body, length)
 
-    def _send_chunks(self, response: Response, length: int | None) -> None:
-        assert not isinstance(response.body, bytes)
+    def _send_chunks(self, body: Iterable[bytes], length: int | None) -> None:
+        chunked = length is None and self.request_version != "HTTP/1.0"
         sent, whole = 0, False
         try:
-            for chunk in response.body:
+            for chunk in body:
                 if chunk:
-                    self.wfile.write(chunk if length is not None else b"%x\r\n%s\r\n" % (len(chunk), chunk))
+                    self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk) if chunked else chunk)
                     sent += len(chunk)
-            if length is None:
+            if chunked:
                 self.wfile.write(b"0\r\n\r\n")
             whole = length is None or sent == length
         finally:

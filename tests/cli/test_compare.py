@@ -42,6 +42,30 @@ def test_a_run_a_test_a_pattern_and_a_folder_can_be_meant(store: Path) -> None:
     assert found["sentences_a"][0].startswith("Lost: element")
 
 
+@pytest.mark.parametrize(
+    ("filters", "runs"),
+    [
+        ("system=metadata", "123"),
+        ("bug=none system=metadata", "12"),
+        ("bug=M17", "3"),
+        ("nemesis=kill  backend=local since=2025-10-09 outcome=pass", "12"),
+    ],
+)
+def test_filters_mean_the_runs_that_the_table_shows(store: Path, filters: str, runs: str) -> None:
+    found = compared(store, filters, "latest")
+    assert "".join(name.rpartition("-")[2] for name in found["runs_a"]) == runs
+
+
+@pytest.mark.parametrize(
+    ("filters", "words"),
+    [("system=etcd", "no run of the store"), ("since=someday", "is no day"), ("colour=red", "no run 'colour=red'")],
+)
+def test_filters_that_nothing_fits_are_one_line(store: Path, filters: str, words: str) -> None:
+    done = splitbrain("compare", filters, "latest", "--store", str(store), cwd=store.parent)
+    assert (done.returncode, done.stderr.count("\n")) == (254, 1)
+    assert words in done.stderr
+
+
 @pytest.mark.parametrize("reference", ["nothing", "no-*", ".", "metadata-set/"])
 def test_nothing_that_is_meant_is_one_line(store: Path, reference: str) -> None:
     done = splitbrain("compare", reference, "latest", "--store", str(store), cwd=store.parent)

@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers.quorum.checker import DECIDED as DECIDED_BY_CHECKER
 from checkers.quorum.checker import QuorumProgress
 from results.arrow import TELEMETRY_SCHEMA, to_table
-from results.figures import DECIDED, FIGURES, figures, figures_of, stored_figures, write_figures
+from results.figures import FIGURES, figures, figures_of, stored_figures, write_figures
 from results.history import HARNESS, NEMESIS, Op, OpType
 from results.store import plain_verdict
 from tests.report.sample import NODES, sample_run
@@ -80,7 +79,6 @@ def test_quorum_progress_counts_the_same(tmp_path: Path) -> None:
     without = figures(run.history(), run.telemetry(), (), NODES, None)
     assert figures(run.history(), run.telemetry(), [verdict], NODES, None) == without
     assert without.recoveries
-    assert DECIDED == DECIDED_BY_CHECKER
 
 
 def test_a_verdict_of_quorum_progress_has_the_word(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ HOSTILE = "\"'><script>document.title='owned'</script><img src=x onerror=\"docum
 
 def small_run(root: Path, state: State = "pass", *, seed: int = 7, hostile: str | None = None) -> RunDir:
     """A short run with all its files."""
-    run = sample_run(root, state, seconds=30.0, rate=20.0, seed=seed, hostile=hostile)
+    run = sample_run(root, state, seconds=30.0, rate=80.0, seed=seed, hostile=hostile)
     if run.read_verdicts() is not None:
         write_figures(run)
     return run

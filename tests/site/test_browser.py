@@ -118,12 +118,78 @@ def test_the_stored_report_works_from_the_site(tmp_path: Path, browser: Browser)
         assert browser.complaints == []
 
 
+def test_the_matrix_follows_the_store_and_its_cells_lead_to_their_runs(tmp_path: Path, browser: Browser) -> None:
+    first = small_run(tmp_path, "pass", seed=1)
+    options = first.read_test()["options"]
+    with served(tmp_path) as server:
+        visit(browser, server, "/matrix")
+        cell = "document.querySelector('table.matrix td a.state')"
+        assert browser.run(f"{cell}.textContent") == "pass"
+        second = bare_run(tmp_path, "later", 2, options)
+        second.write_verdicts([], "violation")
+        browser.wait_until(f"{cell}.textContent === 'violation'")
+        assert browser.run("document.querySelector('ul.found .state').textContent") == "violation"
+        bare_run(tmp_path, "elsewhere", 3, options | {"backend": "sim"}).write_verdicts([], "pass")
+        browser.wait_until("document.querySelectorAll('table.matrix td a.state').length === 2")
+        browser.click("table.matrix td a.state")
+        browser.wait_until("location.pathname === '/' && document.readyState === 'complete'")
+        runs = "[...document.querySelectorAll('td .state')].map((e) => e.textContent).join()"
+        assert browser.run(runs) == "violation,pass"
+        assert "nemesis exactly: partition,kill,pause" in browser.run("document.body.innerText")
+        browser.click(".chip a")
+        browser.wait_until("!location.search.includes('nemeses') && document.readyState === 'complete'")
+        assert browser.complaints == []
+
+
+CONTRASTS = """
+(() => {
+  const light = (colour) => {
+    const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    const [r, g, b] = colour.match(/[0-9.]+/g).map((v) => linear(v / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (e) => {
+    const colour = getComputedStyle(e).backgroundColor;
+    return colour !== 'rgba(0, 0, 0, 0)' || e.parentElement === null ? colour : behind(e.parentElement);
+  };
+  const weak = [];
+  for (const e of document.querySelectorAll('main *')) {
+    const said = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!said || !e.checkVisibility() || e.closest('option, .hidden')) continue;
+    const [a, b] = [light(getComputedStyle(e).color), light(behind(e))];
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < 4.5) weak.push(`${e.tagName}.${e.className} ${contrast.toFixed(2)}`);
+  }
+  return weak;
+})()
+"""
+"""Elements whose own text has less contrast with what is behind it than WCAG 2.1 asks for (1.4.3: 4.5 to 1)."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_light_and_dark(tmp_path: Path, browser: Browser, scheme: str) -> None:
+    for seed, outcome in enumerate(("pass", "violation", "inconclusive", "harness error", "nonsense")):
+        bare_run(tmp_path, f"t{seed}", seed, {"workload": outcome}).write_verdicts([], outcome)
+    bare_run(tmp_path, "empty", 9, {"workload": "empty"})
+    a, b = small_run(tmp_path, "pass", seed=11), small_run(tmp_path, "violation", seed=12)
+    browser.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    try:
+        with served(tmp_path) as server:
+            compared = f"/compare?a={a.test_name}/{a.name}&b={b.test_name}/{b.name}"
+            for path in ("/", "/?test=metadata-set", "/matrix?days=30", address(b), compared):
+                visit(browser, server, path)
+                assert browser.run(f"matchMedia('(prefers-color-scheme: {scheme})').matches")
+                assert browser.run(CONTRASTS) == [], path
+    finally:
+        browser.send("Emulation.setEmulatedMedia", features=[])
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 def test_pages_fit_a_phone_and_a_screen(tmp_path: Path, browser: Browser, width: int) -> None:
     run = small_run(tmp_path, "violation")
     name = f"{run.test_name}/{run.name}"
     with served(tmp_path) as server:
-        for path in ("/", address(run), f"/compare?a={name}&b={name}"):
+        for path in ("/", "/matrix", address(run), f"/compare?a={name}&b={name}"):
             visit(browser, server, path, width=width)
             assert browser.run("document.documentElement.scrollWidth") <= width, path
             assert browser.run("document.querySelectorAll('h1').length") == 1

@@ -95,9 +95,29 @@ def test_a_file_that_did_not_change_is_not_read_again(tmp_path: Path, monkeypatc
 
 
 ROWS = [
-    Row(test="a", run="4", state="pass", workload="register", nemesis="kill,partition:2", system="etcd", ok_per_s=3.0),
-    Row(test="a", run="3", state="violation", workload="set", nemesis="kill", system="metadata", says="Lost: 7"),
-    Row(test="b", run="2", state="damaged"),
+    Row(
+        test="a",
+        run="4",
+        state="pass",
+        workload="register",
+        nemesis="kill,partition:2",
+        system="etcd",
+        ok_per_s=3.0,
+        start="2026-11-21T23:59:59.999+00:00",
+    ),
+    Row(
+        test="a",
+        run="3",
+        state="violation",
+        workload="set",
+        nemesis="kill",
+        system="metadata",
+        backend="sim",
+        bug="M17,M18",
+        says="Lost: 7",
+        start="2026-11-20T00:00:00.000+00:00",
+    ),
+    Row(test="b", run="2", state="damaged", backend="local"),
     Row(test="b", run="1", state="pass", workload="register", nemesis="partition-ring", system="etcd", ok_per_s=9.0),
 ]
 
@@ -110,6 +130,17 @@ ROWS = [
         ({"workload": "set"}, "3"),
         ({"nemesis": "partition"}, "4"),
         ({"nemesis": "kill"}, "43"),
+        ({"nemeses": "kill"}, "3"),
+        ({"nemeses": "kill,partition:2"}, "4"),
+        ({"nemeses": "none"}, "2"),
+        ({"backend": "sim"}, "3"),
+        ({"bug": "any"}, "3"),
+        ({"bug": "none"}, "421"),
+        ({"bug": "M17,M18"}, "3"),
+        ({"bug": "M17"}, ""),
+        ({"since": "2026-11-21"}, "4"),
+        ({"until": "2026-11-20"}, "3"),
+        ({"since": "2026-11-20", "until": "2026-11-21"}, "43"),
         ({"system": "etcd", "test": "b"}, "1"),
         ({"text": "LOST 7"}, "3"),
         ({"text": "nothing like this"}, ""),
@@ -130,8 +161,19 @@ def test_a_page_beyond_the_last_is_the_last(tmp_path: Path) -> None:
     assert ([row.run for row in found.rows], found.page, found.pages) == (["1"], 2, 2)
 
 
-@pytest.mark.parametrize("query", [{"sort": "password"}, {"page": "-1"}, {"page": "1e9"}, {"page": "\u0663"}])
-def test_an_order_or_a_page_that_cannot_be_is_refused(tmp_path: Path, query: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"sort": "password"},
+        {"page": "-1"},
+        {"page": "1e9"},
+        {"page": "\u0663"},
+        {"since": "yesterday"},
+        {"until": "2026-02-30"},
+        {"until": "2026-W01-1"},
+    ],
+)
+def test_an_order_a_page_or_a_day_that_cannot_be_is_refused(tmp_path: Path, query: dict[str, str]) -> None:
     with pytest.raises(UsageError):
         parse(query)
     assert get(tmp_path, "/", **query).status == 400
@@ -143,6 +185,7 @@ def test_filters_offer_what_the_store_has() -> None:
         "workload": ["register", "set"],
         "nemesis": ["kill", "partition", "partition-ring"],
         "system": ["etcd", "metadata"],
+        "backend": ["local", "sim"],
         "test": ["a", "b"],
     }
 
