@@ -36,12 +36,14 @@ class Finding(NamedTuple):
         sentence: what happened.
         ops: indexes of the ops that show it.
         moments: what nodes told that shows it.
+        window: the number of the window of quorum progress in which it did, None if it belongs to none.
     """
 
     rule: str
     sentence: str
     ops: list[int]
     moments: list[Moment]
+    window: int | None = None
 
 
 def verdicts_of(view: RunView) -> list[dict[str, Any]]:
@@ -181,6 +183,7 @@ def findings_of(evidence: Any) -> list[Finding]:
             sentence=str(finding.get("sentence", "")),
             ops=list(dict.fromkeys(_walk(finding))),
             moments=list(_moments(finding)),
+            window=finding["window"] if isinstance(finding.get("window"), int) else None,
         )
         for finding in findings
         if finding.get("sentence")

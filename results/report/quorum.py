@@ -27,14 +27,26 @@ RULES: Final[Mapping[str, str]] = {
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Ops that one node was asked in one window, and how many it answered."""
+    """Ops that one node was asked in one window, how many it answered, and how many failed; None where not told."""
 
     ops: int = 0
     answered: int = 0
+    failed: int | None = None
+    info: int | None = None
+    first_answer_s: float | None = None
 
 
 class QuorumWindow(msgspec.Struct, frozen=True):
-    """A stretch without changes. A node outside `possibly_served` must give no quorum answer in it."""
+    """A stretch without changes. A node outside `possibly_served` must give no quorum answer in it.
+
+    Attributes:
+        start_s, end_s: seconds since the test began.
+        cut, uncertain_links: directed links that pass never, or not always.
+        down, uncertain: nodes that were stopped or paused, or may have been.
+        configurations: all voter sets that any node held.
+        rules: how each rule fared in it; older verdicts tell `Q3` alone.
+        window: its number, where rows before it were left out of the verdict.
+    """
 
     start_s: float
     end_s: float
@@ -42,6 +54,14 @@ class QuorumWindow(msgspec.Struct, frozen=True):
     possibly_capable: list[str] = []
     cores: list[list[str]] = []
     nodes: dict[str, Asked] = {}
+    cut: list[list[str]] = []
+    uncertain_links: list[list[str]] = []
+    down: list[str] = []
+    uncertain: list[str] = []
+    configurations: list[list[str]] = []
+    rules: dict[str, str] = {}
+    Q3: str | None = None
+    window: int | None = None
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -77,6 +97,7 @@ class Figures(msgspec.Struct, frozen=True):
     recovery: list[Recovery] = []
     availability: Availability = Availability()
     bounds: dict[str, float] = {}
+    windows_left_out: int = 0
 
 
 class Quorum(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ RECOVERIES_MAX: Final = 60
 """Rows of the recovery plot; of more the slowest are drawn."""
 
 _LANE: Final = 22
-_SHARE: Final = 92
+_SHARE: Final = 112
 """Room at the right for a node's share of the whole run."""
 
 _NAMES: Final = 330
