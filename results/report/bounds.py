@@ -18,7 +18,7 @@ from results.report.run_view import RunView
 from results.report.text import VALUE_MAX, clip
 from results.report.timeline import FOUND_MAX, MARKED_MAX, tick_s
 
-_UNJUDGED: Final = ("not judged", "too few ops")
+_UNJUDGED: Final = ("not judged", "too few ops", "stalled")
 
 
 def unchecked(view: RunView, verdicts: Sequence[Mapping[str, Any]], quorum: Quorum) -> list[str]:
@@ -30,8 +30,9 @@ def unchecked(view: RunView, verdicts: Sequence[Mapping[str, Any]], quorum: Quor
     if quorum.figures is None:
         found.append(quorum.why_not or "")
     else:
-        rules = quorum.figures.rules
-        found += [f"{rule} ({RULES.get(rule, '?')}): {how}." for rule, how in rules.items() if how in _UNJUDGED]
+        for how in _UNJUDGED:
+            rules = [f"{rule} ({RULES.get(rule, '?')})" for rule, fared in quorum.figures.rules.items() if fared == how]
+            found += [f"Rules of quorum progress, {how}: {', '.join(rules)}."] if rules else []
     left_out = view.document.get("left_out")
     if isinstance(left_out, list) and left_out:
         found.append(f"Faults that the backend could not inject: {clip(left_out, 600)}")
@@ -92,9 +93,9 @@ def _of_quorum(quorum: Quorum) -> list[str]:
         return words
     if len(figures.recovery) > RECOVERIES_MAX:
         words.append(f"The recovery plot draws the slowest {RECOVERIES_MAX} of {len(figures.recovery)}.")
-    missing = figures.windows_left_out + max(len(figures.windows) - WINDOWS_MAX, 0)
+    missing = figures.left_out.get("windows", 0) + max(len(figures.windows) - WINDOWS_MAX, 0)
     if missing:
-        total = len(figures.windows) + figures.windows_left_out
+        total = len(figures.windows) + figures.left_out.get("windows", 0)
         words.append(f"The table of windows leaves out {missing:,} of {total:,}.")
     return words
 

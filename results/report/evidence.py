@@ -73,9 +73,16 @@ def _verdict(view: RunView, verdict: dict[str, Any]) -> dict[str, Any]:
         "witness_indexes": indexes,
         "witness": witness_rows(view, indexes),
         "findings": findings,
-        "findings_count": len(findings_of(evidence)),
+        "findings_count": len(findings_of(evidence)) + _left_out(verdict.get("figures")),
         "picture": _picture(view, verdict),
     }
+
+
+def _left_out(figures: Any) -> int:
+    """Findings that the checker itself did not list."""
+    told = cast("dict[str, Any]", figures).get("left_out") if isinstance(figures, dict) else None
+    count = cast("dict[str, Any]", told).get("findings") if isinstance(told, dict) else None
+    return count if isinstance(count, int) else 0
 
 
 def _picture(view: RunView, verdict: Mapping[str, Any]) -> str | None:

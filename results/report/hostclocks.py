@@ -1,8 +1,9 @@
 """How far the clocks of the nodes' hosts were from the controller's, as measured and noted in the history.
 
-The harness notes it as an op of its own, `clocks`, whose value holds `offsets_s` (for each node how many seconds its
-host's clock was ahead of the controller's; negative: behind) and `errors_s` (how wrong that may be). Where there are
-several the last word on each node counts. What libfaketime adds to a node's clock is a fault, and not in it.
+The harness notes it as an op of its own, `clocks`, whose value holds `walls_s` (for each node how many seconds its
+host's wall clock, with which logs are stamped, was ahead of the controller's; negative: behind) and `errors_s` (how
+wrong that may be). Where there are several the last word on each node counts. What libfaketime adds to a node's clock
+is a fault, and not in it.
 """
 
 from __future__ import annotations
@@ -19,36 +20,36 @@ OP: Final = "clocks"
 class HostClocks(NamedTuple):
     """By node, in seconds: how far its host's clock was ahead of the controller's, and how wrong that may be."""
 
-    offsets_s: Mapping[str, float]
+    walls_s: Mapping[str, float]
     errors_s: Mapping[str, float]
 
     def offset_ns(self, node: str) -> int:
         """How many nanoseconds a node's clock was ahead; 0 where nobody measured it."""
-        return round(self.offsets_s.get(node, 0.0) * 1e9)
+        return round(self.walls_s.get(node, 0.0) * 1e9)
 
     @property
     def words(self) -> str:
         """The worst of them in words, "" where nothing was measured."""
-        if not self.offsets_s:
+        if not self.walls_s:
             return ""
-        largest = max(abs(offset) for offset in self.offsets_s.values())
+        largest = max(abs(ahead) for ahead in self.walls_s.values())
         error = max(self.errors_s.values(), default=0.0)
         if largest == 0 and error == 0:
             return "one clock for all"
-        known = f", known to {_ms(error)}" if self.errors_s else ""
+        known = f", known within {_ms(error)}" if self.errors_s else ""
         return f"within {_ms(largest)} of the controller's{known}"
 
 
 def clocks_of(around: Happenings) -> HostClocks:
     """What was measured; empty in a run in which nobody did."""
-    offsets: dict[str, float] = {}
+    walls: dict[str, float] = {}
     errors: dict[str, float] = {}
     for op in around.of_harness(OP):
         if isinstance(op.value, dict):
             told = cast("dict[str, Any]", op.value)
-            offsets |= _numbers(told.get("offsets_s"))
+            walls |= _numbers(told.get("walls_s"))
             errors |= _numbers(told.get("errors_s"))
-    return HostClocks(offsets, errors)
+    return HostClocks(walls, errors)
 
 
 def _numbers(value: Any) -> dict[str, float]:

@@ -99,7 +99,6 @@ def render(view: RunView) -> Page:
         quorum_windows=windows,
         log_times=log_times,
         window_numbers={row["number"] for row in windows},
-        tells_failures=any(asked.failed for row in windows for _, asked in row["nodes"]),
         members_changed=bool(member_changes(view)),
         served=_served(quorum),
         leader_changes=leader_changes(view.telemetry),

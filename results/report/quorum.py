@@ -27,12 +27,18 @@ RULES: Final[Mapping[str, str]] = {
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Ops that one node was asked in one window, how many it answered, and how many failed; None where not told."""
+    """Ops that one node was asked in one window, and what came of them; older verdicts tell `ops` and `answered` alone.
+
+    Attributes:
+        refused: failed, without an answer of the state.
+        unknown: nobody knows.
+        first_answer_s: seconds from the beginning of the window to the first answer, None if there was none.
+    """
 
     ops: int = 0
     answered: int = 0
-    failed: int | None = None
-    info: int | None = None
+    refused: int = 0
+    unknown: int = 0
     first_answer_s: float | None = None
 
 
@@ -44,8 +50,8 @@ class QuorumWindow(msgspec.Struct, frozen=True):
         cut, uncertain_links: directed links that pass never, or not always.
         down, uncertain: nodes that were stopped or paused, or may have been.
         configurations: all voter sets that any node held.
-        rules: how each rule fared in it; older verdicts tell `Q3` alone.
-        window: its number, where rows before it were left out of the verdict.
+        number: its number in the run; its place in the list in older verdicts, which leave none out.
+        Q1, Q2, Q3, Q8: how the rule fared in it, None where that is not told.
     """
 
     start_s: float
@@ -59,9 +65,17 @@ class QuorumWindow(msgspec.Struct, frozen=True):
     down: list[str] = []
     uncertain: list[str] = []
     configurations: list[list[str]] = []
-    rules: dict[str, str] = {}
+    number: int | None = None
+    Q1: str | None = None
+    Q2: str | None = None
     Q3: str | None = None
-    window: int | None = None
+    Q8: str | None = None
+
+    @property
+    def rules(self) -> dict[str, str]:
+        """The rules that are told of, with how they fared."""
+        told = {"Q1": self.Q1, "Q2": self.Q2, "Q3": self.Q3, "Q8": self.Q8}
+        return {rule: how for rule, how in told.items() if how is not None}
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -97,7 +111,7 @@ class Figures(msgspec.Struct, frozen=True):
     recovery: list[Recovery] = []
     availability: Availability = Availability()
     bounds: dict[str, float] = {}
-    windows_left_out: int = 0
+    left_out: dict[str, int] = {}
 
 
 class Quorum(msgspec.Struct, frozen=True):

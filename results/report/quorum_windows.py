@@ -24,7 +24,7 @@ def window_rows(figures: Figures, nodes: Sequence[str], findings: Sequence[Findi
         nodes: of the test.
         findings: of all verdicts, numbered from 1 in this order: so the page names them.
     """
-    numbered = [(row.window if row.window is not None else place, row) for place, row in enumerate(figures.windows)]
+    numbered = [(row.number if row.number is not None else place, row) for place, row in enumerate(figures.windows)]
     found: dict[int, list[tuple[int, str]]] = {}
     for number, finding in enumerate(findings, 1):
         if finding.window is not None:
@@ -34,7 +34,6 @@ def window_rows(figures: Figures, nodes: Sequence[str], findings: Sequence[Findi
 
 
 def _row(number: int, window: QuorumWindow, nodes: Sequence[str], found: list[tuple[int, str]]) -> dict[str, Any]:
-    rules = window.rules or ({"Q3": window.Q3} if window.Q3 else {})
     return {
         "number": number,
         "start_s": window.start_s,
@@ -46,7 +45,7 @@ def _row(number: int, window: QuorumWindow, nodes: Sequence[str], found: list[tu
         "silent": _named([node for node in window.nodes if node not in window.possibly_served], nodes),
         "nodes": [(clip(node, 30), asked) for node, asked in list(window.nodes.items())[:_NODES_MAX] if asked.ops],
         "more_nodes": max(len(window.nodes) - _NODES_MAX, 0),
-        "rules": [(clip(rule, 10), clip(how, 30)) for rule, how in rules.items() if how != "not judged"],
+        "rules": [(clip(rule, 10), clip(how, 30)) for rule, how in window.rules.items() if how != "not judged"],
         "findings": found,
     }
 

@@ -73,7 +73,7 @@
   function sentence(op) {
     const key = word(ops.key, op), asked = word(ops.asked, op), answered = word(ops.answered, op);
     const error = word(ops.error, op), kind = data.kinds[ops.kind[op]];
-    const what = word(ops.f, op) + (asked === null ? "" : " " + asked) + (key === null ? "" : " of key " + key);
+    const what = word(ops.f, op) + (asked === null ? "" : " " + asked) + (key === null ? "" : " (key " + key + ")");
     const how = kind === "open" ? "was never completed"
       : "ended " + kind + (answered !== null || kind === "ok" ? " with " + answered : "") + (error !== null ? " (" + error + ")" : "")
         + " at " + seconds(end_us(op), 4) + (ops.term[op] >= 0 ? " in term " + ops.term[op] : "");

@@ -40,6 +40,7 @@ _TICKS_MAX: Final = 1024 * 10
 
 _LETTER: Final = 6.2
 _RULE_MAX: Final = 4
+_NAME_LETTERS: Final = 8
 
 
 class Shown(NamedTuple):
@@ -115,7 +116,7 @@ def _shades(windows: Sequence[Window], axis: TimeAxis, bottom: float) -> list[Ma
 
 def _fault_lanes(windows: Sequence[Window], kinds: Sequence[str], axis: TimeAxis) -> list[Markup]:
     parts = [
-        tag("text", kind[:9], class_="lane", x=LEFT - 6, y=_TOP + i * _LANE + 13, text_anchor="end")
+        tag("text", _lane_name(kind), class_="lane", x=LEFT - 6, y=_TOP + i * _LANE + 13, text_anchor="end")
         for i, kind in enumerate(kinds)
     ]
     for window in windows:
@@ -149,12 +150,16 @@ def _lane_names(nodes: Sequence[str], tops: dict[str, float]) -> list[Markup]:
     parts: list[Markup] = []
     for node in nodes:
         y = tops[node]
-        name = node if len(node) <= 8 else node[:7] + "…"
         parts += [
             tag("rect", class_="ground", x=LEFT, y=y, width=WIDTH - LEFT - RIGHT, height=_NODE_LANE),
-            tag("text", name, class_="lane", x=LEFT - 6, y=y + _NODE_LANE / 2 + 4, text_anchor="end"),
+            tag("text", _lane_name(node), class_="lane", x=LEFT - 6, y=y + _NODE_LANE / 2 + 4, text_anchor="end"),
         ]
     return parts
+
+
+def _lane_name(name: str) -> str:
+    """As much of a name as fits left of the lanes."""
+    return name if len(name) <= _NAME_LETTERS else f"{name[: _NAME_LETTERS - 1]}…"
 
 
 # --- violations -------------------------------------------------------------------------------------------------------

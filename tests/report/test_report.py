@@ -263,6 +263,18 @@ def test_the_command_that_repeats_the_run_is_given(tmp_path: Path) -> None:
     assert "--seed 7" in command
 
 
+def test_what_ran_is_told_down_to_sources_and_image(tmp_path: Path) -> None:
+    run = sample_run(tmp_path)
+    image = {"tag": "system:1", "id": "sha256:0123abcd"}
+    run.write_test({**run.read_test(), "git": {"revision": "f00d", "dirty": True}, "image": image})
+    page = Page(write_report(run.path))
+    assert "sources of splitbrain f00d with local changes" in page.text
+    assert "image of the system system:1 = sha256:0123abcd" in page.text
+    assert "splitbrain replay" not in page.text
+    run.plan_path.write_text("{}")
+    assert "splitbrain replay plan.json --times 5" in Page(write_report(run.path)).text
+
+
 def test_leadership_ends_where_the_leader_was_killed_or_told_otherwise(tmp_path: Path) -> None:
     run = sample_run(tmp_path)
     rows: list[dict[str, Any]] = [
