@@ -12,7 +12,10 @@
     }
   });
   window.addEventListener("afterprint", () => {
-    for (const details of document.querySelectorAll("details[data-closed]")) details.open = false;
+    for (const details of document.querySelectorAll("details[data-closed]")) {
+      details.open = false;
+      delete details.dataset.closed;
+    }
   });
 
   if (!packed || !form || typeof DecompressionStream === "undefined") {
