@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -138,7 +139,9 @@ def render(view: RunView) -> Page:
     return Page(html, pictures)
 
 
+@cache
 def _environment() -> jinja2.Environment:
+    """Templates; kept, as compiling them takes longer than a page."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_FOLDER),
         autoescape=True,

@@ -40,7 +40,7 @@ _TICKS_MAX: Final = 1024 * 10
 
 _LETTER: Final = 6.2
 _RULE_MAX: Final = 4
-_NAME_LETTERS: Final = 8
+_NAME_LETTERS: Final = 10
 
 
 class Shown(NamedTuple):
