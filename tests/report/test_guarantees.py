@@ -25,6 +25,11 @@ def test_a_checker_of_several_models_names_the_weakest_that_broke_and_the_strong
         assert found.unknown == ""
 
 
+def test_a_known_checker_that_names_models_itself_leaves_nothing_unknown() -> None:
+    found = guarantees_of([verdict("linearizable", False, figures={"models": {"violated": ["sequential"]}})])
+    assert (found.broken, found.unknown) == (["sequential"], "")
+
+
 def test_of_a_checker_of_one_model_weaker_ones_are_said_to_be_unchecked() -> None:
     found = guarantees_of([verdict("linearizable", False), verdict("stats", True), verdict("crashes", True)])
     assert found == Guarantees(

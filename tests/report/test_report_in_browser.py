@@ -29,6 +29,9 @@ HOSTILE = {
     "megabyte": "x" * 1_000_000,
 }
 
+INVISIBLE = r"/[\u0000-\u0008\u000e-\u001f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/"
+"""Control characters, and those that turn the direction of what is around them: they must be shown as escapes."""
+
 
 @pytest.fixture(scope="module")
 def browser() -> Generator[Browser]:
@@ -55,6 +58,17 @@ def test_every_outcome_is_shown_without_a_complaint_and_without_scrolling_sidewa
     browser.open(page, width=width)
     assert browser.complaints == []
     assert fits(browser)
+
+
+def test_on_a_phone_what_a_table_is_about_is_read_without_scrolling_sideways(browser: Browser, tmp_path: Path) -> None:
+    browser.open(write_report(sample_run(tmp_path, "wrong side", rate=40).path), width=390)
+    browser.run("for (const details of document.querySelectorAll('details')) details.open = true")
+    too_wide = browser.run(
+        "[...document.querySelectorAll('.scroll caption')]"
+        ".filter((c) => c.getBoundingClientRect().right > c.closest('.scroll').getBoundingClientRect().right)"
+        ".map((c) => c.textContent)"
+    )
+    assert too_wide == []
 
 
 def test_a_click_on_an_op_shows_what_each_node_logged_around_it(browser: Browser, tmp_path: Path) -> None:
@@ -311,6 +325,7 @@ def test_hostile_values_do_nothing_in_a_browser(browser: Browser, tmp_path: Path
     assert browser.run("typeof window.pwned") == "undefined"
     assert browser.run("document.querySelectorAll('img, iframe').length") == 0
     assert browser.run("document.querySelectorAll('script').length") == 2
+    assert browser.run(f"document.documentElement.textContent.match({INVISIBLE})") is None
     assert text_of(browser, "#told .chosen").startswith("Op ")
     assert browser.complaints == []
     assert fits(browser)
