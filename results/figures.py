@@ -131,7 +131,7 @@ def figures(
         available_ops=shares["ops"],
         recoveries=_recoveries(judged.get("recovery"), answered, around, len(nodes)),
         healed_s=_healed_s(around),
-        leader_changes=_leader_changes(telemetry),
+        leader_changes=leader_changes(telemetry),
         marks=None if marks is None else dict(marks),
     )
 
@@ -264,7 +264,7 @@ def _healed_s(around: Happenings) -> float | None:
     return None if found is None else float(found)
 
 
-def _leader_changes(telemetry: pa.Table) -> int | None:
+def leader_changes(telemetry: pa.Table) -> int | None:
     """Distinct (group, term) that had a leader, less the first of each group."""
     rows = telemetry.filter(telemetry["role"].is_valid()).select(["group", "term", "role"])
     if not rows.num_rows:

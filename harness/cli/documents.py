@@ -14,6 +14,7 @@ from harness.polled import observable
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.protocols import Deployment
     from harness.test import Test
     from results.store import RunDir
 
@@ -28,6 +29,13 @@ def document_of(test: Test, chosen: RunOptions) -> dict[str, Any]:
         "left_out": list(test.nemesis.left_out),
         "checkers": [msgspec.to_builtins(spec) for spec in test.workload.checkers],
     }
+
+
+def keep_image(run: RunDir, deployment: Deployment) -> None:
+    """Store which image the nodes run, where they are containers (`image` in test.json: its tag and its id)."""
+    used = getattr(deployment, "image", None)
+    if used is not None:
+        run.write_test({**run.read_test(), "image": {"tag": used.tag, "id": used.id}})
 
 
 def telemetry_of(test: Test, run: RunDir) -> dict[str, str]:

@@ -6,40 +6,40 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from results.report.evidence import FINDINGS_MAX, WITNESS_MAX
+from results.report.fault_rows import FAULTS_MAX
 from results.report.inspector import OPS_MAX, ops_kept
 from results.report.nodelogs import LINE_MAX, NodeLog
 from results.report.past import Past
 from results.report.plots import POINTS_MAX, latency_points
 from results.report.quorum import RULES, Quorum
 from results.report.quorum_plots import RECOVERIES_MAX
+from results.report.quorum_windows import WINDOWS_MAX
 from results.report.run_view import RunView
 from results.report.text import VALUE_MAX, clip
 from results.report.timeline import FOUND_MAX, MARKED_MAX, tick_s
 
-FAULTS_MAX: Final = 300
-"""Nemesis ops in the table of faults."""
-
-_UNJUDGED: Final = ("not judged", "too few ops")
+_UNJUDGED: Final = ("not judged", "too few ops", "stalled")
 
 
 def unchecked(view: RunView, verdicts: Sequence[Mapping[str, Any]], quorum: Quorum) -> list[str]:
     """What nobody can conclude from this run."""
     if view.judgement is None:
-        return ["Nothing: the run has no verdict."]
+        return ["Nothing was judged: the run has no verdict."]
     found = [f"{verdict['checker']}: {verdict['sentence']}" for verdict in verdicts if verdict["valid"] == "unknown"]
     found += [f"{verdict['checker']}: {reason}" for verdict in verdicts for reason in verdict["inconclusive"]]
     if quorum.figures is None:
         found.append(quorum.why_not or "")
     else:
-        rules = quorum.figures.rules
-        found += [f"{rule} ({RULES.get(rule, '?')}): {how}." for rule, how in rules.items() if how in _UNJUDGED]
+        for how in _UNJUDGED:
+            rules = [f"{rule} ({RULES.get(rule, '?')})" for rule, fared in quorum.figures.rules.items() if fared == how]
+            found += [f"Rules of quorum progress, {how}: {', '.join(rules)}."] if rules else []
     left_out = view.document.get("left_out")
     if isinstance(left_out, list) and left_out:
         found.append(f"Faults that the backend could not inject: {clip(left_out, 600)}")
     if view.marks:
         missed = [mark for mark, times in view.marks.items() if not times]
         if missed:
-            found.append(f"States that this run never reached: {clip(', '.join(missed), 900)}.")
+            found.append(f"{len(missed)} of {len(view.marks)} coverage marks were not reached; they are listed above.")
     if view.telemetry.num_rows == 0:
         found.append("The nodes told nothing: leaders, terms and commit indexes are not known.")
     return found
@@ -54,6 +54,7 @@ def left_out(
     past: Past,
     quorum: Quorum,
     moments_s: Sequence[float],
+    more_events: int,
 ) -> list[str]:
     """What the page does not show of what the run left behind."""
     whole = "history.parquet and nodes/ have them whole"
@@ -77,11 +78,26 @@ def left_out(
         bounds.append(f"The timeline marks {FOUND_MAX} of {findings} findings; {FINDINGS_MAX} of a checker are listed.")
     if len(view.around.fault_ops) > FAULTS_MAX:
         bounds.append(f"The table of faults lists {FAULTS_MAX} of {len(view.around.fault_ops)} nemesis ops.")
-    if quorum.figures is not None and len(quorum.figures.recovery) > RECOVERIES_MAX:
-        bounds.append(f"The recovery plot draws the slowest {RECOVERIES_MAX} of {len(quorum.figures.recovery)}.")
+    bounds += _of_quorum(quorum)
+    if more_events:
+        bounds.append(f"The table of the timeline ends before the last {more_events:,} events.")
     if past.left_out:
         bounds.append(f"{past.left_out:,} runs of this test, far from this one in time, were not looked at.")
     return bounds + [words for log in logs for words in _of_log(log)]
+
+
+def _of_quorum(quorum: Quorum) -> list[str]:
+    """What is missing of the figures of quorum progress."""
+    figures, words = quorum.figures, list[str]()
+    if figures is None:
+        return words
+    if len(figures.recovery) > RECOVERIES_MAX:
+        words.append(f"The recovery plot draws the slowest {RECOVERIES_MAX} of {len(figures.recovery)}.")
+    missing = figures.left_out.get("windows", 0) + max(len(figures.windows) - WINDOWS_MAX, 0)
+    if missing:
+        total = len(figures.windows) + figures.left_out.get("windows", 0)
+        words.append(f"The table of windows leaves out {missing:,} of {total:,}.")
+    return words
 
 
 def _of_log(log: NodeLog) -> list[str]:

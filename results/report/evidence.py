@@ -36,12 +36,14 @@ class Finding(NamedTuple):
         sentence: what happened.
         ops: indexes of the ops that show it.
         moments: what nodes told that shows it.
+        window: the number of the window of quorum progress in which it did, None if it belongs to none.
     """
 
     rule: str
     sentence: str
     ops: list[int]
     moments: list[Moment]
+    window: int | None = None
 
 
 def verdicts_of(view: RunView) -> list[dict[str, Any]]:
@@ -71,9 +73,16 @@ def _verdict(view: RunView, verdict: dict[str, Any]) -> dict[str, Any]:
         "witness_indexes": indexes,
         "witness": witness_rows(view, indexes),
         "findings": findings,
-        "findings_count": len(findings_of(evidence)),
+        "findings_count": len(findings_of(evidence)) + _left_out(verdict.get("figures")),
         "picture": _picture(view, verdict),
     }
+
+
+def _left_out(figures: Any) -> int:
+    """Findings that the checker itself did not list."""
+    told = cast("dict[str, Any]", figures).get("left_out") if isinstance(figures, dict) else None
+    count = cast("dict[str, Any]", told).get("findings") if isinstance(told, dict) else None
+    return count if isinstance(count, int) else 0
 
 
 def _picture(view: RunView, verdict: Mapping[str, Any]) -> str | None:
@@ -181,6 +190,7 @@ def findings_of(evidence: Any) -> list[Finding]:
             sentence=str(finding.get("sentence", "")),
             ops=list(dict.fromkeys(_walk(finding))),
             moments=list(_moments(finding)),
+            window=finding["window"] if isinstance(finding.get("window"), int) else None,
         )
         for finding in findings
         if finding.get("sentence")

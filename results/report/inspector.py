@@ -27,8 +27,15 @@ _EFFORT: Final = 6
 _KINDS: Final = ("ok", "fail", "info", "open")
 
 
-def packed(view: RunView, logs: Sequence[NodeLog], moments_s: Sequence[float]) -> str:
-    """Ops and logs as base64 of zlib of JSON; what grows is stored as differences. Every text in it is visible text."""
+def packed(view: RunView, logs: Sequence[NodeLog], moments_s: Sequence[float], log_times: str) -> str:
+    """Ops and logs as base64 of zlib of JSON; what grows is stored as differences. Every text in it is visible text.
+
+    Args:
+        view: the run.
+        logs: of the nodes.
+        moments_s: of what matters, in seconds; of too many ops those nearest to one are kept.
+        log_times: what the times in the logs are, in words.
+    """
     chosen = ops_kept(view, moments_s)
     document = {
         "end_s": view.around.end_ns / 1e9,
@@ -38,6 +45,7 @@ def packed(view: RunView, logs: Sequence[NodeLog], moments_s: Sequence[float]) -
         "nodes": [_shown(node, _NAME_MAX) for node in view.nodes],
         "kinds": _KINDS,
         "ops": _ops(view, chosen),
+        "log_times": log_times,
         "logs": [_log(log) for log in logs],
     }
     return base64.b64encode(zlib.compress(msgspec.json.encode(document), _EFFORT)).decode()

@@ -6,8 +6,9 @@ Three kinds of time stamps are known at the beginning of a line:
     14:40:05.255                  a time of day, UTC; of the day on which it is nearest to the beginning of the run
     7.813154                      seconds since a simulated world began
 
-A line without one (a stack trace) has the time of the line before it. Clocks of nodes may be wrong: what is shown is
-what they said.
+A line without one (a stack trace) has the time of the line before it. What a host's clock was ahead of the controller's
+is taken off where it was measured (`results.report.hostclocks`); else, and under faults of clocks, what is shown is
+what the node said.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from results.report.hostclocks import clocks_of
 from results.report.run_view import RunView
 from results.report.text import visible
 
@@ -94,8 +96,10 @@ def node_logs(view: RunView, moments_s: Sequence[float], most: int = LINES_MAX) 
     """
     found = [(node, path) for node in _folders(view) for path in _files(view.run.path / "nodes" / node)]
     share = most // max(len(found), 1)
-    began_ns = _began_ns(view.document)
-    return [_read(view.run.path, node, path, began_ns, moments_s, share) for node, path in found]
+    began_ns, clocks = _began_ns(view.document), clocks_of(view.around)
+    return [
+        _read(view.run.path, node, path, began_ns + clocks.offset_ns(node), moments_s, share) for node, path in found
+    ]
 
 
 def excerpt(logs: Sequence[NodeLog], begin_s: float, end_s: float) -> tuple[list[tuple[str, Line]], int]:

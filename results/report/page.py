@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -14,17 +15,25 @@ from markupsafe import Markup
 
 from results.calls import ints
 from results.counts import ENDS, run_counts, window_counts
+from results.figures import leader_changes
 from results.history import Op
-from results.report.bounds import FAULTS_MAX, left_out, unchecked
+from results.report.bounds import left_out, unchecked
 from results.report.evidence import Finding, verdicts_of
+from results.report.fault_rows import fault_rows
+from results.report.guarantees import guarantees_of
+from results.report.hostclocks import OP as CLOCKS
+from results.report.hostclocks import clocks_of
 from results.report.inspector import packed
+from results.report.memberships import member_changes
 from results.report.nodelogs import NodeLog, excerpt, node_logs
 from results.report.past import SHOWN_MAX, bugs_of, past_of
 from results.report.plots import latency_plot, rate_plot
 from results.report.provenance import artefacts_of, command_of, options_of, size, versions_of
 from results.report.quorum import RULES, Quorum, quorum_of
 from results.report.quorum_plots import availability_plot, recovery_plot
+from results.report.quorum_windows import window_rows
 from results.report.run_view import RunView, rows_of
+from results.report.story import story
 from results.report.svg import WIDTH
 from results.report.text import clip
 from results.report.timeline import Shown, timeline
@@ -64,7 +73,12 @@ def render(view: RunView) -> Page:
     quorum = quorum_of(view.judgement.verdicts if view.judgement else ())
     moments_s = _moments_s(view, witness, findings)
     logs, past = node_logs(view, moments_s), past_of(view.run)
-    plots = _plots(view, Shown(witness, findings, quorum.figures), quorum)
+    shown = Shown(witness, findings, quorum.figures)
+    plots = _plots(view, shown, quorum)
+    events, more_events = story(view, shown)
+    windows = window_rows(quorum.figures, view.nodes, findings) if quorum.figures else []
+    clocks = clocks_of(view.around).words
+    log_times = f"times are those of the nodes' own clocks{', less the offsets of their hosts' if clocks else ''}"
     environment = _environment()
     css = {name: environment.get_template(f"{name}.css").render() for name in ("report", "plots")}
     script = (_FOLDER / "report.js").read_text(encoding="utf-8")
@@ -76,17 +90,28 @@ def render(view: RunView) -> Page:
         headline=_headline(view),
         notes=view.notes,
         judgement=view.judgement,
+        guarantees=guarantees_of(view.judgement.verdicts if view.judgement else ()),
         verdicts=verdicts,
         rules=RULES,
         plots=plots,
+        events=events,
+        more_events=more_events,
         quorum=quorum.figures,
-        faults=_faults(view),
+        quorum_windows=windows,
+        log_times=log_times,
+        window_numbers={row["number"] for row in windows},
+        members_changed=bool(member_changes(view)),
+        served=_served(quorum),
+        leader_changes=leader_changes(view.telemetry),
+        faults=fault_rows(view),
         windows=[window_counts(view.calls, w) for w in view.around.windows],
         counts=run_counts(view.calls, view.around),
         ends=ENDS,
         harness_ops=_harness_ops(view),
         marks=view.marks,
         reproduce=command_of(view.document),
+        has_plan=view.run.plan_path.exists(),
+        simulated=options_of(view.document).get("backend") == "sim",
         versions=versions_of(view.document),
         past=past,
         others=past.others[-SHOWN_MAX:],
@@ -100,6 +125,7 @@ def render(view: RunView) -> Page:
             past=past,
             quorum=quorum,
             moments_s=moments_s,
+            more_events=more_events,
         ),
         logs=logs,
         excerpt=_excerpt(view, logs, witness, findings),
@@ -108,12 +134,14 @@ def render(view: RunView) -> Page:
         css=Markup(css["report"] + css["plots"]),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        data=packed(view, logs, moments_s) if plots else "",
+        data=packed(view, logs, moments_s, log_times) if plots else "",
     )
     return Page(html, pictures)
 
 
+@cache
 def _environment() -> jinja2.Environment:
+    """Templates; kept, as compiling them takes longer than a page."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_FOLDER),
         autoescape=True,
@@ -169,6 +197,7 @@ def _identity(view: RunView) -> list[tuple[str, str]]:
         ("Began", _began(document)),
         ("Lasted", f"{view.around.end_ns / 1e9:.1f} s"),
         ("Client ops", f"{total:,}"),
+        ("Clocks of hosts", clocks_of(view.around).words),
         ("Judged by", view.judgement.engine if view.judgement else None),
     ]
     return [(name, clip(value)) for name, value in facts if value not in (None, "")]
@@ -218,37 +247,19 @@ def _excerpt(
     return {"begin_s": begin_s - _AROUND_S, "end_s": end_s + _AROUND_S, "lines": lines, "more": more}
 
 
-# --- faults, harness, pictures ----------------------------------------------------------------------------------------
-
-
-def _faults(view: RunView) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for op in view.around.fault_ops[:FAULTS_MAX]:
-        value = op.value
-        state = [f"{len(op.listed('cut'))} links cut"] if op.listed("cut") else []
-        state += [f"{len(op.listed('links'))} links disturbed"] if op.listed("links") else []
-        named = ("down", "paused", "disks", "clocks")
-        state += [f"{name}: {' '.join(map(str, op.listed(name)))}" for name in named if op.listed(name)]
-        evidence = value.get("evidence")
-        rows.append(
-            {
-                "index": op.invoke.index,
-                "f": op.invoke.f,
-                "detail": value.get("shape") or value.get("spec") or "",
-                "target": value.get("target", ""),
-                "time_s": op.invoke.time / 1e9,
-                "done_s": op.completion.time / 1e9 if op.completion else None,
-                "verified": op.verified,
-                "error": op.error,
-                "state": ", ".join(state) or "nothing in force",
-                "evidence": clip(evidence, 2000) if evidence else "",
-            }
-        )
-    return rows
+# --- harness, pictures ------------------------------------------------------------------------------------------------
 
 
 def _harness_ops(view: RunView) -> list[Op]:
-    return [op for op in view.around.harness if op.f != "phase"][:50]
+    return [op for op in view.around.harness if op.f not in ("phase", CLOCKS)][:50]
+
+
+def _served(quorum: Quorum) -> dict[str, float] | None:
+    """For how many seconds a quorum was within nobody's reach, and in how many stretches; None if that is not known."""
+    if quorum.figures is None:
+        return None
+    halted = [window for window in quorum.figures.windows if not window.possibly_capable]
+    return {"stretches": len(halted), "seconds": sum(window.end_s - window.start_s for window in halted)}
 
 
 def _plots(view: RunView, shown: Shown, quorum: Quorum) -> dict[str, Markup]:

@@ -1,4 +1,4 @@
-"""Is it new? What the other runs of the same test in the store ended in, and which of them show the same anomalies."""
+"""Is it new, and how often is it reproduced? What the other runs of the same test in the store ended in and showed."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ SHOWN_MAX: Final = 10
 
 HARNESS_ERROR: Final = ("harness", "error")
 
+NOTHING_EARLIER: Final = "no earlier run"
+"""Whether something is new cannot be told of a test's first run."""
+
 
 class Other(NamedTuple):
     """Another run of the test.
@@ -27,6 +30,7 @@ class Other(NamedTuple):
         outcome: in a word; None if it was not judged.
         signatures: what it was found guilty of: checker and anomaly.
         seed: its root seed, as its test.json tells.
+        options: all that it was run with but the seed, in one form that can be compared; "" where nothing is told.
         revision: of splitbrain's sources, shortened, where it is known.
         has_report: whether there is a page to lead to.
     """
@@ -35,8 +39,16 @@ class Other(NamedTuple):
     outcome: str | None
     signatures: frozenset[tuple[str, str]]
     seed: Any
+    options: str
     revision: str | None
     has_report: bool
+
+
+class Rate(NamedTuple):
+    """In how many of how many judged runs something happened."""
+
+    seen: int
+    of: int
 
 
 class Trace(NamedTuple):
@@ -44,22 +56,22 @@ class Trace(NamedTuple):
 
     Attributes:
         checker, anomaly: the signature.
-        word: "new", "known" (every earlier judged run has it) or "flaky" (some have it, some do not).
-        seen: earlier judged runs that have it.
-        of: earlier judged runs.
+        word: "new", "known" (every earlier judged run has it), "flaky" (some have it, some do not), or NOTHING_EARLIER.
+        earlier: how many of the earlier judged runs have it.
         first: the earliest of them, None if there is none.
         last_without: the last earlier judged run that passed.
-        same_seed: other runs with this run's seed, and how many of them have it.
+        same_options: how often it is reproduced: in runs with all options of this one but the seed, this one included.
+        same_seed: the same among those that have its seed as well.
     """
 
     checker: str
     anomaly: str
     word: str
-    seen: int
-    of: int
+    earlier: Rate
     first: Other | None
     last_without: Other | None
-    same_seed: tuple[int, int]
+    same_options: Rate
+    same_seed: Rate
 
 
 class Past(NamedTuple):
@@ -95,6 +107,7 @@ class _Brief(msgspec.Struct):
 
 class _Document(msgspec.Struct):
     seed: Any = None
+    options: Any = None
     git: dict[str, Any] | None = None
 
 
@@ -134,9 +147,17 @@ def _look(path: Path) -> Other | None:
         outcome=brief.outcome if brief is not None else None,
         signatures=_signatures(brief) if brief is not None else frozenset(),
         seed=document.seed,
+        options=_comparable(document.options),
         revision=str(revision)[:10] if revision else None,
         has_report=(path / "report.html").exists(),
     )
+
+
+def _comparable(options: Any) -> str:
+    if not isinstance(options, dict):
+        return ""
+    told = {str(name): value for name, value in cast("dict[Any, Any]", options).items() if name != "seed"}
+    return msgspec.json.encode(told, order="deterministic").decode()
 
 
 def _signatures(brief: _Brief) -> frozenset[tuple[str, str]]:
@@ -153,25 +174,33 @@ def _traces(name: str, mine: Other, others: Sequence[Other]) -> list[Trace]:
     judged = [other for other in others if other.outcome is not None]
     earlier = [other for other in judged if other.name < name.removeprefix("run=")]
     passed = [other for other in earlier if other.outcome == "pass"]
-    twins = [other for other in judged if other.seed == mine.seed]
+    alike = [mine, *(other for other in judged if other.options == mine.options)]
+    twins = [other for other in alike if other.seed == mine.seed]
     found: list[Trace] = []
-    for checker, anomaly in sorted(mine.signatures):
-        seen = [other for other in earlier if (checker, anomaly) in other.signatures]
-        word = "new" if not seen else "known" if len(seen) == len(earlier) else "flaky"
-        same = sum((checker, anomaly) in twin.signatures for twin in twins)
+    for signature in sorted(mine.signatures):
+        seen = [other for other in earlier if signature in other.signatures]
         found.append(
             Trace(
-                checker=checker,
-                anomaly=anomaly,
-                word=word,
-                seen=len(seen),
-                of=len(earlier),
+                *signature,
+                word=_word(len(seen), len(earlier)),
+                earlier=Rate(len(seen), len(earlier)),
                 first=seen[0] if seen else None,
                 last_without=passed[-1] if passed else None,
-                same_seed=(len(twins), same),
+                same_options=_rate(signature, alike),
+                same_seed=_rate(signature, twins),
             )
         )
     return found
+
+
+def _word(seen: int, of: int) -> str:
+    if not of:
+        return NOTHING_EARLIER
+    return "new" if not seen else "known" if seen == of else "flaky"
+
+
+def _rate(signature: tuple[str, str], runs: Sequence[Other]) -> Rate:
+    return Rate(sum(signature in run.signatures for run in runs), len(runs))
 
 
 def bugs_of(document: dict[str, Any]) -> list[str]:

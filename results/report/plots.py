@@ -31,11 +31,13 @@ def rate_plot(view: RunView) -> Markup:
     """Ops that ended per second, by how they ended."""
     axis = TimeAxis(view.around.end_ns / 1e9)
     step = max(nice_step(axis.end_s / _BINS), 0.1)
-    bins = max(math.ceil(axis.end_s / step), 1)
+    bins = max(int(axis.end_s / step + 1e-9), 1)  # the last one is longer: what is left over would look like a drop
+    length = np.full(bins, step)
+    length[-1] = max(axis.end_s - (bins - 1) * step, step)
     calls, times = view.calls, ints(view.history, "time")
     closed = calls.complete != OPEN
     slot = np.minimum((times[calls.complete[closed]] / 1e9 / step).astype(np.int64), bins - 1)
-    rates = {how: np.bincount(slot[calls.ended(how)[closed]], minlength=bins) / step for how in ENDS}
+    rates = {how: np.bincount(slot[calls.ended(how)[closed]], minlength=bins) / length for how in ENDS}
     top = max(max(float(rate.max()) for rate in rates.values()), 1.0)
     grid = nice_step(top / 4)
 
@@ -47,7 +49,8 @@ def rate_plot(view: RunView) -> Markup:
         parts += _rung(y(i * grid), f"{i * grid:g}")
     for how in ENDS:
         if rates[how].any():
-            points = [(axis.x(i * step), y(float(r))) for i, r in enumerate(rates[how]) for i in (i, i + 1)]
+            edges = [axis.x(i * step) for i in range(bins)] + [axis.x(axis.end_s)]
+            points = [(x, y(float(r))) for i, r in enumerate(rates[how]) for x in edges[i : i + 2]]
             parts.append(tag("polyline", class_=f"line line-{how}", points=_points(points)))
     label = f"Ops per second that ended ok, failed or stayed unknown, in stretches of {step:g} s"
     return picture(_BOTTOM + 22, label, [*parts, *axis.draw(_BOTTOM)], id="rate")

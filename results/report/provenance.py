@@ -17,8 +17,7 @@ _OURS: Final = ("report.html", "controller.lock")
 
 def options_of(document: Mapping[str, Any]) -> dict[str, Any]:
     """The options in a test.json."""
-    options = document.get("options")
-    return cast("dict[str, Any]", options) if isinstance(options, dict) else {}
+    return _dict(document.get("options"))
 
 
 def command_of(document: Mapping[str, Any]) -> str:
@@ -34,16 +33,19 @@ def command_of(document: Mapping[str, Any]) -> str:
 
 
 def versions_of(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Versions of what has a say in the result, and of splitbrain's own sources."""
-    versions = document.get("versions")
-    known = cast("dict[str, Any]", versions) if isinstance(versions, dict) else {}
-    found = [(clip(name), clip(version)) for name, version in known.items()]
-    git = document.get("git")
-    if isinstance(git, dict):
-        commit = cast("dict[str, Any]", git)
-        changed = " (with local changes)" if commit.get("dirty") else ""
-        found.append(("git revision", clip(commit.get("revision")) + changed))
-    return found
+    """What ran: splitbrain's own sources, the image of the system under test, and versions of what has a say."""
+    found: list[tuple[str, str]] = []
+    git = _dict(document.get("git"))
+    if git.get("revision"):
+        changed = " with local changes" if git.get("dirty") else " without local changes"
+        found.append(("sources of splitbrain", clip(git["revision"]) + changed))
+    image = _dict(document.get("image"))
+    if image.get("id"):
+        found.append(("image of the system", f"{clip(image.get('tag'))} = {clip(image['id'])}"))
+    versions = _dict(document.get("versions"))
+    found += [(name, clip(versions[name])) for name in ("python", "platform") if name in versions]
+    others = [f"{name} {version}" for name, version in versions.items() if name not in ("python", "platform")]
+    return found + ([("packages", clip(", ".join(others), 600))] if others else [])
 
 
 def artefacts_of(folder: Path, written_now: Mapping[str, int]) -> tuple[list[tuple[str, int]], int]:
@@ -68,3 +70,7 @@ def size(count: int) -> str:
         if count >= scale:
             return f"{count / scale:.1f} {unit}"
     return f"{count} B"
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

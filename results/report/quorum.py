@@ -27,14 +27,32 @@ RULES: Final[Mapping[str, str]] = {
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Ops that one node was asked in one window, and how many it answered."""
+    """Ops that one node was asked in one window, and what came of them; older verdicts tell `ops` and `answered` alone.
+
+    Attributes:
+        refused: failed, without an answer of the state.
+        unknown: nobody knows.
+        first_answer_s: seconds from the beginning of the window to the first answer, None if there was none.
+    """
 
     ops: int = 0
     answered: int = 0
+    refused: int = 0
+    unknown: int = 0
+    first_answer_s: float | None = None
 
 
 class QuorumWindow(msgspec.Struct, frozen=True):
-    """A stretch without changes. A node outside `possibly_served` must give no quorum answer in it."""
+    """A stretch without changes. A node outside `possibly_served` must give no quorum answer in it.
+
+    Attributes:
+        start_s, end_s: seconds since the test began.
+        cut, uncertain_links: directed links that pass never, or not always.
+        down, uncertain: nodes that were stopped or paused, or may have been.
+        configurations: all voter sets that any node held.
+        number: its number in the run; its place in the list in older verdicts, which leave none out.
+        Q1, Q2, Q3, Q8: how the rule fared in it, None where that is not told.
+    """
 
     start_s: float
     end_s: float
@@ -42,6 +60,22 @@ class QuorumWindow(msgspec.Struct, frozen=True):
     possibly_capable: list[str] = []
     cores: list[list[str]] = []
     nodes: dict[str, Asked] = {}
+    cut: list[list[str]] = []
+    uncertain_links: list[list[str]] = []
+    down: list[str] = []
+    uncertain: list[str] = []
+    configurations: list[list[str]] = []
+    number: int | None = None
+    Q1: str | None = None
+    Q2: str | None = None
+    Q3: str | None = None
+    Q8: str | None = None
+
+    @property
+    def rules(self) -> dict[str, str]:
+        """The rules that are told of, with how they fared."""
+        told = {"Q1": self.Q1, "Q2": self.Q2, "Q3": self.Q3, "Q8": self.Q8}
+        return {rule: how for rule, how in told.items() if how is not None}
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -77,6 +111,7 @@ class Figures(msgspec.Struct, frozen=True):
     recovery: list[Recovery] = []
     availability: Availability = Availability()
     bounds: dict[str, float] = {}
+    left_out: dict[str, int] = {}
 
 
 class Quorum(msgspec.Struct, frozen=True):

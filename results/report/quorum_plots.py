@@ -15,7 +15,7 @@ RECOVERIES_MAX: Final = 60
 """Rows of the recovery plot; of more the slowest are drawn."""
 
 _LANE: Final = 22
-_SHARE: Final = 92
+_SHARE: Final = 112
 """Room at the right for a node's share of the whole run."""
 
 _NAMES: Final = 330
@@ -32,7 +32,7 @@ def availability_plot(figures: Figures, nodes: Sequence[str], end_s: float) -> M
     for lane, node in enumerate(nodes):
         y = 4 + lane * _LANE
         parts += [
-            tag("text", clip(node, 7), class_="lane", x=LEFT - 6, y=y + 14, text_anchor="end"),
+            tag("text", clip(node, 9), class_="lane", x=LEFT - 6, y=y + 14, text_anchor="end"),
             tag("rect", class_="ground", x=LEFT, y=y, width=WIDTH - LEFT - _SHARE, height=_LANE - 4),
         ]
         parts += [cell for window in figures.windows for cell in _cell(window, node, axis, y)]

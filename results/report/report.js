@@ -1,5 +1,5 @@
 "use strict";
-// A click on an op, or on any place of the timeline, shows what every node logged around it.
+// A click on an op, or on any place of the timeline, shows what every node logged around it; so do keys.
 (async () => {
   const SHOWN_MAX = 400, SVG = "http://www.w3.org/2000/svg", NO_TIME = -1e12;
   const main = document.querySelector("main"), packed = document.getElementById("data");
@@ -12,7 +12,10 @@
     }
   });
   window.addEventListener("afterprint", () => {
-    for (const details of document.querySelectorAll("details[data-closed]")) details.open = false;
+    for (const details of document.querySelectorAll("details[data-closed]")) {
+      details.open = false;
+      delete details.dataset.closed;
+    }
   });
 
   if (!packed || !form || typeof DecompressionStream === "undefined") {
@@ -23,7 +26,7 @@
   const data = await unpack(JSON.parse(packed.textContent));
   const ops = data.ops, total = ops.index.length;
   const number = form.elements.op, radius = form.elements.radius;
-  let chosen = -1;
+  let chosen = -1;  // the op whose surroundings are shown
 
   // --- data -----------------------------------------------------------------------------------------------------
 
@@ -73,7 +76,7 @@
   function sentence(op) {
     const key = word(ops.key, op), asked = word(ops.asked, op), answered = word(ops.answered, op);
     const error = word(ops.error, op), kind = data.kinds[ops.kind[op]];
-    const what = word(ops.f, op) + (asked === null ? "" : " " + asked) + (key === null ? "" : " of key " + key);
+    const what = word(ops.f, op) + (asked === null ? "" : " " + asked) + (key === null ? "" : " (key " + key + ")");
     const how = kind === "open" ? "was never completed"
       : "ended " + kind + (answered !== null || kind === "ok" ? " with " + answered : "") + (error !== null ? " (" + error + ")" : "")
         + " at " + seconds(end_us(op), 4) + (ops.term[op] >= 0 ? " in term " + ops.term[op] : "");
@@ -99,7 +102,7 @@
 
   function table(lines, origin_us, node) {
     const made = element("table", null), body = element("tbody", null), head = element("tr", null);
-    made.append(element("caption", "What the nodes logged, by their own clocks; seconds are from the op's invocation."));
+    made.append(element("caption", "What the nodes logged; " + data.log_times + "."));
     for (const [name, kind] of [["at", "n"], ["from the op", "n"], ["node", ""], ["line", ""]]) {
       head.append(element("th", name, { class: kind, scope: "col" }));
     }
@@ -137,22 +140,86 @@
     if (lines.length > SHOWN_MAX) {
       told.append(element("p", (lines.length - SHOWN_MAX) + " more lines are not shown: choose a shorter stretch.", { class: "soft" }));
     }
-    cursor(begin, end);
+    cursor(op);
+  }
+
+  const x = (us) => data.left + Math.min(Math.max(us / 1e6 / data.end_s, 0), 1) * (data.right - data.left);
+
+  function bar(svg, kind, op, y, height) {
+    svg.querySelector("." + kind)?.remove();
+    const mark = document.createElementNS(SVG, "rect"), begin = x(ops.begin_us[op]), end = x(end_us(op));
+    const measures = { x: begin - 0.75, y, width: Math.max(end - begin, 1.5), height, class: kind };
+    for (const [key, value] of Object.entries(measures)) mark.setAttribute(key, value);
+    svg.append(mark);
   }
 
   // A line at the op's time through every picture that has the run's time as its axis.
-  function cursor(begin, end) {
+  function cursor(op) {
     for (const id of ["timeline", "rate", "latency"]) {
       const svg = document.getElementById(id);
-      if (!svg) continue;
-      svg.querySelector(".cursor")?.remove();
-      const x = (us) => data.left + Math.min(Math.max(us / 1e6 / data.end_s, 0), 1) * (data.right - data.left);
-      const mark = document.createElementNS(SVG, "rect");
-      const measures = { x: x(begin) - 0.75, y: 0, width: Math.max(x(end) - x(begin), 1.5), height: svg.viewBox.baseVal.height - 18 };
-      for (const [key, value] of Object.entries(measures)) mark.setAttribute(key, value);
-      mark.setAttribute("class", "cursor");
-      svg.append(mark);
+      if (svg) bar(svg, "cursor", op, 0, svg.viewBox.baseVal.height - 18);
     }
+  }
+
+  // --- the timeline by keyboard ---------------------------------------------------------------------------------
+
+  const walk = document.getElementById("walk"), walked = document.getElementById("walked");
+  const keys = document.getElementById("walk-keys"), timeline = document.getElementById("timeline");
+  let at = -1;  // the op at which the keyboard is
+
+  const lanes = () => [...timeline.querySelectorAll("rect.ground")];
+  const laneOf = (op) => data.nodes.indexOf(word(ops.node, op));
+
+  function walkTo(op) {
+    at = op;
+    const lane = lanes()[laneOf(op)], height = timeline.viewBox.baseVal.height - 18;
+    bar(timeline, "walker", op, lane ? +lane.getAttribute("y") : 0, lane ? +lane.getAttribute("height") : height);
+    const left = x(ops.begin_us[op]) * timeline.getBoundingClientRect().width / timeline.viewBox.baseVal.width;
+    if (left < walk.scrollLeft + 60 || left > walk.scrollLeft + walk.clientWidth - 60) walk.scrollLeft = left - walk.clientWidth / 2;
+    walked.textContent = sentence(op);
+    walked.hidden = false;
+  }
+
+  // The op of the next node in that direction that ended nearest to the one at hand.
+  function across(by) {
+    for (let lane = laneOf(at) + by; lane >= 0 && lane < data.nodes.length; lane += by) {
+      const op = nearest(end_us(at), data.nodes[lane]);
+      if (op >= 0) return op;
+    }
+    return at;
+  }
+
+  function firstStop() {
+    const witness = document.querySelector("tr[id^=op-]");
+    return chosen >= 0 ? chosen : Math.max(witness ? opAt(+witness.id.slice(3)) : 0, 0);
+  }
+
+  const steps = {
+    ArrowRight: () => Math.min(at + 1, total - 1), ArrowLeft: () => Math.max(at - 1, 0),
+    ArrowDown: () => across(1), ArrowUp: () => across(-1), Home: () => 0, End: () => total - 1,
+  };
+
+  function leave() {
+    at = -1;
+    timeline.querySelector(".walker")?.remove();
+    walked.hidden = keys.hidden = true;
+  }
+
+  function onKey(event) {
+    if (event.target !== walk || event.ctrlKey || event.altKey || event.metaKey || !total) return;
+    if (event.key === "Escape") walk.blur();
+    else if (event.key === "Enter" && at >= 0) show(at);
+    else if (event.key in steps) walkTo(at < 0 ? firstStop() : steps[event.key]());
+    else return;
+    event.preventDefault();
+  }
+
+  if (timeline) {
+    walk.setAttribute("role", "application");
+    walk.setAttribute("aria-roledescription", "timeline");
+    walk.addEventListener("keydown", onKey);
+    walk.addEventListener("focus", () => { keys.hidden = !walk.matches(":focus-visible"); });
+    walk.addEventListener("blur", leave);
   }
 
   // --- ways to an op --------------------------------------------------------------------------------------------
@@ -173,15 +240,14 @@
   function onTimeline(event) {
     if (event.target.closest("a")) return;
     const svg = event.currentTarget;
-    const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
-    const time_us = (at.x - data.left) / (data.right - data.left) * data.end_s * 1e6;
-    const lanes = [...svg.querySelectorAll("rect.ground")];
-    const lane = lanes.findIndex((box) => at.y >= +box.getAttribute("y") && at.y <= +box.getAttribute("y") + +box.getAttribute("height"));
+    const place = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+    const time_us = (place.x - data.left) / (data.right - data.left) * data.end_s * 1e6;
+    const lane = lanes().findIndex((box) => place.y >= +box.getAttribute("y") && place.y <= +box.getAttribute("y") + +box.getAttribute("height"));
     const op = nearest(time_us, lane < 0 ? null : data.nodes[lane]);
     if (op >= 0) show(op);
   }
 
-  document.getElementById("timeline")?.addEventListener("click", onTimeline);
+  timeline?.addEventListener("click", onTimeline);
   window.addEventListener("hashchange", fromAddress);
   document.addEventListener("click", (event) => {
     if (event.target.closest?.("a[href^='#op-']") && event.target.closest("a").getAttribute("href") === location.hash) fromAddress();

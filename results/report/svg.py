@@ -12,7 +12,7 @@ from results.report.text import visible
 WIDTH = 1100
 """Width of every picture, in its own units; pages scale it."""
 
-LEFT = 62
+LEFT = 74
 RIGHT = 14
 
 
@@ -32,15 +32,15 @@ def number(value: float) -> str:
     return text.removesuffix(".0")
 
 
-def picture(height: float, label: str, children: Iterable[Markup], *, id: str) -> Markup:
-    """A whole picture with its description for those who cannot see it."""
+def picture(height: float, label: str, children: Iterable[Markup], *, id: str, role: str = "img") -> Markup:
+    """A whole picture with its description for those who cannot see it; one that holds links is a "group"."""
     return tag(
         "svg",
         tag("title", label, id=f"{id}-title"),
         *children,
         class_="plot",
         id=id,
-        role="img",
+        role=role,
         aria_labelledby=f"{id}-title",
         viewBox=f"0 0 {WIDTH} {number(height)}",
         xmlns="http://www.w3.org/2000/svg",

@@ -13,6 +13,7 @@ from results.counts import ENDS
 from results.faults import Window
 from results.report.evidence import Finding
 from results.report.lanes import Stretch, leaderships, node_states
+from results.report.memberships import member_changes
 from results.report.quorum import Figures, unserved
 from results.report.run_view import RunView, rows_of
 from results.report.svg import LEFT, RIGHT, WIDTH, TimeAxis, number, picture, tag
@@ -39,6 +40,7 @@ _TICKS_MAX: Final = 1024 * 10
 
 _LETTER: Final = 6.2
 _RULE_MAX: Final = 4
+_NAME_LETTERS: Final = 10
 
 
 class Shown(NamedTuple):
@@ -59,7 +61,7 @@ def timeline(view: RunView, shown: Shown) -> Markup:
     """The picture."""
     axis = TimeAxis(view.around.end_ns / 1e9)
     kinds = list(dict.fromkeys(window.fault for window in view.around.windows))
-    found = _places(view, shown.findings)
+    found = finding_times(view, shown.findings)
     tops = _tops(view.nodes, len(kinds) + bool(found))
     bottom = max(tops.values(), default=_TOP) + _NODE_LANE + 4
     leading = leaderships(view)
@@ -79,9 +81,10 @@ def timeline(view: RunView, shown: Shown) -> Markup:
         *_phases(view, axis, bottom),
         *_marks(view, tops, axis, shown.witness),
         *_moments(shown.findings, tops, axis),
+        *_members(view, tops, axis),
         *axis.draw(bottom),
     ]
-    return picture(bottom + 22, label, parts, id="timeline")
+    return picture(bottom + 22, label, parts, id="timeline", role="group")
 
 
 def tick_s(view: RunView) -> float:
@@ -113,7 +116,7 @@ def _shades(windows: Sequence[Window], axis: TimeAxis, bottom: float) -> list[Ma
 
 def _fault_lanes(windows: Sequence[Window], kinds: Sequence[str], axis: TimeAxis) -> list[Markup]:
     parts = [
-        tag("text", kind[:9], class_="lane", x=LEFT - 6, y=_TOP + i * _LANE + 13, text_anchor="end")
+        tag("text", _lane_name(kind), class_="lane", x=LEFT - 6, y=_TOP + i * _LANE + 13, text_anchor="end")
         for i, kind in enumerate(kinds)
     ]
     for window in windows:
@@ -147,18 +150,22 @@ def _lane_names(nodes: Sequence[str], tops: dict[str, float]) -> list[Markup]:
     parts: list[Markup] = []
     for node in nodes:
         y = tops[node]
-        name = node if len(node) <= 8 else node[:7] + "…"
         parts += [
             tag("rect", class_="ground", x=LEFT, y=y, width=WIDTH - LEFT - RIGHT, height=_NODE_LANE),
-            tag("text", name, class_="lane", x=LEFT - 6, y=y + _NODE_LANE / 2 + 4, text_anchor="end"),
+            tag("text", _lane_name(node), class_="lane", x=LEFT - 6, y=y + _NODE_LANE / 2 + 4, text_anchor="end"),
         ]
     return parts
+
+
+def _lane_name(name: str) -> str:
+    """As much of a name as fits left of the lanes."""
+    return name if len(name) <= _NAME_LETTERS else f"{name[: _NAME_LETTERS - 1]}…"
 
 
 # --- violations -------------------------------------------------------------------------------------------------------
 
 
-def _places(view: RunView, findings: Sequence[Finding]) -> list[tuple[int, float, Finding]]:
+def finding_times(view: RunView, findings: Sequence[Finding]) -> list[tuple[int, float, Finding]]:
     """Findings with the times of the first thing that shows each, in seconds, by time; numbered as in the page."""
     found: list[tuple[int, float, Finding]] = []
     times, index = ints(view.history, "time"), ints(view.history, "index")
@@ -205,13 +212,23 @@ def _moments(findings: Sequence[Finding], tops: dict[str, float], axis: TimeAxis
                 yield tag("a", tag("title", words), shape, href=f"#finding-{number_of}")
 
 
+def _members(view: RunView, tops: dict[str, float], axis: TimeAxis) -> Iterator[Markup]:
+    """A flag in a node's lane where it left or joined, a smaller one where it took on other voters."""
+    for change in member_changes(view):
+        if change.node in tops:
+            x, y = number(axis.x(change.time_s)), number(tops[change.node] + _NODE_LANE)
+            shape = f"M{x} {y}v-18l9 4.5l-9 4.5" if change.what != "voters" else f"M{x} {y}v-9l5 2.5l-5 2.5"
+            words = f"{change.words} at {change.time_s:.3f} s"
+            yield tag("path", tag("title", words), class_=f"member member-{change.what}", d=shape)
+
+
 # --- states of nodes --------------------------------------------------------------------------------------------------
 
 
 def _states(view: RunView, figures: Figures | None, tops: dict[str, float], axis: TimeAxis) -> Iterator[Markup]:
-    for stretch in _stretches(view, figures):
+    for stretch in stretches(view, figures):
         if stretch.node in tops:
-            words = _STATES.get(stretch.what, stretch.what)
+            words = STATES.get(stretch.what, stretch.what)
             yield tag(
                 "rect",
                 tag("title", f"{clip(stretch.node, 60)} {words} ({stretch.begin_s:.3f} s to {stretch.end_s:.3f} s)"),
@@ -223,16 +240,17 @@ def _states(view: RunView, figures: Figures | None, tops: dict[str, float], axis
             )
 
 
-_STATES: Final = {
+STATES: Final = {
     "unserved": "was out of reach of any quorum: it must not answer",
     "halted": "was without a quorum, as was every node: nothing may be answered",
     "cut off": "was cut off from a majority",
     "down": "was down",
     "paused": "was paused",
 }
+"""What is said of a node in each of the states that its lane shows."""
 
 
-def _stretches(view: RunView, figures: Figures | None) -> list[Stretch]:
+def stretches(view: RunView, figures: Figures | None) -> list[Stretch]:
     """Where the windows of quorum progress are known, these say who was unserved; else the cut links do."""
     states = node_states(view)
     if figures is None:
@@ -259,8 +277,8 @@ def _leadership(leading: Sequence[Stretch], tops: dict[str, float], axis: TimeAx
                 rx=2,
             )
         )
-        if end - x > 10 + 6 * len(str(term)):
-            parts.append(tag("text", f"t{term}", class_="on term-name", x=x + 4, y=y + 9.3))
+        if end - x > 16 + 6 * len(str(term)):  # where it begins, a mark of evidence may stand
+            parts.append(tag("text", f"t{term}", class_="on term-name", x=x + 10, y=y + 9.3))
     return parts
 
 

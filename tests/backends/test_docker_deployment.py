@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Generator
 from pathlib import Path
 
+import docker
 import pytest
 
 from harness.backends.docker import DockerDeployment
@@ -65,6 +67,13 @@ def cluster(shared: Cluster) -> Cluster:
 
     shared.runner.run(tidy())
     return shared
+
+
+def test_the_image_that_the_nodes_run_is_told_by_its_tag_and_by_the_id_that_the_engine_has(cluster: Cluster) -> None:
+    image = cluster.deployment.image
+    with contextlib.closing(docker.from_env()) as client:
+        assert client.images.get(image.tag).id == image.id
+    assert image.id.startswith("sha256:")
 
 
 # --- nodes --------------------------------------------------------------------------------------------------------

@@ -20,6 +20,18 @@ import pytest
 
 ANSWER_S = 60.0
 
+_KEYS = {
+    "Enter": 13,
+    "Escape": 27,
+    "End": 35,
+    "Home": 36,
+    "ArrowLeft": 37,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+}
+"""Keys and the numbers that Chromium knows them by."""
+
 
 class Browser:
     """One page of a Chromium.
@@ -122,6 +134,12 @@ class Browser:
         at = {"x": (box["left"] + box["right"]) / 2, "y": (box["top"] + box["bottom"]) / 2}
         for kind in ("mousePressed", "mouseReleased"):
             self.send("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **at)
+        self.settle()
+
+    def press(self, key: str) -> None:
+        """Press a key that has a name, such as "ArrowLeft", "Enter" or "Escape"."""
+        for kind in ("keyDown", "keyUp"):
+            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=_KEYS[key])
         self.settle()
 
     def drag(self, selector: str, by: float) -> None:

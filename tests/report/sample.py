@@ -32,6 +32,7 @@ def sample_run(
     rate: float = 200.0,
     seed: int = 7,
     hostile: str | None = None,
+    walls_s: dict[str, float] | None = None,
 ) -> RunDir:
     """Make a run folder.
 
@@ -43,6 +44,7 @@ def sample_run(
         rate: client ops per second.
         seed: of the random history.
         hostile: text that takes the place of values, keys, errors and names wherever a run can carry it.
+        walls_s: how far the hosts' clocks were ahead, as the harness would have measured it.
     """
     document: dict[str, Any] = {
         "nodes": list(NODES),
@@ -64,6 +66,10 @@ def sample_run(
     run = Store(root).create("metadata-set", seed, document, START_WALL_NS)
     if state != "no history":
         ops = _ops(state, seconds, rate, seed, hostile)
+        if walls_s is not None:
+            value = {"offsets_s": {}, "errors_s": dict.fromkeys(walls_s, 0.001), "walls_s": walls_s}
+            noted = {"process": HARNESS, "type": "info", "f": "clocks", "value": value}
+            ops.append(Op(index=len(ops), time=ops[-1].time, **noted))
         writer = run.history_writer()
         for op in ops:
             writer.record(op)

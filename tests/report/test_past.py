@@ -8,7 +8,7 @@ import pytest
 
 from checkers.verdict import Verdict
 from results.report import write_report
-from results.report.past import past_of
+from results.report.past import NOTHING_EARLIER, past_of
 from results.store import RunDir, Store
 
 START_NS = 1_760_000_000_000_000_000
@@ -16,8 +16,17 @@ LOST = Verdict(checker="set", valid="false", sentence="Lost.", anomalies=("lost"
 FINE = Verdict(checker="set", valid="true", sentence="Fine.")
 
 
-def made(root: Path, day: int, *verdicts: Verdict, outcome: str = "pass", seed: int = 1, test: str = "t") -> RunDir:
-    run = Store(root).create(test, seed, {"nodes": ["n1"]}, START_NS + day * 86_400 * 10**9)
+def made(
+    root: Path,
+    day: int,
+    *verdicts: Verdict,
+    outcome: str = "pass",
+    seed: int = 1,
+    test: str = "t",
+    rate: float = 100.0,
+) -> RunDir:
+    document = {"nodes": ["n1"], "options": {"rate": rate, "seed": seed}}
+    run = Store(root).create(test, seed, document, START_NS + day * 86_400 * 10**9)
     if verdicts:
         run.write_verdicts(verdicts, outcome)
     run.release()
@@ -26,7 +35,7 @@ def made(root: Path, day: int, *verdicts: Verdict, outcome: str = "pass", seed: 
 
 @pytest.mark.parametrize(
     ("earlier", "word", "seen"),
-    [([], "new", 0), ([FINE, FINE], "new", 0), ([LOST, LOST], "known", 2), ([FINE, LOST, FINE], "flaky", 1)],
+    [([], NOTHING_EARLIER, 0), ([FINE, FINE], "new", 0), ([LOST, LOST], "known", 2), ([FINE, LOST, FINE], "flaky", 1)],
 )
 def test_an_anomaly_is_new_known_or_flaky_by_the_runs_before(
     tmp_path: Path, earlier: list[Verdict], word: str, seen: int
@@ -37,10 +46,11 @@ def test_an_anomaly_is_new_known_or_flaky_by_the_runs_before(
     made(tmp_path, 11, LOST, outcome="violation", seed=98)
     made(tmp_path, 0, LOST, outcome="violation", test="another")
     (trace,) = past_of(run).traces
-    assert (trace.checker, trace.anomaly, trace.word, trace.seen, trace.of) == ("set", "lost", word, seen, len(earlier))
+    assert (trace.checker, trace.anomaly, trace.word) == ("set", "lost", word)
+    assert trace.earlier == (seen, len(earlier))
 
 
-def test_first_seen_and_last_passing_are_told_with_the_same_seed_apart(tmp_path: Path) -> None:
+def test_first_seen_and_last_passing_are_told(tmp_path: Path) -> None:
     made(tmp_path, 0, FINE)
     first = made(tmp_path, 1, LOST, outcome="violation", seed=7)
     passed = made(tmp_path, 2, FINE, seed=7)
@@ -50,10 +60,26 @@ def test_first_seen_and_last_passing_are_told_with_the_same_seed_apart(tmp_path:
     assert trace.first is not None
     assert trace.last_without is not None
     assert (trace.first.name, trace.last_without.name) == (first.name, passed.name)
-    assert trace.same_seed == (2, 1)
     page = write_report(run.path).read_text()
     assert first.name in page
     assert "2 of 4" in page
+
+
+def test_the_reproduction_rate_counts_runs_with_the_same_options_and_those_with_the_same_seed_apart(
+    tmp_path: Path,
+) -> None:
+    made(tmp_path, 0, FINE)
+    made(tmp_path, 1, LOST, outcome="violation", seed=7)
+    made(tmp_path, 2, FINE, seed=7)
+    made(tmp_path, 3, LOST, outcome="violation", seed=7, rate=50.0)
+    made(tmp_path, 4, seed=7)
+    run = made(tmp_path, 5, LOST, outcome="violation", seed=7)
+    made(tmp_path, 6, LOST, outcome="violation")
+    (trace,) = past_of(run).traces
+    assert trace.same_options == (3, 5)
+    assert trace.same_seed == (2, 3)
+    page = write_report(run.path).read_text()
+    assert '<td class="n">3 of 5</td><td class="n">2 of 3</td>' in page
 
 
 def test_runs_that_cannot_be_read_or_were_not_judged_count_for_nothing_and_are_told(tmp_path: Path) -> None:
@@ -62,7 +88,7 @@ def test_runs_that_cannot_be_read_or_were_not_judged_count_for_nothing_and_are_t
     (made(tmp_path, 2, LOST, outcome="violation").path / "verdict.json").write_text('{"outcome": "pass", "format": 9}')
     run = made(tmp_path, 3, LOST, outcome="violation")
     past = past_of(run)
-    assert (past.unreadable, past.traces[0].of, past.traces[0].word) == (2, 0, "new")
+    assert (past.unreadable, past.traces[0].earlier.of, past.traces[0].word) == (2, 0, NOTHING_EARLIER)
     assert "2 other runs cannot be read." in write_report(run.path).read_text()
 
 

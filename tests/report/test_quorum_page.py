@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from checkers.quorum.checker import QuorumProgress
 from checkers.quorum.findings import RULES as CHECKED_RULES
 from results.report import write_report
+from results.report.evidence import Finding
 from results.report.lanes import Stretch, leaderships
-from results.report.quorum import RULES, Figures, QuorumWindow, quorum_of, unserved
+from results.report.quorum import RULES, Asked, Figures, QuorumWindow, quorum_of, unserved
 from results.report.quorum_plots import RECOVERIES_MAX, drawn_recoveries, recovery_plot
+from results.report.quorum_windows import WINDOWS_MAX, window_rows
 from results.report.run_view import load
 from results.store import Store
 from tests.cli.support import splitbrain
@@ -60,8 +65,49 @@ def test_availability_and_recovery_are_drawn_from_the_figures_and_rules_are_list
     assert re.search(r"n4 answered 0 of \d+ ops from 6\.060 s to 10\.000 s; it was out of reach of any quorum", page)
     assert "6.0 s  partition start  n4 | n1 n2 n3 n5" in page
     assert "no answer before the next change: n4" in page
-    assert "Q7 (convergence): not judged." in page
+    assert re.search(r"Rules of quorum progress, not judged: [^.]*Q7 \(convergence\)", page)
     assert "Where a quorum was in reach, 1.5 s were allowed." in page
+
+
+def test_windows_are_a_table_that_is_linked_with_the_findings_in_them(tmp_path: Path) -> None:
+    page = write_report(sample_run(tmp_path, "wrong side").path).read_text()
+    assert 'In <a href="#window-1">window 1</a>.' in page
+    (row,) = re.findall(r'<tr id="window-1">.*?</tr>', page, re.DOTALL)
+    words = " ".join(re.sub(r"<[^>]*>", " ", row).split())
+    assert re.match(r"1 6\.060 s 10\.000 s 8 links cut n1 n2 n3 n5 n4 n1 \d+/\d+ ", words)
+    assert '<a class="tag false" href="#finding-1">Q2</a>' in row
+    assert '<span class="tag true">Q3 held</span>' in row
+
+
+def test_rows_of_windows_tell_who_refused_which_rules_fared_how_and_which_voters_were_in_force() -> None:
+    asked = {"n1": Asked(ops=9, answered=5, refused=3, unknown=1, first_answer_s=0.25), "n2": Asked()}
+    window = QuorumWindow(1.0, 2.0, ["n1"], ["n1"], [["n1", "n2"]], asked, number=7, Q1="held", Q2="not judged")
+    window = msgspec.structs.replace(window, configurations=[["n1", "n2"], ["n1"]], down=["n2"], Q3="stalled")
+    (row,) = window_rows(Figures(windows=[window]), ["n1", "n2"], [Finding("Q3", "late", [], [], 7)])
+    assert (row["number"], row["how"], row["cores"], row["silent"]) == (7, "down: n2", ["all"], "n2")
+    assert row["voters"] == ["all", "n1"]
+    assert row["nodes"] == [("n1", asked["n1"])]
+    assert row["rules"] == [("Q1", "held"), ("Q3", "stalled")]
+    assert row["findings"] == [(1, "Q3")]
+
+
+def test_of_very_many_windows_those_with_findings_stay() -> None:
+    windows = [QuorumWindow(float(i), i + 1.0, ["n1"], nodes={"n1": Asked()}) for i in range(WINDOWS_MAX + 50)]
+    last = WINDOWS_MAX + 49
+    rows = window_rows(Figures(windows=windows), ["n1"], [Finding("Q2", "n1 answered", [], [], last)])
+    assert [row["number"] for row in rows] == [*range(WINDOWS_MAX - 1), last]
+
+
+def test_findings_and_windows_that_the_checker_left_out_are_counted(tmp_path: Path) -> None:
+    run = sample_run(tmp_path, "wrong side")
+    verdict = run.path / "verdict.json"
+    document = json.loads(verdict.read_text())
+    (judged,) = [one for one in document["verdicts"] if one["checker"] == "quorum-progress"]
+    judged["figures"]["left_out"] = {"windows": 30, "findings": 12, "violations": 0}
+    verdict.write_text(json.dumps(document))
+    page = write_report(run.path).read_text()
+    assert "12 more were found." in page
+    assert "The table of windows leaves out 30 of 38." in page
 
 
 def test_without_the_checker_the_page_says_what_it_does_not_know(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_the_witness_table_holds_the_ops_that_the_evidence_names(tmp_path: Path)
     (verdict,) = [v for v in view.judgement.verdicts if v["valid"] is False] if view.judgement else []
     element, (acknowledged, read) = verdict["evidence"]["element"], verdict["evidence"]["ops"]
     times = {row["index"]: row["time"] for row in view.history.select(["index", "time"]).to_pylist()}
-    rows = {row["id"] for row in page.all("tr") if row.get("id")}
+    rows = {row["id"] for row in page.all("tr") if str(row.get("id")).startswith("op-")}
     marks = {mark["href"] for mark in page.all("a") if str(mark["href"]).startswith("#op-")}
     assert len(rows) == 2
     assert {f"#{row}" for row in rows} == marks
@@ -142,7 +142,8 @@ def test_every_table_has_a_caption_and_every_picture_a_description(tmp_path: Pat
     assert len(page.all("table")) == len(page.all("caption"))
     pictures = [svg for svg in page.all("svg") if svg.get("class") == "plot"]
     assert [svg["id"] for svg in pictures] == ["timeline", "availability", "recovery", "rate", "latency"]
-    assert all(svg["role"] == "img" and svg["aria-labelledby"] for svg in pictures)
+    assert [svg["role"] for svg in pictures] == ["group", "img", "img", "img", "img"]
+    assert all(svg["aria-labelledby"] for svg in pictures)
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert all(section["aria-labelledby"] in ids for section in page.all("section"))
@@ -260,6 +261,18 @@ def test_the_command_that_repeats_the_run_is_given(tmp_path: Path) -> None:
     assert "--workload set" in command
     assert "--bug M17" in command
     assert "--seed 7" in command
+
+
+def test_what_ran_is_told_down_to_sources_and_image(tmp_path: Path) -> None:
+    run = sample_run(tmp_path)
+    image = {"tag": "system:1", "id": "sha256:0123abcd"}
+    run.write_test({**run.read_test(), "git": {"revision": "f00d", "dirty": True}, "image": image})
+    page = Page(write_report(run.path))
+    assert "sources of splitbrain f00d with local changes" in page.text
+    assert "image of the system system:1 = sha256:0123abcd" in page.text
+    assert "splitbrain replay" not in page.text
+    run.plan_path.write_text("{}")
+    assert "splitbrain replay plan.json --times 5" in Page(write_report(run.path)).text
 
 
 def test_leadership_ends_where_the_leader_was_killed_or_told_otherwise(tmp_path: Path) -> None:

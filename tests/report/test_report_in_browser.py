@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import re
 from collections.abc import Generator
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from results.arrow import from_table
 from results.report import write_report
+from results.store import RunDir, Store
 from tests.report.chromium import Browser, chromium
-from tests.report.sample import State, sample_run
+from tests.report.sample import START_WALL_NS, State, sample_run
 
 HOSTILE = {
     "script": "</script><script>window.pwned = 1</script>",
@@ -20,8 +23,14 @@ HOSTILE = {
     "template": "{{ 7 * 7 }}{% raw %}${window.pwned = 1}",
     "control": "<!--<script>\u2028\u2029\x00\u202e\U0001f4a3\u0301",
     "quotes": "'\"`&quot;&#39;" * 20,
+    "right to left": "\u202e\u2067\u200fabc \u05d0\u05d1\u05d2 \u0627\u0644 \u2069",
+    "binary": "".join(map(chr, range(256))),
+    "glyphs": "e" + "\u0301" * 400 + "\U0001f468\u200d\U0001f469\u200d\U0001f467" * 40,
     "megabyte": "x" * 1_000_000,
 }
+
+INVISIBLE = r"/[\u0000-\u0008\u000e-\u001f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/"
+"""Control characters, and those that turn the direction of what is around them: they must be shown as escapes."""
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +58,17 @@ def test_every_outcome_is_shown_without_a_complaint_and_without_scrolling_sidewa
     browser.open(page, width=width)
     assert browser.complaints == []
     assert fits(browser)
+
+
+def test_on_a_phone_what_a_table_is_about_is_read_without_scrolling_sideways(browser: Browser, tmp_path: Path) -> None:
+    browser.open(write_report(sample_run(tmp_path, "wrong side", rate=40).path), width=390)
+    browser.run("for (const details of document.querySelectorAll('details')) details.open = true")
+    too_wide = browser.run(
+        "[...document.querySelectorAll('.scroll caption')]"
+        ".filter((c) => c.getBoundingClientRect().right > c.closest('.scroll').getBoundingClientRect().right)"
+        ".map((c) => c.textContent)"
+    )
+    assert too_wide == []
 
 
 def test_a_click_on_an_op_shows_what_each_node_logged_around_it(browser: Browser, tmp_path: Path) -> None:
@@ -111,6 +131,97 @@ def test_ops_are_reached_by_keyboard_and_by_address(browser: Browser, tmp_path: 
     browser.open(page, fragment="#op-99999999")
     assert "is not in this page" in text_of(browser, "#told")
     assert browser.complaints == []
+
+
+def test_the_timeline_is_walked_by_keys_and_left_again(browser: Browser, tmp_path: Path) -> None:
+    browser.open(write_report(sample_run(tmp_path, "wrong side").path))
+    browser.run("document.getElementById('walk').focus({focusVisible: true})")
+    assert browser.run("getComputedStyle(document.getElementById('walk')).outlineStyle") == "solid"
+    assert "go from op to op" in text_of(browser, "#walk-keys")
+    first = browser.run("document.querySelector('tr[id^=op-]').id.slice(3)")
+
+    def walked(key: str) -> tuple[int, str, float]:
+        browser.press(key)
+        found = re.match(
+            r"Op (\d+): process \d+ asked (\w+) to .* ended \w+ .*at ([\d.]+) s", text_of(browser, "#walked")
+        )
+        assert found is not None
+        return int(found[1]), found[2], float(found[3])
+
+    assert walked("ArrowRight")[0] == int(first), "it begins at the evidence"
+    second = walked("ArrowRight")
+    begun, node, ended = walked("ArrowLeft")
+    assert begun == int(first) < second[0]
+    below = walked("ArrowDown")
+    assert int(below[1][1:]) == int(node[1:]) + 1, "the next lane"
+    assert abs(below[2] - ended) < 1.0
+    last = walked("End")
+    assert last == walked("ArrowRight"), "there is none after the last one"
+    assert walked("Home")[0] < int(first)
+    assert browser.run("document.querySelectorAll('#timeline .walker').length") == 1
+    assert not text_of(browser, "#told").startswith("Op ")
+    browser.press("Enter")
+    assert text_of(browser, "#told .chosen") == text_of(browser, "#walked")
+    browser.press("Escape")
+    assert browser.run("document.activeElement.tagName") == "BODY"
+    assert browser.run("document.querySelectorAll('.walker').length") == 0
+    assert browser.run("document.getElementById('walked').hidden")
+    assert text_of(browser, "#told .chosen").startswith("Op "), "what was pinned stays"
+    assert browser.complaints == []
+
+
+def test_a_narrow_timeline_follows_the_keys(browser: Browser, tmp_path: Path) -> None:
+    browser.open(write_report(sample_run(tmp_path, rate=40).path), width=390)
+    browser.run("document.getElementById('walk').focus()")
+    for key in ("ArrowRight", "End"):
+        browser.press(key)
+    walk, mark = browser.box("#walk"), browser.box("#timeline .walker")
+    assert walk["left"] <= mark["left"] <= mark["right"] <= walk["right"]
+
+
+def test_a_screen_reader_is_told_of_the_op_and_has_the_timeline_as_a_table(browser: Browser, tmp_path: Path) -> None:
+    browser.open(write_report(sample_run(tmp_path, "wrong side").path))
+    assert browser.run("document.getElementById('walked').getAttribute('aria-live')") == "polite"
+    assert browser.run("document.getElementById('walk').getAttribute('aria-describedby')") == "walk-keys"
+    browser.run("document.querySelector('#story summary').click()")
+    told = text_of(browser, "#story")
+    for words in ("phase faults begins", "partition begins: n4 | n1 n2 n3 n5", "led in term 4", "was paused, until"):
+        assert words in told
+    browser.run("document.querySelector('#story a[href^=\"#finding-\"]').click()")
+    assert browser.run("document.querySelector(':target').id") == "finding-1"
+
+
+def test_a_finding_leads_to_its_window_and_back(browser: Browser, tmp_path: Path) -> None:
+    browser.open(write_report(sample_run(tmp_path, "wrong side").path))
+    assert browser.run("document.getElementById('windows').open")
+    browser.run("document.querySelector('a[href^=\"#window-\"]').click()")
+    assert browser.run("document.querySelector(':target').id") == "window-1"
+    browser.run("document.querySelector('#window-1 a[href^=\"#finding-\"]').click()")
+    assert browser.run("document.querySelector(':target').id") == "finding-1"
+
+
+def test_a_run_of_which_half_was_written_is_shown_as_such(browser: Browser, tmp_path: Path) -> None:
+    run = half_written(tmp_path)
+    browser.open(write_report(run.path))
+    assert text_of(browser, "h1") == "Half written"
+    assert "splitbrain analyze" in text_of(browser, "header")
+    assert "unfinished" in browser.run("document.querySelector('header').className")
+    browser.run("document.querySelector('[data-do=next]').click()")
+    assert text_of(browser, "#told .chosen").startswith("Op 1: process ")
+    assert browser.complaints == []
+
+
+def half_written(root: Path) -> RunDir:
+    """A run whose controller was killed in the middle of a block."""
+    whole = sample_run(root / "whole", rate=40).history()
+    run = Store(root).create("metadata-set", 1, {"nodes": ["n1", "n2", "n3", "n4", "n5"]}, START_WALL_NS)
+    writer = run.history_writer()
+    for op in from_table(whole)[:400]:
+        writer.record(op)
+    writer.close()
+    run.release()
+    run.wal_path.write_bytes(run.wal_path.read_bytes()[:-7])
+    return run
 
 
 def test_without_a_script_the_logs_around_the_evidence_are_there(browser: Browser, tmp_path: Path) -> None:
@@ -184,11 +295,20 @@ def test_in_print_all_but_raw_evidence_is_open_and_the_controls_are_gone(browser
     shut = browser.run("[...document.querySelectorAll('details:not([open])')].map((d) => d.className)")
     assert set(shut) == {"raw"}
     browser.send("Emulation.setEmulatedMedia", media="print", features=[])
+    assert browser.run("document.documentElement.scrollWidth <= window.innerWidth"), "nothing is cut off at the right"
     hidden = browser.run("['nav', '#inspect'].map((s) => getComputedStyle(document.querySelector(s)).display)")
     browser.send("Emulation.setEmulatedMedia", media="", features=[])
     assert hidden == ["none", "none"]
     browser.run("window.dispatchEvent(new Event('afterprint'))")
     assert browser.run("document.querySelectorAll('details:not([open])').length") == before > len(shut)
+
+
+def test_it_prints_as_a_document_of_a_few_pages(browser: Browser, tmp_path: Path) -> None:
+    browser.open(write_report(sample_run(tmp_path, "violation", rate=40).path))
+    printed = base64.b64decode(browser.send("Page.printToPDF", printBackground=True)["data"])
+    assert printed.startswith(b"%PDF-")
+    assert 3 <= len(re.findall(rb"/Type /Page\b", printed)) <= 20
+    assert browser.run("document.querySelectorAll('details[data-closed]').length") == 0
 
 
 @pytest.mark.parametrize("kind", list(HOSTILE))
@@ -205,6 +325,7 @@ def test_hostile_values_do_nothing_in_a_browser(browser: Browser, tmp_path: Path
     assert browser.run("typeof window.pwned") == "undefined"
     assert browser.run("document.querySelectorAll('img, iframe').length") == 0
     assert browser.run("document.querySelectorAll('script').length") == 2
+    assert browser.run(f"document.documentElement.textContent.match({INVISIBLE})") is None
     assert text_of(browser, "#told .chosen").startswith("Op ")
     assert browser.complaints == []
     assert fits(browser)

@@ -18,7 +18,7 @@ from harness.backends.agent.tools import find_tool
 from harness.backends.channel import Agent, probe_packets
 from harness.backends.deployed import check_nodes, closed_on_failure
 from harness.backends.docker import labels
-from harness.backends.docker.deployment import DockerDeployment
+from harness.backends.docker.deployment import DockerDeployment, ImageUsed
 from harness.backends.docker.engine import Engine, asked
 from harness.backends.docker.subnets import MOST_NODES
 from harness.backends.limits import MEMBERSHIP_HOW
@@ -81,11 +81,12 @@ class DockerBackend:
         engine = Engine(images.engine())
         try:
             tag = await engine.run(lambda: images.ensure(image))
+            image_id = await engine.image_id(tag)
             agent = Agent.start("containers")
         except BaseException:
             engine.close()
             raise
-        deployment = DockerDeployment(test, run_dir, tag, _run_id(), engine, agent)
+        deployment = DockerDeployment(test, run_dir, ImageUsed(tag, image_id), _run_id(), engine, agent)
         async with closed_on_failure(deployment):
             await deployment.lay_out()
         return deployment

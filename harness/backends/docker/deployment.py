@@ -7,7 +7,7 @@ import functools
 import ipaddress
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from harness.backends import clocks, disks
 from harness.backends.channel import Agent
@@ -28,21 +28,30 @@ from results.errors import BackendError
 Result = TypeVar("Result")
 
 
+class ImageUsed(NamedTuple):
+    """What the nodes' containers are made from: a tag, which may mean another image tomorrow, and the image's id."""
+
+    tag: str
+    id: str
+
+
 class DockerDeployment(Deployed[ContainerNode]):
     """Nodes as containers on a network of their own. Made by `DockerBackend.deploy`.
 
     Attributes:
         run: the id under which the engine lists what belongs to this deployment (label "splitbrain.run").
+        image: the image of the system under test.
     """
 
-    def __init__(self, test: Test, run_dir: Path, image: str, run: str, engine: Engine, agent: Agent) -> None:
+    def __init__(self, test: Test, run_dir: Path, image: ImageUsed, run: str, engine: Engine, agent: Agent) -> None:
         super().__init__(test, AgentLinks(agent))
         self.run = run
+        self.image = image
         self._folders = {node: run_dir.absolute() / "nodes" / node for node in test.nodes}
         self._engine = engine
         self._agent = agent
         self._nodes: dict[NodeId, Node] = {}
-        self._containers = Containers(engine, run, _name(run), image)
+        self._containers = Containers(engine, run, _name(run), image.tag)
         self._runners = Runners(engine, self._containers)
 
     async def lay_out(self) -> None:

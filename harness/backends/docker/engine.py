@@ -292,6 +292,11 @@ class Engine:
         )
         return msgspec.convert(found, _Inspected).state
 
+    async def image_id(self, tag: str) -> str:
+        """The id of the image that a tag means now: the digest of its configuration, which names its layers."""
+        found = await self.ask(f"look at the image {tag}", lambda api: cast(object, api.inspect_image(tag)))
+        return msgspec.convert(found, Labelled).id
+
     async def remove(self, container: str) -> None:
         """End a container and remove it; one that is gone already is fine."""
         await self.ask(f"remove the container {short(container)}", lambda api: remove_container(api, container))

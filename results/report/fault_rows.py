@@ -1,0 +1,72 @@
+"""What the nemesis did, as rows of a table: to whom, what was in force afterwards, and how that was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+from results.faults import FaultOp
+from results.report.run_view import RunView
+from results.report.text import clip
+
+FAULTS_MAX: Final = 300
+"""Nemesis ops in the table."""
+
+_STATES: Final = ("down", "paused", "disks", "clocks")
+_RAW_MAX: Final = 2000
+_WORDS_MAX: Final = 8
+"""Facts of a piece of evidence that are told in words; the record beside them has all."""
+
+_DEPTH_MAX: Final = 3
+
+
+def fault_rows(view: RunView) -> list[dict[str, Any]]:
+    """One row per op of the nemesis, in the order of time."""
+    return [_row(op) for op in view.around.fault_ops[:FAULTS_MAX]]
+
+
+def _row(op: FaultOp) -> dict[str, Any]:
+    value = op.value
+    evidence = value.get("evidence")
+    words = evidence_words(evidence)
+    raw = clip(evidence, _RAW_MAX) if evidence else ""
+    return {
+        "index": op.invoke.index,
+        "f": op.invoke.f,
+        "detail": value.get("shape") or value.get("spec") or "",
+        "target": value.get("target", ""),
+        "time_s": op.invoke.time / 1e9,
+        "took_s": (op.completion.time - op.invoke.time) / 1e9 if op.completion else None,
+        "verified": op.verified,
+        "error": op.error,
+        "state": _state(op),
+        "words": words or clip(raw, 90),
+        "raw": raw,
+    }
+
+
+def _state(op: FaultOp) -> str:
+    told = [f"{len(op.listed('cut'))} links cut"] if op.listed("cut") else []
+    told += [f"{len(op.listed('links'))} links disturbed"] if op.listed("links") else []
+    told += [f"{name}: {' '.join(map(str, op.listed(name)))}" for name in _STATES if op.listed(name)]
+    return ", ".join(told) or "nothing in force"
+
+
+def evidence_words(evidence: Any) -> str:
+    """The numbers and words in a piece of evidence, with where they stand in it; lists are left to the record."""
+    facts = list(_facts(evidence, ()))
+    more = f"; {len(facts) - _WORDS_MAX} more" if len(facts) > _WORDS_MAX else ""
+    return "; ".join(facts[:_WORDS_MAX]) + more
+
+
+def _facts(value: Any, path: tuple[str, ...]) -> Iterator[str]:
+    if isinstance(value, dict):
+        if len(path) < _DEPTH_MAX:
+            for name, part in cast("dict[str, Any]", value).items():
+                yield from _facts(part, (*path, clip(str(name).replace("_", " "), 40)))
+    elif value is not None and not isinstance(value, list) and path:
+        if path[-1] == "bit":
+            yield " ".join((*path[:-1], "it did something" if value else "nothing met it"))
+        else:
+            told = {True: "yes", False: "no"}[value] if isinstance(value, bool) else clip(value, 60)
+            yield f"{' '.join(path)} {told}"

@@ -1,0 +1,88 @@
+"""Which guarantees were broken, which held all the same, and what is known of weaker ones: as verdicts tell, no more.
+
+A checker that judges several models at once (as Elle does for isolation levels) tells them in its evidence or figures:
+
+    "models": {"violated": ["read-committed", "serializable"], "surviving": ["read-uncommitted"]}
+
+the violated ones from the weakest on, the surviving ones from the strongest on. Of a checker that judges one model it
+is known that this one is broken, and of weaker ones nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from results.report.quorum import CHECKER, RULES
+from results.report.text import clip
+
+_PROVES: Final[Mapping[str, str]] = {
+    "linearizable": "linearizability",
+    "set": "linearizability of the set",
+}
+"""Checkers of a single consistency model, and that model."""
+
+_FIGURES_ONLY: Final = ("stats", "coverage")
+_MODELS_MAX: Final = 6
+
+
+class Guarantees(NamedTuple):
+    """What became of the guarantees, each as words.
+
+    Attributes:
+        broken: what was violated.
+        surviving: the strongest models that were found to hold; empty where no checker tells.
+        unknown: which weaker models nobody looked at, in a sentence; "" if none.
+        held: checkers whose property was proven in this run.
+    """
+
+    broken: list[str]
+    surviving: list[str]
+    unknown: str
+    held: list[str]
+
+
+def guarantees_of(verdicts: Sequence[Mapping[str, Any]]) -> Guarantees:
+    """What verdicts (as in verdict.json) tell of guarantees."""
+    broken: list[str] = []
+    surviving: list[str] = []
+    unknown: list[str] = []
+    for verdict in verdicts:
+        if verdict.get("valid") is not False:
+            continue
+        name = str(verdict.get("checker", "?"))
+        violated, holds = _models(verdict, "violated"), _models(verdict, "surviving")
+        broken.append(_broken(name, violated, verdict))
+        surviving += holds
+        if name in _PROVES and not violated:
+            unknown.append(_PROVES[name])
+    held = [str(verdict.get("checker", "?")) for verdict in verdicts if verdict.get("valid") is True]
+    return Guarantees(
+        broken=broken,
+        surviving=list(dict.fromkeys(surviving)),
+        unknown=f"models weaker than {' and '.join(unknown)}, such as sequential consistency" if unknown else "",
+        held=[clip(name, 60) for name in held if name not in _FIGURES_ONLY],
+    )
+
+
+def _broken(name: str, violated: Sequence[str], verdict: Mapping[str, Any]) -> str:
+    if violated:
+        others = f" (and so {', '.join(violated[1:_MODELS_MAX])})" if violated[1:] else ""
+        return f"{violated[0]}{others}"
+    if name in _PROVES:
+        return _PROVES[name]
+    anomalies = [str(anomaly) for anomaly in cast("Sequence[Any]", verdict.get("anomalies") or ())]
+    if name == CHECKER:
+        anomalies = [f"{anomaly} {RULES[anomaly]}" if anomaly in RULES else anomaly for anomaly in anomalies]
+    told = clip(", ".join(anomalies[:_MODELS_MAX]), 200)
+    return f"{clip(name, 60)} ({told})" if told else clip(name, 60)
+
+
+def _models(verdict: Mapping[str, Any], which: str) -> list[str]:
+    for part in ("evidence", "figures"):
+        found = verdict.get(part)
+        models = cast("dict[str, Any]", found).get("models") if isinstance(found, dict) else None
+        listed = cast("dict[str, Any]", models).get(which) if isinstance(models, dict) else None
+        if isinstance(listed, list):
+            return [clip(str(model), 60) for model in cast("list[Any]", listed)]
+    return []

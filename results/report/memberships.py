@@ -1,0 +1,62 @@
+"""Changes of members: nodes that were made to leave or join, and nodes that took on another list of voters."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from results.faults import FaultOp
+from results.report.run_view import RunView
+from results.report.text import clip
+
+FAULT: Final = "membership"
+
+_TOLD_MAX: Final = 200
+_NODES_MAX: Final = 9
+
+
+class MemberChange(NamedTuple):
+    """A change of members, at a node.
+
+    Attributes:
+        node: who left or joined, or who took on other voters.
+        time_s: when: at the end of the nemesis op, or as the node told.
+        what: "left", "joined" or "voters".
+        words: the same as a sentence.
+    """
+
+    node: str
+    time_s: float
+    what: str
+    words: str
+
+
+def member_changes(view: RunView) -> list[MemberChange]:
+    """All of them by time; those that nodes told at most `_TOLD_MAX`, the first ones."""
+    struck = [op for op in view.around.fault_ops if op.value.get("fault") == FAULT and op.completion and op.struck]
+    nodes = frozenset(view.nodes)
+    done = [change for op in struck for change in _of_op(op, nodes)]
+    return sorted([*done, *_told(view)[:_TOLD_MAX]], key=lambda change: change.time_s)
+
+
+def _of_op(op: FaultOp, nodes: frozenset[str]) -> list[MemberChange]:
+    time_s = (op.completion or op.invoke).time / 1e9
+    left = op.value.get("action") == "start"
+    named = [node for node in str(op.value.get("target", "")).split() if node in nodes]
+    what, words = ("left", "left the cluster") if left else ("joined", "joined the cluster as a new member")
+    return [MemberChange(node, time_s, what, f"{clip(node, 60)} {words}") for node in named]
+
+
+def _told(view: RunView) -> list[MemberChange]:
+    """Where a node's own list of voters differs from the one that it told before."""
+    rows = view.telemetry.select(["time", "node", "voters"]).filter(view.telemetry["voters"].is_valid()).to_pylist()
+    held: dict[str, frozenset[str]] = {}
+    found: list[MemberChange] = []
+    for row in rows:
+        voters, before = frozenset(row["voters"]), held.get(row["node"])
+        if before is not None and voters != before:
+            shown = ", ".join(clip(node, 30) for node in sorted(voters)[:_NODES_MAX])
+            more = f" and {len(voters) - _NODES_MAX} more" if len(voters) > _NODES_MAX else ""
+            words = f"{clip(row['node'], 60)} took on the voters {shown or 'none'}{more}"
+            found.append(MemberChange(row["node"], row["time"] / 1e9, "voters", words))
+        held[row["node"]] = voters
+    return sorted(found, key=lambda change: change.time_s)
