@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
@@ -15,6 +15,9 @@ from results.errors import EXIT_USAGE, RunNotFoundError
 if TYPE_CHECKING:
     from harness.cli.judging import Conclusion
     from results.store import RunDir, Store
+
+STARTED: Final = "Spark is up"
+"""How the line begins that tells that judging begins."""
 
 
 @click.command("analyze")
@@ -90,6 +93,7 @@ def _judge(runs: list[RunDir], engine: str, master: str) -> list[Conclusion]:
 
     click.echo(f"starting Spark ({master}) for {len(runs)} runs", err=True)
     with session(master) as spark:
+        click.echo(f"{STARTED} after {spark.start_s:.1f} s", err=True)
         return judge_with_spark(runs, spark)
 
 
