@@ -1,17 +1,18 @@
 """`splitbrain analyze` over a growing store of simulated runs: seconds, cost per op, and how they grow.
 
     python benchmarks/analyze_scale.py [--runs 125,250,500,1000] [--master 'local[2]'] [--store DIR] [--repeat 1]
-                                       [--seconds 6] [--rate 40] [--jobs N] [--json]
+                                       [--seconds 5] [--rate 40] [--jobs N] [--json]
 
-The runs are those that a hunt of the metadata cluster would draw from seeds 0, 1, 2, ... (every workload, every fair
-fault, three to seven nodes), short ones. Each is judged inline when it is made; the made store is kept with `--store`
+The runs are those of a nightly matrix: every workload of the metadata cluster under each of four mixes of faults, five
+nodes, short, seed after seed. Each is judged inline when it is made; the made store is kept with `--store`
 and used again, and grows if more runs are asked for. Then, for each size, the first so many runs are linked into a
 store of their own, without anything that was found out about them, and the command judges that store cold. Its verdicts
 must be those that were found inline, or the benchmark fails.
 
 Seconds run from the moment when the session is up to the end of the command, all pages written; everything before is
 "start". The exponent is the slope of a straight line through (log ops, log seconds), by least squares: 1 is linear.
-Memory is that of the Python process that drives Spark, at its peak, in MiB.
+CPU is that of all processes of the command, start included: on a busy machine it says more than seconds do. Memory is
+that of the Python process that drives Spark, at its peak, in MiB.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import json
 import math
 import os
 import platform
+import resource
 import shutil
 import statistics
 import subprocess
@@ -45,12 +47,13 @@ from harness.cli.documents import keep_plan
 from harness.cli.judging import collect_telemetry
 from harness.cli.progress import Progress
 from harness.cli.simulated import record_simulated
-from harness.cli.swarm import asked_for, draw
 from harness.cli.warm import warm_up
 from harness.cli.workers import Workers
 from results.errors import SplitbrainError
 from results.store import RunDir, Store
+from workloads.catalogue import WORKLOADS
 
+NEMESES: Final = ("partition,kill", "pause,packet", "power,clog", "restart,clock")
 RUN_LIMIT_S: Final = 300.0
 JUDGED: Final = ("verdict.json", "figures.json", "report.html", "counterexample.html", "plots")
 """What analyze writes: a cold store has none of it."""
@@ -64,23 +67,13 @@ COMMAND: Final = "from harness.cli.main import main; main()"
 def fill(root: Path, count: int, jobs: int, seconds: float, rate: float) -> list[RunDir]:
     """The runs of the seeds below `count`, in the order of their seeds; those that are missing are made."""
     made = {int(run.read_test()["seed"]): run for run in Store(root).runs() if run.status() == "complete"}
-    asked = asked_for(
-        workload=None,
-        nemesis=None,
-        nodes=None,
-        system="metadata",
-        bug="",
-        world="swarm",
-        time_limit=seconds,
-        rate=rate,
-    )
-    missing = [draw(seed, asked) for seed in range(count) if seed not in made]
+    missing = [options(seed, seconds, rate) for seed in range(count) if seed not in made]
     began_s, done, told = time.monotonic(), 0, 0.0
     with Workers(partial(make, root), min(jobs, max(len(missing), 1)), prepare=warm_up, limit_s=RUN_LIMIT_S) as workers:
         waiting = iter(missing)
         while done < len(missing):
-            while workers.free and (options := next(waiting, None)) is not None:
-                workers.give(options)
+            while workers.free and (chosen := next(waiting, None)) is not None:
+                workers.give(chosen)
             for report in workers.wait(0.5):
                 if report.problem is not None:
                     raise SystemExit(f"seed {report.task.seed} could not be run: {report.problem}")
@@ -93,10 +86,29 @@ def fill(root: Path, count: int, jobs: int, seconds: float, rate: float) -> list
     return [made[seed] for seed in range(count)]
 
 
-def make(root: Path, options: RunOptions) -> str:
+def options(seed: int, seconds: float, rate: float) -> RunOptions:
+    """The run of a seed: the tests of the matrix take turns."""
+    return RunOptions(
+        workload=list(WORKLOADS)[seed % len(WORKLOADS)],
+        nemesis=NEMESES[seed // len(WORKLOADS) % len(NEMESES)],
+        system="metadata",
+        backend="sim",
+        bug="",
+        nodes="5",
+        concurrency="2n",
+        rate=rate,
+        time_limit=seconds,
+        interval=1.0,
+        op_timeout=1.0,
+        recovery=20.0,
+        seed=seed,
+    )
+
+
+def make(root: Path, chosen: RunOptions) -> str:
     """Simulate a test, keep the run, and judge it in this process."""
-    test = compose(options)
-    run, summary = record_simulated(test, options, root, Progress(test.name, Console(quiet=True)), None)
+    test = compose(chosen)
+    run, summary = record_simulated(test, chosen, root, Progress(test.name, Console(quiet=True)), None)
     keep_plan(run, test)
     collect_telemetry(run)
     verdicts = engine.judge(run.history(), engine.specs_of(run.read_test(), str(run.path)), run.telemetry())
@@ -144,10 +156,11 @@ def compare(runs: Sequence[RunDir], root: Path) -> Counter[str]:
 
 
 class Pass(msgspec.Struct, frozen=True):
-    """One pass of the command: seconds to the session, from there to the end, and memory in MiB."""
+    """One pass of the command: seconds to the session, from there to the end; CPU seconds of all processes; MiB."""
 
     start_s: float
     seconds: float
+    cpu_s: float
     memory_mib: float
 
 
@@ -155,7 +168,7 @@ def analyze(root: Path, master: str) -> Pass:
     """Run the command on a store; it ends with the code of an outcome, whatever that is."""
     home = Path(__file__).resolve().parent.parent
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(home), os.environ.get("PYTHONPATH")]))}
-    began_s = time.perf_counter()
+    before, began_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     command = [sys.executable, "-c", COMMAND, "analyze", "--store", str(root), "--master", master]
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment, cwd=home
@@ -174,10 +187,12 @@ def analyze(root: Path, master: str) -> Pass:
                 up_s = time.perf_counter()
     code = process.wait()
     ended_s = time.perf_counter()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     watch.join()
     if code not in (0, 1, 2) or up_s is None:
         raise SystemExit(f"splitbrain analyze ended with {code}: {''.join(said[-3:])}")
-    return Pass(start_s=up_s - began_s, seconds=ended_s - up_s, memory_mib=peak[0])
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Pass(start_s=up_s - began_s, seconds=ended_s - up_s, cpu_s=cpu_s, memory_mib=peak[0])
 
 
 def _watch_memory(process: subprocess.Popen[str], peak: list[float]) -> None:
@@ -208,7 +223,7 @@ def client_ops(run: RunDir) -> int:
 
 
 def measure(runs: Sequence[RunDir], counts: Sequence[int], master: str, repeat: int, root: Path) -> dict[str, Any]:
-    """Everything that is reported, as JSON can carry it; stores are made next to `root`, so that files can be linked."""
+    """Everything that is reported, as JSON can carry it; stores are made beside `root`, to link files."""
     rows = [_measure(runs[:count], master, repeat, root) for count in counts]
     slope = exponent([row["ops"] for row in rows], [row["seconds"] for row in rows]) if len(rows) > 1 else None
     return {
@@ -235,6 +250,7 @@ def _measure(runs: Sequence[RunDir], master: str, repeat: int, root: Path) -> di
         "start_s": round(statistics.median(each.start_s for each in passes), 2),
         "seconds": round(seconds, 2),
         "us_per_op": round(seconds / ops * 1e6, 1),
+        "cpu_us_per_op": round(statistics.median(each.cpu_s for each in passes) / ops * 1e6, 1),
         "ms_per_run": round(seconds / len(runs) * 1e3, 1),
         "memory_mib": round(max(each.memory_mib for each in passes)),
         "outcomes": dict(sorted(outcomes.items())),
@@ -248,7 +264,7 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--store", type=Path, default=None, help="keep the runs here, and use those that are there")
     parser.add_argument("--repeat", type=int, default=1, help="the median of so many passes")
-    parser.add_argument("--seconds", type=float, default=6.0, help="how long faults and load of a run last")
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long faults and load of a run last")
     parser.add_argument("--rate", type=float, default=40.0, help="ops a second of a run")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that make runs")
     parser.add_argument("--json", action="store_true")
@@ -267,13 +283,14 @@ def main() -> None:
         return
     print(f"{found['machine']}; load of the machine {found['load'][0]} at the end")
     print(
-        f"{'runs':>6} {'ops':>9} {'start s':>8} {'seconds':>8} {'us/op':>7} {'ms/run':>7} {'MiB':>5}  outcomes (all as inline)"
+        f"{'runs':>6} {'ops':>9} {'start s':>8} {'seconds':>8} {'us/op':>7} {'ms/run':>7} {'CPU us/op':>10} {'MiB':>5}"
+        f"  outcomes (all as inline)"
     )
     for row in found["sizes"]:
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in row["outcomes"].items())
         print(
             f"{row['runs']:>6} {row['ops']:>9} {row['start_s']:>8.1f} {row['seconds']:>8.1f} {row['us_per_op']:>7.0f} "
-            f"{row['ms_per_run']:>7.0f} {row['memory_mib']:>5}  {outcomes}"
+            f"{row['ms_per_run']:>7.0f} {row['cpu_us_per_op']:>10.0f} {row['memory_mib']:>5}  {outcomes}"
         )
     if found["exponent"] is not None:
         print(f"seconds grow with ops to the power of {found['exponent']:.2f}")
