@@ -225,12 +225,14 @@ def client_ops(run: RunDir) -> int:
 def measure(runs: Sequence[RunDir], counts: Sequence[int], master: str, repeat: int, root: Path) -> dict[str, Any]:
     """Everything that is reported, as JSON can carry it; stores are made beside `root`, to link files."""
     rows = [_measure(runs[:count], master, repeat, root) for count in counts]
-    slope = exponent([row["ops"] for row in rows], [row["seconds"] for row in rows]) if len(rows) > 1 else None
+    ops = [row["ops"] for row in rows]
+    measured = ("seconds", "cpu_s") if len(rows) > 1 else ()
+    slopes = {what: round(exponent(ops, [row[what] for row in rows]), 3) for what in measured}
     return {
         "machine": f"{os.cpu_count()} x {platform.machine()}, Python {platform.python_version()}, {master}",
         "load": [round(load, 2) for load in os.getloadavg()],
         "sizes": rows,
-        "exponent": None if slope is None else round(slope, 3),
+        "exponents": slopes,
     }
 
 
@@ -244,13 +246,15 @@ def _measure(runs: Sequence[RunDir], master: str, repeat: int, root: Path) -> di
             outcomes = compare(runs, Path(folder))
     ops = sum(client_ops(run) for run in runs)
     seconds = statistics.median(each.seconds for each in passes)
+    cpu_s = statistics.median(each.cpu_s for each in passes)
     return {
         "runs": len(runs),
         "ops": ops,
         "start_s": round(statistics.median(each.start_s for each in passes), 2),
         "seconds": round(seconds, 2),
         "us_per_op": round(seconds / ops * 1e6, 1),
-        "cpu_us_per_op": round(statistics.median(each.cpu_s for each in passes) / ops * 1e6, 1),
+        "cpu_s": round(cpu_s, 2),
+        "cpu_us_per_op": round(cpu_s / ops * 1e6, 1),
         "ms_per_run": round(seconds / len(runs) * 1e3, 1),
         "memory_mib": round(max(each.memory_mib for each in passes)),
         "outcomes": dict(sorted(outcomes.items())),
@@ -292,8 +296,9 @@ def main() -> None:
             f"{row['runs']:>6} {row['ops']:>9} {row['start_s']:>8.1f} {row['seconds']:>8.1f} {row['us_per_op']:>7.0f} "
             f"{row['ms_per_run']:>7.0f} {row['cpu_us_per_op']:>10.0f} {row['memory_mib']:>5}  {outcomes}"
         )
-    if found["exponent"] is not None:
-        print(f"seconds grow with ops to the power of {found['exponent']:.2f}")
+    if found["exponents"]:
+        slopes = found["exponents"]
+        print(f"seconds grow with ops to the power of {slopes['seconds']:.2f}, CPU seconds of {slopes['cpu_s']:.2f}")
 
 
 if __name__ == "__main__":
