@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -39,23 +40,47 @@ def judge(history: pa.Table, specs: Sequence[CheckerSpec], telemetry: pa.Table |
         HistoryFormatError: a table is not what it should be.
     """
     checkers = [checker(spec.name) for spec in specs]
-    history = conform(history)
-    telemetry = None if telemetry is None else conform_telemetry(telemetry)
+    recorded = _Recorded(history, telemetry)
+    return [merge(each, spec, recorded.parts(each, spec)) for spec, each in zip(specs, checkers, strict=True)]
+
+
+def judge_each(history: pa.Table, specs: Sequence[CheckerSpec], telemetry: pa.Table | None = None) -> list[Verdict]:
+    """The same, but a wrong request breaks only the verdict of its own checker: for one run among many.
+
+    Raises:
+        HistoryFormatError: a table is not what it should be.
+    """
+    recorded = _Recorded(history, telemetry)
     verdicts: list[Verdict] = []
-    keys: list[pa.Table] | None = None
-    for spec, each in zip(specs, checkers, strict=True):
-        if each.partition == "key":
-            keys = list(by_key(history)) if keys is None else keys
-            parts = [check_partition(each, spec, part) for part in keys]
-            parts.sort(key=by_key_order)
-        elif each.partition == "telemetry":
-            parts = [check_telemetry(each, spec, telemetry)]
-        elif each.partition == "whole run":
-            parts = [check_whole(each, spec, history, telemetry)]
-        else:
-            parts = [check_partition(each, spec, history)]
-        verdicts.append(merge(each, spec, parts))
+    for spec in specs:
+        try:
+            each = checker(spec.name)
+            verdicts.append(merge(each, spec, recorded.parts(each, spec)))
+        except UsageError as error:
+            verdicts.append(broken(spec.name, error, "being set up"))
     return verdicts
+
+
+class _Recorded:
+    """What a run recorded, and its keys one by one once somebody wants them."""
+
+    def __init__(self, history: pa.Table, telemetry: pa.Table | None) -> None:
+        self._history = conform(history)
+        self._telemetry = None if telemetry is None else conform_telemetry(telemetry)
+
+    @cached_property
+    def _keys(self) -> list[pa.Table]:
+        return list(by_key(self._history))
+
+    def parts(self, each: AnyChecker, spec: CheckerSpec) -> list[Verdict]:
+        """A checker's verdicts on all parts that it judges one by one, in the order in which they are merged."""
+        if each.partition == "key":
+            return sorted((check_partition(each, spec, part) for part in self._keys), key=by_key_order)
+        if each.partition == "telemetry":
+            return [check_telemetry(each, spec, self._telemetry)]
+        if each.partition == "whole run":
+            return [check_whole(each, spec, self._history, self._telemetry)]
+        return [check_partition(each, spec, self._history)]
 
 
 def judged_outcome(verdicts: Sequence[Verdict], harness_error: str | None = None) -> tuple[Outcome, str | None]:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from checkers.quorum.answers import NEVER, Answers, answers
 from checkers.quorum.findings import RULES, Fared, Finding, in_all
 from checkers.quorum.leaders import consensus, convergence, superseded
+from checkers.quorum.outages import outages
 from checkers.quorum.output import FINDINGS_MAX, evidence, fared_by_window, violation_rows, window_rows
 from checkers.quorum.progress import Bounds, availability, progress, recovery_times
 from checkers.quorum.silence import before_a_majority, judged, wrong_side
@@ -35,6 +36,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         decided: errors of `fail` ops with which the state answered.
         election_timeout_s: after so long without a leader's word a node stands for election at the latest.
         recovery_bound_s: for so long after a change no answer is demanded; RECOVERY_ELECTIONS of these if None.
+        recovery_per_outage: for each second for which members of a core had been without each other when the window
+            began, so many seconds more than the bound.
+        outage_limit_s: outages are counted up to this length.
         op_timeout_s: after that a client gives up.
         lease_s: for so long a node without a quorum may go on to answer.
         attempts: so many ops a node must have been asked before its silence counts.
@@ -49,6 +53,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     decided: tuple[str, ...] = DECIDED
     election_timeout_s: float = 1.0
     recovery_bound_s: float | None = None
+    recovery_per_outage: float = 0.0
+    outage_limit_s: float = 120.0
     op_timeout_s: float = 2.0
     lease_s: float = 0.0
     attempts: int = 3
@@ -71,6 +77,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Everything in force that the verdict depends on and that a test may set."""
         return {
             "recovery_s": self.recovery_s,
+            "recovery_per_outage": self.recovery_per_outage,
             "clock_offset_s": self.clock_offset_s,
             "op_timeout_s": self.op_timeout_s,
             "lease_s": self.lease_s,
@@ -150,12 +157,21 @@ class _Run:
         self.given: Answers = answers(history, self.nodes, wanted.fs, wanted.decided)
         self.windows, self.lulls = windows_and_lulls(self.around, telemetry, self.nodes, 0, self.offset_ns)
         self.stalls = _stalls(self.around)
-        bounds = Bounds(_ns(wanted.recovery_s), _ns(wanted.op_timeout_s), wanted.attempts)
+        self.outages = outages(self.windows)
         self.progress = [
-            progress(number, window, self.given, bounds, self.stalls) for number, window in enumerate(self.windows)
+            progress(number, window, self.given, self._bounds(outage_ns), self.stalls)
+            for number, (window, outage_ns) in enumerate(zip(self.windows, self.outages, strict=True))
         ]
         self.converged: Fared = "not judged"
         self.led: Fared = "not judged"
+
+    def _bounds(self, outage_ns: int) -> Bounds:
+        wanted = self.wanted
+        return Bounds(_ns(wanted.recovery_s) + self._more_ns(outage_ns), _ns(wanted.op_timeout_s), wanted.attempts)
+
+    def _more_ns(self, outage_ns: int) -> int:
+        """What an outage adds to a bound."""
+        return round(self.wanted.recovery_per_outage * min(outage_ns, _ns(self.wanted.outage_limit_s)))
 
     def findings(self) -> list[Finding]:
         """All violations, by rule."""
@@ -176,7 +192,7 @@ class _Run:
         begin_ns = self._loaded_until_ns()
         if begin_ns is None:
             return []
-        bound_ns = _ns(self.wanted.convergence_s)
+        bound_ns = _ns(self.wanted.convergence_s) + self._more_ns(self.outages[-1] if self.outages else 0)
         found, self.converged = convergence(self.telemetry, self.nodes, begin_ns, self.around.end_ns, bound_ns)
         return found
 

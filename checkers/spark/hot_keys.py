@@ -38,7 +38,7 @@ from checkers.linearizable.segments import (
 )
 from checkers.registry import checker
 from checkers.spark.frames import frames, union
-from checkers.spark.jobs import collect, tasks_for
+from checkers.spark.jobs import ROWS_PER_TASK, collect, tasks_for
 from checkers.spark.runs import BY_KEY, Ready, wants
 from checkers.verdict import CheckerSpec, Verdict
 
@@ -56,12 +56,14 @@ _WORKED_OUT: Final = "run_id string, key string, position int, segment int, task
 
 
 class Sizes(msgspec.Struct, frozen=True):
-    """What is worth being split: rows of a hot key, rows of a segment, at least. Two rows per op.
+    """What is worth being taken apart, in rows, two per op.
 
-    A split key's rows go to Python twice, which costs more than the search as a rule (`benchmarks/hot_key.py`): so a
-    key is hot that would be much for one worker's memory.
+    A run of up to `run_rows`, telemetry included, is one group. A key of `hot_rows` or more is cut into segments of
+    `segment_rows` or more. Its rows go to Python twice then, which costs more than the search as a rule
+    (`benchmarks/hot_key.py`): so a key is hot that would be much for one worker's memory.
     """
 
+    run_rows: int = ROWS_PER_TASK
     hot_rows: int = 1_000_000
     segment_rows: int = SEGMENT_ROWS
 

@@ -10,8 +10,10 @@ from results.errors import EngineError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
+ROWS_PER_TASK: Final = 20_000
+"""What is worth a task, as a rule."""
+
 _ROWS_FOR_ONE_TASK: Final = 1_000
-_ROWS_PER_TASK: Final = 20_000
 _TASKS_PER_CORE: Final = 4
 
 
@@ -20,7 +22,7 @@ def tasks_for(spark: SparkSession, rows: int) -> int:
     if rows < _ROWS_FOR_ONE_TASK:
         return 1
     cores = spark.sparkContext.defaultParallelism
-    return max(cores, min(cores * _TASKS_PER_CORE, rows // _ROWS_PER_TASK))
+    return max(cores, min(cores * _TASKS_PER_CORE, rows // ROWS_PER_TASK))
 
 
 def collect(frame: DataFrame, runs: int) -> list[Row]:

@@ -1,6 +1,7 @@
 """Judging any number of stored runs with Spark: one table, grouped by (run, key) or by run, the inline checkers inside.
 
-Every row of a history goes where it is judged: to the group of its run, and, if it is a client's, to the group of its
+A small run is one group (`checkers.spark.small_runs`). Of the others,
+every row of a history goes where it is judged: to the group of its run, and, if it is a client's, to the group of its
 run and key; each only where some checker of that run wants it. One shuffle and one pass of Python workers does both.
 The nodes' telemetry is a table of its own, grouped by run, in the same job; where a checker wants both, the two meet in
 groups of one run each. The verdicts on the groups come back as
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -24,15 +25,14 @@ from checkers.spark.hot_keys import Sizes, Split, Where
 from checkers.spark.jobs import collect, tasks_for
 from checkers.spark.lists import with_null_lists, with_null_voters, without_null_lists, without_null_voters
 from checkers.spark.runs import BY_KEY, BY_RUN, OF_TELEMETRY, WHOLE, Ready, Specs, ready, scopes, wants
+from checkers.spark.small_runs import judge_small
+from checkers.spark.verdict_rows import VERDICTS, verdict_rows
 from checkers.verdict import CheckerSpec, Verdict
 from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, conform, conform_telemetry
 from results.errors import EngineError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_VERDICTS: Final = "run_id string, position int, verdict string"
-"""One row per group and checker; `position` is the checker's place among those of its run, `verdict` is JSON."""
 
 _Otherwise: TypeAlias = Mapping[int, CheckerSpec | None]
 """Checkers that judge a hot key with other options, by position; None for one that is settled."""
@@ -49,19 +49,28 @@ def judge_runs(
     Args:
         spark: the session.
         runs: the runs, or their folders.
-        sizes: from which size on a key is split.
+        sizes: up to which size a run is one group, and from which size on a key is split.
 
     Raises:
         EngineError: Spark failed.
         SplitbrainError: a run cannot be judged (see `runs.ready`; `runs.sort_out` tells those apart beforehand).
     """
+    sizes = sizes or Sizes()
     prepared = [run if isinstance(run, Ready) else ready(run) for run in runs]
-    splits = hot_keys.split(spark, prepared, sizes or Sizes())
-    judged = _judge_groups(spark, prepared, splits)
-    return {
-        each.run.path: _merge(each.specs, {**judged.get(place, {}), **_judge_nothing(each)}, _splits_of(splits, place))
-        for place, each in enumerate(prepared)
-    }
+    small = [each for each in prepared if _is_small(each, sizes)]
+    large = [each for each in prepared if not _is_small(each, sizes)]
+    found = dict(zip([each.run.path for each in small], judge_small(spark, small), strict=True))
+    splits = hot_keys.split(spark, large, sizes)
+    judged = _judge_groups(spark, large, splits)
+    for place, each in enumerate(large):
+        of_groups = {**judged.get(place, {}), **_judge_nothing(each)}
+        found[each.run.path] = _merge(each.specs, of_groups, _splits_of(splits, place))
+    return {each.run.path: found[each.run.path] for each in prepared}
+
+
+def _is_small(each: Ready, sizes: Sizes) -> bool:
+    """Whether a run is one group: only one with ops, since a group needs a row."""
+    return 0 < each.rows < sizes.hot_rows and each.rows + each.telemetry <= sizes.run_rows
 
 
 # --- on the driver --------------------------------------------------------------------------------------------------
@@ -102,16 +111,21 @@ def _judge_groups(
         tasks = tasks_for(spark, sum(each.rows * len(scopes(each.specs)) for each in runs))
         rows = _without_what_is_settled(spark, stored, _settled(runs, run_ids, splits))
         groups = without_null_lists(rows).repartition(tasks, *columns).groupBy(*columns)
-        verdicts.append(groups.applyInArrow(judge_history, _VERDICTS))
+        verdicts.append(groups.applyInArrow(judge_history, VERDICTS))
     if stored.telemetry:
         tasks = tasks_for(spark, sum(each.telemetry for each in runs))
         groups = without_null_voters(union(stored.telemetry)).repartition(tasks, "run_id").groupBy("run_id")
-        verdicts.append(groups.applyInArrow(judge_telemetry, _VERDICTS))
+        verdicts.append(groups.applyInArrow(judge_telemetry, VERDICTS))
     whole = [table for table, wanted in stored.histories if WHOLE in wanted]
     if whole:
-        histories = without_null_lists(union(whole)).groupBy("run_id")
-        told = without_null_voters(union(stored.telemetry) if stored.telemetry else no_telemetry(spark))
-        verdicts.append(histories.cogroup(told.groupBy("run_id")).applyInArrow(judge_whole, _VERDICTS))
+        tasks = tasks_for(spark, sum(each.rows + each.telemetry for each in runs))
+        told = union(stored.telemetry) if stored.telemetry else no_telemetry(spark)
+        both = (
+            table.repartition(tasks, "run_id").groupBy("run_id")
+            for table in (without_null_lists(union(whole)), without_null_voters(told))
+        )
+        histories, telemetry = both
+        verdicts.append(histories.cogroup(telemetry).applyInArrow(judge_whole, VERDICTS))
     try:
         found = collect(union(verdicts), len(runs))
     finally:
@@ -220,7 +234,7 @@ def _verdicts(rows: pa.Table) -> list[Verdict]:
 
 
 def _judge_whole(run_id: str, specs: Specs, history: pa.Table, telemetry: pa.Table | None) -> pa.Table:
-    """Rows of `_VERDICTS`: one for each of the run's checkers that judges history and telemetry together."""
+    """Rows of `VERDICTS`: one for each of the run's checkers that judges history and telemetry together."""
     ops = engine.in_order(conform(history))
     told = None if telemetry is None else _in_written_order(telemetry)
     found: list[tuple[int, Verdict]] = []
@@ -232,7 +246,7 @@ def _judge_whole(run_id: str, specs: Specs, history: pa.Table, telemetry: pa.Tab
         found.append(
             (position, _or_broken(spec, lambda each=each, spec=spec: engine.check_whole(each, spec, ops, told)))
         )
-    return _rows(run_id, found)
+    return verdict_rows(run_id, found)
 
 
 def _in_written_order(telemetry: pa.Table) -> pa.Table:
@@ -242,7 +256,7 @@ def _in_written_order(telemetry: pa.Table) -> pa.Table:
 def _judge_group(
     run_id: str, scope: str, specs: Specs, table: pa.Table, otherwise: _Otherwise | None = None
 ) -> pa.Table:
-    """Rows of `_VERDICTS`: one for each of the run's checkers that judges this kind of group and is not settled."""
+    """Rows of `VERDICTS`: one for each of the run's checkers that judges this kind of group and is not settled."""
     part = _in_written_order(table) if scope == OF_TELEMETRY else engine.in_order(conform(table))
     found: list[tuple[int, Verdict]] = []
     for position, of_run in enumerate(specs):
@@ -253,7 +267,7 @@ def _judge_group(
         assert each.partition != "whole run"
         judge = engine.check_telemetry if scope == OF_TELEMETRY else engine.check_partition
         found.append((position, _or_broken(spec, lambda each=each, spec=spec, judge=judge: judge(each, spec, part))))
-    return _rows(run_id, found)
+    return verdict_rows(run_id, found)
 
 
 def _or_broken(spec: CheckerSpec, check: Callable[[], Verdict]) -> Verdict:
@@ -261,12 +275,3 @@ def _or_broken(spec: CheckerSpec, check: Callable[[], Verdict]) -> Verdict:
         return check()
     except UsageError as error:
         return engine.broken(spec.name, error, "being set up")
-
-
-def _rows(run_id: str, found: Sequence[tuple[int, Verdict]]) -> pa.Table:
-    columns = {
-        "run_id": [run_id] * len(found),
-        "position": [position for position, _ in found],
-        "verdict": [engine.encode(verdict).decode() for _, verdict in found],
-    }
-    return pa.table(columns, pa.schema({"run_id": pa.string(), "position": pa.int32(), "verdict": pa.string()}))

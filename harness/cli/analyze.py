@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
@@ -13,8 +14,12 @@ from harness.cli import options
 from results.errors import EXIT_USAGE, RunNotFoundError
 
 if TYPE_CHECKING:
-    from harness.cli.judging import Conclusion
+    from checkers.spark.runs import Ready
+    from harness.cli.many import Judged
     from results.store import RunDir, Store
+
+STARTED: Final = "Spark is up"
+"""How the line begins that tells that judging begins."""
 
 
 @click.command("analyze")
@@ -33,21 +38,19 @@ def command(
     are named and left alone.
     """
     from checkers.verdict import Outcome, worst
-    from harness.cli.judging import conclusion_document
     from results.store import Store
 
     chosen, refused = _choose(Store(Path(store)), runs)
-    conclusions = _judge(chosen, engine or "spark", master)
+    judged = _judge(chosen, engine or "spark", master)
     if as_json:
-        documents = [conclusion_document(each) for each in conclusions]
-        click.echo(msgspec.json.format(msgspec.json.encode(documents)).decode())
+        _print_json(judged)
     else:
-        _print(conclusions)
-    outcome = worst(each.outcome for each in conclusions)
+        _print(judged)
+    outcome = worst(each.outcome for each in judged)
     ctx.exit(EXIT_USAGE if refused and outcome is not Outcome.VIOLATION else outcome.exit_code)
 
 
-def _choose(store: Store, references: Sequence[str]) -> tuple[list[RunDir], int]:
+def _choose(store: Store, references: Sequence[str]) -> tuple[list[Ready], int]:
     """The runs that are meant and can be judged, and how many of a store are damaged. Those are told and left alone.
 
     Raises:
@@ -64,7 +67,7 @@ def _choose(store: Store, references: Sequence[str]) -> tuple[list[RunDir], int]
         raise next(iter(refused.values()))
     for error in refused.values():
         click.echo(f"left out: {error}", err=True)
-    return [each.run for each in good], len(refused)
+    return good, len(refused)
 
 
 def _is_over(run: RunDir) -> bool:
@@ -77,37 +80,50 @@ def _is_over(run: RunDir) -> bool:
     return True
 
 
-def _judge(runs: list[RunDir], engine: str, master: str) -> list[Conclusion]:
-    from harness.cli.judging import judge_inline, judge_with_spark
+def _judge(runs: list[Ready], engine: str, master: str) -> list[Judged]:
+    from harness.cli.many import judge_in_batches, judge_one_by_one, page_writers
+    from harness.cli.planned import cores
+
+    began_s = time.monotonic()
+
+    def show(done: int) -> None:
+        click.echo(f"judged {done} of {len(runs)} runs in {time.monotonic() - began_s:.0f} s", err=True)
 
     if engine == "inline":
-        conclusions: list[Conclusion] = []
-        for number, run in enumerate(runs, 1):
-            click.echo(f"judging {number} of {len(runs)}: {run.test_name}/{run.name}", err=True)
-            conclusions.append(judge_inline(run))
-        return conclusions
+        return judge_one_by_one(runs, show)
     from checkers.spark.session import session
 
     click.echo(f"starting Spark ({master}) for {len(runs)} runs", err=True)
-    with session(master) as spark:
-        return judge_with_spark(runs, spark)
+    with page_writers(len(runs), cores(None)) as pages, session(master) as spark:
+        click.echo(f"{STARTED} after {spark.start_s:.1f} s", err=True)
+        began_s = time.monotonic()
+        return judge_in_batches(runs, spark, pages, show)
 
 
-def _print(conclusions: list[Conclusion]) -> None:
+def _print_json(judged: list[Judged]) -> None:
+    """An array with a document per run, one after the other: all of them at once may be more than fits into memory."""
+    from harness.cli.judging import stored_document
+
+    click.echo("[")
+    for number, each in enumerate(judged, 1):
+        document = msgspec.json.format(msgspec.json.encode(stored_document(each.run)))
+        click.echo(f"{document.decode()}{',' if number < len(judged) else ''}")
+    click.echo("]")
+
+
+def _print(judged: list[Judged]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from harness.cli.words import COLOURS, hot_keys, sentences
+    from harness.cli.words import COLOURS
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("outcome", "test", "run", "why"):
         table.add_column(column, overflow="fold")
-    for each in conclusions:
-        said = [each.harness_error] if each.harness_error else []
-        said += sentences(each.verdicts)
+    for each in judged:
         colour = COLOURS[each.outcome]
-        table.add_row(f"[{colour}]{each.outcome.value}[/]", each.run.test_name, each.run.name, (said or [""])[0])
+        table.add_row(f"[{colour}]{each.outcome.value}[/]", each.run.test_name, each.run.name, each.said)
     Console().print(table)
-    for each in conclusions:
-        for how in hot_keys(each.verdicts):
+    for each in judged:
+        for how in each.hot_keys:
             click.echo(f"{each.run.test_name}/{each.run.name}: {how}")

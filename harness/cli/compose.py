@@ -259,6 +259,11 @@ def _quorum_progress(test: Test, elections: Elections, options: RunOptions) -> C
         "lease_s": elections.lease_s,
         "recovery_bound_s": elections.bound_s if options.progress_bound is None else options.progress_bound,
     }
+    if elections.recovery_per_outage and options.progress_bound is None:
+        judged_by |= {
+            "recovery_per_outage": elections.recovery_per_outage,
+            "outage_limit_s": elections.outage_limit_s,
+        }
     if options.availability:
         judged_by["availability"] = options.availability
     return CheckerSpec("quorum-progress", judged_by)

@@ -12,8 +12,9 @@ from checkers import engine
 from checkers.verdict import Outcome, Verdict
 from results import telemetry
 from results.clocks import clocks_in
+from results.errors import RunNotFoundError
 from results.figures import write_figures
-from results.report import write_report
+from results.report import REPORT, write_report
 from results.report.counterexample import COUNTEREXAMPLE, is_drawable, write_counterexample
 from results.store import RunDir, plain_verdict
 
@@ -78,12 +79,14 @@ def judge_run(
     return judge_inline(run, harness_error)
 
 
-def collect_telemetry(run: RunDir) -> None:
-    """Bring the nodes' raw telemetry into one table, if the run has any and it was not done yet."""
+def collect_telemetry(run: RunDir) -> bool:
+    """Bring the nodes' raw telemetry into one table; whether there was any for which that was not done yet."""
+    if run.telemetry_path.exists():
+        return False
     document = run.read_test()
     sources: Mapping[str, str] = document.get("telemetry") or {}
-    if not sources or run.telemetry_path.exists():
-        return
+    if not sources:
+        return False
     paths = {node: run.path / relative for node, relative in sources.items()}
     start = telemetry.Start(
         wall_ns=document.get("began_wall_ns") or document["start_wall_ns"],
@@ -91,17 +94,31 @@ def collect_telemetry(run: RunDir) -> None:
         ahead_ns=clocks_in(run.history()).ahead_ns(),
     )
     run.write_telemetry(telemetry.collect(paths, start).table)
+    return True
 
 
 def _conclude(run: RunDir, verdicts: list[Verdict], engine_name: str, harness_error: str | None) -> Conclusion:
+    outcome, error = keep_verdicts(run, verdicts, engine_name, harness_error)
+    return Conclusion(run, outcome, verdicts, error, write_pages(run, verdicts))
+
+
+def keep_verdicts(
+    run: RunDir, verdicts: Sequence[Verdict], engine_name: str, harness_error: str | None = None
+) -> tuple[Outcome, str | None]:
+    """Write the verdicts; the outcome, and the harness error, which is the one of an earlier judgement if not given."""
     if harness_error is None:
         before = run.read_verdicts()
         harness_error = before.harness_error if before is not None else None
     outcome, error = engine.judged_outcome(verdicts, harness_error)
     run.write_verdicts(verdicts, outcome.value, engine=engine_name, harness_error=error)
+    return outcome, error
+
+
+def write_pages(run: RunDir, verdicts: Sequence[Verdict]) -> Path:
+    """Write what is made from kept verdicts: figures, the picture of a counterexample, the report, whose path it is."""
     write_figures(run)
     _draw(run, verdicts)
-    return Conclusion(run, outcome, verdicts, error, write_report(run.path))
+    return write_report(run.path)
 
 
 def _draw(run: RunDir, verdicts: Sequence[Verdict]) -> None:
@@ -117,11 +134,30 @@ def _draw(run: RunDir, verdicts: Sequence[Verdict]) -> None:
 
 def conclusion_document(conclusion: Conclusion) -> dict[str, Any]:
     """A conclusion as JSON."""
+    verdicts = [plain_verdict(verdict) for verdict in conclusion.verdicts]
+    return _document(conclusion.run, conclusion.outcome.value, conclusion.harness_error, conclusion.report, verdicts)
+
+
+def stored_document(run: RunDir) -> dict[str, Any]:
+    """The same, of a run whose verdicts are kept.
+
+    Raises:
+        SplitbrainError: they are there no more, or damaged.
+    """
+    found = run.read_verdicts()
+    if found is None:
+        raise RunNotFoundError(f"run {run.name} of test {run.test_name} lost its verdict: analyze it again.")
+    return _document(run, found.outcome, found.harness_error, run.path / REPORT, found.verdicts)
+
+
+def _document(
+    run: RunDir, outcome: str, harness_error: str | None, report: Path, verdicts: list[dict[str, Any]]
+) -> dict[str, Any]:
     return {
-        "outcome": conclusion.outcome.value,
-        "run": str(conclusion.run.path),
-        "test": conclusion.run.test_name,
-        "report": str(conclusion.report),
-        "harness_error": conclusion.harness_error,
-        "verdicts": [plain_verdict(verdict) for verdict in conclusion.verdicts],
+        "outcome": outcome,
+        "run": str(run.path),
+        "test": run.test_name,
+        "report": str(report),
+        "harness_error": harness_error,
+        "verdicts": verdicts,
     }

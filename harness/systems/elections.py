@@ -19,12 +19,17 @@ class Elections(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         timeout_s: after so long without a leader's word a node stands for election at the latest.
         recovery_s: for so long after a change no answer is demanded; None for RECOVERY_ELECTIONS times `timeout_s`.
+        recovery_per_outage: for each second for which nodes were cut off from each other, so many more seconds until an
+            answer is demanded of them; more than 0 where connections outlive a cut.
+        outage_limit_s: outages are counted up to this length.
         lease_s: for so long a node that lost its majority may go on to answer.
         local: functions of ops that a node answers by itself, from what it holds.
     """
 
     timeout_s: float
     recovery_s: float | None = None
+    recovery_per_outage: float = 0.0
+    outage_limit_s: float = 120.0
     lease_s: float = 0.0
     local: frozenset[str] = frozenset()
 

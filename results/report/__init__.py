@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from results.atomic import replace_file
 from results.report.page import render
 from results.report.run_view import load
 
-__all__ = ["write_report"]
+__all__ = ["REPORT", "write_report"]
+
+REPORT: Final = "report.html"
+"""The page's name in the folder of a run."""
 
 
 def write_report(run_dir: Path) -> Path:
@@ -26,7 +30,7 @@ def write_report(run_dir: Path) -> Path:
     plots = view.run.plots_dir()
     for name, text in page.plots.items():
         _write(plots / f"{name}.svg", text)
-    path = run_dir / "report.html"
+    path = run_dir / REPORT
     _write(path, page.html)
     return path
 

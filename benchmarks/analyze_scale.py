@@ -1,0 +1,305 @@
+"""`splitbrain analyze` over a growing store of simulated runs: seconds, cost per op, and how they grow.
+
+    python benchmarks/analyze_scale.py [--runs 125,250,500,1000] [--master 'local[2]'] [--store DIR] [--repeat 1]
+                                       [--seconds 5] [--rate 40] [--jobs N] [--json]
+
+The runs are those of a nightly matrix: every workload of the metadata cluster under each of four mixes of faults, five
+nodes, short, seed after seed. Each is judged inline when it is made; the made store is kept with `--store`
+and used again, and grows if more runs are asked for. Then, for each size, the first so many runs are linked into a
+store of their own, without anything that was found out about them, and the command judges that store cold. Its verdicts
+must be those that were found inline, or the benchmark fails.
+
+Seconds run from the moment when the session is up to the end of the command, all pages written; everything before is
+"start". The exponent is the slope of a straight line through (log ops, log seconds), by least squares: 1 is linear.
+CPU is that of all processes of the command, start included: on a busy machine it says more than seconds do. Memory is
+that of the Python process that drives Spark, at its peak, in MiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from rich.console import Console
+
+from checkers import engine
+from harness.cli.analyze import STARTED
+from harness.cli.compose import RunOptions, compose
+from harness.cli.documents import keep_plan
+from harness.cli.judging import collect_telemetry
+from harness.cli.progress import Progress
+from harness.cli.simulated import record_simulated
+from harness.cli.warm import warm_up
+from harness.cli.workers import Workers
+from results.errors import SplitbrainError
+from results.store import RunDir, Store
+from workloads.catalogue import WORKLOADS
+
+NEMESES: Final = ("partition,kill", "pause,packet", "power,clog", "restart,clock")
+RUN_LIMIT_S: Final = 300.0
+JUDGED: Final = ("verdict.json", "figures.json", "report.html", "counterexample.html", "plots")
+"""What analyze writes: a cold store has none of it."""
+
+COMMAND: Final = "from harness.cli.main import main; main()"
+
+
+# --- the store ------------------------------------------------------------------------------------------------------
+
+
+def fill(root: Path, count: int, jobs: int, seconds: float, rate: float) -> list[RunDir]:
+    """The runs of the seeds below `count`, in the order of their seeds; those that are missing are made."""
+    made = {int(run.read_test()["seed"]): run for run in Store(root).runs() if run.status() == "complete"}
+    missing = [options(seed, seconds, rate) for seed in range(count) if seed not in made]
+    began_s, done, told = time.monotonic(), 0, 0.0
+    with Workers(partial(make, root), min(jobs, max(len(missing), 1)), prepare=warm_up, limit_s=RUN_LIMIT_S) as workers:
+        waiting = iter(missing)
+        while done < len(missing):
+            while workers.free and (chosen := next(waiting, None)) is not None:
+                workers.give(chosen)
+            for report in workers.wait(0.5):
+                if report.problem is not None:
+                    raise SystemExit(f"seed {report.task.seed} could not be run: {report.problem}")
+                done += 1
+            if time.monotonic() - told > 5 or done == len(missing):
+                told = time.monotonic()
+                print(f"made {done} of {len(missing)} runs in {told - began_s:.0f} s", file=sys.stderr)
+    if missing:
+        made = {int(run.read_test()["seed"]): run for run in Store(root).runs()}
+    return [made[seed] for seed in range(count)]
+
+
+def options(seed: int, seconds: float, rate: float) -> RunOptions:
+    """The run of a seed: the tests of the matrix take turns."""
+    return RunOptions(
+        workload=list(WORKLOADS)[seed % len(WORKLOADS)],
+        nemesis=NEMESES[seed // len(WORKLOADS) % len(NEMESES)],
+        system="metadata",
+        backend="sim",
+        bug="",
+        nodes="5",
+        concurrency="2n",
+        rate=rate,
+        time_limit=seconds,
+        interval=1.0,
+        op_timeout=1.0,
+        recovery=20.0,
+        seed=seed,
+    )
+
+
+def make(root: Path, chosen: RunOptions) -> str:
+    """Simulate a test, keep the run, and judge it in this process."""
+    test = compose(chosen)
+    run, summary = record_simulated(test, chosen, root, Progress(test.name, Console(quiet=True)), None)
+    keep_plan(run, test)
+    collect_telemetry(run)
+    verdicts = engine.judge(run.history(), engine.specs_of(run.read_test(), str(run.path)), run.telemetry())
+    failure = None if summary.failure is None else str(summary.failure)
+    outcome, error = engine.judged_outcome(verdicts, failure)
+    run.write_verdicts(verdicts, outcome.value, harness_error=error)
+    return str(run.path)
+
+
+def cold(runs: Sequence[RunDir], root: Path) -> None:
+    """A store of the same runs, as they were before anybody judged them. Their files are links, not copies.
+
+    Nothing writes into a file of a store: each is written aside and renamed.
+    """
+    for run in runs:
+        target = root / run.path.parent.name / run.path.name
+        shutil.copytree(run.path, target, copy_function=os.link, ignore=shutil.ignore_patterns(*JUDGED))
+
+
+# --- the verdicts ---------------------------------------------------------------------------------------------------
+
+
+def timeless(found: Any) -> Any:
+    """A verdict without the seconds that it took, and without who gave it."""
+    if isinstance(found, dict):
+        return {key: timeless(value) for key, value in found.items() if "seconds" not in str(key) and key != "engine"}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(found, list):
+        return [timeless(each) for each in found]  # pyright: ignore[reportUnknownVariableType]
+    return found
+
+
+def compare(runs: Sequence[RunDir], root: Path) -> Counter[str]:
+    """The outcomes of a judged store; ends the program if a verdict is not the one that was found inline."""
+    outcomes: Counter[str] = Counter()
+    for run in runs:
+        judged = root / run.path.parent.name / run.path.name / "verdict.json"
+        ours, theirs = (timeless(json.loads(path.read_bytes())) for path in (run.path / "verdict.json", judged))
+        if ours != theirs:
+            raise SystemExit(f"{run.path}/verdict.json (inline) and {judged} (Spark) do not say the same.")
+        outcomes[ours["outcome"]] += 1
+    return outcomes
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+class Pass(msgspec.Struct, frozen=True):
+    """One pass of the command: seconds to the session, from there to the end; CPU seconds of all processes; MiB."""
+
+    start_s: float
+    seconds: float
+    cpu_s: float
+    memory_mib: float
+
+
+def analyze(root: Path, master: str) -> Pass:
+    """Run the command on a store; it ends with the code of an outcome, whatever that is."""
+    home = Path(__file__).resolve().parent.parent
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(home), os.environ.get("PYTHONPATH")]))}
+    before, began_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    command = [sys.executable, "-c", COMMAND, "analyze", "--store", str(root), "--master", master]
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment, cwd=home
+    )
+    peak = [0.0]
+    watch = threading.Thread(target=_watch_memory, args=(process, peak))
+    watch.start()
+    assert process.stderr is not None
+    said: list[str] = []
+    up_s: float | None = None
+    with process.stderr as told:
+        for line in told:
+            said.append(line)
+            print(line, end="", file=sys.stderr)
+            if up_s is None and line.startswith(STARTED):
+                up_s = time.perf_counter()
+    code = process.wait()
+    ended_s = time.perf_counter()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    watch.join()
+    if code not in (0, 1, 2) or up_s is None:
+        raise SystemExit(f"splitbrain analyze ended with {code}: {''.join(said[-3:])}")
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Pass(start_s=up_s - began_s, seconds=ended_s - up_s, cpu_s=cpu_s, memory_mib=peak[0])
+
+
+def _watch_memory(process: subprocess.Popen[str], peak: list[float]) -> None:
+    """Keep the peak of the process's resident memory; the kernel tells it while the process lives."""
+    while process.poll() is None:
+        try:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+        except OSError:
+            return
+        found = [line.split() for line in status.splitlines() if line.startswith("VmHWM:")]
+        if found:
+            peak[0] = max(peak[0], int(found[0][1]) / 1024)
+        time.sleep(0.1)
+
+
+# --- measuring ------------------------------------------------------------------------------------------------------
+
+
+def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
+    """The slope of a straight line through (log size, log seconds), by least squares; 1 is linear."""
+    return statistics.linear_regression([math.log(n) for n in sizes], [math.log(s) for s in seconds]).slope
+
+
+def client_ops(run: RunDir) -> int:
+    """How many ops clients invoked in a run."""
+    rows = run.history().select(["process", "type"])
+    return int(np.sum((rows["process"].to_numpy() >= 0) & (rows["type"].to_numpy() == "invoke")))
+
+
+def measure(runs: Sequence[RunDir], counts: Sequence[int], master: str, repeat: int, root: Path) -> dict[str, Any]:
+    """Everything that is reported, as JSON can carry it; stores are made beside `root`, to link files."""
+    rows = [_measure(runs[:count], master, repeat, root) for count in counts]
+    ops = [row["ops"] for row in rows]
+    measured = ("seconds", "cpu_s") if len(rows) > 1 else ()
+    slopes = {what: round(exponent(ops, [row[what] for row in rows]), 3) for what in measured}
+    return {
+        "machine": f"{os.cpu_count()} x {platform.machine()}, Python {platform.python_version()}, {master}",
+        "load": [round(load, 2) for load in os.getloadavg()],
+        "sizes": rows,
+        "exponents": slopes,
+    }
+
+
+def _measure(runs: Sequence[RunDir], master: str, repeat: int, root: Path) -> dict[str, Any]:
+    passes: list[Pass] = []
+    outcomes: Mapping[str, int] = {}
+    for _ in range(repeat):
+        with tempfile.TemporaryDirectory(prefix=f"{root.name}-cold-", dir=root.parent) as folder:
+            cold(runs, Path(folder))
+            passes.append(analyze(Path(folder), master))
+            outcomes = compare(runs, Path(folder))
+    ops = sum(client_ops(run) for run in runs)
+    seconds = statistics.median(each.seconds for each in passes)
+    cpu_s = statistics.median(each.cpu_s for each in passes)
+    return {
+        "runs": len(runs),
+        "ops": ops,
+        "start_s": round(statistics.median(each.start_s for each in passes), 2),
+        "seconds": round(seconds, 2),
+        "us_per_op": round(seconds / ops * 1e6, 1),
+        "cpu_s": round(cpu_s, 2),
+        "cpu_us_per_op": round(cpu_s / ops * 1e6, 1),
+        "ms_per_run": round(seconds / len(runs) * 1e3, 1),
+        "memory_mib": round(max(each.memory_mib for each in passes)),
+        "outcomes": dict(sorted(outcomes.items())),
+    }
+
+
+def main() -> None:
+    """Make the store, measure, and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--runs", default="125,250,500,1000", help="sizes of the store, comma-separated")
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--store", type=Path, default=None, help="keep the runs here, and use those that are there")
+    parser.add_argument("--repeat", type=int, default=1, help="the median of so many passes")
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long faults and load of a run last")
+    parser.add_argument("--rate", type=float, default=40.0, help="ops a second of a run")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that make runs")
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    counts = sorted(int(count) for count in chosen.runs.split(","))
+    with tempfile.TemporaryDirectory(prefix="splitbrain-scale-") as folder:
+        root: Path = chosen.store.absolute() if chosen.store is not None else Path(folder) / "store"
+        try:
+            runs = fill(root, max(counts), chosen.jobs, chosen.seconds, chosen.rate)
+        except SplitbrainError as error:
+            raise SystemExit(str(error)) from error
+        found = measure(runs, counts, chosen.master, chosen.repeat, root)
+    if chosen.json:
+        json.dump(found, sys.stdout, indent=2)
+        print()
+        return
+    print(f"{found['machine']}; load of the machine {found['load'][0]} at the end")
+    print(
+        f"{'runs':>6} {'ops':>9} {'start s':>8} {'seconds':>8} {'us/op':>7} {'ms/run':>7} {'CPU us/op':>10} {'MiB':>5}"
+        f"  outcomes (all as inline)"
+    )
+    for row in found["sizes"]:
+        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in row["outcomes"].items())
+        print(
+            f"{row['runs']:>6} {row['ops']:>9} {row['start_s']:>8.1f} {row['seconds']:>8.1f} {row['us_per_op']:>7.0f} "
+            f"{row['ms_per_run']:>7.0f} {row['cpu_us_per_op']:>10.0f} {row['memory_mib']:>5}  {outcomes}"
+        )
+    if found["exponents"]:
+        slopes = found["exponents"]
+        print(f"seconds grow with ops to the power of {slopes['seconds']:.2f}, CPU seconds of {slopes['cpu_s']:.2f}")
+
+
+if __name__ == "__main__":
+    main()
