@@ -246,6 +246,14 @@ def test_the_bounds_of_quorum_progress_are_the_tests_to_set_and_part_of_its_comm
     assert "--progress-bound 3.5 --availability 0.95" in command_line(chosen)
 
 
+def test_what_outages_add_is_the_systems_to_say_unless_the_test_sets_a_bound() -> None:
+    etcd = {**OPTIONS, "system": "etcd", "nemesis": "kill"}
+    for given, per_outage in ((OPTIONS, None), (etcd, 1.0), ({**etcd, "progress_bound": 3.5}, None)):
+        test = compose(RunOptions.of(**given))
+        (spec,) = [spec for spec in test.workload.checkers if spec.name == "quorum-progress"]
+        assert spec.options.get("recovery_per_outage") == per_outage
+
+
 @pytest.mark.parametrize(
     ("given", "seconds"),
     [
