@@ -41,6 +41,8 @@ def test_a_register_passes_under_partitions_kills_pauses_and_faults_of_packets(t
     for node in ("n1", "n2", "n3"):
         assert "serving" in (run / "nodes" / node / "log").read_text()
         assert list((run / "nodes" / node / "data/etcd/member/wal").glob("*.wal"))
+        rows = (run / "nodes" / node / "telemetry.jsonl").read_text().splitlines()
+        assert len(rows) > 30, "nodes on hosts are asked for telemetry as others are"
     assert three.wait_until_clear() == []
     assert etcd_on(three) == []
 
