@@ -1,67 +1,34 @@
-"""How far the clocks of the nodes' hosts were from the controller's, as measured and noted in the history.
+"""What the page says of the clocks of the nodes' hosts, and takes off the times in their logs (see `results.clocks`).
 
-The harness notes it as an op of its own, `clocks`, whose value holds `walls_s` (for each node how many seconds its
-host's wall clock, with which logs are stamped, was ahead of the controller's; negative: behind) and `errors_s` (how
-wrong that may be). Where there are several the last word on each node counts. What libfaketime adds to a node's clock
-is a fault, and not in it.
+Logs are stamped by wall clocks. What libfaketime adds to a node's clock is a fault, and nobody measured it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, cast
+from typing import Final
 
-from results.faults import Happenings
+from results.clocks import Clocks
 
-OP: Final = "clocks"
-"""The function of the harness's op."""
-
-
-class HostClocks(NamedTuple):
-    """By node, in seconds: how far its host's clock was ahead of the controller's, and how wrong that may be."""
-
-    walls_s: Mapping[str, float]
-    errors_s: Mapping[str, float]
-
-    def offset_ns(self, node: str) -> int:
-        """How many nanoseconds a node's clock was ahead; 0 where nobody measured it."""
-        return round(self.walls_s.get(node, 0.0) * 1e9)
-
-    @property
-    def words(self) -> str:
-        """The worst of them in words, "" where nothing was measured."""
-        if not self.walls_s:
-            return ""
-        largest = max(abs(ahead) for ahead in self.walls_s.values())
-        error = max(self.errors_s.values(), default=0.0)
-        if largest == 0 and error == 0:
-            return "one clock for all"
-        known = f", known within {_ms(error)}" if self.errors_s else ""
-        return f"within {_ms(largest)} of the controller's{known}"
+_FARTHEST_S: Final = 1e9
+"""Clocks that are farther apart are none: an imported history may hold any number."""
 
 
-def clocks_of(around: Happenings) -> HostClocks:
-    """What was measured; empty in a run in which nobody did."""
-    walls: dict[str, float] = {}
-    errors: dict[str, float] = {}
-    for op in around.of_harness(OP):
-        if isinstance(op.value, dict):
-            told = cast("dict[str, Any]", op.value)
-            walls |= _numbers(told.get("walls_s"))
-            errors |= _numbers(told.get("errors_s"))
-    return HostClocks(walls, errors)
+def ahead_ns(clocks: Clocks, node: str) -> int:
+    """Nanoseconds by which a node's host's wall clock was ahead of the controller's; 0 where nobody measured it."""
+    ahead_s = clocks.walls_s.get(node, 0.0)
+    return round(ahead_s * 1e9) if abs(ahead_s) < _FARTHEST_S else 0
 
 
-def _numbers(value: Any) -> dict[str, float]:
-    if not isinstance(value, dict):
-        return {}
-    told = cast("dict[Any, Any]", value)
-    return {
-        str(node): float(number)
-        for node, number in told.items()
-        if isinstance(number, (int, float)) and not isinstance(number, bool) and abs(number) < 1e9
-    }
+def words_of(clocks: Clocks) -> str:
+    """The worst of the wall clocks in words, "" where nothing was measured."""
+    if not clocks.walls_s:
+        return ""
+    largest_s = max(abs(ahead_s) for ahead_s in clocks.walls_s.values())
+    if largest_s == 0 and clocks.error_s == 0:
+        return "one clock for all"
+    known = f", known within {_ms(clocks.error_s)}" if clocks.errors_s else ""
+    return f"within {_ms(largest_s)} of the controller's{known}"
 
 
 def _ms(time_s: float) -> str:
-    return f"{time_s:.1f} s" if abs(time_s) >= 10 else f"{time_s * 1000:.3g} ms"
+    return f"{time_s:.4g} s" if time_s >= 10 else f"{time_s * 1000:.3g} ms"

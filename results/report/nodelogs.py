@@ -21,7 +21,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from results.report.hostclocks import clocks_of
+from results.clocks import clocks_of
+from results.report.hostclocks import ahead_ns
 from results.report.run_view import RunView
 from results.report.text import visible
 
@@ -98,7 +99,7 @@ def node_logs(view: RunView, moments_s: Sequence[float], most: int = LINES_MAX) 
     share = most // max(len(found), 1)
     began_ns, clocks = _began_ns(view.document), clocks_of(view.around)
     return [
-        _read(view.run.path, node, path, began_ns + clocks.offset_ns(node), moments_s, share) for node, path in found
+        _read(view.run.path, node, path, began_ns + ahead_ns(clocks, node), moments_s, share) for node, path in found
     ]
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from markupsafe import Markup
 
 from results.calls import ints
+from results.clocks import CLOCKS, clocks_of
 from results.counts import ENDS, run_counts, window_counts
 from results.figures import leader_changes
 from results.history import Op
@@ -21,8 +22,7 @@ from results.report.bounds import left_out, unchecked
 from results.report.evidence import Finding, verdicts_of
 from results.report.fault_rows import fault_rows
 from results.report.guarantees import guarantees_of
-from results.report.hostclocks import OP as CLOCKS
-from results.report.hostclocks import clocks_of
+from results.report.hostclocks import words_of
 from results.report.inspector import packed
 from results.report.memberships import member_changes
 from results.report.nodelogs import NodeLog, excerpt, node_logs
@@ -77,7 +77,7 @@ def render(view: RunView) -> Page:
     plots = _plots(view, shown, quorum)
     events, more_events = story(view, shown)
     windows = window_rows(quorum.figures, view.nodes, findings) if quorum.figures else []
-    clocks = clocks_of(view.around).words
+    clocks = words_of(clocks_of(view.around))
     log_times = f"times are those of the nodes' own clocks{', less the offsets of their hosts' if clocks else ''}"
     environment = _environment()
     css = {name: environment.get_template(f"{name}.css").render() for name in ("report", "plots")}
@@ -197,7 +197,7 @@ def _identity(view: RunView) -> list[tuple[str, str]]:
         ("Began", _began(document)),
         ("Lasted", f"{view.around.end_ns / 1e9:.1f} s"),
         ("Client ops", f"{total:,}"),
-        ("Clocks of hosts", clocks_of(view.around).words),
+        ("Clocks of hosts", words_of(clocks_of(view.around))),
         ("Judged by", view.judgement.engine if view.judgement else None),
     ]
     return [(name, clip(value)) for name, value in facts if value not in (None, "")]

@@ -12,7 +12,7 @@ from results.report.text import visible
 WIDTH = 1100
 """Width of every picture, in its own units; pages scale it."""
 
-LEFT = 74
+LEFT = 88
 RIGHT = 14
 
 

@@ -68,8 +68,8 @@ def sample_run(
         ops = _ops(state, seconds, rate, seed, hostile)
         if walls_s is not None:
             value = {"offsets_s": {}, "errors_s": dict.fromkeys(walls_s, 0.001), "walls_s": walls_s}
-            noted = {"process": HARNESS, "type": "info", "f": "clocks", "value": value}
-            ops.append(Op(index=len(ops), time=ops[-1].time, **noted))
+            end = ops[-1].time
+            ops.append(Op(index=len(ops), time=end, process=HARNESS, type="info", f="clocks", value=value))
         writer = run.history_writer()
         for op in ops:
             writer.record(op)

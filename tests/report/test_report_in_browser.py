@@ -92,6 +92,18 @@ def test_a_click_on_an_op_shows_what_each_node_logged_around_it(browser: Browser
     assert browser.complaints == []
 
 
+def test_the_longest_names_of_faults_and_nodes_stay_inside_the_picture(browser: Browser, tmp_path: Path) -> None:
+    page = write_report(sample_run(tmp_path, rate=20).path)
+    text = (
+        page.read_text().replace(">partition</text>", ">membership</text>").replace(">n1</text>", ">metadata-…</text>")
+    )
+    page.write_text(text)
+    browser.open(page)
+    left = "Math.min(...[...document.querySelectorAll('#timeline text')].map((text) => text.getBBox().x))"
+    assert browser.run(left) >= 0
+    assert "membership" in browser.run("document.querySelector('#timeline text.lane').textContent")
+
+
 def test_a_click_on_the_timeline_takes_the_nearest_op_of_that_node(browser: Browser, tmp_path: Path) -> None:
     run = sample_run(tmp_path)
     browser.open(write_report(run.path))

@@ -29,7 +29,7 @@ WHOLE = ["n1", "n2", "n3"]
 def change(time_s: float, f: str, target: str, **more: Any) -> list[Op]:
     action = "start" if f == "leave" else "stop"
     asked = {"fault": "membership", "action": action}
-    done = {**asked, "target": target, "cut": [], "down": [], "paused": [], **more}
+    done: dict[str, Any] = {**asked, "target": target, "cut": [], "down": [], "paused": [], **more}
     return [
         Op(process=NEMESIS, type="invoke", f=f, value=asked, time=round(time_s * 1e9)),
         Op(process=NEMESIS, type="ok", f=f, value=done, time=round((time_s + 0.5) * 1e9)),
