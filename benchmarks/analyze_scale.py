@@ -18,11 +18,11 @@ that of the Python process that drives Spark, at its peak, in MiB.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
 import platform
-import resource
 import shutil
 import statistics
 import subprocess
@@ -55,6 +55,7 @@ from workloads.catalogue import WORKLOADS
 
 NEMESES: Final = ("partition,kill", "pause,packet", "power,clog", "restart,clock")
 RUN_LIMIT_S: Final = 300.0
+WATCH_S: Final = 0.3
 JUDGED: Final = ("verdict.json", "figures.json", "report.html", "counterexample.html", "plots")
 """What analyze writes: a cold store has none of it."""
 
@@ -168,14 +169,12 @@ def analyze(root: Path, master: str) -> Pass:
     """Run the command on a store; it ends with the code of an outcome, whatever that is."""
     home = Path(__file__).resolve().parent.parent
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(home), os.environ.get("PYTHONPATH")]))}
-    before, began_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    began_s = time.perf_counter()
     command = [sys.executable, "-c", COMMAND, "analyze", "--store", str(root), "--master", master]
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment, cwd=home
     )
-    peak = [0.0]
-    watch = threading.Thread(target=_watch_memory, args=(process, peak))
-    watch.start()
+    watch = _Watch(process)
     assert process.stderr is not None
     said: list[str] = []
     up_s: float | None = None
@@ -187,25 +186,52 @@ def analyze(root: Path, master: str) -> Pass:
                 up_s = time.perf_counter()
     code = process.wait()
     ended_s = time.perf_counter()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     watch.join()
     if code not in (0, 1, 2) or up_s is None:
         raise SystemExit(f"splitbrain analyze ended with {code}: {''.join(said[-3:])}")
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Pass(start_s=up_s - began_s, seconds=ended_s - up_s, cpu_s=cpu_s, memory_mib=peak[0])
+    return Pass(start_s=up_s - began_s, seconds=ended_s - up_s, cpu_s=watch.cpu_s, memory_mib=watch.peak_mib)
 
 
-def _watch_memory(process: subprocess.Popen[str], peak: list[float]) -> None:
-    """Keep the peak of the process's resident memory; the kernel tells it while the process lives."""
-    while process.poll() is None:
-        try:
-            status = Path(f"/proc/{process.pid}/status").read_text()
-        except OSError:
-            return
-        found = [line.split() for line in status.splitlines() if line.startswith("VmHWM:")]
-        if found:
-            peak[0] = max(peak[0], int(found[0][1]) / 1024)
-        time.sleep(0.1)
+class _Watch(threading.Thread):
+    """Looks at the process and all its descendants a few times a second, for as long as it lives.
+
+    What the kernel adds up for a parent will not do: Spark's Python workers end without anybody waiting for them.
+    """
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        super().__init__(name="watch", daemon=True)
+        self.peak_mib = 0.0
+        self._process = process
+        self._cpu_s: dict[int, float] = {}
+        self.start()
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of all processes that were seen."""
+        return sum(self._cpu_s.values())
+
+    def run(self) -> None:
+        """Watch until the process ends."""
+        while self._process.poll() is None:
+            self._look()
+            time.sleep(WATCH_S)
+
+    def _look(self) -> None:
+        parents: dict[int, int] = {}
+        cpu_s: dict[int, float] = {}
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                fields = path.read_text().rpartition(")")[2].split()
+                parents[int(path.parent.name)] = int(fields[1])
+                cpu_s[int(path.parent.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        ours = {self._process.pid}
+        while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+            ours |= more
+        self._cpu_s |= {pid: cpu_s[pid] for pid in ours if pid in cpu_s}
+        with contextlib.suppress(OSError):
+            status = Path(f"/proc/{self._process.pid}/status").read_text()
+            found = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
+            self.peak_mib = max([self.peak_mib, *(int(kib) / 1024 for kib in found)])
 
 
 # --- measuring ------------------------------------------------------------------------------------------------------
