@@ -4,8 +4,8 @@
                                        [--seconds 5] [--rate 40] [--jobs N] [--json]
 
 The runs are those of a nightly matrix: every workload of the metadata cluster under each of four mixes of faults, five
-nodes, short, seed after seed. Each is judged inline when it is made; the made store is kept with `--store`
-and used again, and grows if more runs are asked for. Then, for each size, the first so many runs are linked into a
+nodes, short, seed after seed. Each is judged inline. With `--store` they are kept and used again, judged anew, since
+checkers change, and more are made if more are asked for. Then, for each size, the first so many runs are linked into a
 store of their own, without anything that was found out about them, and the command judges that store cold. Its verdicts
 must be those that were found inline, or the benchmark fails.
 
@@ -44,7 +44,7 @@ from checkers import engine
 from harness.cli.analyze import STARTED
 from harness.cli.compose import RunOptions, compose
 from harness.cli.documents import keep_plan
-from harness.cli.judging import collect_telemetry
+from harness.cli.judging import collect_telemetry, keep_verdicts
 from harness.cli.progress import Progress
 from harness.cli.simulated import record_simulated
 from harness.cli.warm import warm_up
@@ -66,25 +66,31 @@ COMMAND: Final = "from harness.cli.main import main; main()"
 
 
 def fill(root: Path, count: int, jobs: int, seconds: float, rate: float) -> list[RunDir]:
-    """The runs of the seeds below `count`, in the order of their seeds; those that are missing are made."""
-    made = {int(run.read_test()["seed"]): run for run in Store(root).runs() if run.status() == "complete"}
-    missing = [options(seed, seconds, rate) for seed in range(count) if seed not in made]
+    """The runs of the seeds below `count`, in the order of their seeds, each judged inline by this version."""
+    there = {int(run.read_test()["seed"]): run for run in Store(root).runs() if run.history_path.exists()}
+    tasks = [there[seed].path if seed in there else options(seed, seconds, rate) for seed in range(count)]
     began_s, done, told = time.monotonic(), 0, 0.0
-    with Workers(partial(make, root), min(jobs, max(len(missing), 1)), prepare=warm_up, limit_s=RUN_LIMIT_S) as workers:
-        waiting = iter(missing)
-        while done < len(missing):
-            while workers.free and (chosen := next(waiting, None)) is not None:
-                workers.give(chosen)
+    with Workers(partial(provide, root), min(jobs, count), prepare=warm_up, limit_s=RUN_LIMIT_S) as workers:
+        waiting = iter(tasks)
+        while done < count:
+            while workers.free and (task := next(waiting, None)) is not None:
+                workers.give(task)
             for report in workers.wait(0.5):
                 if report.problem is not None:
-                    raise SystemExit(f"seed {report.task.seed} could not be run: {report.problem}")
+                    raise SystemExit(f"{report.task} could not be run or judged: {report.problem}")
                 done += 1
-            if time.monotonic() - told > 5 or done == len(missing):
+            if time.monotonic() - told > 5 or done == count:
                 told = time.monotonic()
-                print(f"made {done} of {len(missing)} runs in {told - began_s:.0f} s", file=sys.stderr)
-    if missing:
-        made = {int(run.read_test()["seed"]): run for run in Store(root).runs()}
-    return [made[seed] for seed in range(count)]
+                print(f"{done} of {count} runs are there after {told - began_s:.0f} s", file=sys.stderr)
+    there = {int(run.read_test()["seed"]): run for run in Store(root).runs()}
+    return [there[seed] for seed in range(count)]
+
+
+def provide(root: Path, task: RunOptions | Path) -> None:
+    """Simulate a test, or take a run that is there, and judge it in this process."""
+    run, failure = (RunDir(task), None) if isinstance(task, Path) else record(root, task)
+    verdicts = engine.judge(run.history(), engine.specs_of(run.read_test(), str(run.path)), run.telemetry())
+    keep_verdicts(run, verdicts, "inline", failure)
 
 
 def options(seed: int, seconds: float, rate: float) -> RunOptions:
@@ -106,17 +112,13 @@ def options(seed: int, seconds: float, rate: float) -> RunOptions:
     )
 
 
-def make(root: Path, chosen: RunOptions) -> str:
-    """Simulate a test, keep the run, and judge it in this process."""
+def record(root: Path, chosen: RunOptions) -> tuple[RunDir, str | None]:
+    """Simulate a test and keep the run; also what went wrong in the harness, if anything did."""
     test = compose(chosen)
     run, summary = record_simulated(test, chosen, root, Progress(test.name, Console(quiet=True)), None)
     keep_plan(run, test)
     collect_telemetry(run)
-    verdicts = engine.judge(run.history(), engine.specs_of(run.read_test(), str(run.path)), run.telemetry())
-    failure = None if summary.failure is None else str(summary.failure)
-    outcome, error = engine.judged_outcome(verdicts, failure)
-    run.write_verdicts(verdicts, outcome.value, harness_error=error)
-    return str(run.path)
+    return run, None if summary.failure is None else str(summary.failure)
 
 
 def cold(runs: Sequence[RunDir], root: Path) -> None:
