@@ -4,8 +4,8 @@
                                        [--seconds 5] [--rate 40] [--jobs N] [--json]
 
 The runs are those of a nightly matrix: every workload of the metadata cluster under each of four mixes of faults, five
-nodes, short, seed after seed. Each is judged inline when it is made; the made store is kept with `--store`
-and used again, and grows if more runs are asked for. Then, for each size, the first so many runs are linked into a
+nodes, short, seed after seed. Each is judged inline. With `--store` they are kept and used again, judged anew, since
+checkers change, and more are made if more are asked for. Then, for each size, the first so many runs are linked into a
 store of their own, without anything that was found out about them, and the command judges that store cold. Its verdicts
 must be those that were found inline, or the benchmark fails.
 
@@ -18,11 +18,11 @@ that of the Python process that drives Spark, at its peak, in MiB.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
 import platform
-import resource
 import shutil
 import statistics
 import subprocess
@@ -44,7 +44,7 @@ from checkers import engine
 from harness.cli.analyze import STARTED
 from harness.cli.compose import RunOptions, compose
 from harness.cli.documents import keep_plan
-from harness.cli.judging import collect_telemetry
+from harness.cli.judging import collect_telemetry, keep_verdicts
 from harness.cli.progress import Progress
 from harness.cli.simulated import record_simulated
 from harness.cli.warm import warm_up
@@ -55,6 +55,7 @@ from workloads.catalogue import WORKLOADS
 
 NEMESES: Final = ("partition,kill", "pause,packet", "power,clog", "restart,clock")
 RUN_LIMIT_S: Final = 300.0
+WATCH_S: Final = 0.3
 JUDGED: Final = ("verdict.json", "figures.json", "report.html", "counterexample.html", "plots")
 """What analyze writes: a cold store has none of it."""
 
@@ -65,25 +66,31 @@ COMMAND: Final = "from harness.cli.main import main; main()"
 
 
 def fill(root: Path, count: int, jobs: int, seconds: float, rate: float) -> list[RunDir]:
-    """The runs of the seeds below `count`, in the order of their seeds; those that are missing are made."""
-    made = {int(run.read_test()["seed"]): run for run in Store(root).runs() if run.status() == "complete"}
-    missing = [options(seed, seconds, rate) for seed in range(count) if seed not in made]
+    """The runs of the seeds below `count`, in the order of their seeds, each judged inline by this version."""
+    there = {int(run.read_test()["seed"]): run for run in Store(root).runs() if run.history_path.exists()}
+    tasks = [there[seed].path if seed in there else options(seed, seconds, rate) for seed in range(count)]
     began_s, done, told = time.monotonic(), 0, 0.0
-    with Workers(partial(make, root), min(jobs, max(len(missing), 1)), prepare=warm_up, limit_s=RUN_LIMIT_S) as workers:
-        waiting = iter(missing)
-        while done < len(missing):
-            while workers.free and (chosen := next(waiting, None)) is not None:
-                workers.give(chosen)
+    with Workers(partial(provide, root), min(jobs, count), prepare=warm_up, limit_s=RUN_LIMIT_S) as workers:
+        waiting = iter(tasks)
+        while done < count:
+            while workers.free and (task := next(waiting, None)) is not None:
+                workers.give(task)
             for report in workers.wait(0.5):
                 if report.problem is not None:
-                    raise SystemExit(f"seed {report.task.seed} could not be run: {report.problem}")
+                    raise SystemExit(f"{report.task} could not be run or judged: {report.problem}")
                 done += 1
-            if time.monotonic() - told > 5 or done == len(missing):
+            if time.monotonic() - told > 5 or done == count:
                 told = time.monotonic()
-                print(f"made {done} of {len(missing)} runs in {told - began_s:.0f} s", file=sys.stderr)
-    if missing:
-        made = {int(run.read_test()["seed"]): run for run in Store(root).runs()}
-    return [made[seed] for seed in range(count)]
+                print(f"{done} of {count} runs are there after {told - began_s:.0f} s", file=sys.stderr)
+    there = {int(run.read_test()["seed"]): run for run in Store(root).runs()}
+    return [there[seed] for seed in range(count)]
+
+
+def provide(root: Path, task: RunOptions | Path) -> None:
+    """Simulate a test, or take a run that is there, and judge it in this process."""
+    run, failure = (RunDir(task), None) if isinstance(task, Path) else record(root, task)
+    verdicts = engine.judge(run.history(), engine.specs_of(run.read_test(), str(run.path)), run.telemetry())
+    keep_verdicts(run, verdicts, "inline", failure)
 
 
 def options(seed: int, seconds: float, rate: float) -> RunOptions:
@@ -105,17 +112,13 @@ def options(seed: int, seconds: float, rate: float) -> RunOptions:
     )
 
 
-def make(root: Path, chosen: RunOptions) -> str:
-    """Simulate a test, keep the run, and judge it in this process."""
+def record(root: Path, chosen: RunOptions) -> tuple[RunDir, str | None]:
+    """Simulate a test and keep the run; also what went wrong in the harness, if anything did."""
     test = compose(chosen)
     run, summary = record_simulated(test, chosen, root, Progress(test.name, Console(quiet=True)), None)
     keep_plan(run, test)
     collect_telemetry(run)
-    verdicts = engine.judge(run.history(), engine.specs_of(run.read_test(), str(run.path)), run.telemetry())
-    failure = None if summary.failure is None else str(summary.failure)
-    outcome, error = engine.judged_outcome(verdicts, failure)
-    run.write_verdicts(verdicts, outcome.value, harness_error=error)
-    return str(run.path)
+    return run, None if summary.failure is None else str(summary.failure)
 
 
 def cold(runs: Sequence[RunDir], root: Path) -> None:
@@ -168,14 +171,12 @@ def analyze(root: Path, master: str) -> Pass:
     """Run the command on a store; it ends with the code of an outcome, whatever that is."""
     home = Path(__file__).resolve().parent.parent
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(home), os.environ.get("PYTHONPATH")]))}
-    before, began_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    began_s = time.perf_counter()
     command = [sys.executable, "-c", COMMAND, "analyze", "--store", str(root), "--master", master]
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment, cwd=home
     )
-    peak = [0.0]
-    watch = threading.Thread(target=_watch_memory, args=(process, peak))
-    watch.start()
+    watch = _Watch(process)
     assert process.stderr is not None
     said: list[str] = []
     up_s: float | None = None
@@ -187,25 +188,52 @@ def analyze(root: Path, master: str) -> Pass:
                 up_s = time.perf_counter()
     code = process.wait()
     ended_s = time.perf_counter()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     watch.join()
     if code not in (0, 1, 2) or up_s is None:
         raise SystemExit(f"splitbrain analyze ended with {code}: {''.join(said[-3:])}")
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Pass(start_s=up_s - began_s, seconds=ended_s - up_s, cpu_s=cpu_s, memory_mib=peak[0])
+    return Pass(start_s=up_s - began_s, seconds=ended_s - up_s, cpu_s=watch.cpu_s, memory_mib=watch.peak_mib)
 
 
-def _watch_memory(process: subprocess.Popen[str], peak: list[float]) -> None:
-    """Keep the peak of the process's resident memory; the kernel tells it while the process lives."""
-    while process.poll() is None:
-        try:
-            status = Path(f"/proc/{process.pid}/status").read_text()
-        except OSError:
-            return
-        found = [line.split() for line in status.splitlines() if line.startswith("VmHWM:")]
-        if found:
-            peak[0] = max(peak[0], int(found[0][1]) / 1024)
-        time.sleep(0.1)
+class _Watch(threading.Thread):
+    """Looks at the process and all its descendants a few times a second, for as long as it lives.
+
+    What the kernel adds up for a parent will not do: Spark's Python workers end without anybody waiting for them.
+    """
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        super().__init__(name="watch", daemon=True)
+        self.peak_mib = 0.0
+        self._process = process
+        self._cpu_s: dict[int, float] = {}
+        self.start()
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of all processes that were seen."""
+        return sum(self._cpu_s.values())
+
+    def run(self) -> None:
+        """Watch until the process ends."""
+        while self._process.poll() is None:
+            self._look()
+            time.sleep(WATCH_S)
+
+    def _look(self) -> None:
+        parents: dict[int, int] = {}
+        cpu_s: dict[int, float] = {}
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                fields = path.read_text().rpartition(")")[2].split()
+                parents[int(path.parent.name)] = int(fields[1])
+                cpu_s[int(path.parent.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        ours = {self._process.pid}
+        while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+            ours |= more
+        self._cpu_s |= {pid: cpu_s[pid] for pid in ours if pid in cpu_s}
+        with contextlib.suppress(OSError):
+            status = Path(f"/proc/{self._process.pid}/status").read_text()
+            found = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
+            self.peak_mib = max([self.peak_mib, *(int(kib) / 1024 for kib in found)])
 
 
 # --- measuring ------------------------------------------------------------------------------------------------------

@@ -8,12 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
+from checkers.spark.hot_keys import Sizes
 from checkers.verdict import CheckerSpec, Verdict
 from results.history import HARNESS, Op
 from results.store import RunDir, Store
 
 WALL_NS = 1_790_000_000_000_000_000
+
+IN_GROUPS = pytest.mark.parametrize(
+    "sizes", [Sizes(run_rows=1_000_000), Sizes(run_rows=0)], ids=["each run one group", "by run, by key"]
+)
+"""For tests that hold for small runs and for large ones."""
 
 REGISTER = (
     CheckerSpec("linearizable", {"model": "cas-register"}),

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkers import engine
+from checkers.spark.hot_keys import Sizes
 from checkers.spark.pipeline import judge_runs
 from checkers.spark.runs import sort_out
 from checkers.spark.session import Spark
@@ -25,7 +26,7 @@ from results.errors import (
 from results.history import Mop, Op
 from results.store import RunDir, Store
 
-from .support import REGISTER, SET, crashed, keyed, numbered, register_history, set_history, stored, timeless
+from .support import IN_GROUPS, REGISTER, SET, crashed, keyed, numbered, register_history, set_history, stored, timeless
 
 pytestmark = pytest.mark.spark
 
@@ -34,7 +35,10 @@ def _inline(run: RunDir) -> list[dict[str, object]]:
     return timeless(engine.judge(run.history(), engine.specs_of(run.read_test(), str(run.path))))
 
 
-def test_spark_says_of_every_run_what_this_process_says(spark: Spark, tmp_path: Path, misbehaving: None) -> None:
+@IN_GROUPS
+def test_spark_says_of_every_run_what_this_process_says(
+    spark: Spark, sizes: Sizes, tmp_path: Path, misbehaving: None
+) -> None:
     store = Store(tmp_path / "store")
     fragile = CheckerSpec("misbehaving:Fragile")
     runs = [
@@ -53,7 +57,7 @@ def test_spark_says_of_every_run_what_this_process_says(spark: Spark, tmp_path: 
         stored(store, "nothing", 6, [], [CheckerSpec("stats"), fragile]),
         stored(store, "unjudged", 7, keyed("a"), []),
     ]
-    verdicts = judge_runs(spark.session, [run.path for run in runs])
+    verdicts = judge_runs(spark.session, [run.path for run in runs], sizes=sizes)
     assert list(verdicts) == [run.path for run in runs]
     for run in runs:
         assert timeless(verdicts[run.path]) == _inline(run), run
@@ -62,7 +66,10 @@ def test_spark_says_of_every_run_what_this_process_says(spark: Spark, tmp_path: 
     assert runs[3].status() == "recovered"
 
 
-def test_folders_may_have_any_name_and_runs_may_come_from_several_stores(spark: Spark, tmp_path: Path) -> None:
+@IN_GROUPS
+def test_folders_may_have_any_name_and_runs_may_come_from_several_stores(
+    spark: Spark, sizes: Sizes, tmp_path: Path
+) -> None:
     runs: list[RunDir] = []
     for number, name in enumerate(["plain", "a b", "x[1]{2,3}*?", "50%41", "c:d#e&f;g", "ü=1", "run=x"]):
         ops = register_history(number, 4, 10, stale=[number] if number < 4 else [])
@@ -70,13 +77,16 @@ def test_folders_may_have_any_name_and_runs_may_come_from_several_stores(spark: 
     taken_out = tmp_path / "a run [taken] out"
     shutil.copytree(runs[2].path, taken_out)
     runs.append(RunDir(taken_out))
-    verdicts = judge_runs(spark.session, [run.path for run in runs])
+    verdicts = judge_runs(spark.session, [run.path for run in runs], sizes=sizes)
     for run in runs:
         assert timeless(verdicts[run.path]) == _inline(run), run
     assert [verdicts[run.path][0].valid for run in runs] == ["false"] * 4 + ["true"] * 3 + ["false"]
 
 
-def test_an_op_is_the_same_here_and_on_the_workers(spark: Spark, tmp_path: Path, misbehaving: None) -> None:
+@IN_GROUPS
+def test_an_op_is_the_same_here_and_on_the_workers(
+    spark: Spark, sizes: Sizes, tmp_path: Path, misbehaving: None
+) -> None:
     three = (Mop("r", "x", values=()), Mop("r", "y", values=(1, 2)), Mop("w", "z", 3))
     mops = [None, (), (Mop("r", "x"),), three, None]
     values = [None, "", "ü\n", [1, [None]], {"a": 1.5}]
@@ -88,7 +98,7 @@ def test_an_op_is_the_same_here_and_on_the_workers(spark: Spark, tmp_path: Path,
     )
     specs = [CheckerSpec("misbehaving:Hash"), CheckerSpec("misbehaving:KeyHash")]
     run = stored(Store(tmp_path), "t", 1, ops, specs)
-    assert timeless(judge_runs(spark.session, [run.path])[run.path]) == _inline(run)
+    assert timeless(judge_runs(spark.session, [run.path], sizes=sizes)[run.path]) == _inline(run)
     assert _inline(run)[0]["figures"] == {"hash": arrow.history_hash(arrow.to_table(ops))}
 
 
@@ -109,11 +119,12 @@ def test_every_op_of_a_large_group_arrives_once_and_in_order(spark: Spark, tmp_p
     assert time.perf_counter() - started < 60, "the way to the workers must be linear in the number of ops"
 
 
-def test_a_run_with_a_wrong_request_breaks_alone(spark: Spark, tmp_path: Path) -> None:
+@IN_GROUPS
+def test_a_run_with_a_wrong_request_breaks_alone(spark: Spark, sizes: Sizes, tmp_path: Path) -> None:
     store = Store(tmp_path)
     wrong = [CheckerSpec("linearisable"), CheckerSpec("linearizable", {"model": "no such model"}), CheckerSpec("stats")]
     bad, good = stored(store, "t", 1, keyed("a"), wrong), stored(store, "t", 2, set_history(5), SET)
-    verdicts = judge_runs(spark.session, [bad.path, good.path])
+    verdicts = judge_runs(spark.session, [bad.path, good.path], sizes=sizes)
     assert [verdict.valid for verdict in verdicts[bad.path]] == ["unknown", "unknown", "true"]
     assert "Did you mean 'linearizable'" in verdicts[bad.path][0].sentence
     assert "no such model" in verdicts[bad.path][1].sentence

@@ -15,6 +15,7 @@ from pyspark.sql import functions as sf
 
 from checkers import engine
 from checkers.spark import frames
+from checkers.spark.hot_keys import Sizes
 from checkers.spark.pipeline import judge_runs
 from checkers.spark.runs import ready, sort_out
 from checkers.spark.session import Spark
@@ -24,7 +25,7 @@ from results.errors import HistoryFormatError
 from results.store import RunDir, Store
 from results.telemetry import table_of
 
-from .support import WALL_NS, keyed, stored, timeless
+from .support import IN_GROUPS, WALL_NS, keyed, stored, timeless
 
 CONSENSUS = tuple(CheckerSpec(name) for name in ("election-safety", "replica-agreement", "commit-monotonic"))
 STATS = CheckerSpec("stats")
@@ -85,7 +86,8 @@ def test_what_is_no_telemetry_is_refused() -> None:
 
 
 @pytest.mark.spark
-def test_spark_says_of_telemetry_what_this_process_says(spark: Spark, tmp_path: Path) -> None:
+@IN_GROUPS
+def test_spark_says_of_telemetry_what_this_process_says(spark: Spark, sizes: Sizes, tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     every = [STATS, *CONSENSUS]
     runs = [
@@ -101,7 +103,7 @@ def test_spark_says_of_telemetry_what_this_process_says(spark: Spark, tmp_path: 
     (tmp_path / "taken out").mkdir()
     runs.append(RunDir(runs[1].path.rename(tmp_path / "taken out" / "run")))
     del runs[1]
-    verdicts = judge_runs(spark.session, [run.path for run in runs])
+    verdicts = judge_runs(spark.session, [run.path for run in runs], sizes=sizes)
     for run in runs:
         assert timeless(verdicts[run.path]) == inline(run), run
     valid = {run: {verdict.checker: verdict.valid for verdict in verdicts[run.path]} for run in runs}
@@ -114,8 +116,9 @@ def test_spark_says_of_telemetry_what_this_process_says(spark: Spark, tmp_path: 
 
 
 @pytest.mark.spark
+@IN_GROUPS
 def test_rows_arrive_whole_and_in_their_order_though_clocks_were_set_back(
-    spark: Spark, tmp_path: Path, misbehaving: None, monkeypatch: pytest.MonkeyPatch
+    spark: Spark, sizes: Sizes, tmp_path: Path, misbehaving: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     none_and_empty: tuple[list[str] | None, ...] = (None, [])
     backwards = {
@@ -130,7 +133,7 @@ def test_rows_arrive_whole_and_in_their_order_though_clocks_were_set_back(
 
     # On one machine a shuffle happens to keep the order; nothing says that it must.
     monkeypatch.setattr(frames, "_numbered", numbered_then_mixed)
-    [verdict] = judge_runs(spark.session, [run.path])[run.path]
+    [verdict] = judge_runs(spark.session, [run.path], sizes=sizes)[run.path]
     assert timeless([verdict]) == inline(run)
     rows = verdict.evidence["rows"]
     assert verdict.evidence["conforms"]

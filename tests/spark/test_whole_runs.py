@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from checkers import engine
+from checkers.spark.hot_keys import Sizes
 from checkers.spark.pipeline import judge_runs
 from checkers.spark.session import Spark
 from checkers.verdict import CheckerSpec
@@ -14,7 +15,7 @@ from results.arrow import from_table
 from results.store import RunDir, Store
 from tests.checkers.quorum.story import OPTIONS, Story, between
 
-from .support import stored, timeless
+from .support import IN_GROUPS, stored, timeless
 
 pytestmark = pytest.mark.spark
 
@@ -45,7 +46,8 @@ def run_of(
     return run
 
 
-def test_spark_says_of_whole_runs_what_this_process_says(spark: Spark, tmp_path: Path) -> None:
+@IN_GROUPS
+def test_spark_says_of_whole_runs_what_this_process_says(spark: Spark, sizes: Sizes, tmp_path: Path) -> None:
     one, other = Store(tmp_path / "one"), Store(tmp_path / "other")
     consensus, stats = CheckerSpec("election-safety"), CheckerSpec("stats")
     runs = [
@@ -57,7 +59,7 @@ def test_spark_says_of_whole_runs_what_this_process_says(spark: Spark, tmp_path:
         run_of(other, "good", 1, story("45"), QUORUM),
         run_of(other, "nothing", 2, None, QUORUM, stats),
     ]
-    verdicts = judge_runs(spark.session, [run.path for run in runs])
+    verdicts = judge_runs(spark.session, [run.path for run in runs], sizes=sizes)
     for run in runs:
         specs = engine.specs_of(run.read_test(), str(run.path))
         assert timeless(verdicts[run.path]) == timeless(engine.judge(run.history(), specs, run.telemetry())), run
@@ -65,13 +67,15 @@ def test_spark_says_of_whole_runs_what_this_process_says(spark: Spark, tmp_path:
     assert broken == [[()], [("Q2",)], [("Q5",), ("Q5",)], [("Q2",)], [], [("Q2",)], [()]]
 
 
-def test_without_any_telemetry_whole_runs_are_judged_all_the_same(spark: Spark, tmp_path: Path) -> None:
+@IN_GROUPS
+def test_without_any_telemetry_whole_runs_are_judged_all_the_same(spark: Spark, sizes: Sizes, tmp_path: Path) -> None:
     run = run_of(Store(tmp_path), "untold", 1, story("4"), QUORUM, telemetry=False)
-    [verdict] = judge_runs(spark.session, [run.path])[run.path]
+    [verdict] = judge_runs(spark.session, [run.path], sizes=sizes)[run.path]
     assert verdict.anomalies == ("Q2",)
 
 
-def test_a_wrong_option_breaks_the_run_alone(spark: Spark, tmp_path: Path) -> None:
+@IN_GROUPS
+def test_a_wrong_option_breaks_the_run_alone(spark: Spark, sizes: Sizes, tmp_path: Path) -> None:
     run = run_of(Store(tmp_path), "wrong", 1, story(), CheckerSpec("quorum-progress", {"attempt": 1}))
-    [verdict] = judge_runs(spark.session, [run.path])[run.path]
+    [verdict] = judge_runs(spark.session, [run.path], sizes=sizes)[run.path]
     assert (verdict.valid, engine.crashed([verdict]) is not None) == ("unknown", True)

@@ -1,0 +1,66 @@
+"""A store is judged batch by batch, and its pages are written by processes of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkers.spark.runs import ready
+from checkers.spark.session import Spark
+from checkers.verdict import Outcome
+from harness.cli import many
+from results.errors import HarnessError
+from results.store import RunDir, Store
+
+from .support import SET, set_history, stored
+
+pytestmark = pytest.mark.spark
+
+LOST = (1, 4)
+"""Runs that lose an element."""
+
+
+def lay(root: Path) -> list[RunDir]:
+    store = Store(root)
+    return [stored(store, "set", n, set_history(20, lost=[17] if n in LOST else []), SET) for n in range(5)]
+
+
+def test_all_runs_are_judged_whatever_the_batches_and_whoever_writes_the_pages(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(many, "BATCH_RUNS", 2)
+    monkeypatch.setattr(many, "ALONE_RUNS", 5)
+    runs, shown = lay(tmp_path), list[int]()
+    with many.page_writers(len(runs), 2) as pages:
+        assert pages is not None
+        judged = many.judge_in_batches([ready(run.path) for run in runs], spark, pages, shown.append)
+    assert shown == [2, 4, 5]
+    assert [each.run.path for each in judged] == [run.path for run in runs]
+    violations = [number for number, each in enumerate(judged) if each.outcome is Outcome.VIOLATION]
+    assert tuple(violations) == LOST
+    assert "17" in judged[1].said
+    for run, each in zip(runs, judged, strict=True):
+        kept = run.read_verdicts()
+        assert kept is not None
+        assert (kept.outcome, kept.engine) == (each.outcome.value, "spark")
+        assert (run.path / "figures.json").exists()
+    first, second = ((runs[number].path / "report.html").read_text() for number in LOST)
+    assert runs[1].name in second, "a page knows what earlier runs came to"
+    assert "violation" in first.lower()
+
+
+def test_a_page_that_cannot_be_written_is_told_with_its_run(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(many, "ALONE_RUNS", 5)
+    runs = lay(tmp_path)
+    (runs[3].path / "report.html").mkdir()
+    with many.page_writers(len(runs), 2) as pages, pytest.raises(HarnessError, match=runs[3].name):
+        many.judge_in_batches([ready(run.path) for run in runs], spark, pages, lambda _: None)
+    assert all(run.read_verdicts() is not None for run in runs), "verdicts are kept before pages are written"
+
+
+def test_few_runs_need_no_processes_for_their_pages() -> None:
+    with many.page_writers(many.ALONE_RUNS - 1, 8) as pages:
+        assert pages is None
