@@ -6,6 +6,7 @@
 
     kind 1  a no-op of a new leader                at `index`; every earlier record of an index >= `index` is void
     kind 2  a command                              the same; `data` is the command
+    kind 5  a configuration                        the same; `data` names the members (`cluster.raft.membership`)
     kind 3  truncation                             every earlier record of an index >= `index` is void
     kind 4  mark                                   the first `term` bytes of the file are durable; `index` is the offset
                                                    at which this record itself begins
@@ -25,7 +26,7 @@ from typing import Final
 from zlib import crc32
 
 from cluster.errors import CorruptStorageError, StorageError
-from cluster.raft.messages import Entry
+from cluster.raft.messages import Entry, EntryKind
 
 VERSION: Final = 1
 HEADER: Final = b"SBLG" + VERSION.to_bytes(4, "little")
@@ -39,6 +40,10 @@ _NOOP: Final = 1
 _COMMAND: Final = 2
 _TRUNCATION: Final = 3
 _MARK: Final = 4
+_CONFIGURATION: Final = 5
+
+_KINDS: Final[dict[EntryKind, int]] = {"noop": _NOOP, "command": _COMMAND, "config": _CONFIGURATION}
+_ENTRIES: Final[dict[int, EntryKind]] = {number: kind for kind, number in _KINDS.items()}
 
 
 @dataclass(frozen=True)
@@ -58,9 +63,7 @@ class LogContent:
 
 def encode_entries(entries: Iterable[Entry]) -> bytes:
     """Records that append entries, in place of those of the same and later indexes."""
-    return b"".join(
-        _encode(_NOOP if entry.kind == "noop" else _COMMAND, entry.index, entry.term, entry.data) for entry in entries
-    )
+    return b"".join(_encode(_KINDS[entry.kind], entry.index, entry.term, entry.data) for entry in entries)
 
 
 def encode_truncation(from_index: int) -> bytes:
@@ -123,10 +126,8 @@ def _replay(entries: list[Entry], kind: int, index: int, term: int, data: bytes,
             f"Replace this node, or restore its data directory."
         )
     del entries[index - 1 :]
-    if kind == _NOOP:
-        entries.append(Entry(index, term, "noop", data))
-    elif kind == _COMMAND:
-        entries.append(Entry(index, term, "command", data))
+    if kind in _ENTRIES:
+        entries.append(Entry(index, term, _ENTRIES[kind], data))
     elif kind != _TRUNCATION:
         raise CorruptStorageError(
             f"{place}: a record of unknown kind {kind}. Replace this node, or restore its data directory."

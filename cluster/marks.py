@@ -33,6 +33,10 @@ MARKS: Final[Mapping[str, str]] = {
     "log cut off by a new leader": "a follower's entries were replaced by a leader's",
     "stale sync ignored": "entries that had just become durable had been cut off meanwhile",
     "log applied in slices": "more was committed at once than a node applies in one go",
+    # members
+    "change of members refused": "a leader was asked for a change that it may not begin now, or that makes no sense",
+    "change of members taken back": "the entry that changed the members was cut off by a new leader",
+    "leader left": "a leader that is a member no longer committed that, and stepped down",
     # requests
     "read waited for the no-op": "a new leader did not yet know what was committed",
     "read refused as leadership was lost": "a leader gave up reads that nobody had confirmed",

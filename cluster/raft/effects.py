@@ -23,6 +23,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from cluster.raft.events import Ref, Written
+from cluster.raft.membership import ChangeRefusal
 from cluster.raft.messages import Entry, Message, NodeId
 
 Role = Literal["follower", "pre_candidate", "candidate", "leader"]
@@ -85,21 +86,23 @@ class ReadReady(msgspec.Struct, frozen=True):
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """A Propose or a Read certainly had no effect and never will (definite).
+    """A Propose, a Read or a Change certainly had no effect and never will (definite).
 
     Attributes:
-        ref: of the Propose or the Read.
+        ref: of the request.
         leader: who is leader, as far as this node knows.
-        reason: "not_leader": this node does not lead (any more); "busy": more is pending here than the limits allow.
+        reason: "not_leader": this node does not lead (any more); "busy": more is pending here than the limits allow;
+            and of a Change: "change_not_permitted": the change before it, or the no-op of the term, is not committed;
+            "already_member"; "was_member": a member that left never comes back; "not_member"; "last_member".
     """
 
     ref: Ref
     leader: NodeId | None
-    reason: Literal["not_leader", "busy"]
+    reason: Literal["not_leader", "busy"] | ChangeRefusal
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """A Propose was appended, then leadership was lost: nobody here knows whether it will commit (indefinite)."""
+    """A Propose or a Change was appended, then leadership was lost: nobody knows if it will commit (indefinite)."""
 
     ref: Ref
 
@@ -139,6 +142,16 @@ class RoleChanged(msgspec.Struct, frozen=True):
     leader: NodeId | None
 
 
+class MembersChanged(msgspec.Struct, frozen=True):
+    """Another configuration is in force here: it was appended, or what had replaced it was cut off.
+
+    Attributes:
+        members: all of them, sorted; this node may be none.
+    """
+
+    members: tuple[NodeId, ...]
+
+
 class CommitAdvanced(msgspec.Struct, frozen=True, gc=False):
     """The commit index rose; comes before the Apply of what was committed."""
 
@@ -167,6 +180,7 @@ Effect: TypeAlias = (
     | StopHeartbeat
     | Voted
     | RoleChanged
+    | MembersChanged
     | CommitAdvanced
     | Rebuild
 )

@@ -61,4 +61,18 @@ class Read(msgspec.Struct, frozen=True):
     ref: Ref
 
 
-Event: TypeAlias = Start | ElectionTimeout | HeartbeatTick | Received | Written | Propose | Read
+class Change(msgspec.Struct, frozen=True):
+    """A client's wish that a member joins or leaves. Apply (with this ref), Rejected or Dropped answers it, in time.
+
+    Attributes:
+        ref: of the request.
+        member: who.
+        joins: whether it becomes a member; else it is one no longer.
+    """
+
+    ref: Ref
+    member: NodeId
+    joins: bool
+
+
+Event: TypeAlias = Start | ElectionTimeout | HeartbeatTick | Received | Written | Propose | Read | Change

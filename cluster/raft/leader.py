@@ -11,8 +11,9 @@ from typing import Final
 from cluster.bugs import M17, M23, M80
 from cluster.marks import reached
 from cluster.raft.effects import Dropped, ReadReady, Rejected
-from cluster.raft.events import Propose, Read, Ref
+from cluster.raft.events import Change, Propose, Read, Ref
 from cluster.raft.invariant import InvariantError
+from cluster.raft.membership import encode_members
 from cluster.raft.messages import Append, AppendRefusal, AppendReply, Entry, EntryKind, NodeId
 from cluster.raft.progress import Progress
 from cluster.raft.reads import ReadRounds
@@ -22,7 +23,11 @@ _EMPTY: Final[tuple[Entry, ...]] = ()
 
 
 class Leadership:
-    """The leader's side of one term."""
+    """The leader's side of one term.
+
+    Attributes:
+        over: a configuration without this member is committed: it must resign (RA-30).
+    """
 
     __slots__ = (
         "_applies_early",
@@ -37,6 +42,7 @@ class Leadership:
         "_state",
         "_stays",
         "_tick",
+        "over",
     )
 
     def __init__(self, state: State) -> None:
@@ -52,6 +58,7 @@ class Leadership:
         self._applies_early = M17 in state.bugs
         self._reads_unconfirmed = M23 in state.bugs
         self._stays = M80 in state.bugs
+        self.over = False
 
     def begin(self) -> None:
         """Append the noop that begins the term (RA-9) and send it to everybody."""
@@ -70,6 +77,21 @@ class Leadership:
         self._append("command", event.data)
         if self._applies_early:
             state.apply_to(state.log.last_index, self._refs)
+
+    def on_change(self, event: Change) -> None:
+        """Append the configuration with the member, or without it; it is in force at once (RA-28)."""
+        state = self._state
+        configurations = state.configurations
+        refusal = configurations.refusal(event, state.commit, self._noop_index)
+        if refusal is not None:
+            reached("change of members refused")
+            state.out.append(Rejected(event.ref, state.node, refusal))
+            return
+        self._refs[state.log.last_index + 1] = event.ref
+        self._append("config", encode_members(configurations.after(event)))
+        # A smaller majority may have been reached before.
+        self._advance_commit()
+        self._confirm_rounds()
 
     def on_read(self, event: Read) -> None:
         """Note the commit index, and ask the others whether this node still leads."""
@@ -142,8 +164,19 @@ class Leadership:
     def _append(self, kind: EntryKind, data: bytes) -> None:
         state = self._state
         state.append((Entry(state.log.last_index + 1, state.term, kind, data),))
+        if kind == "config":
+            self._follow_members()
         for peer, follower in self._followers.items():
             self._send(peer, follower)
+
+    def _follow_members(self) -> None:
+        """Keep what is known of those who stay. Who is new has nothing, and as long to answer as anybody has."""
+        known, self._followers = self._followers, {}
+        for peer in self._state.peers:
+            if peer not in known:
+                known[peer] = Progress(self._state.log.last_index + 1)
+                known[peer].heard_tick = self._tick
+            self._followers[peer] = known[peer]
 
     def _speak_to_all(self) -> None:
         for peer, follower in self._followers.items():
@@ -188,11 +221,12 @@ class Leadership:
 
     def _hears_a_majority(self) -> bool:
         oldest = self._tick - self._state.config.quorum_ticks
-        return 1 + sum(f.heard_tick > oldest for f in self._followers.values()) >= self._state.quorum
+        return self._state.votes + sum(f.heard_tick > oldest for f in self._followers.values()) >= self._state.quorum
 
     def _of_majority(self, ours: int, theirs: list[int]) -> int:
-        """The highest value that a majority of voters has reached."""
-        theirs.append(ours)
+        """The highest value that a majority of members has reached. A leader that is to leave does not count itself."""
+        if self._state.votes:
+            theirs.append(ours)
         theirs.sort(reverse=True)
         return theirs[self._state.quorum - 1]
 
@@ -205,6 +239,7 @@ class Leadership:
         if state.commit < self._noop_index:
             reached("no-op committed")
         state.advance_commit(index, self._refs)
+        self.over = not state.votes and index >= state.configurations.index
         if self._early_reads:
             reads, self._early_reads = self._early_reads, []
             self._add_reads(reads)

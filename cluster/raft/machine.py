@@ -22,7 +22,7 @@ from cluster.raft.effects import (
     StopHeartbeat,
     Voted,
 )
-from cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Read, Received, Start, Written
+from cluster.raft.events import Change, ElectionTimeout, Event, HeartbeatTick, Propose, Read, Received, Start, Written
 from cluster.raft.follower import Following
 from cluster.raft.invariant import InvariantError
 from cluster.raft.leader import Leadership
@@ -63,20 +63,21 @@ class Recovered(msgspec.Struct, frozen=True):
 
 
 class Raft:
-    """A member of a cluster with a fixed set of voters.
+    """A member of a cluster.
 
     Deterministic: the same events give the same effects. An exception out of `handle` means that the machine cannot be
     used any more, and the node must stop.
 
     Args:
-        node: this member's name.
-        voters: names of all members, this one among them.
+        node: this member's id, which nobody else has or ever had.
+        voters: ids of the members with which the cluster began, the same on all members; its log tells who they are
+            now (`cluster.raft.membership`). A node that is none of them waits until a leader speaks to it.
         recovered: what it had stored.
         config: times and limits.
         bugs: what is broken on purpose.
 
     Raises:
-        ValueError: `node` is not among the voters, or a voter is named twice.
+        ValueError: there are no voters, or one is named twice.
         InvariantError: what was recovered is not what a member stores.
     """
 
@@ -107,8 +108,8 @@ class Raft:
         config: Config | None = None,
         bugs: Bugs = NO_BUGS,
     ) -> None:
-        if node not in voters or len(set(voters)) != len(voters):
-            raise ValueError(f"{node} must be one of the voters, each named once: {', '.join(voters)}.")
+        if not voters or len(set(voters)) != len(voters):
+            raise ValueError(f"{node} must be told the voters, each named once: {', '.join(voters) or 'none'}.")
         recovered = recovered or Recovered()
         log = Log(recovered.entries, bugs)
         if log.last_term > recovered.term and M02 not in bugs:
@@ -132,8 +133,9 @@ class Raft:
             HeartbeatTick: self._on_heartbeat_tick,
             Received: self._on_received,
             Written: self._on_written,
-            Propose: self._on_propose,
-            Read: self._on_read,
+            Propose: self._on_request,
+            Read: self._on_request,
+            Change: self._on_request,
         }
         self._receivers: dict[type, Callable[[NodeId, Any], None]] = {
             PreVote: self._on_pre_vote,
@@ -149,8 +151,13 @@ class Raft:
 
     @property
     def node(self) -> NodeId:
-        """This member's name."""
+        """This member's id."""
         return self._state.node
+
+    @property
+    def members(self) -> tuple[NodeId, ...]:
+        """The configuration in force, committed or not, sorted; this node may not be in it."""
+        return self._state.configurations.members
 
     @property
     def role(self) -> Role:
@@ -207,6 +214,9 @@ class Raft:
         out: list[Effect] = []
         state.out = out
         self._handlers[type(event)](event)
+        if self._leadership is not None and self._leadership.over:
+            reached("leader left")
+            self._step_down()
         vote = (state.term, self._voted_for) if not self._forgets else self._what_is_not_forgotten()
         if vote != self._persisted:
             # First of all, so that nothing of this event leaves the node before it is durable (RA-6).
@@ -232,8 +242,13 @@ class Raft:
         self._state.out.append(_START_ELECTION_TIMER)
 
     def _on_election_timeout(self, _: ElectionTimeout) -> None:
-        if self._role != "leader":
+        if self._role == "leader":
+            return
+        if self._state.configurations.lets_stand(self._state.node, self._state.commit):
             self._stand_before_election()
+        else:
+            self._leader = None
+            self._leader_is_silent = True
 
     def _on_heartbeat_tick(self, _: HeartbeatTick) -> None:
         if self._leadership is not None:
@@ -254,24 +269,25 @@ class Raft:
 
     # --- clients ----------------------------------------------------------------------------------------------
 
-    def _on_propose(self, event: Propose) -> None:
-        if self._leadership is None:
+    def _on_request(self, event: Propose | Read | Change) -> None:
+        leadership = self._leadership
+        if leadership is None:
             self._state.out.append(Rejected(event.ref, self._leader, "not_leader"))
+        elif isinstance(event, Propose):
+            leadership.on_propose(event)
+        elif isinstance(event, Read):
+            leadership.on_read(event)
         else:
-            self._leadership.on_propose(event)
-
-    def _on_read(self, event: Read) -> None:
-        if self._leadership is None:
-            self._state.out.append(Rejected(event.ref, self._leader, "not_leader"))
-        else:
-            self._leadership.on_read(event)
+            leadership.on_change(event)
 
     # --- messages ---------------------------------------------------------------------------------------------
 
     def _on_received(self, event: Received) -> None:
         message: Message = event.message
-        if event.sender not in self._state.peers:
-            return  # whoever is no member has no say, whatever its term (RA-8)
+        # Whoever is no member has no say with a leader, whatever its term (RA-8). Who does not lead may be the one who
+        # has not heard of a change: it listens to all (thesis, 4.1).
+        if self._leadership is not None and event.sender not in self._state.peers:
+            return
         if message.term > self._state.term and not isinstance(message, PreVote):
             self._enter_term(message.term)
         self._receivers[type(message)](event.sender, message)
@@ -383,7 +399,7 @@ class Raft:
         self._leader = None
         self._leader_is_silent = True
         self._token += 1
-        self._votes = {state.node: True}
+        self._votes = self._own_vote()
         state.out.append(_START_ELECTION_TIMER)
         for peer in state.peers:
             state.send(peer, PreVote(state.term, self._token, state.log.last_index, state.log.last_term))
@@ -397,12 +413,16 @@ class Raft:
         state = self._state
         self._enter_term(state.term + 1, voted_for=state.node)
         self._role = "candidate"
-        self._votes = {state.node: True}
+        self._votes = self._own_vote()
         # Messages get lost: whoever has not granted a vote is asked again at every tick (Raft 5.1).
         self._ticking = True
         state.out += (Voted(state.term, state.node), _START_ELECTION_TIMER, _START_HEARTBEAT)
         self._ask_for_votes()
         self._count_votes()
+
+    def _own_vote(self) -> dict[NodeId, bool]:
+        """Nobody's vote counts who is no member, not even one's own."""
+        return {self.node: True} if self._state.votes else {}
 
     def _ask_for_votes(self) -> None:
         state = self._state

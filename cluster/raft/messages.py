@@ -13,7 +13,7 @@ import msgspec
 
 NodeId: TypeAlias = str
 
-EntryKind = Literal["noop", "command"]
+EntryKind = Literal["noop", "command", "config"]
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -22,7 +22,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     Attributes:
         index: position in the log; the first is 1.
         term: the term of the leader that created it.
-        kind: "command" for the state machine, "noop" for the entry with which a leader begins its term.
+        kind: "command" for the state machine, "noop" for the entry with which a leader begins its term, "config" for
+            one that says who the members are (see `cluster.raft.membership`).
         data: the command, opaque to consensus; empty for a noop.
     """
 

@@ -9,10 +9,20 @@ from typing import Final
 from cluster.bugs import M09, M15, M17, Bugs
 from cluster.marks import reached
 from cluster.raft.config import Config
-from cluster.raft.effects import AppendLog, Apply, CommitAdvanced, Effect, Rebuild, Send, TruncateLog
+from cluster.raft.effects import (
+    AppendLog,
+    Apply,
+    CommitAdvanced,
+    Effect,
+    MembersChanged,
+    Rebuild,
+    Send,
+    TruncateLog,
+)
 from cluster.raft.events import Ref, Written
 from cluster.raft.invariant import InvariantError
 from cluster.raft.log import Log
+from cluster.raft.membership import Configurations
 from cluster.raft.messages import Entry, Message, NodeId
 
 NO_REFS: Final[Mapping[int, Ref]] = MappingProxyType({})
@@ -28,6 +38,8 @@ class State:
 
     Attributes:
         node: this member.
+        configurations: who the members are, by the log.
+        votes: whether this node is one of them.
         peers: the others, in order of their names.
         quorum: members that make a majority.
         counts_unsynced: with M15, an entry passes for durable as soon as it is appended.
@@ -46,6 +58,7 @@ class State:
         "bugs",
         "commit",
         "config",
+        "configurations",
         "counts_unsynced",
         "log",
         "node",
@@ -53,13 +66,20 @@ class State:
         "peers",
         "quorum",
         "term",
+        "votes",
         "written",
     )
 
-    def __init__(self, node: NodeId, voters: Sequence[NodeId], log: Log, term: int, config: Config, bugs: Bugs) -> None:
+    def __init__(
+        self, node: NodeId, founders: Sequence[NodeId], log: Log, term: int, config: Config, bugs: Bugs
+    ) -> None:
         self.node = node
-        self.peers = tuple(sorted(voter for voter in voters if voter != node))
-        self.quorum = quorum_of(len(voters), bugs)
+        self.configurations = Configurations(founders, bugs)
+        # What is not committed yet counts as well: it was in force when this member stopped.
+        self.configurations.append(log.slice(1, log.last_index))
+        self.votes = False
+        self.peers: tuple[NodeId, ...] = ()
+        self.quorum = 0
         self.config = config
         self.bugs = bugs
         self.term = term
@@ -71,6 +91,7 @@ class State:
         self._generation = 0
         self._applies_early = M17 in bugs
         self.counts_unsynced = M15 in bugs
+        self._count_members()
 
     def send(self, to: NodeId, message: Message) -> None:
         """Send a message to a peer."""
@@ -83,6 +104,8 @@ class State:
         self.out.append(AppendLog(entries, Written(last.index, last.term, self._generation)))
         if self.counts_unsynced:
             self.written = last.index
+        if self.configurations.append(entries):
+            self._members_changed()
 
     def truncate(self, from_index: int) -> None:
         """Remove what conflicts with the leader's log. What was durable of it is not any more, at once (RA-16)."""
@@ -95,6 +118,9 @@ class State:
         self.written = min(self.written, from_index - 1)
         self._generation += 1
         self.out.append(TruncateLog(from_index))
+        if self.configurations.truncate(from_index):
+            reached("change of members taken back")
+            self._members_changed()
 
     def wrote(self, event: Written) -> bool:
         """Note that more of the log is durable; False if the report is older than the last truncation, or no news.
@@ -135,6 +161,16 @@ class State:
             answered = {i: refs.pop(i) for i in range(first, index + 1) if i in refs}
         self.applied = index
         self.out.append(Apply(self.log.slice(first, index), answered))
+
+    def _members_changed(self) -> None:
+        self._count_members()
+        self.out.append(MembersChanged(self.configurations.members))
+
+    def _count_members(self) -> None:
+        members = self.configurations.members
+        self.votes = self.node in members
+        self.peers = tuple(member for member in members if member != self.node)
+        self.quorum = quorum_of(len(members), self.bugs)
 
     def _take_back(self, from_index: int) -> None:
         if not self._applies_early:

@@ -32,7 +32,8 @@ from cluster.raft.effects import (
     TruncateLog,
     Voted,
 )
-from cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Propose, Read, Received, Start
+from cluster.raft.events import Change, ElectionTimeout, Event, HeartbeatTick, Propose, Read, Received, Start
+from cluster.raft.membership import decode_members
 
 
 class PropertyError(AssertionError):
@@ -116,7 +117,10 @@ class Simulation:
         self.config = config or Config()
         self.drop, self.duplicate, self.delay_ms, self.write_ms = drop, duplicate, delay_ms, write_ms
         self.now = 0
-        self.names = [f"n{i + 1}" for i in range(nodes)]
+        self.founders = [f"n{i + 1}" for i in range(nodes)]
+        self.names = list(self.founders)
+        self.retired: set[str] = set()
+        """Members that left and lost their disks: their ids are never used again."""
         self.members = {name: Member(name) for name in self.names}
         self.cut: set[tuple[str, str]] = set()
         self.requests: list[Request] = []
@@ -158,8 +162,20 @@ class Simulation:
         member.chain = [0]
         for entry in recovered.entries:
             self._extend_chain(member, entry)
-        member.raft = Raft(name, self.names, recovered, config=self.config, bugs=self.bugs)
+        member.raft = Raft(name, self.founders, recovered, config=self.config, bugs=self.bugs)
         self.handle(name, Start())
+
+    def create(self, name: str) -> None:
+        """A machine with nothing on its disk, for a member that shall join."""
+        check(name not in self.members, f"test: {name} was used before")
+        self.names.append(name)
+        self.members[name] = Member(name)
+
+    def retire(self, name: str) -> None:
+        """End the process of a member that left, for ever."""
+        if self.members[name].raft is not None:
+            self.kill(name)
+        self.retired.add(name)
 
     def kill(self, name: str) -> None:
         member = self.members[name]
@@ -176,7 +192,7 @@ class Simulation:
     def heal(self) -> None:
         self.cut.clear()
         for name in self.names:
-            if self.members[name].raft is None:
+            if self.members[name].raft is None and name not in self.retired:
                 self.start(name)
 
     def leader(self) -> str | None:
@@ -189,6 +205,10 @@ class Simulation:
         assert raft is not None
         return raft
 
+    def configurations(self) -> list[tuple[str, ...]]:
+        """The committed ones, in their order."""
+        return [tuple(self.founders)] + [decode_members(entry) for entry in self.committed if entry.kind == "config"]
+
     def propose(self, name: str) -> Request:
         number = len(self.requests)
         request = Request("propose", name, self.members[name].life, data=b"%d" % number)
@@ -200,6 +220,12 @@ class Simulation:
         request = Request("read", name, self.members[name].life, floor=self.acknowledged)
         self.requests.append(request)
         self.handle(name, Read(request))
+        return request
+
+    def change(self, name: str, member: str, *, joins: bool) -> Request:
+        request = Request("change", name, self.members[name].life)
+        self.requests.append(request)
+        self.handle(name, Change(request, member, joins))
         return request
 
     # --- the shell --------------------------------------------------------------------------------------------
@@ -328,7 +354,8 @@ class Simulation:
                 self.committed.append(entry)
             ref = effect.refs.get(entry.index)
             if ref is not None:
-                check(entry.data == ref.data, f"right answer: {entry.index} answers another proposal")
+                right = entry.kind == "config" if ref.kind == "change" else entry.data == ref.data
+                check(right, f"right answer: {entry.index} answers another proposal")
                 self._finish(ref, "ok")
                 self.acknowledged = max(self.acknowledged, entry.index)
 
@@ -344,7 +371,7 @@ class Simulation:
     def _finish(self, request: Any, outcome: str) -> None:
         check(request.outcome is None, f"one answer: {request} is answered again with {outcome}")
         check(self.members[request.node].life == request.life, f"own requests only: {request} is of an earlier life")
-        check(outcome != "Dropped" or request.kind == "propose", "reads are never indefinite")
+        check(outcome != "Dropped" or request.kind != "read", "reads are never indefinite")
         request.outcome = outcome
 
     def _check_role(self, member: Member, effect: RoleChanged) -> None:

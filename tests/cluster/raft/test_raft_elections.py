@@ -424,9 +424,9 @@ def test_a_single_node_leads_alone() -> None:
     assert raft.role == "leader"
 
 
-def test_a_member_must_be_one_of_the_voters_and_recover_what_a_member_stores() -> None:
-    with pytest.raises(ValueError, match="n9 must be one of the voters"):
-        Raft("n9", ("n1", "n2"))
+def test_a_member_must_be_told_the_voters_and_recover_what_a_member_stores() -> None:
+    with pytest.raises(ValueError, match="n9 must be told the voters, each named once: none"):
+        Raft("n9", ())
     with pytest.raises(ValueError, match="each named once"):
         Raft("n1", ("n1", "n2", "n2"))
     with pytest.raises(InvariantError, match="stored term 1, but an entry of term 2"):
