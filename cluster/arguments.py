@@ -13,19 +13,34 @@ from cluster.runtime import Address
 
 USAGE: Final = """\
 usage: python -m cluster --node NAME --listen HOST:PORT [--peer NAME=HOST:PORT]... --data DIR
+                         [--founders NAME[,NAME]...] [--incarnation N]
                          [--bugs ID[,ID]...] [--heartbeat-ms N] [--election-ms MIN[-MAX]]
 
   --node          name of this node
   --listen        address on which it serves peers and clients
-  --peer          another member, and the address under which this node reaches it; once for each
+  --peer          another node that is a member or may become one, and the address under which this node reaches it;
+                  once for each
   --data          directory for its files; created if missing
+  --founders      the nodes with which the cluster begins, the same on all nodes (default: this one and all peers);
+                  another one waits until a member is asked to take it in
+  --incarnation   how often the node has lost its data before (default 0); from 1 on it waits likewise
   --bugs          mutations that are switched on, e.g. M23
   --heartbeat-ms  how often a leader speaks to its followers at least (default 100)
   --election-ms   range of the random election timeout (default 600-1200; a single figure stands for N to 2N)
 """
 
 _REPEATABLE: Final = "--peer"
-_OPTIONS: Final = ("--node", "--listen", _REPEATABLE, "--data", "--bugs", "--heartbeat-ms", "--election-ms")
+_OPTIONS: Final = (
+    "--node",
+    "--listen",
+    _REPEATABLE,
+    "--data",
+    "--founders",
+    "--incarnation",
+    "--bugs",
+    "--heartbeat-ms",
+    "--election-ms",
+)
 
 
 def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
@@ -46,7 +61,13 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
     except (UnknownBugError, ValueError) as error:
         raise ArgumentError(str(error)) from error
     config = NodeConfig(
-        node=options["--node"], listen=_address(options["--listen"], "--listen"), peers=peers, raft=raft, bugs=bugs
+        node=options["--node"],
+        listen=_address(options["--listen"], "--listen"),
+        peers=peers,
+        founders=tuple(name for name in options.get("--founders", "").split(",") if name),
+        incarnation=_whole_number(options.get("--incarnation", "0"), "--incarnation"),
+        raft=raft,
+        bugs=bugs,
     )
     return config, options["--data"]
 
@@ -91,6 +112,12 @@ def _raft_config(options: dict[str, str]) -> Config:
     min_ms = _milliseconds(low, "--election-ms")
     max_ms = _milliseconds(high, "--election-ms") if high else 2 * min_ms
     return Config(heartbeat_ms=heartbeat_ms, election_min_ms=min_ms, election_max_ms=max_ms)
+
+
+def _whole_number(text: str, option: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise ArgumentError(f"{option} takes a whole number, not {text!r}.")
+    return int(text)
 
 
 def _milliseconds(text: str, option: str) -> int:

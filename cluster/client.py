@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args
 
 import msgspec
 
 from cluster import tree, wire
 from cluster.bugs import ALL
 from cluster.errors import (
+    ChangeRefusedError,
     ClientError,
     ClusterError,
     InvalidPathError,
@@ -35,15 +36,30 @@ from cluster.errors import (
     RefusedError,
     UnavailableError,
 )
+from cluster.raft.membership import ChangeRefusal
 from cluster.stream import StreamConnection
 from cluster.tree import Properties, format_path, parse_path
-from cluster.wire import Answer, Body, ClientHello, Failure, Outcome, Request, Status, StatusQuery
+from cluster.wire import (
+    AddMember,
+    Answer,
+    Body,
+    ClientHello,
+    Failure,
+    MemberList,
+    MembersQuery,
+    Outcome,
+    RemoveMember,
+    Request,
+    Status,
+    StatusQuery,
+)
 
 if TYPE_CHECKING:
     import socket  # noqa: TID251 - for the type of a dialled connection; nothing here opens one
 
 __all__ = [
     "BUGS",
+    "ChangeRefusedError",
     "Client",
     "ClientError",
     "ClusterError",
@@ -66,6 +82,8 @@ BUGS: Final[Mapping[str, str]] = {bug.id: bug.line for bug in ALL.values()}
 """What a node's `--bugs` takes, with a line on each."""
 
 DEFAULT_TIMEOUT_MS: Final = 5000
+
+_CHANGE_REFUSALS: Final = get_args(ChangeRefusal)
 
 
 class MessageConnection(Protocol):
@@ -219,6 +237,26 @@ class Client:
             raise _error(answer.outcome, answer.term)
         return answer.term
 
+    async def members(self) -> tuple[str, ...]:
+        """Ids of the members of the configuration that the node has in force, at once; it may not be committed."""
+        return await self._members(MembersQuery(), DEFAULT_TIMEOUT_MS)
+
+    async def add_member(self, member: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> tuple[str, ...]:
+        """Have a node taken in, as the member of this id (see `cluster.members`); the members afterwards.
+
+        Raises:
+            ChangeRefusedError: its `reason` is "change_not_permitted", "already_member" or "was_member".
+        """
+        return await self._members(AddMember(member), timeout_ms)
+
+    async def remove_member(self, member: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> tuple[str, ...]:
+        """Have the member of this id leave for ever; the members afterwards.
+
+        Raises:
+            ChangeRefusedError: its `reason` is "change_not_permitted", "not_member" or "last_member".
+        """
+        return await self._members(RemoveMember(member), timeout_ms)
+
     async def status(self) -> NodeStatus:
         """What the node says of itself, at once; needs no leader and no majority."""
         answer = await self._ask(StatusQuery(), DEFAULT_TIMEOUT_MS)
@@ -238,6 +276,12 @@ class Client:
         await self._reading
 
     # --- inside -----------------------------------------------------------------------------------------------
+
+    async def _members(self, body: Body, timeout_ms: int) -> tuple[str, ...]:
+        answer = await self._ask(body, timeout_ms)
+        if not isinstance(answer.outcome, MemberList):
+            raise _error(answer.outcome, answer.term)
+        return answer.outcome.members
 
     async def _tree_node(self, body: Body, timeout_ms: int) -> TreeNode:
         answer = await self._ask(body, timeout_ms)
@@ -312,6 +356,8 @@ def _error(outcome: Outcome, term: int) -> ClientError:
                 return OutcomeUnknownError(f"{reason}: {detail}.", term)
             if reason == "invalid_request":
                 return InvalidRequestError(f"{reason}: {detail}.", term)
+            if reason in _CHANGE_REFUSALS:
+                return ChangeRefusedError(f"{reason}: {detail}.", term, reason)
             return UnavailableError(f"{reason}: {detail}.", term)
         case _:
             return OutcomeUnknownError(f"the answer does not fit the request: {type(outcome).__name__}.", term)

@@ -13,6 +13,7 @@
         │   ├── MismatchingNodeError
         │   ├── PossiblyMatchingManyNodesDeniedError
         │   ├── InvalidRequestError
+        │   ├── ChangeRefusedError
         │   └── UnavailableError
         └── OutcomeUnknownError         indefinite: nobody knows whether it happened
 
@@ -102,6 +103,18 @@ class PossiblyMatchingManyNodesDeniedError(RefusedError):
 
 class InvalidRequestError(RefusedError):
     """The node could not make sense of the request, or it or its answer is larger than a node takes or sends."""
+
+
+class ChangeRefusedError(RefusedError):
+    """The members do not change so, or not now: a change begins when the one before it is committed.
+
+    Attributes:
+        reason: "change_not_permitted" (ask again), "already_member", "was_member", "not_member" or "last_member".
+    """
+
+    def __init__(self, message: str, term: int | None, reason: str) -> None:
+        super().__init__(message, term)
+        self.reason = reason
 
 
 class UnavailableError(RefusedError):

@@ -37,6 +37,7 @@ MARKS: Final[Mapping[str, str]] = {
     "change of members refused": "a leader was asked for a change that it may not begin now, or that makes no sense",
     "change of members taken back": "the entry that changed the members was cut off by a new leader",
     "leader left": "a leader that is a member no longer committed that, and stepped down",
+    "link to a former member closed": "a node that had left was taken in again, as another member",
     # requests
     "read waited for the no-op": "a new leader did not yet know what was committed",
     "read refused as leadership was lost": "a leader gave up reads that nobody had confirmed",

@@ -18,12 +18,15 @@ from cluster import wire
 from cluster.arrivals import Arrivals
 from cluster.bugs import NO_BUGS, Bugs
 from cluster.errors import ArgumentError
+from cluster.links import Links
 from cluster.marks import reached
-from cluster.peers import PeerLink
+from cluster.members import SEPARATOR, is_member_id, member_id, names, node_of
 from cluster.raft import Config, Raft
 from cluster.raft import effects as fx
 from cluster.raft.effects import Effect
 from cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Received, Start
+from cluster.raft.membership import decode_members
+from cluster.raft.messages import NodeId
 from cluster.requests import Pending, Requests
 from cluster.runtime import Address, Connection, Runtime
 from cluster.storage import Storage, open_storage
@@ -51,12 +54,15 @@ class NodeConfig:
     Attributes:
         node: its name.
         listen: the address that it serves.
-        peers: for every other member, the address under which this node reaches it.
+        peers: for every other node that is a member or may become one, the address under which this node reaches it.
         raft: times and limits, the same on all members.
         bugs: what is broken on purpose.
+        founders: names of the nodes with which the cluster begins, the same on all nodes; this one and all peers if
+            none are given. A node that is none of them waits until it is taken in.
+        incarnation: how often the node has lost its data before (`cluster.members`); beyond 0 it is no founder.
 
     Raises:
-        ArgumentError: a node cannot be its own peer.
+        ArgumentError: a node cannot be its own peer, a founder is not known, or a name cannot be one.
     """
 
     node: str
@@ -64,16 +70,31 @@ class NodeConfig:
     peers: Mapping[str, Address]
     raft: Config = field(default_factory=Config)
     bugs: Bugs = NO_BUGS
+    founders: tuple[str, ...] = ()
+    incarnation: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what makes no cluster."""
         if self.node in self.peers:
             raise ArgumentError(f"{self.node} is named as its own peer: name only the other members.")
+        nodes = (self.node, *self.peers)
+        for node in nodes:
+            if SEPARATOR in node:
+                raise ArgumentError(f"{node!r} cannot be the name of a node: {SEPARATOR!r} is for ids of members.")
+        unknown = sorted(set(self.founders) - set(nodes))
+        if unknown or len(set(self.founders)) != len(self.founders):
+            named = ", ".join(self.founders)
+            raise ArgumentError(f"each founder is named once, and is this node or a --peer, unlike those of {named}.")
 
     @property
-    def voters(self) -> tuple[str, ...]:
-        """All members, sorted."""
-        return tuple(sorted([self.node, *self.peers]))
+    def member(self) -> NodeId:
+        """This node's id."""
+        return member_id(self.node, self.incarnation)
+
+    @property
+    def voters(self) -> tuple[NodeId, ...]:
+        """The members with which the cluster begins, sorted."""
+        return tuple(sorted(self.founders or [self.node, *self.peers]))
 
 
 class Node:
@@ -92,14 +113,11 @@ class Node:
             clock, runtime.rng, raft.election_min_ms, raft.election_max_ms, self._election_timer_ran_out
         )
         self._heartbeat = Heartbeat(clock, raft.heartbeat_ms, self._heartbeat_ticked)
-        self._telemetry = Telemetry(runtime, config.voters, self.status)
-        self._links = {
-            peer: PeerLink(runtime, config.node, peer, address, self._link_came_up, config.bugs)
-            for peer, address in config.peers.items()
-        }
+        self._telemetry = Telemetry(runtime, lambda: names(self.members()), self.status)
+        self._links = Links(runtime, config.member, config.peers, self._link_came_up, config.bugs)
         self._life = runtime.rng.between(1, _LIFE_LIMIT)
         self._requests = Requests(
-            config.node,
+            config.member,
             self._life,
             clock,
             self._links,
@@ -120,18 +138,18 @@ class Node:
             OSError: the disk failed, or the address cannot be served.
         """
         config, runtime = self._config, self._runtime
-        self._storage, recovered = await open_storage(runtime.disk, config.node, runtime.log)
-        self._raft = Raft(config.node, config.voters, recovered, config=config.raft, bugs=config.bugs)
+        self._storage, recovered = await open_storage(runtime.disk, config.member, runtime.log)
+        self._raft = Raft(config.member, config.voters, recovered, config=config.raft, bugs=config.bugs)
         runtime.log(
-            f"starts in term {recovered.term} with {len(recovered.entries)} entries; members {', '.join(config.voters)}"
+            f"starts in term {recovered.term} with {len(recovered.entries)} entries; "
+            f"members {', '.join(self._raft.members)}"
             + (f"; bugs {', '.join(config.bugs.ids)}" if config.bugs.ids else "")
         )
         self._telemetry.event("start")
         await runtime.network.listen(config.listen, self._accept)
         runtime.spawn(self._storage.sync_log(self._submit), "sync log")
         runtime.spawn(self._handle_events(), "consensus")
-        for peer, link in self._links.items():
-            runtime.spawn(link.run(), f"link to {peer}")
+        self._links.open(self._raft.members)
         self._submit(Start())
 
     def stopped(self) -> None:
@@ -146,12 +164,16 @@ class Node:
             self._config.node,
             raft.role,
             raft.term,
-            raft.leader,
+            None if raft.leader is None else node_of(raft.leader),
             raft.commit_index,
             store.applied_index,
             store.chain_hash,
             store.state_hash,
         )
+
+    def members(self) -> tuple[NodeId, ...]:
+        """The configuration that the node has in force, committed or not."""
+        return self._raft.members
 
     # --- events -----------------------------------------------------------------------------------------------
 
@@ -207,14 +229,15 @@ class Node:
             fx.StopElectionTimer: lambda _: self._election_timer.stop(),
             fx.StartHeartbeat: lambda _: self._heartbeat.start(),
             fx.StopHeartbeat: lambda _: self._heartbeat.stop(),
-            fx.Voted: lambda effect: self._telemetry.vote(effect.candidate),
+            fx.Voted: lambda effect: self._telemetry.vote(node_of(effect.candidate)),
             fx.RoleChanged: self._role_changed,
+            fx.MembersChanged: self._members_changed,
             fx.CommitAdvanced: lambda _: None,  # the Apply that follows tells of it, with the hashes that belong to it
             fx.Rebuild: self._to_store,
         }
 
     def _send(self, effect: fx.Send) -> None:
-        self._links[effect.to].send(wire.encode_peer(effect.message))
+        self._links.send(effect.to, wire.encode_peer(effect.message))
 
     def _apply_in_slices(self, effect: fx.Apply) -> None:
         entries, slices = effect.entries, range(0, len(effect.entries), APPLY_AT_ONCE)
@@ -247,7 +270,11 @@ class Node:
             result = self._store.apply(entry)
             self._telemetry.applied(entry.index)
             request: Pending | None = effect.refs.get(entry.index)
-            if request is not None and result is not None:
+            if request is None:
+                continue
+            if entry.kind == "config":
+                self._requests.done(request, wire.MemberList(decode_members(entry)))
+            elif result is not None:
                 self._requests.done(request, result)
         self._telemetry.commit_advanced()
 
@@ -261,6 +288,11 @@ class Node:
         self._runtime.log(f"{effect.role} in term {effect.term}, leader {effect.leader or 'unknown'}")
         self._telemetry.role(self._raft.last_index - 1 if effect.role == "leader" else None)
         self._requests.leader_changed(effect.leader)
+
+    def _members_changed(self, effect: fx.MembersChanged) -> None:
+        self._runtime.log(f"members {', '.join(effect.members)}")
+        self._links.open(effect.members)
+        self._telemetry.event("members")
 
     def _rebuild(self) -> None:
         self._store = Store()
@@ -276,7 +308,7 @@ class Node:
                 self._runtime.log(f"a caller of protocol version {hello.version} was turned away: {hello}")
             elif isinstance(hello, wire.ClientHello):
                 await self._serve_client(connection)
-            elif hello.to != self._config.node or hello.node not in self._links:
+            elif hello.to != self._config.member or not (is_member_id(hello.node) and self._links.knows(hello.node)):
                 self._runtime.log(f"a caller that is no peer was turned away: {hello}")
             else:
                 await self._serve_peer(hello.node, connection)
@@ -314,7 +346,7 @@ class Node:
             def encode(outcome: wire.Outcome) -> bytes:
                 return wire.encode_peer(wire.Forwarded(message.life, message.ref, term, outcome))
 
-            self._links[peer].send(_bounded(encode, outcome))
+            self._links.send(peer, _bounded(encode, outcome))
 
         return answer
 
@@ -344,6 +376,8 @@ class Node:
             answer(self._raft.term, _invalid(f"a request has at most {wire.MAX_REQUEST_BYTES} bytes, not {size}"))
         elif isinstance(body, wire.StatusQuery):
             answer(self._raft.term, self.status())
+        elif isinstance(body, wire.MembersQuery):
+            answer(self._raft.term, wire.MemberList(self.members()))
         else:
             self._requests.from_client(body, request.timeout_ms, answer)
 

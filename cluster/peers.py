@@ -49,6 +49,7 @@ class PeerLink:
         self._connection: Connection | None = None
         self._broke = False
         self._refused = False
+        self._closed = False
 
     @property
     def has_been_up(self) -> bool:
@@ -76,11 +77,21 @@ class PeerLink:
         self._connection.send(frame)
         return True
 
+    def close(self) -> None:
+        """Close the connection, and make no other."""
+        self._closed = True
+        if self._connection is not None:
+            self._connection.close()
+
     async def run(self) -> None:
-        """For ever: dial, keep the connection until it breaks, dial again."""
+        """Until it is closed: dial, keep the connection until it breaks, dial again."""
         back_off_ms = BACK_OFF_MIN_MS
-        while True:
+        while not self._closed:
             connection = await self._dial()
+            if self._closed:
+                if connection is not None:
+                    connection.close()
+                return
             if connection is None:
                 back_off_ms = min(2 * back_off_ms, BACK_OFF_MAX_MS)
             else:

@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
 from cluster.bugs import M81, M82, NO_BUGS, Bugs
+from cluster.links import Links
 from cluster.marks import reached
-from cluster.peers import PeerLink
+from cluster.members import is_member_id
 from cluster.raft.effects import Dropped, Rejected
-from cluster.raft.events import Event, Propose, Read
+from cluster.raft.events import Change, Event, Propose, Read
+from cluster.raft.messages import NodeId
 from cluster.raft.state import quorum_of
 from cluster.runtime import Clock, Timer
 from cluster.tree import (
@@ -31,13 +33,33 @@ from cluster.tree import (
     encode_command,
     is_pattern,
 )
-from cluster.wire import Failure, Forward, Forwarded, Outcome, encode_peer
+from cluster.wire import (
+    AddMember,
+    Failure,
+    Forward,
+    Forwarded,
+    MemberChange,
+    MemberList,
+    Outcome,
+    RemoveMember,
+    encode_peer,
+)
 
 _MS: Final = 1_000_000
 MAX_PENDING: Final = 4096
 MAX_TIMEOUT_MS: Final = 3_600_000
 MAX_DEPTH: Final = 64
 MAX_NAME_LENGTH: Final = 255
+
+Wanted: TypeAlias = Command | Query | MemberChange
+
+_NOT_CHANGED: Final[Mapping[str, str]] = {
+    "change_not_permitted": "the change before it, or the first entry of the leader's term, is uncommitted: try again",
+    "already_member": "it is a member",
+    "was_member": "it was a member before, and its data may be lost: let its node join with the next incarnation",
+    "not_member": "it is no member",
+    "last_member": "no member would be left",
+}
 
 Answering: TypeAlias = Callable[[int, Outcome], None]
 """Takes the term in which an answer is given, and the answer."""
@@ -48,7 +70,7 @@ class Pending:
 
     __slots__ = ("answer", "answered", "body", "by_peer", "number", "stage", "timer")
 
-    def __init__(self, number: int, body: Command | Query, answer: Answering, *, by_peer: bool) -> None:
+    def __init__(self, number: int, body: Wanted, answer: Answering, *, by_peer: bool) -> None:
         self.number = number
         self.body = body
         self.answer = answer
@@ -68,10 +90,10 @@ class Requests:
 
     def __init__(
         self,
-        node: str,
+        member: NodeId,
         life: int,
         clock: Clock,
-        links: Mapping[str, PeerLink],
+        links: Links,
         submit: Callable[[Event], None],
         term: Callable[[], int],
         query: Callable[[Query], Result],
@@ -81,7 +103,7 @@ class Requests:
 
         `query` answers from what this node has applied, which without consensus proves nothing.
         """
-        self._node = node
+        self._node = member
         self._life = life
         self._clock = clock
         self._links = links
@@ -96,9 +118,9 @@ class Requests:
 
     # --- what comes in ----------------------------------------------------------------------------------------
 
-    def from_client(self, body: Command | Query, timeout_ms: int, answer: Answering) -> None:
+    def from_client(self, body: Wanted, timeout_ms: int, answer: Answering) -> None:
         """A client of this node wants something; `answer` is called once, now or later."""
-        refusal = _refusal(body, timeout_ms)
+        refusal = self._refusal(body, timeout_ms)
         if refusal is not None:
             answer(self._term(), refusal)
             return
@@ -115,9 +137,9 @@ class Requests:
             if isinstance(body, Put) and M81 in self._bugs and self._has_met_a_majority():
                 self._finish(request, Done(Properties(body.payload, 1, 1, 0)))
 
-    def from_peer(self, body: Command | Query, answer: Answering) -> None:
+    def from_peer(self, body: Wanted, answer: Answering) -> None:
         """A peer passes on a request, because it takes this node for the leader. It is never passed on again."""
-        refusal = _refusal(body, 1)
+        refusal = self._refusal(body, 1)
         if refusal is not None:
             answer(self._term(), refusal)
         elif self._leader != self._node:
@@ -144,7 +166,7 @@ class Requests:
         for request in list(self._waiting.values()):
             self._route(request)
 
-    def done(self, request: Pending, result: Result) -> None:
+    def done(self, request: Pending, result: Result | MemberList) -> None:
         """The request was carried out."""
         self._finish(request, result)
 
@@ -154,6 +176,8 @@ class Requests:
         if effect.reason == "busy":
             reached("leader was busy")
             self._finish(request, Failure("busy", True, f"leader {self._node} has too much under way: try again later"))
+        elif effect.reason != "not_leader":
+            self._finish(request, Failure(effect.reason, True, _NOT_CHANGED[effect.reason]))
         elif request.by_peer:
             self._finish(request, self._not_leader())
         elif not request.answered:
@@ -169,7 +193,7 @@ class Requests:
 
     # --- inside -----------------------------------------------------------------------------------------------
 
-    def _new(self, body: Command | Query, answer: Answering, *, by_peer: bool) -> Pending:
+    def _new(self, body: Wanted, answer: Answering, *, by_peer: bool) -> Pending:
         self._last_number += 1
         return Pending(self._last_number, body, answer, by_peer=by_peer)
 
@@ -180,7 +204,7 @@ class Requests:
         if leader == self._node:
             del self._waiting[request.number]
             self._propose(request)
-        elif self._links[leader].send_if_up(encode_peer(Forward(self._life, request.number, request.body))):
+        elif self._links.send_if_up(leader, encode_peer(Forward(self._life, request.number, request.body))):
             del self._waiting[request.number]
             reached("request forwarded")
             request.stage = "forwarded"
@@ -191,6 +215,8 @@ class Requests:
         body = request.body
         if isinstance(body, Get | Children):
             self._submit(Read(request))
+        elif isinstance(body, AddMember | RemoveMember):
+            self._submit(Change(request, body.member, joins=isinstance(body, AddMember)))
         else:
             self._submit(Propose(request, encode_command(body)))
 
@@ -211,10 +237,10 @@ class Requests:
         self._finish(request, failure)
 
     def _has_met_a_majority(self) -> bool:
-        return 1 + sum(link.has_been_up for link in self._links.values()) >= self._majority()
+        return 1 + sum(link.has_been_up for link in self._links) >= self._majority()
 
     def _finds_a_majority_stopped(self) -> bool:
-        running = 1 + sum(not link.refused for link in self._links.values())
+        running = 1 + sum(not link.refused for link in self._links)
         return running < self._majority()
 
     def _majority(self) -> int:
@@ -230,20 +256,33 @@ class Requests:
             request.timer.cancel()
         request.answer(self._term() if term is None else term, outcome)
 
+    def _refusal(self, body: Wanted, timeout_ms: int) -> Outcome | None:
+        """Why a request is not even looked at, None if it is in order."""
+        if not 0 < timeout_ms <= MAX_TIMEOUT_MS:
+            return _invalid(f"the timeout must be 1 to {MAX_TIMEOUT_MS} ms, not {timeout_ms}")
+        if not isinstance(body, AddMember | RemoveMember):
+            return _path_refusal(body)
+        if not is_member_id(body.member):
+            return _invalid(f"{body.member!r} is no id of a member: it is NAME, or NAME#N with N from 1 on")
+        if isinstance(body, AddMember) and body.member != self._node and not self._links.knows(body.member):
+            return _invalid(f"{self._node} has no address of {body.member}: start all members with --peer for its node")
+        return None
+
     def _not_leader(self) -> Failure:
         return Failure("not_leader", True, f"{self._node} does not lead")
 
 
-def _refusal(body: Command | Query, timeout_ms: int) -> Outcome | None:
-    """Why a request is not even looked at, None if it is in order."""
+def _path_refusal(body: Command | Query) -> Outcome | None:
     path = body.path
-    if not 0 < timeout_ms <= MAX_TIMEOUT_MS:
-        return Failure("invalid_request", True, f"the timeout must be 1 to {MAX_TIMEOUT_MS} ms, not {timeout_ms}")
     if is_pattern(path):
         return ManyNodesDenied(path)
     if len(path) > MAX_DEPTH:
-        return Failure("invalid_request", True, f"a path has at most {MAX_DEPTH} names, not {len(path)}")
+        return _invalid(f"a path has at most {MAX_DEPTH} names, not {len(path)}")
     for name in path:
         if not name or "/" in name or len(name) > MAX_NAME_LENGTH:
-            return Failure("invalid_request", True, f"a name has 1 to {MAX_NAME_LENGTH} characters and no slash")
+            return _invalid(f"a name has 1 to {MAX_NAME_LENGTH} characters and no slash")
     return None
+
+
+def _invalid(detail: str) -> Failure:
+    return Failure("invalid_request", True, detail)

@@ -5,8 +5,8 @@
      "last": null}
 
 `mono` is the monotonic clock: whoever knows how the host's relates to his own can place the line in time, although the
-wall clock be wrong.
-`chain` and `state` are those at `applied`, and `leader` is whom the node takes for the leader. Events:
+wall clock be wrong. `chain` and `state` are those at `applied`, `leader` is whom the node takes for the leader, and
+`voters` are the nodes whose members are in the configuration that it has in force. Events:
 
     start, stop   a process of the node begins, ends in good order
     role          role, term or leader changed; of a new leader `last` is the index at which its log ended when it was
@@ -15,6 +15,8 @@ wall clock be wrong.
     commit        more was committed, at most every 100 ms
     hash          `applied` has just become a multiple of 64: every node that gets there tells its hashes at that index,
                   so that they can be compared
+    members       another configuration of members is in force on the node: it was appended to its log, or what had
+                  replaced it was cut off; committed or not
     rebuild       the state was thrown away, and is built again (only with a bug switched on)
 """
 
@@ -51,9 +53,9 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class Telemetry:
-    """Writes lines about what `status` says when called."""
+    """Writes lines about what `status` and `voters` say when called."""
 
-    def __init__(self, runtime: Runtime, voters: tuple[str, ...], status: Callable[[], Status]) -> None:
+    def __init__(self, runtime: Runtime, voters: Callable[[], tuple[str, ...]], status: Callable[[], Status]) -> None:
         self._runtime = runtime
         self._voters = voters
         self._status = status
@@ -75,7 +77,7 @@ class Telemetry:
             leader=voted_for or status.leader,
             commit=status.commit_index,
             applied=status.applied_index,
-            voters=self._voters,
+            voters=self._voters(),
             chain=status.chain_hash,
             state=status.state_hash,
             last=inherited,

@@ -17,6 +17,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from cluster.raft.membership import ChangeRefusal
 from cluster.raft.messages import Message, NodeId
 from cluster.raft.messages import decode as decode_message
 from cluster.raft.messages import encode as encode_message
@@ -58,7 +59,25 @@ class StatusQuery(msgspec.Struct, frozen=True, array_like=True, tag="status"):
     """Query what the node says of itself; answered at once, whatever the state of the cluster."""
 
 
-Body: TypeAlias = Command | Query | StatusQuery
+class MembersQuery(msgspec.Struct, frozen=True, array_like=True, tag="members"):
+    """Query the configuration that the node has in force; answered at once, committed or not."""
+
+
+class AddMember(msgspec.Struct, frozen=True, array_like=True, tag="add_member"):
+    """Make a member of a node that has no data, or waits; answered with the members when it is committed."""
+
+    member: NodeId
+
+
+class RemoveMember(msgspec.Struct, frozen=True, array_like=True, tag="remove_member"):
+    """Have a member leave, for ever; answered with the members that are left when it is committed."""
+
+    member: NodeId
+
+
+MemberChange: TypeAlias = AddMember | RemoveMember
+
+Body: TypeAlias = Command | Query | MemberChange | StatusQuery | MembersQuery
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
@@ -100,7 +119,15 @@ class Status(msgspec.Struct, frozen=True, array_like=True, tag="status_report"):
     state_hash: str
 
 
-Reason: TypeAlias = Literal["timeout", "no_leader", "not_leader", "leadership_lost", "busy", "invalid_request"]
+class MemberList(msgspec.Struct, frozen=True, array_like=True, tag="member_list"):
+    """The ids of all members, sorted (see `cluster.members`)."""
+
+    members: tuple[NodeId, ...]
+
+
+Reason: TypeAlias = (
+    Literal["timeout", "no_leader", "not_leader", "leadership_lost", "busy", "invalid_request"] | ChangeRefusal
+)
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True, tag="failure"):
@@ -117,7 +144,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True, tag="failure"):
     detail: str
 
 
-Outcome: TypeAlias = Result | Status | Failure
+Outcome: TypeAlias = Result | Status | MemberList | Failure
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
@@ -143,7 +170,7 @@ class Forward(msgspec.Struct, frozen=True, array_like=True, tag="forward"):
 
     life: int
     ref: int
-    body: Command | Query
+    body: Command | Query | MemberChange
 
 
 class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag="forwarded"):

@@ -213,6 +213,8 @@ class World:
     Attributes:
         cut: directed links (source, destination) that swallow everything.
         carriage: how messages fare on connections that are made from now on, clients' included; None: well.
+        founders: the nodes with which the cluster begins; none stands for all.
+        incarnations: of nodes that lost their data.
         sent: frames that arrived at nodes from other nodes, as (source, destination).
     """
 
@@ -220,6 +222,8 @@ class World:
         self.names = names
         self.config = config
         self.bugs = bugs
+        self.founders: tuple[str, ...] = ()
+        self.incarnations: dict[str, int] = {}
         self.cut: set[tuple[str, str]] = set()
         self.carriage: Carriage | None = None
         self.disks = {name: FakeDisk() for name in names}
@@ -234,7 +238,8 @@ class World:
     async def start(self, *names: str) -> None:
         for name in names or self.names:
             peers = {peer: _address(peer) for peer in self.names if peer != name}
-            config = NodeConfig(name, _address(name), peers, self.config, self.bugs)
+            incarnation = self.incarnations.get(name, 0)
+            config = NodeConfig(name, _address(name), peers, self.config, self.bugs, self.founders, incarnation)
             node = Node(config, self.runtime(name))
             await node.start()
             self.nodes[name] = node
@@ -249,6 +254,12 @@ class World:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def wipe(self, name: str) -> None:
+        """End a node that runs, take all that it wrote, and have it start as another member from now on."""
+        await self.kill(name)
+        self.disks[name] = FakeDisk()
+        self.incarnations[name] = self.incarnations.get(name, 0) + 1
 
     async def close(self) -> None:
         for name in list(self._accept):

@@ -1,0 +1,86 @@
+"""The ways from a node to all others: one link to each, as the member that it is now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from cluster.bugs import Bugs
+from cluster.marks import reached
+from cluster.members import incarnation_of, node_of
+from cluster.peers import PeerLink
+from cluster.raft.messages import NodeId
+from cluster.runtime import Address, Runtime
+
+
+class Links:
+    """Links to other members. They are dialled as soon as they are opened, and until they are closed.
+
+    A link stays when its member leaves: whoever leads until that is committed may be the one. It is closed when the
+    node is taken in again, as another member: then nobody is left who would answer to the former id.
+
+    Args:
+        runtime: of this node.
+        member: this node's id.
+        addresses: where other nodes are reached, by name.
+        came_up: called each time a connection has been made.
+        bugs: what is broken on purpose.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        member: NodeId,
+        addresses: Mapping[str, Address],
+        came_up: Callable[[], None],
+        bugs: Bugs,
+    ) -> None:
+        self._runtime = runtime
+        self._member = member
+        self._addresses = addresses
+        self._came_up = came_up
+        self._bugs = bugs
+        self._by_node: dict[str, tuple[NodeId, PeerLink]] = {}
+
+    def __iter__(self) -> Iterator[PeerLink]:
+        return (link for _, link in self._by_node.values())
+
+    def __len__(self) -> int:
+        return len(self._by_node)
+
+    def knows(self, member: NodeId) -> bool:
+        """Whether it is known where the node of this member is."""
+        return node_of(member) in self._addresses
+
+    def open(self, members: Collection[NodeId]) -> None:
+        """Have a link to each of these members, this node itself aside."""
+        by_node = {node_of(member): member for member in members if member != self._member}
+        for node in self._addresses:
+            if node in by_node:
+                self._link(by_node[node])
+
+    def send(self, to: NodeId, frame: bytes) -> None:
+        """Send a frame now, or when there is a connection. It may get lost, as it does for a member of the past."""
+        link = self._link(to)
+        if link is not None:
+            link.send(frame)
+
+    def send_if_up(self, to: NodeId, frame: bytes) -> bool:
+        """Send a frame now, or not at all; whether it was sent. It may get lost."""
+        link = self._link(to)
+        return link is not None and link.send_if_up(frame)
+
+    def _link(self, member: NodeId) -> PeerLink | None:
+        """The link to a member, opened if need be; None for one whose node is another member now, or is not known."""
+        node = node_of(member)
+        known = self._by_node.get(node)
+        if known is not None and known[0] == member:
+            return known[1]
+        if node not in self._addresses or (known and incarnation_of(member) < incarnation_of(known[0])):
+            return None
+        if known is not None:
+            reached("link to a former member closed")
+            known[1].close()
+        link = PeerLink(self._runtime, self._member, member, self._addresses[node], self._came_up, self._bugs)
+        self._by_node[node] = (member, link)
+        self._runtime.spawn(link.run(), f"link to {member}")
+        return link
