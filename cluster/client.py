@@ -36,6 +36,7 @@ from cluster.errors import (
     RefusedError,
     UnavailableError,
 )
+from cluster.members import incarnation_of, member_id, node_of
 from cluster.raft.membership import ChangeRefusal
 from cluster.stream import StreamConnection
 from cluster.tree import Properties, format_path, parse_path
@@ -76,6 +77,9 @@ __all__ = [
     "TreeNode",
     "UnavailableError",
     "connect",
+    "incarnation_of",
+    "member_id",
+    "node_of",
 ]
 
 BUGS: Final[Mapping[str, str]] = {bug.id: bug.line for bug in ALL.values()}

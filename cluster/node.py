@@ -145,6 +145,8 @@ class Node:
             f"members {', '.join(self._raft.members)}"
             + (f"; bugs {', '.join(config.bugs.ids)}" if config.bugs.ids else "")
         )
+        if config.incarnation and not recovered.term and not recovered.entries:
+            self._telemetry.event("new-member")
         self._telemetry.event("start")
         await runtime.network.listen(config.listen, self._accept)
         runtime.spawn(self._storage.sync_log(self._submit), "sync log")

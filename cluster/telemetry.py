@@ -8,6 +8,8 @@
 wall clock be wrong. `chain` and `state` are those at `applied`, `leader` is whom the node takes for the leader, and
 `voters` are the nodes whose members are in the configuration that it has in force. Events:
 
+    new-member    what follows is told by another member than what came before: the node left, lost its data, and begins
+                  with nothing (`cluster.members`); comes before the "start" of its first process
     start, stop   a process of the node begins, ends in good order
     role          role, term or leader changed; of a new leader `last` is the index at which its log ended when it was
                   elected, before it appended anything

@@ -115,11 +115,15 @@ async def run(
 
 
 async def _bring_up(test: Test, deployment: Deployment, runtime: Runtime, run_dir: Path, stop: Stop) -> None:
-    """Start all nodes and wait until the system is usable."""
+    """Start all nodes and wait until the system is usable; who is no member yet need not be."""
     for started in await together([deployment.start(node) for node in test.nodes]):
         if isinstance(started, Exception):
             raise started
-    usable = await until_usable(test, deployment, runtime.clock, START_LIMIT_S, go_on=lambda: not stop.requests)
+    members = test.system.membership
+    nodes = [node for node in test.nodes if members is None or not members.unsettled(node)]
+    usable = await until_usable(
+        test, deployment, runtime.clock, START_LIMIT_S, nodes=nodes, go_on=lambda: not stop.requests
+    )
     if usable.seconds is not None:
         return
     if stop.requests:

@@ -198,11 +198,14 @@ class Membership(Protocol):
     """
 
     def begin(self) -> None:
-        """Forget everything: in a new deployment every node is a member from the start."""
+        """Forget everything: in a new deployment every node is a member from the start, or all founders are."""
         ...
 
     def unsettled(self, node: NodeId) -> bool:
-        """Whether the node was asked to leave, and was not settled since: it may end by itself meanwhile."""
+        """Whether the node was asked to leave, or never was a member, and was not settled since.
+
+        It may end by itself meanwhile, and need not answer.
+        """
         ...
 
     def settle(self, node: NodeId) -> None:

@@ -5,7 +5,7 @@ Asked twice in a run: before the test begins, and after everything was healed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -32,13 +32,20 @@ class Usable(msgspec.Struct, frozen=True):
 
 
 async def until_usable(
-    test: Test, deployment: Deployment, clock: Clock, limit_s: float, *, go_on: Callable[[], bool] = lambda: True
+    test: Test,
+    deployment: Deployment,
+    clock: Clock,
+    limit_s: float,
+    *,
+    nodes: Sequence[NodeId] | None = None,
+    go_on: Callable[[], bool] = lambda: True,
 ) -> Usable:
-    """Wait until the whole system is usable, for `limit_s` at most, or until `go_on` says no."""
+    """Wait until these nodes, or else all, are usable, for `limit_s` at most, or until `go_on` says no."""
+    nodes = test.nodes if nodes is None else nodes
     started_ns = clock.now_ns()
     end_ns = started_ns + round(limit_s * 1e9)
     while True:
-        problems = await _look(test, deployment, clock)
+        problems = await _look(test, deployment, clock, nodes)
         now_ns = clock.now_ns()
         if not problems:
             return Usable((now_ns - started_ns) / 1e9, {})
@@ -47,16 +54,16 @@ async def until_usable(
         await clock.sleep_ns(min(POLL_NS, end_ns - now_ns))
 
 
-async def _look(test: Test, deployment: Deployment, clock: Clock) -> dict[NodeId, str]:
+async def _look(test: Test, deployment: Deployment, clock: Clock, nodes: Sequence[NodeId]) -> dict[NodeId, str]:
     """What is wrong now, by node."""
-    views = await together([within(clock, ANSWER_LIMIT_S, _view(test, deployment, node)) for node in test.nodes])
-    problems = _disagreement(test, views)
+    views = await together([within(clock, ANSWER_LIMIT_S, _view(test, deployment, node)) for node in nodes])
+    problems = _disagreement(nodes, views)
     if problems:
         return problems
-    reads = await together([within(clock, ANSWER_LIMIT_S, _read(test, deployment, node)) for node in test.nodes])
+    reads = await together([within(clock, ANSWER_LIMIT_S, _read(test, deployment, node)) for node in nodes])
     return {
         node: f"does not answer a read: {describe(read)}"
-        for node, read in zip(test.nodes, reads, strict=True)
+        for node, read in zip(nodes, reads, strict=True)
         if isinstance(read, Exception)
     }
 
@@ -71,11 +78,11 @@ async def _view(test: Test, deployment: Deployment, node: NodeId) -> NodeView | 
     return "does not say who leads" if view is None else view
 
 
-def _disagreement(test: Test, views: list[NodeView | str | Exception]) -> dict[NodeId, str]:
+def _disagreement(nodes: Sequence[NodeId], views: list[NodeView | str | Exception]) -> dict[NodeId, str]:
     """Nodes that do not run, and nodes that do not follow the leader of the highest term."""
     problems: dict[NodeId, str] = {}
     answered: list[NodeView] = []
-    for node, view in zip(test.nodes, views, strict=True):
+    for node, view in zip(nodes, views, strict=True):
         if isinstance(view, NodeView):
             answered.append(view)
         else:

@@ -75,9 +75,9 @@ DEFAULT_SIM: Final = (
     "bounce",
     "restart",
     "power",
+    "membership",
 )
-"""Everything that a simulation can do and a correct system survives, each kind in the mix of its ways. (No system that
-can be simulated changes its members.)"""
+"""Everything that a simulation can do and a correct system survives, each kind in the mix of its ways."""
 
 
 def descriptions() -> dict[str, str]:

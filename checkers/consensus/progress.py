@@ -8,7 +8,8 @@
 
 A life is one process of a node. Commit and applied index start anew with it; the term does not, since it must be
 durable before anybody hears of it (Raft, figure 2: currentTerm is persistent and increases monotonically). Only rows
-with event "role" count as making a term known: a node may write any other row while it still waits for its disk.
+with event "role" count as making a term known: a node may write any other row while it still waits for its disk. After
+a row with event "new-member" all is forgotten: the node left, lost its data, and comes back as another member.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _LISTED = 4
 """How many findings of each kind go into the evidence."""
 
 _REBUILD = "rebuild"
+_NEW_MEMBER = "new-member"
 _WORDS = {
     "commit-went-back": "Commit went back",
     "applied-went-back": "Applied went back",
@@ -85,6 +87,9 @@ class _Node:
 
     def step(self, row: Row) -> Iterator[tuple[str, Row, Row]]:
         """Take the node's next row; each anomaly comes with the row before and the row that shows it."""
+        if row.event == _NEW_MEMBER:
+            self._life, self._last, self._known, self._known_before = None, {}, None, None
+            return
         if row.life != self._life:
             self._life, self._last, self._known_before = row.life, {}, self._known
         if row.event == _REBUILD:

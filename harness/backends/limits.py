@@ -21,9 +21,6 @@ SIMULATED_ONLY_WHY: Final = "this backend cannot do that so far: use --backend s
 MEMBERSHIP_HOW: Final = "the system takes the member off its list, its node is killed and its data directory emptied"
 """How backends of real processes do "membership", with systems whose members can leave and join."""
 
-FIXED_MEMBERS_WHY: Final = "the members of systems that can be simulated are fixed."
-"""Why a simulation cannot."""
-
 
 class OnlyCutsKillsAndPauses:
     """A part of a deployment that can cut links, and kill and pause nodes, and nothing else."""

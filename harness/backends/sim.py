@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from harness.backends.limits import FIXED_MEMBERS_WHY
 from harness.embedding import Embeddable
 from harness.protocols import (
     Address,
@@ -63,10 +62,7 @@ _HOW: Mapping[FaultKind, str] = {
     "clock-jump": "the wall clock is set",
     "clock-drift": "wall clock and timers run at another rate",
     "clock-strobe": "the wall clock jumps to and fro",
-}
-
-_NOT_HERE: Mapping[FaultKind, str] = {
-    "membership": FIXED_MEMBERS_WHY,
+    "membership": "the system takes the member off its list, its node is killed and its disk emptied",
 }
 
 
@@ -113,7 +109,7 @@ class SimBackend:
 def _support(kind: FaultKind) -> Support:
     if kind in _HOW:
         return Support(True, _HOW[kind])
-    return Support(False, _NOT_HERE.get(kind, "the simulation has no such fault."))
+    return Support(False, "the simulation has no such fault.")
 
 
 def check_embeddable(test: Test) -> None:

@@ -126,7 +126,8 @@ class SimDisk:
             What the fault that ends did, if there was one: refused_writes, failed_syncs, dropped_bytes, slowed_syncs,
             rotten_reads (sectors that were read while rotten), failed_reads, failed_writes. What a new one with rot
             found: `rotten`, a list of [file, sector], shorter than asked for if less was durable. What one that
-            truncates cut off: `truncated`, a list of [file, bytes].
+            truncates cut off: `truncated`, a list of [file, bytes]. Of one that wipes: `wiped`, how many files there
+            were; the node must be stopped.
         """
         evidence: dict[str, Any] = {}
         if self._fault is not None:
@@ -141,6 +142,9 @@ class SimDisk:
             evidence["rotten"] = self._let_rot(fault.rot)
         if fault is not None and fault.truncate:
             evidence["truncated"] = self._cut_ends(fault.truncate)
+        if fault is not None and fault.wipe:
+            evidence["wiped"] = len(self._directory.names)
+            self._directory = Directory()
         return evidence
 
     def _cut_ends(self, count: int) -> list[list[Any]]:

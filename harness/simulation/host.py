@@ -15,7 +15,7 @@ from harness.simulation.disk import MountedDisk, SimDisk
 from harness.simulation.network import ProcessNetwork, SimNetwork
 from harness.simulation.process import ProcessClock, SimProcess
 from harness.simulation.worlds import World
-from results.errors import FaultNotSupportedError
+from results.errors import HarnessError
 
 if TYPE_CHECKING:
     from harness.simulation.loop import SimLoop, SimTimer
@@ -137,10 +137,10 @@ class SimHost:
         """Give the disk a fault, or none; the evidence.
 
         Raises:
-            FaultNotSupportedError: it shall be wiped, for a member that leaves.
+            HarnessError: it shall be wiped while the node runs.
         """
-        if fault is not None and fault.wipe:
-            raise FaultNotSupportedError("the disk of a simulated node cannot be wiped: its members are fixed.")
+        if fault is not None and fault.wipe and self.process is not None and self.process.alive():
+            raise HarnessError(f"the disk of {self.node} cannot be wiped while the node runs: stop it before.")
         return self.disk.give(fault)
 
     def skew(self, fault: ClockFault | None) -> dict[str, Any]:

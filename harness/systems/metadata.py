@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path  # noqa: TID251 - says where files of a node are; touches none
 from typing import Any, Final
@@ -39,6 +39,7 @@ from harness.protocols import (
 )
 from harness.systems.elections import Elections
 from harness.systems.locks import LOCK, CompareAndSetLocks
+from harness.systems.metadata_members import MetadataMembership
 from harness.test import Test
 
 _RUN_NODE: Final = ("-P", "-m", "cluster")
@@ -132,7 +133,7 @@ class Metadata:
         image: the image that holds the cluster.
         uploads: the cluster.
         immune: nothing.
-        membership: none: its members are fixed.
+        membership: which nodes are members, and how they change.
         imports: the modules that a host's interpreter must have for it.
         marks: the states that embedded nodes count, with a line on each.
         operations: what sessions have beyond `harness.protocols.Session`.
@@ -145,21 +146,27 @@ class Metadata:
     image: str | None = "node"
     uploads: Mapping[str, Path] = {"cluster": Path(cluster.__path__[0])}
     immune: Mapping[FaultKind, str] = {}
-    membership: Membership | None = None
     imports = ("msgspec",)
     marks = MARKS
     operations = frozenset({LOCK})
 
-    def __init__(self, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
+    def __init__(self, request_timeout_ms: int = REQUEST_TIMEOUT_MS, founders: Sequence[NodeId] = ()) -> None:
+        """`founders` are the nodes with which the cluster begins, all if none are given; the others run, and wait."""
         self._request_timeout_ms = request_timeout_ms
+        self._members = MetadataMembership(_client, founders)
+        self.membership: Membership | None = self._members
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
-        """How to start the node that lives at `place`."""
+        """How to start the node that lives at `place`.
+
+        Raises:
+            NodeStartError: it left the cluster, and was not taken in again.
+        """
         python, import_path = _interpreter(place)
         argv = [python, *_RUN_NODE, "--node", place.node, "--listen", _address(place.listen)]
         for peer in sorted(place.peers):
             argv += ["--peer", f"{peer}={_address(place.peers[peer])}"]
-        argv += ["--data", place.data_dir]
+        argv += ["--data", place.data_dir, *self._members.arguments(place.node, sorted([place.node, *place.peers]))]
         if test.bugs:
             argv += ["--bugs", ",".join(test.bugs)]
         return NodeCommand(tuple(argv), env={"PYTHONPATH": import_path})

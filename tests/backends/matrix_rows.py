@@ -233,7 +233,6 @@ _NOT_TO_STREAMS: Final[frozenset[FaultKind]] = frozenset(faultkinds.LINK_KINDS) 
 NEVER: Final[dict[str, frozenset[FaultKind]]] = {
     **dict.fromkeys(BACKENDS, frozenset[FaultKind]()),
     "local by proxies": _NOT_TO_STREAMS,
-    "sim": frozenset({"membership"}),
 }
 """What a row cannot have on any machine, of what is measured."""
 

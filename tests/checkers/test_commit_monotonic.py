@@ -81,6 +81,14 @@ def test_a_new_life_commits_and_applies_anew_and_a_rebuild_applies_anew() -> Non
     }
 
 
+def test_a_node_that_comes_back_as_another_member_may_begin_in_a_lower_term() -> None:
+    before, began = row(1, "n1", "role", term=8, commit_index=5), row(4, "n1", "start", life=2, term=0, commit_index=0)
+    after = row(5, "n1", "role", life=2, term=9), row(6, "n1", "role", life=3, term=8)
+    assert judge(before, began).anomalies == ("term-forgotten",)
+    assert judge(before, row(3, "n1", "new-member", term=0, commit_index=0), began).valid == "true"
+    assert judge(before, row(3, "n1", "new-member", term=0), began, *after).anomalies == ("term-forgotten",)
+
+
 def test_only_a_row_of_a_changed_role_makes_a_term_known() -> None:
     while_it_was_written = row(2, "n1", "commit", term=9)
     assert judge(row(1, "n1", "role", term=8), while_it_was_written, row(3, "n1", life=2, term=8)).valid == "true"

@@ -8,7 +8,7 @@ from harness.faultkinds import of_clock, of_disk, of_link, supported
 from harness.protocols import ClockFault, DiskFault, LinkFault, System
 from harness.systems.etcd import Etcd
 from harness.systems.metadata import Metadata
-from tests.harness.worlds import MemoryBackend, MemoryDeployment
+from tests.harness.worlds import MemoryBackend, MemoryDeployment, MemorySystem
 
 
 def test_a_fault_is_made_of_what_it_does() -> None:
@@ -30,7 +30,8 @@ def test_what_a_system_is_immune_to_is_not_supported_wherever_it_lives(system: S
 def test_members_change_only_where_the_system_lets_them() -> None:
     backend = MemoryBackend(MemoryDeployment())
     assert supported(backend, Etcd())["membership"].works
-    fixed = supported(backend, Metadata())["membership"]
+    assert supported(backend, Metadata())["membership"].works
+    fixed = supported(backend, MemorySystem())["membership"]
     assert not fixed.works
-    assert fixed.how == "the members of system 'metadata' are fixed: none can leave or join while it runs."
+    assert fixed.how == "the members of system 'memory' are fixed: none can leave or join while it runs."
     assert of_disk(DiskFault(wipe=True)) == ("membership",)

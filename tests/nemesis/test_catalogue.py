@@ -217,8 +217,8 @@ def test_a_weight_that_is_none_is_refused(weight: str) -> None:
         build([f"kill:{weight}"])
 
 
-def test_the_default_of_a_simulation_is_every_kind_but_changes_of_members_which_no_simulated_system_can() -> None:
-    assert set(kinds(DEFAULT_SIM)) == set(KINDS) - {"membership"}
+def test_the_default_of_a_simulation_is_every_kind() -> None:
+    assert set(kinds(DEFAULT_SIM)) == set(KINDS)
 
 
 @pytest.mark.parametrize("name", NEMESES)
@@ -413,7 +413,9 @@ def test_every_request_says_all_that_it_takes_to_strike_again(count: int) -> Non
         for _ in range(2):
             nemesis, nodes = build(possible).nemesis, Nodes(names)
             assert nemesis is not None
-            done = run(nemesis.invoke(context(nodes, led_by(names[-1], names)), op))
+            system = led_by(names[-1], names)
+            system.membership = Members(names)
+            done = run(nemesis.invoke(context(nodes, system), op))
             found.append((done, nodes.states, nodes.cut_links, nodes.faults, nodes.disks, nodes.clocks))
         assert found[0] == found[1]
         assert found[0][0].type == "ok", found[0][0].error

@@ -1130,3 +1130,22 @@ class TestTheStorageOfANode:
             assert refused >= 10
 
         run(check())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_disk_that_is_wiped_has_nothing_left_that_a_loss_of_power_could_bring_back(seed: int) -> None:
+    async def check() -> None:
+        disk = new_disk(seed)
+        process = Process(disk)
+        await process.disk.replace("durable", b"x" * 40)
+        process.disk.open("cached").append(b"y" * 40)
+        process.end()
+        assert disk.give(DiskFault(wipe=True)) == {"wiped": 2}
+        disk.power_loss()
+        disk.give(None)
+        again = Process(disk).disk
+        assert (again.names(), again.read("durable"), again.read("cached")) == ([], None, None)
+        await again.replace("durable", b"z")
+        assert again.read("durable") == b"z"
+
+    run(check())

@@ -33,15 +33,12 @@ from nemesis.catalogue import NEMESES, UNFAIR, kinds
 from results.errors import UnknownNameError, UsageError
 from workloads.catalogue import WORKLOADS
 
-SIMULATED = tuple(name for name in NEMESES if name != "membership")
-"""No system that can be simulated changes its members."""
-
-EVERYTHING = Asked(workloads=tuple(WORKLOADS), nemeses=SIMULATED)
+EVERYTHING = Asked(workloads=tuple(WORKLOADS), nemeses=tuple(NEMESES))
 SEEDS = st.integers(min_value=0, max_value=2**31)
 ASKED = st.builds(
     Asked,
     workloads=st.lists(st.sampled_from(list(WORKLOADS)), min_size=1, unique=True).map(tuple),
-    nemeses=st.lists(st.sampled_from(SIMULATED), min_size=1, unique=True).map(tuple),
+    nemeses=st.lists(st.sampled_from(list(NEMESES)), min_size=1, unique=True).map(tuple),
     nodes=st.lists(st.integers(min_value=3, max_value=9), min_size=1).map(tuple),
     concurrency=st.none() | st.sampled_from(["4", "1n", "2n"]),
     rate=st.none() | st.sampled_from([10.0, 62.5]),
@@ -99,13 +96,13 @@ def test_500_seeds_reach_everything_that_can_be_drawn() -> None:
     assert {each.time_limit for each in drawn} == {*TIME_LIMITS_S, PATIENT_LIMIT_S}
     assert {each.interval for each in drawn} == {*INTERVALS_S, PATIENT_INTERVAL_S}
     assert {each.op_timeout for each in drawn} == set(OP_TIMEOUTS_S)
-    assert {name for each in drawn for name in names(each.nemesis)} == set(SIMULATED)
+    assert {name for each in drawn for name in names(each.nemesis)} == set(NEMESES)
 
 
 def test_kinds_with_many_names_do_not_push_out_kinds_with_few() -> None:
-    every = [each for each in (draw(seed, EVERYTHING) for seed in range(500)) if each.time_limit != PATIENT_LIMIT_S]
+    every = [each for each in (draw(seed, EVERYTHING) for seed in range(2000)) if each.time_limit != PATIENT_LIMIT_S]
     drawn = Counter(kind for each in every for kind in kinds(names(each.nemesis)))
-    assert set(drawn) == set(kinds(SIMULATED))
+    assert set(drawn) == set(kinds(list(NEMESES)))
     assert max(drawn.values()) < 1.5 * min(drawn.values())
 
 
@@ -150,7 +147,7 @@ def test_none_alone_breaks_nothing_and_beside_others_means_nothing() -> None:
 def test_what_is_left_out_of_a_request_means_everything_that_can_be_simulated_and_is_fair() -> None:
     asked = asked_for(**_request())
     assert asked.workloads == tuple(WORKLOADS)
-    assert asked.nemeses == tuple(name for name in SIMULATED if name not in UNFAIR)
+    assert asked.nemeses == tuple(name for name in NEMESES if name not in UNFAIR)
     for nemesis in asked.nemeses:
         test = compose(draw(1, Asked(workloads=("register",), nemeses=(nemesis,))))
         check_support(test, build("sim"))

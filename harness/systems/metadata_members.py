@@ -1,0 +1,134 @@
+"""How nodes leave the metadata cluster and join it again: changes of members, asked of any other member.
+
+A node that left has lost its data when it joins again, so that it does as another member: the number in its id, its
+incarnation, is one higher (see `cluster.members`). It is started with that, and waits until the leader speaks to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Final
+
+from cluster.client import ChangeRefusedError, Client, ClientError, incarnation_of, member_id, node_of
+from harness.protocols import DefiniteError, Deployment, IndefiniteError, NodeId
+from results.errors import NodeStartError
+
+CHANGE_TIMEOUT_MS: Final = 2500
+"""How long a node tries; a nemesis gives up after three seconds."""
+
+
+class MetadataMembership:
+    """Who is a member, who leaves, and who joins: a `harness.protocols.Membership`.
+
+    Args:
+        connect: opens a client to a node; a DefiniteError where it cannot be reached.
+        founders: the nodes with which the cluster begins; the others run and wait. All of them if none are given.
+    """
+
+    def __init__(
+        self, connect: Callable[[Deployment, NodeId], Awaitable[Client]], founders: Sequence[NodeId] = ()
+    ) -> None:
+        self._connect = connect
+        self._founders = tuple(founders)
+        self._incarnations: dict[NodeId, int] = {}
+        self._next: dict[NodeId, int] = {}
+        self._gone: dict[NodeId, None] = {}
+        self._unsettled: dict[NodeId, None] = {}
+        self._settled: dict[NodeId, None] = {}
+
+    def begin(self) -> None:
+        """Forget everything: in a new deployment the founders are members from the start."""
+        for each in (self._incarnations, self._next, self._gone, self._unsettled, self._settled):
+            each.clear()
+
+    def arguments(self, node: NodeId, nodes: Collection[NodeId]) -> list[str]:
+        """What a node that starts is told beyond where the others are.
+
+        Raises:
+            NodeStartError: it left. Started as a first member it would take itself for the one that was removed.
+        """
+        if node in self._gone:
+            raise NodeStartError(f"{node} cannot be started: it left the cluster, and was not taken in again.")
+        founders = [each for each in nodes if each in self._founders]
+        told = ["--founders", ",".join(founders)] if 0 < len(founders) < len(nodes) else []
+        incarnation = self._incarnations.get(node, 0)
+        return [*told, "--incarnation", str(incarnation)] if incarnation else told
+
+    def unsettled(self, node: NodeId) -> bool:
+        """Whether the node was asked to leave, or never was a member, and was not settled since."""
+        waits = bool(self._founders) and node not in self._founders and node not in self._settled
+        return waits or node in self._unsettled
+
+    def settle(self, node: NodeId) -> None:
+        """Note that the node is a member which serves."""
+        self._settled[node] = None
+        self._unsettled.pop(node, None)
+        self._gone.pop(node, None)
+
+    async def members(self, deployment: Deployment, node: NodeId) -> dict[str, NodeId]:
+        """The members of the configuration that this node has in force, committed or not.
+
+        Raises:
+            DefiniteError, IndefiniteError: it does not tell.
+        """
+        found = await self._ask(deployment, node, lambda client: client.members())
+        return {member: node_of(member) for member in found}
+
+    async def remove(self, deployment: Deployment, asked: NodeId, node: NodeId, member: str) -> None:
+        """Have the member of this id removed, which is `node`. That it is gone already is as good.
+
+        Raises:
+            DefiniteError: it was refused.
+            IndefiniteError: nobody knows whether it was removed, or will be.
+        """
+        self._unsettled[node] = None
+        self._gone[node] = None
+        self._next[node] = max(self._next.get(node, 0), incarnation_of(member) + 1)
+        await self._ask(
+            deployment,
+            asked,
+            lambda client: client.remove_member(member, timeout_ms=CHANGE_TIMEOUT_MS),
+            as_good="not_member",
+        )
+
+    async def add(self, deployment: Deployment, asked: NodeId, node: NodeId) -> str:
+        """Have the node taken in; the id of the new member. That it was taken in already is as good.
+
+        Raises:
+            DefiniteError: it was refused.
+            IndefiniteError: nobody knows whether it was taken in, or will be.
+        """
+        member = member_id(node, self._next.get(node, 0))
+        await self._ask(
+            deployment,
+            asked,
+            lambda client: client.add_member(member, timeout_ms=CHANGE_TIMEOUT_MS),
+            as_good="already_member",
+        )
+        self._incarnations[node] = incarnation_of(member)
+        self._gone.pop(node, None)
+        return member
+
+    async def _ask(
+        self,
+        deployment: Deployment,
+        node: NodeId,
+        what: Callable[[Client], Awaitable[tuple[str, ...]]],
+        as_good: str = "",
+    ) -> tuple[str, ...]:
+        """Ask a node; none where it refuses because what is wanted `as_good` as is.
+
+        Raises:
+            DefiniteError, IndefiniteError: it refuses, or nobody knows.
+        """
+        client = await self._connect(deployment, node)
+        try:
+            return await what(client)
+        except ChangeRefusedError as refusal:
+            if refusal.reason != as_good:
+                raise DefiniteError(str(refusal)) from refusal
+            return ()
+        except ClientError as error:
+            raise (DefiniteError if error.definite else IndefiniteError)(str(error)) from error
+        finally:
+            await client.close()
