@@ -65,7 +65,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         duration_s: from the beginning of the test to its last event.
         ops: client ops; `ok`, `fail` and `info` tell how they ended.
-        ok_per_s: ok ops a second, over the whole run.
+        ok_per_s: ok ops a second, over the run but its quiet phase.
         latency_ms: p50, p95, p99 and max of ok ops, from invocation to completion; empty if there are none.
         available_time: the share of seconds in which clients asked and were answered, 0 to 1; None if nobody asked.
         available_ops: the share of ops that were answered, 0 to 1.
