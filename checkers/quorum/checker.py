@@ -278,10 +278,10 @@ def _sentence(found: Sequence[Finding], run: _Run) -> str:
         more = f" ({len(found) - 1} more findings.)" if len(found) > 1 else ""
         return f"{first.rule} ({RULES[first.rule]}): {first.sentence}{more}"
     demanded = sum(one.fared == "held" for one in run.progress)
-    return (
-        f"In {len(run.windows)} windows nobody answered who could not have a quorum; in {demanded} a core had to "
-        f"answer within {run.wanted.recovery_s:g} s, and did."
-    )
+    silent = f"In {len(run.windows)} windows nobody answered who could not have a quorum"
+    if not demanded:
+        return f"{silent}; none was such that a core had to answer, for which it has {run.wanted.recovery_s:g} s."
+    return f"{silent}; in {demanded} of them a core had to answer within {run.wanted.recovery_s:g} s, and did."
 
 
 def _ns(time_s: float) -> int:
