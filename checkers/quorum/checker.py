@@ -235,7 +235,9 @@ class _Run:
             fared[rule] = in_all(window[rule] for window in by_window)
         if not self.telemetry.num_rows:
             fared |= dict.fromkeys(("Q5", "Q6"), cast("Fared", "not judged"))
-        fared |= {"Q7": self.converged, "Q10": self.led}
+        fared |= {"Q4": "figures only", "Q7": self.converged, "Q10": self.led}
+        if not self.wanted.availability:
+            fared["Q9"] = "figures only"
         for rule in broken:
             fared[rule] = "violated"
         return fared
@@ -275,13 +277,15 @@ def _stalls(around: Happenings) -> list[tuple[int, int]]:
 def _sentence(found: Sequence[Finding], run: _Run) -> str:
     if found:
         first = found[0]
-        more = f" ({len(found) - 1} more findings.)" if len(found) > 1 else ""
+        others = len(found) - 1
+        more = f" ({others} more {'finding' if others == 1 else 'findings'}.)" if others else ""
         return f"{first.rule} ({RULES[first.rule]}): {first.sentence}{more}"
-    demanded = sum(one.fared == "held" for one in run.progress)
     silent = f"In {len(run.windows)} windows nobody answered who could not have a quorum"
+    demanded = sum(one.fared == "held" for one in run.progress)
+    within = f"within {run.wanted.recovery_s:g} s"
     if not demanded:
-        return f"{silent}; none was such that a core had to answer, for which it has {run.wanted.recovery_s:g} s."
-    return f"{silent}; in {demanded} of them a core had to answer within {run.wanted.recovery_s:g} s, and did."
+        return f"{silent}; in none of them it could be judged whether a core answers {within}."
+    return f"{silent}; in {demanded} of them a core had to answer {within}, and did."
 
 
 def _ns(time_s: float) -> int:

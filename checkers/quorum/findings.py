@@ -24,8 +24,9 @@ RULES: Final[dict[str, str]] = {
 }
 """The rules by their names."""
 
-Fared = Literal["held", "violated", "too few ops", "stalled", "not judged"]
-"""How a rule fared: "stalled" where the controller itself stood still, "not judged" where there was no occasion to."""
+Fared = Literal["held", "violated", "too few ops", "stalled", "not judged", "figures only"]
+"""How a rule fared: "stalled" where the controller itself stood still, "not judged" where there was no occasion to,
+"figures only" where the rule demands nothing."""
 
 _BY_WEIGHT: Final[tuple[Fared, ...]] = ("violated", "held", "too few ops", "stalled", "not judged")
 

@@ -105,12 +105,16 @@ def _conclude(run: RunDir, verdicts: list[Verdict], engine_name: str, harness_er
 def keep_verdicts(
     run: RunDir, verdicts: Sequence[Verdict], engine_name: str, harness_error: str | None = None
 ) -> tuple[Outcome, str | None]:
-    """Write the verdicts; the outcome, and the harness error, which is the one of an earlier judgement if not given."""
+    """Write the verdicts; the outcome, and the harness error, which is the one of an earlier judgement if not given.
+
+    With its verdicts a run is complete: who held it until then holds it no more.
+    """
     if harness_error is None:
         before = run.read_verdicts()
         harness_error = before.harness_error if before is not None else None
     outcome, error = engine.judged_outcome(verdicts, harness_error)
     run.write_verdicts(verdicts, outcome.value, engine=engine_name, harness_error=error)
+    run.release()
     return outcome, error
 
 

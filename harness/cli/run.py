@@ -95,6 +95,7 @@ def run_and_judge(test: Test, chosen: RunOptions, store: Path, engine: str, mast
     with contextlib.ExitStack() as stack, Progress(f"{test.name} seed {test.seed}") as progress:
         pending = stack.enter_context(_spark_in_background(master)) if engine == "spark" else None
         run, summary = record(test, chosen, store, progress, at_heal=pending.start if pending is not None else None)
+        stack.callback(run.release)
         progress.enter("judging")
         keep_plan(run, test)
         error = str(summary.failure) if summary.failure is not None else None
@@ -107,6 +108,8 @@ def record(
     test: Test, chosen: RunOptions, store: Path, progress: Progress, *, at_heal: Callable[[], None] | None = None
 ) -> tuple[RunDir, RunSummary]:
     """Run a test and keep its history in the store; nothing is judged.
+
+    The run stays held by this process: until its verdict is kept, or this process ends, it is under way for others.
 
     Args:
         test: the test.
@@ -201,9 +204,10 @@ async def _record(
                 beside=beside,
                 stop=stop,
             )
-    finally:
+    except BaseException:
         for found in folders:
             found.release()
+        raise
     if summary.failure is not None:
         logs[-1].write("".join(traceback.format_exception(summary.failure)))
     logs[-1].close()

@@ -340,10 +340,13 @@ def store_run(plan: Plan, store: Path, progress: Progress) -> Conclusion:
 
     options = options_of(plan.options, "plan")
     run, summary = record(test_of(options, plan), options, store, progress)
-    run.write_plan(encode(plan))
-    run.write_test({**run.read_test(), "scripted": True})
-    progress.enter("judging")
-    return judge_inline(run, None if summary.failure is None else str(summary.failure))
+    try:
+        run.write_plan(encode(plan))
+        run.write_test({**run.read_test(), "scripted": True})
+        progress.enter("judging")
+        return judge_inline(run, None if summary.failure is None else str(summary.failure))
+    finally:
+        run.release()
 
 
 def difference(plan: Plan, conclusion: Conclusion) -> str | None:

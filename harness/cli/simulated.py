@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def record_simulated(
     test: Test, chosen: RunOptions, store: Path, progress: Progress, at_heal: Callable[[], None] | None
 ) -> tuple[RunDir, RunSummary]:
-    """Simulate a test and keep its history in the store; nothing is judged.
+    """Simulate a test and keep its history in the store; nothing is judged, and the run stays held (see `record`).
 
     Raises:
         SplitbrainError: it could not be run.
@@ -63,12 +63,14 @@ def record_simulated(
                 stop=stop,
             )
         keep_figures(run, simulated)
-    finally:
+    except BaseException:
         run.release()
+        raise
     if simulated.failure is not None:
         log.write("".join(traceback.format_exception(simulated.failure)))
     log.close()
     if simulated.summary is None:
+        run.release()
         raise simulated.failure or HarnessError("the simulation ended without a result.")
     return run, simulated.summary
 

@@ -61,8 +61,11 @@ def evidence_words(evidence: Any) -> str:
 
 def _facts(value: Any, path: tuple[str, ...]) -> Iterator[str]:
     if isinstance(value, dict):
-        if len(path) < _DEPTH_MAX:
-            for name, part in cast("dict[str, Any]", value).items():
+        known = cast("dict[str, Any]", value)
+        if path and known.keys() == {"before", "after"}:
+            yield f"{' '.join(path)} {_change(known['before'], known['after'])}"
+        elif len(path) < _DEPTH_MAX:
+            for name, part in known.items():
                 yield from _facts(part, (*path, clip(str(name).replace("_", " "), 40)))
     elif value is not None and not isinstance(value, list) and path:
         if path[-1] == "bit":
@@ -70,3 +73,22 @@ def _facts(value: Any, path: tuple[str, ...]) -> Iterator[str]:
         else:
             told = {True: "yes", False: "no"}[value] if isinstance(value, bool) else clip(value, 60)
             yield f"{' '.join(path)} {told}"
+
+
+def _change(before: Any, after: Any) -> str:
+    """What is not as it was, such as "state running → stopped"."""
+    was, is_now = _flat(before), _flat(after)
+    changed = [name for name in (was | is_now) if was.get(name) != is_now.get(name)]
+    told = (f"{name} {was.get(name, 'none')} → {is_now.get(name, 'none')}".strip() for name in changed)
+    return ", ".join(told) or "as it was"
+
+
+def _flat(value: Any, path: tuple[str, ...] = ()) -> dict[str, str]:
+    """The leaves of a record by the names that lead to them."""
+    if not isinstance(value, dict):
+        return {" ".join(path): clip(value, 60)}
+    found: dict[str, str] = {}
+    if len(path) < _DEPTH_MAX:
+        for name, part in cast("dict[str, Any]", value).items():
+            found |= _flat(part, (*path, clip(str(name).replace("_", " "), 40)))
+    return found

@@ -40,6 +40,9 @@ from results.report.timeline import Shown, timeline
 
 _FOLDER: Final = Path(__file__).parent
 _SENTENCES_MAX: Final = 3
+_ON_TELEMETRY: Final = ("election-safety", "leader-completeness", "replica-agreement", "commit-monotonic")
+"""What these say of a run that passed is told after what was said of its clients."""
+
 _AROUND_S: Final = 0.5
 """The excerpt of the logs reaches so far before and after the last op of the witness."""
 
@@ -77,8 +80,8 @@ def render(view: RunView) -> Page:
     plots = _plots(view, shown, quorum)
     events, more_events = story(view, shown)
     windows = window_rows(quorum.figures, view.nodes, findings) if quorum.figures else []
-    clocks = words_of(clocks_of(view.around))
-    log_times = f"times are those of the nodes' own clocks{', less the offsets of their hosts' if clocks else ''}"
+    measured = any(clocks_of(view.around).walls_s.values())
+    log_times = f"times are those of the nodes' own clocks{', less the offsets of their hosts' if measured else ''}"
     environment = _environment()
     css = {name: environment.get_template(f"{name}.css").render() for name in ("report", "plots")}
     script = (_FOLDER / "report.js").read_text(encoding="utf-8")
@@ -166,9 +169,13 @@ def _headline(view: RunView) -> dict[str, Any]:
     said = {
         "violation": [v.get("sentence", "") for v in verdicts if v.get("valid") is False],
         "inconclusive": [v.get("sentence", "") for v in verdicts if v.get("valid") == "unknown"]
-        + [str(reason) for v in verdicts for reason in v.get("inconclusive", ())],
+        + [_begun(str(reason)) for v in verdicts for reason in v.get("inconclusive", ())],
         "harness error": [judgement.harness_error or ""],
-        "pass": [v.get("sentence", "") for v in verdicts if v.get("checker") not in ("stats", "coverage")],
+        "pass": [
+            v.get("sentence", "")
+            for v in sorted(verdicts, key=lambda v: v.get("checker") in _ON_TELEMETRY)
+            if v.get("checker") not in ("stats", "coverage")
+        ],
     }.get(judgement.outcome, [])
     told = [sentence for sentence in said if sentence]
     return {
@@ -177,6 +184,11 @@ def _headline(view: RunView) -> dict[str, Any]:
         "sentences": told[:_SENTENCES_MAX] or [words],
         "more": max(len(told) - _SENTENCES_MAX, 0),
     }
+
+
+def _begun(words: str) -> str:
+    """A reason as a sentence of its own."""
+    return words[:1].upper() + words[1:]
 
 
 def _identity(view: RunView) -> list[tuple[str, str]]:

@@ -118,6 +118,6 @@ def _history(run: RunDir, notes: list[str]) -> pa.Table:
     else:
         note = recovered_note(history)
         if note is not None:
-            notes.append(f"The history was {note}.")
+            notes.append(f"The history is not complete: splitbrain {note}.")
         return history.combine_chunks()
     return HISTORY_SCHEMA.empty_table()

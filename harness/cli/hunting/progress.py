@@ -68,7 +68,8 @@ def progress_line(tally: Tally, wall_s: float) -> str:
     outcomes = ", ".join(f"{count} {outcome.value}" for outcome, count in tally.outcomes.most_common())
     pace = f"{tally.runs / wall_s:.1f}/s" if wall_s > 0 else "-/s"
     speed = f"{tally.simulated_s / tally.cpu_s:.0f} s per CPU second" if tally.cpu_s > 0 else "-"
+    runs = "1 run" if tally.runs == 1 else f"{tally.runs} runs"
     return (
-        f"{tally.runs} runs ({pace})  {tally.simulated_s / SECONDS_PER_HOUR:.2f} simulated hours ({speed})  "
+        f"{runs} ({pace})  {tally.simulated_s / SECONDS_PER_HOUR:.2f} simulated hours ({speed})  "
         f"{outcomes}  marks {tally.reached} of {len(tally.marks)}"
     )

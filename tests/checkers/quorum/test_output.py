@@ -125,3 +125,18 @@ def test_among_many_findings_each_rule_is_shown() -> None:
     shown = [finding["rule"] for finding in verdict.evidence["findings"]]
     assert shown == ["Q1", *["Q2"] * (output.FINDINGS_MAX - 2), "Q8"]
     assert verdict.figures["left_out"]["findings"] == 27 - output.FINDINGS_MAX
+
+
+def test_a_rule_that_demands_nothing_is_not_said_to_have_held() -> None:
+    rules = wrong_side().judged().figures["rules"]
+    assert (rules["Q4"], rules["Q9"]) == ("figures only", "figures only")
+    assert wrong_side().judged(availability=0.1).figures["rules"]["Q9"] == "held"
+
+
+def test_the_sentence_of_a_good_run_says_whether_progress_could_be_judged() -> None:
+    story = Story()
+    story.ask("12345", 0.0, 9.0)
+    assert story.judged(recovery_bound_s=20.0).sentence.endswith(
+        "in none of them it could be judged whether a core answers within 20 s."
+    )
+    assert "in 1 a core had to answer within 2 s, and did." in story.judged(recovery_bound_s=2.0).sentence
