@@ -139,4 +139,4 @@ def test_the_sentence_of_a_good_run_says_whether_progress_could_be_judged() -> N
     assert story.judged(recovery_bound_s=20.0).sentence.endswith(
         "in none of them it could be judged whether a core answers within 20 s."
     )
-    assert "in 1 a core had to answer within 2 s, and did." in story.judged(recovery_bound_s=2.0).sentence
+    assert "in 1 of them a core had to answer within 2 s, and did." in story.judged(recovery_bound_s=2.0).sentence
