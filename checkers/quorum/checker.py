@@ -218,8 +218,7 @@ class _Run:
         if begin_ns is None:
             return []
         bound_ns = _ns(self.wanted.convergence_s) + self._more_ns(self.outages[-1] if self.outages else 0)
-        stood_still_ns = sum(max(0, until_ns - max(since_ns, begin_ns)) for since_ns, until_ns in self.stalls)
-        waited_ns = self.around.end_ns - begin_ns - stood_still_ns
+        waited_ns = self.around.end_ns - begin_ns - _within(self.stalls, begin_ns)
         found, self.converged = convergence(self.telemetry, self.nodes, waited_ns, bound_ns)
         return found
 
@@ -303,6 +302,15 @@ def _stalls(around: Happenings) -> list[tuple[int, int]]:
         )  # an imported history may say anything
         found.append((op.time - _ns(gap_ms / 1000) if known else 0, op.time))
     return found
+
+
+def _within(stalls: Sequence[tuple[int, int]], begin_ns: int) -> int:
+    """How much of the time since then the controller stood still."""
+    total_ns = 0
+    for since_ns, until_ns in sorted(stalls):
+        total_ns += max(0, until_ns - max(since_ns, begin_ns))
+        begin_ns = max(begin_ns, until_ns)
+    return total_ns
 
 
 def _sentence(found: Sequence[Finding], run: _Run) -> str:
