@@ -446,3 +446,11 @@ def test_a_stall_of_no_known_length_may_have_begun_with_the_run(gap: object) -> 
     story.ask("12345", 0.0, 9.0)
     story.note(5.0, "stall", {"gap_ms": gap})
     assert story.judged().figures["rules"]["Q3"] == "stalled"
+
+
+def test_the_sentence_does_not_praise_progress_that_nobody_had_to_make() -> None:
+    short, long = Story(), Story()
+    short.ask("12345", 0.0, 2.0)
+    long.ask("12345", 0.0, 9.0)
+    assert short.judged().sentence.startswith("In 1 windows nobody answered who could not have a quorum; none ")
+    assert long.judged().sentence.endswith("in 1 of them a core had to answer within 2 s, and did.")
