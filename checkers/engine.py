@@ -66,7 +66,7 @@ class _Recorded:
     """What a run recorded, and its keys one by one once somebody wants them."""
 
     def __init__(self, history: pa.Table, telemetry: pa.Table | None) -> None:
-        self._history = conform(history)
+        self._history = in_order(conform(history))
         self._telemetry = None if telemetry is None else conform_telemetry(telemetry)
 
     @cached_property

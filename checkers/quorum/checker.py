@@ -87,8 +87,15 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         }
 
 
+FIGURES_ONLY: Final = ("Q4", "Q9")
+"""Rules that are figures, unless a test demands something of them."""
+
 RECOVERY_ELECTIONS: Final = 4
 """Votes may split, and what is behind must catch up: so many election timeouts a recovery may take."""
+
+
+NUMBER_MAX: Final = 1_000_000_000
+"""No option is larger: so many seconds are thirty years."""
 
 
 class QuorumProgress:
@@ -118,7 +125,7 @@ class QuorumProgress:
             algorithm="windows",
             sentence=_sentence(found, run),
             anomalies=tuple(dict.fromkeys(finding.rule for finding in found)),
-            inconclusive=_INCONCLUSIVE.get(rules["Q3"], ()),
+            inconclusive=_inconclusive(rules),
             evidence=evidence(found),
             figures={"rules": rules, **run.figures(found, fared)},
         )
@@ -135,13 +142,29 @@ _INCONCLUSIVE: Final[Mapping[Fared, tuple[str, ...]]] = {
 }
 
 
+def _inconclusive(rules: Mapping[str, Fared]) -> tuple[str, ...]:
+    """Why the run proves too little. Recovery times and availability without a floor are figures, and judge nothing."""
+    if all(fared == "not judged" for rule, fared in rules.items() if rule not in FIGURES_ONLY):
+        return ("no rule had an occasion to be broken, so this run proves nothing of quorum progress.",)
+    asked = () if rules["Q9"] != "not judged" else ("nobody asked for anything: availability could not be judged.",)
+    return (*_INCONCLUSIVE.get(rules["Q3"], ()), *asked)
+
+
 def _options(options: Mapping[str, Any]) -> Options:
     try:
-        return msgspec.convert(dict(options), Options)
+        wanted = msgspec.convert(dict(options), Options)
     except msgspec.ValidationError as error:
         raise UsageError(
             f"checker quorum-progress: {error}; it takes {', '.join(Options.__struct_fields__)}."
         ) from None
+    for name, number in {**wanted.bounds(), "outage_limit_s": wanted.outage_limit_s}.items():
+        if not 0 <= number <= NUMBER_MAX:  # not a number compares as false
+            raise UsageError(f"checker quorum-progress: {name} is {number}; give 0 to {NUMBER_MAX:,}.")
+    if wanted.attempts < 1:
+        raise UsageError(
+            "checker quorum-progress: attempts is 0: the silence of a node that nobody asked proves nothing."
+        )
+    return wanted
 
 
 class _Run:
@@ -164,6 +187,7 @@ class _Run:
         ]
         self.converged: Fared = "not judged"
         self.led: Fared = "not judged"
+        self.consensus: dict[str, Fared] = {}
 
     def _bounds(self, outage_ns: int) -> Bounds:
         wanted = self.wanted
@@ -177,11 +201,12 @@ class _Run:
         """All violations, by rule."""
         lease_ns = _ns(self.wanted.lease_s)
         late, self.led = superseded(self.telemetry, self.given, self.offset_ns)
+        of_consensus, self.consensus = consensus(self.telemetry)
         found = [
             *wrong_side(self.windows, self.given, lease_ns),
             *(one.finding for one in self.progress if one.finding is not None),
             *before_a_majority(self.lulls, self.given, lease_ns),
-            *consensus(self.telemetry),
+            *of_consensus,
             *late,
             *self._convergence(),
             *self._availability(),
@@ -193,7 +218,8 @@ class _Run:
         if begin_ns is None:
             return []
         bound_ns = _ns(self.wanted.convergence_s) + self._more_ns(self.outages[-1] if self.outages else 0)
-        found, self.converged = convergence(self.telemetry, self.nodes, begin_ns, self.around.end_ns, bound_ns)
+        waited_ns = self.around.end_ns - begin_ns - _within(self.stalls, begin_ns)
+        found, self.converged = convergence(self.telemetry, self.nodes, waited_ns, bound_ns)
         return found
 
     def _loaded_until_ns(self) -> int | None:
@@ -209,8 +235,11 @@ class _Run:
         moments = np.concatenate([self.given.begun, self.given.ended[self.given.ended < NEVER]])
         return max(healed.time, int(moments.max(initial=0)))
 
+    def _share_answered(self) -> float | None:
+        return availability(self.given, 0, self.around.end_ns)["cluster"]["time"]
+
     def _availability(self) -> list[Finding]:
-        share = availability(self.given, 0, self.around.end_ns)["cluster"]["time"]
+        share = self._share_answered()
         if share is None or share >= self.wanted.availability:
             return []
         sentence = (
@@ -233,11 +262,11 @@ class _Run:
         fared: dict[str, Fared] = dict.fromkeys(RULES, "held")
         for rule in ("Q1", "Q2", "Q3", "Q8"):
             fared[rule] = in_all(window[rule] for window in by_window)
-        if not self.telemetry.num_rows:
-            fared |= dict.fromkeys(("Q5", "Q6"), cast("Fared", "not judged"))
-        fared |= {"Q4": "figures only", "Q7": self.converged, "Q10": self.led}
+        fared |= {**self.consensus, "Q4": "figures only", "Q7": self.converged, "Q10": self.led}
         if not self.wanted.availability:
             fared["Q9"] = "figures only"
+        elif self._share_answered() is None:
+            fared["Q9"] = "not judged"
         for rule in broken:
             fared[rule] = "violated"
         return fared
@@ -269,9 +298,21 @@ def _named(history: pa.Table, telemetry: pa.Table) -> tuple[NodeId, ...]:
 def _stalls(around: Happenings) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for op in around.of_harness("stall"):
-        gap_ms = _dict(op.value).get("gap_ms", 0)
-        found.append((op.time - _ns(gap_ms / 1000), op.time))
+        gap_ms: Any = _dict(op.value).get("gap_ms")
+        known = (
+            isinstance(gap_ms, (int, float)) and 0 <= gap_ms <= op.time / 1e6
+        )  # an imported history may say anything
+        found.append((op.time - _ns(gap_ms / 1000) if known else 0, op.time))
     return found
+
+
+def _within(stalls: Sequence[tuple[int, int]], begin_ns: int) -> int:
+    """How much of the time since then the controller stood still."""
+    total_ns = 0
+    for since_ns, until_ns in sorted(stalls):
+        total_ns += max(0, until_ns - max(since_ns, begin_ns))
+        begin_ns = max(begin_ns, until_ns)
+    return total_ns
 
 
 def _sentence(found: Sequence[Finding], run: _Run) -> str:

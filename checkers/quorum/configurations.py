@@ -15,6 +15,9 @@ from results.calls import Ints, ints
 
 _BETWEEN_NAMES: Final = "\0"
 
+POLLED: Final = "seen"
+"""The event of a row that a node did not tell by itself."""
+
 
 class Piece(msgspec.Struct, frozen=True):
     """A part of a stretch, and the voter sets in force in it; `changing` while clocks leave open which of them are."""
@@ -30,41 +33,55 @@ class Configurations:
 
     A node holds what it told last, also while it is down; before its first word it holds what it tells then. One that
     never tells anything, or no voter at all, holds nothing. Where nobody tells, all nodes of the test vote.
+
+    A node that tells by itself tells at once. One that is asked (`POLLED`) took on what it tells at any time since it
+    was heard of before.
     """
 
     def __init__(self, telemetry: pa.Table, nodes: Sequence[NodeId], offset_ns: int = 0) -> None:
         """Read the telemetry; clocks may be `offset_ns` apart."""
         self._offset_ns = offset_ns
         self._times: list[int] = []
-        """When the voter sets in force changed."""
+        """When the voter sets in force had changed."""
+        self._since: list[int] = []
+        """For each of these times since when that, or a later change, may have been so."""
         self._sets: list[tuple[Voters, ...]] = [(frozenset(nodes),)]
         """Those at the beginning, and those after each change."""
         held: dict[NodeId, Voters] = {}
         told = _changes(telemetry, nodes)
-        for _, node, voters in told:
-            held.setdefault(node, voters)
+        for change in told:
+            held.setdefault(change.node, change.voters)
         held = {node: held[node] for node in nodes if node in held}
         if held:
             self._sets = [tuple(dict.fromkeys(held.values()))]
-        for place, (time_ns, node, voters) in enumerate(told):
-            held[node] = voters
-            at_once = place + 1 < len(told) and told[place + 1][0] == time_ns
+        since_ns: int | None = None
+        for place, change in enumerate(told):
+            held[change.node] = change.voters
+            since_ns = change.since_ns if since_ns is None else min(since_ns, change.since_ns)
+            if place + 1 < len(told) and told[place + 1].time_ns == change.time_ns:
+                continue
             now = tuple(dict.fromkeys(held.values()))
-            if not at_once and set(now) != set(self._sets[-1]):
-                self._times.append(time_ns)
+            if set(now) != set(self._sets[-1]) or since_ns < change.time_ns:
+                self._times.append(change.time_ns)
+                self._since.append(since_ns)
                 self._sets.append(now)
+            since_ns = None
+        self._since = np.minimum.accumulate(np.array(self._since[::-1], dtype=np.int64))[::-1].tolist()
 
     def pieces(self, begin_ns: int, end_ns: int) -> Iterator[Piece]:
-        """A stretch, split where the voter sets in force change; a change takes as long as clocks are apart."""
-        times = np.array(self._times, dtype=np.int64)
+        """A stretch, split where the voter sets in force change.
+
+        A change takes as long as clocks are apart, and as it may have been untold.
+        """
+        times, since = np.array(self._times, dtype=np.int64), np.array(self._since, dtype=np.int64)
         first = int(np.searchsorted(times, begin_ns - self._offset_ns, side="right"))
-        last = int(np.searchsorted(times, end_ns + self._offset_ns, side="left"))
+        last = int(np.searchsorted(since, end_ns + self._offset_ns, side="left"))
         place = first
         while place < last:
             until = place + 1
-            while until < last and self._times[until] - self._times[until - 1] <= 2 * self._offset_ns:
+            while until < last and self._since[until] - self._times[until - 1] <= 2 * self._offset_ns:
                 until += 1
-            opens, closes = self._times[place] - self._offset_ns, self._times[until - 1] + self._offset_ns
+            opens, closes = self._since[place] - self._offset_ns, self._times[until - 1] + self._offset_ns
             if opens > begin_ns:
                 yield Piece(begin_ns, opens, self._sets[place], changing=False)
             begin_ns, stop_ns = max(begin_ns, opens), min(end_ns, closes)
@@ -76,7 +93,16 @@ class Configurations:
             yield Piece(begin_ns, end_ns, self._sets[place], changing=False)
 
 
-def _changes(telemetry: pa.Table, nodes: Sequence[NodeId]) -> list[tuple[int, NodeId, Voters]]:
+class _Change(msgspec.Struct, frozen=True):
+    """A node has another voter set: told at `time_ns`, and so since `since_ns` at the earliest."""
+
+    time_ns: int
+    since_ns: int
+    node: NodeId
+    voters: Voters
+
+
+def _changes(telemetry: pa.Table, nodes: Sequence[NodeId]) -> list[_Change]:
     """Each node's first voter set and those that differ from the one before, in the order of time."""
     known: Column = compute.index_in(telemetry["node"], value_set=array(list(nodes), pa.string()))
     size: Column = compute.list_value_length(telemetry["voters"])
@@ -92,12 +118,21 @@ def _changes(telemetry: pa.Table, nodes: Sequence[NodeId]) -> list[tuple[int, No
     code: Ints = same[distinct.indices.to_numpy()]
     node = number[rows]
     time_ns = ints(telemetry, "time")[rows]
-    found: list[tuple[int, NodeId, Voters]] = []
+    asked = np.asarray(compute.equal(telemetry["event"], POLLED).fill_null(False).to_numpy(), dtype=np.bool_)[rows]
+    found: list[_Change] = []
     by_code = list(meaning)
     for each in np.unique(node):
         of_node = np.flatnonzero(node == each)
         codes = code[of_node]
         times = np.maximum.accumulate(time_ns[of_node])  # a clock that was set back does not undo what was told
         changed = np.flatnonzero(np.diff(codes, prepend=-1))
-        found += [(int(times[at]), nodes[int(each)], by_code[int(codes[at])]) for at in changed]
-    return sorted(found, key=lambda change: change[0])
+        found += [
+            _Change(
+                time_ns=int(times[at]),
+                since_ns=int(times[at - 1] if at and asked[of_node[at]] else times[at]),
+                node=nodes[int(each)],
+                voters=by_code[int(codes[at])],
+            )
+            for at in changed
+        ]
+    return sorted(found, key=lambda change: change.time_ns)

@@ -26,13 +26,27 @@ from results.calls import Ints, is_equal, seconds
 
 _Q6 = (ReplicaAgreement, CommitMonotonic, LeaderCompleteness)
 
+_OCCASIONS = ("compared", "elections")
+"""Figures of theirs that are 0 where there was nothing to judge."""
 
-def consensus(telemetry: pa.Table) -> Iterator[Finding]:
-    """Q5 and Q6, by the checkers of consensus: a finding for each that found anything."""
+
+def consensus(telemetry: pa.Table) -> tuple[list[Finding], dict[str, Fared]]:
+    """Q5 and Q6, by the checkers of consensus: a finding for each that found anything, and how the two rules fared.
+
+    A rule was judged if one of its checkers could judge anything: not if all nodes left out what these compare.
+    """
+    found: list[Finding] = []
+    fared: dict[str, Fared] = dict.fromkeys(("Q5", "Q6"), "not judged")
+    if not telemetry.num_rows:
+        return found, fared
     for rule, checker in (("Q5", ElectionSafety()), *(("Q6", kind()) for kind in _Q6)):
         verdict = checker.check(telemetry, {})
         if verdict.valid == "false":
-            yield Finding(rule=rule, sentence=verdict.sentence, rows=tuple(verdict.evidence.get("findings", ())[:1]))
+            shown = tuple(verdict.evidence.get("findings", ())[:1])
+            found.append(Finding(rule=rule, sentence=verdict.sentence, rows=shown))
+        if verdict.valid != "unknown" and all(verdict.figures.get(what, 1) for what in _OCCASIONS):
+            fared[rule] = "held"
+    return found, fared
 
 
 def superseded(telemetry: pa.Table, given: Answers, offset_ns: int) -> tuple[list[Finding], Fared]:
@@ -116,15 +130,15 @@ def _committed(telemetry: pa.Table) -> list[list[Row]]:
 
 
 def convergence(
-    telemetry: pa.Table, nodes: Sequence[NodeId], begin_ns: int, end_ns: int, bound_ns: int
+    telemetry: pa.Table, nodes: Sequence[NodeId], waited_ns: int, bound_ns: int
 ) -> tuple[list[Finding], Fared]:
     """Q7: findings, one per group, and how it fared.
 
     Args:
         telemetry: what the nodes told.
         nodes: all nodes of the test: the members where nobody tells who they are.
-        begin_ns: when the load had stopped and everything was healed.
-        end_ns: the end of the run; members at different indexes then violate it only if the bound was over.
+        waited_ns: how long the run went on after the load had stopped and everything was healed, without what the
+            controller itself stood still; members at different indexes violate it only if the bound was over.
         bound_ns: for so long members may differ.
     """
     column: Column = telemetry["group"].combine_chunks()
@@ -135,7 +149,7 @@ def convergence(
     for each, name in enumerate(group.dictionary.to_pylist()):
         told = telemetry.filter(array(number == each))
         last, members = _last(told), members_at_the_end(told, nodes)
-        finding, how = _met(name, [last.get(node) for node in members], end_ns - begin_ns >= bound_ns, bound_ns)
+        finding, how = _met(name, [last.get(node) for node in members], waited_ns >= bound_ns, bound_ns)
         fared.append(how)
         found += [finding] if finding is not None else []
     return found, in_all(fared)

@@ -125,17 +125,22 @@ def windows_and_lulls(
         for piece in held.pieces(stretch.begin_ns, stretch.end_ns):
             if not stretch.changes and not piece.changing:
                 wrong = stretch.before
+                strangers = _strangers(nodes, piece.configurations)
                 at = topology(
-                    nodes,
+                    (*nodes, *strangers),
                     down=wrong.down,
                     cut=wrong.cut,
-                    uncertain_links=wrong.uncertain_links,
-                    uncertain_nodes=(*wrong.uncertain_nodes, *_dead(dead, piece.begin_ns, piece.end_ns)),
+                    uncertain_links=(*wrong.uncertain_links, *_links_of(strangers, nodes)),
+                    uncertain_nodes=(
+                        *wrong.uncertain_nodes,
+                        *strangers,
+                        *_dead(dead, piece.begin_ns, piece.end_ns),
+                    ),
                     configurations=piece.configurations,
                 )
                 since = stretch.since if piece.begin_ns == stretch.begin_ns else None
                 found.append(Window(piece.begin_ns, piece.end_ns, at, since))
-            if _majority_may_run(nodes, stretch.possibly, piece.configurations):
+            if _majority_may_run(stretch.possibly, piece.configurations):
                 continue
             if lulls and lulls[-1].end_ns == piece.begin_ns:
                 lulls[-1] = Lull(lulls[-1].begin_ns, piece.end_ns)
@@ -203,12 +208,20 @@ def _wrong(op: FaultOp, unknown: Wrong) -> Wrong:
     def listed(*names: str) -> tuple[NodeId, ...]:
         return tuple(dict.fromkeys(str(node) for name in names for node in op.listed(name)))
 
-    knows_links, knows_nodes = "cut" in op.value, "down" in op.value
+    knows_links = all(_are_links(op.value.get(name, ())) for name in ("cut", "links")) and "cut" in op.value
+    knows_nodes = "down" in op.value
     return Wrong(
-        cut=links("cut"),
+        cut=links("cut") if knows_links else (),
         down=listed("down", "paused"),
         uncertain_links=links("links") if knows_links else unknown.uncertain_links,
         uncertain_nodes=listed("disks", "cpus", "clocks") if knows_nodes else unknown.uncertain_nodes,
+    )
+
+
+def _are_links(told: object) -> bool:
+    """Whether it is a list of pairs: an imported history may hold anything under the names that ours give to links."""
+    return isinstance(told, (list, tuple)) and all(
+        isinstance(link, (list, tuple)) and len(cast("list[Any]", link)) == 2 for link in cast("list[Any]", told)
     )
 
 
@@ -216,9 +229,22 @@ def _all_uncertain(nodes: Sequence[NodeId]) -> Wrong:
     return Wrong(uncertain_nodes=tuple(nodes), uncertain_links=tuple(permutations(nodes, 2)))
 
 
-def _majority_may_run(nodes: Sequence[NodeId], wrong: Sequence[Wrong], configurations: Sequence[Voters]) -> bool:
-    up = {node for node in nodes if any(node not in each.down for each in wrong)}
-    return any(len(voters & up) > len(voters) // 2 for voters in configurations)
+def _strangers(nodes: Sequence[NodeId], configurations: Sequence[Voters]) -> tuple[NodeId, ...]:
+    """Voters that are no nodes of the test: nobody knows how they are, but they count for a majority."""
+    return tuple(sorted(frozenset[NodeId]().union(*configurations).difference(nodes)))
+
+
+def _links_of(strangers: Sequence[NodeId], nodes: Sequence[NodeId]) -> Iterator[Link]:
+    for stranger in strangers:
+        for node in (*nodes, *strangers):
+            if node != stranger:
+                yield stranger, node
+                yield node, stranger
+
+
+def _majority_may_run(wrong: Sequence[Wrong], configurations: Sequence[Voters]) -> bool:
+    down = frozenset[NodeId].intersection(*(frozenset(each.down) for each in wrong))
+    return any(len(voters - down) > len(voters) // 2 for voters in configurations)
 
 
 def _deaths(around: Happenings) -> list[tuple[int, int, NodeId]]:

@@ -11,15 +11,15 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import click
 import msgspec
 
 from checkers import engine
 from checkers.spark.runs import Ready, ready
-from checkers.verdict import Outcome, Verdict
-from harness.cli.judging import collect_telemetry, judge_inline, keep_verdicts, write_pages
+from checkers.verdict import Outcome, Verdict, worst
+from harness.cli.judging import collect_telemetry, keep_verdicts, write_pages
 from harness.cli.words import hot_keys, sentences
-from harness.cli.workers import Report, Workers
-from results.errors import HarnessError
+from harness.cli.workers import Workers
 from results.store import RunDir
 
 if TYPE_CHECKING:
@@ -78,8 +78,10 @@ def judge_in_batches(
         pages: who writes the pages.
         show: called after each batch with how many runs are judged.
 
+    A page that cannot be written is a harness error of its run, and keeps no other from its verdict and its page.
+
     Raises:
-        SplitbrainError: a run cannot be read, a page cannot be written, or Spark failed.
+        SplitbrainError: a run cannot be read, or Spark failed.
     """
     from checkers.spark.pipeline import judge_runs
 
@@ -87,22 +89,25 @@ def judge_in_batches(
     for begin in range(0, len(runs), BATCH_RUNS):
         batch = runs[begin : begin + BATCH_RUNS]
         verdicts = judge_runs(spark.session, [_complete(each) for each in batch])
-        judged += [_keep(each.run, verdicts[each.run.path]) for each in batch]
-        _write_all(pages, verdicts)
+        kept = [_keep(each.run, verdicts[each.run.path]) for each in batch]
+        problems = _write_all(pages, verdicts)
+        judged += [_without_page(each, problems.get(each.run.path)) for each in kept]
         show(len(judged))
     return judged
 
 
 def judge_one_by_one(runs: Sequence[Ready], show: Callable[[int], None]) -> list[Judged]:
-    """Judge runs one by one in this process; `show` is called after each.
+    """Judge runs one by one in this process, as `judge_in_batches` does; `show` is called after each.
 
     Raises:
-        SplitbrainError: a run cannot be read, or its page not be written.
+        SplitbrainError: a run cannot be read.
     """
     judged: list[Judged] = []
     for each in runs:
-        found = judge_inline(each.run)
-        judged.append(_remembered(each.run, found.outcome, found.harness_error, found.verdicts))
+        run = _complete(each).run
+        verdicts = engine.judge_each(run.history(), each.specs, run.telemetry())
+        kept = _keep(run, verdicts, "inline")
+        judged.append(_without_page(kept, _write_all(None, {run.path: verdicts}).get(run.path)))
         show(len(judged))
     return judged
 
@@ -114,14 +119,20 @@ def _complete(each: Ready) -> Ready:
     return ready(each.run.path) if collect_telemetry(each.run) else each
 
 
-def _keep(run: RunDir, verdicts: list[Verdict]) -> Judged:
-    outcome, error = keep_verdicts(run, verdicts, "spark")
-    return _remembered(run, outcome, error, verdicts)
-
-
-def _remembered(run: RunDir, outcome: Outcome, harness_error: str | None, verdicts: list[Verdict]) -> Judged:
-    said = [harness_error] if harness_error else sentences(verdicts)
+def _keep(run: RunDir, verdicts: list[Verdict], by: str = "spark") -> Judged:
+    outcome, error = keep_verdicts(run, verdicts, by)
+    said = [error] if error else sentences(verdicts)
     return Judged(run, outcome, (said or [""])[0], tuple(hot_keys(verdicts)))
+
+
+def _without_page(judged: Judged, problem: str | None) -> Judged:
+    """A run whose page could not be written. What it was judged to be stands first where that is as severe."""
+    if problem is None:
+        return judged
+    said = f"the page of {judged.run.path} could not be written: {problem}"
+    click.echo(said, err=True)
+    outcome = worst([judged.outcome, Outcome.HARNESS_ERROR])
+    return msgspec.structs.replace(judged, outcome=outcome, said=judged.said if outcome is judged.outcome else said)
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------
@@ -132,22 +143,23 @@ def _write(task: _Task) -> None:
     write_pages(RunDir(path), [engine.decode(verdict) for verdict in verdicts])
 
 
-def _write_all(pages: Pages | None, verdicts: dict[Path, list[Verdict]]) -> None:
+def _write_all(pages: Pages | None, verdicts: dict[Path, list[Verdict]]) -> dict[Path, str]:
+    """Write the pages; for each run whose page could not be written, why."""
+    problems: dict[Path, str] = {}
     if pages is None:
         for path, found in verdicts.items():
-            write_pages(RunDir(path), found)
-        return
+            try:
+                write_pages(RunDir(path), found)
+            except Exception as error:
+                problems[path] = f"{type(error).__name__}: {error}"
+        return problems
     waiting = iter(verdicts.items())
     while True:
         while pages.free and (each := next(waiting, None)) is not None:
             path, found = each
             pages.give((path, tuple(engine.encode(verdict) for verdict in found)))
         if not pages.tasks:
-            return
+            return problems
         for report in pages.wait(_TICK_S):
-            _check(report)
-
-
-def _check(report: Report[_Task, None]) -> None:
-    if report.problem is not None:
-        raise HarnessError(f"the page of {report.task[0]} could not be written: {report.problem}")
+            if report.problem is not None:
+                problems[report.task[0]] = report.problem

@@ -12,7 +12,7 @@ from results import arrow
 from results.errors import HistoryFormatError, UnknownNameError, UsageError
 from results.history import Op
 
-from .support import REGISTER, keyed, numbered, register_history, set_history
+from .support import REGISTER, SET, keyed, numbered, register_history, set_history
 
 FRAGILE = CheckerSpec("misbehaving:Fragile")
 
@@ -118,3 +118,12 @@ def test_listing_checkers_imports_none_of_the_heavy_libraries() -> None:
     heavy = "{'numba', 'pyarrow', 'numpy', 'pyspark'}"
     script = f"import sys, checkers.registry; print(sorted({heavy} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"[]\n"
+
+
+def test_rows_of_a_file_in_any_order_are_judged_by_their_index() -> None:
+    history = arrow.to_table(set_history(20, lost=[17]))
+    backwards = history.take(list(range(history.num_rows))[::-1])
+    for specs in (SET, [CheckerSpec("quorum-progress")]):
+        one, other = engine.judge(backwards, specs)[0], engine.judge(history, specs)[0]
+        assert (one.valid, one.sentence, one.evidence) == (other.valid, other.sentence, other.evidence)
+        assert "crashes" not in one.evidence

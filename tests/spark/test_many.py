@@ -8,9 +8,8 @@ import pytest
 
 from checkers.spark.runs import ready
 from checkers.spark.session import Spark
-from checkers.verdict import Outcome
+from checkers.verdict import CheckerSpec, Outcome
 from harness.cli import many
-from results.errors import HarnessError
 from results.store import RunDir, Store
 
 from .support import SET, set_history, stored
@@ -50,15 +49,33 @@ def test_all_runs_are_judged_whatever_the_batches_and_whoever_writes_the_pages(
     assert "violation" in first.lower()
 
 
-def test_a_page_that_cannot_be_written_is_told_with_its_run(
-    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("alone", [5, 100])
+def test_a_page_that_cannot_be_written_is_an_error_of_its_run_alone(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: int
 ) -> None:
-    monkeypatch.setattr(many, "ALONE_RUNS", 5)
+    monkeypatch.setattr(many, "ALONE_RUNS", alone)
+    monkeypatch.setattr(many, "BATCH_RUNS", 2)
     runs = lay(tmp_path)
-    (runs[3].path / "report.html").mkdir()
-    with many.page_writers(len(runs), 2) as pages, pytest.raises(HarnessError, match=runs[3].name):
-        many.judge_in_batches([ready(run.path) for run in runs], spark, pages, lambda _: None)
-    assert all(run.read_verdicts() is not None for run in runs), "verdicts are kept before pages are written"
+    for number in (0, 1):
+        (runs[number].path / "report.html").mkdir()
+    with many.page_writers(len(runs), 2) as pages:
+        judged = many.judge_in_batches([ready(run.path) for run in runs], spark, pages, lambda _: None)
+    expected = [Outcome.HARNESS_ERROR, Outcome.VIOLATION, Outcome.PASS, Outcome.PASS, Outcome.VIOLATION]
+    assert [each.outcome for each in judged] == expected
+    assert runs[0].name in judged[0].said
+    assert "17" in judged[1].said, "an error of the page hides no violation"
+    assert all(run.read_verdicts() is not None for run in runs)
+    assert all((run.path / "report.html").is_file() for run in runs[2:])
+
+
+def test_one_by_one_a_wrong_request_of_a_run_keeps_no_other_from_its_verdict(tmp_path: Path) -> None:
+    wrong = [CheckerSpec("quorum-progress", {"recovery_bound_s": -1})]
+    store = Store(tmp_path)
+    runs = [stored(store, "set", n, set_history(20), specs) for n, specs in enumerate((SET, wrong, SET))]
+    judged = many.judge_one_by_one([ready(run.path) for run in runs], lambda _: None)
+    assert [each.outcome for each in judged] == [Outcome.PASS, Outcome.HARNESS_ERROR, Outcome.PASS]
+    assert "recovery" in judged[1].said
+    assert all((run.path / "report.html").is_file() for run in runs)
 
 
 def test_few_runs_need_no_processes_for_their_pages() -> None:

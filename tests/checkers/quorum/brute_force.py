@@ -329,16 +329,22 @@ def _start_up(run: Run, said: Judgement) -> None:
 def _superseded(run: Run, said: Judgement) -> None:
     """Q10: a leader has committed once its commit index is beyond where its log ended when it was elected.
 
-    Where it does not tell that, once its commit index moves on. Which group answered is not told: it may be any.
+    Where it does not tell that, once its commit index moves on. Who tells it twice is believed the first time. Which
+    group answered is not told: it may be any.
     """
+    known: set[tuple[Any, ...]] = set()
     first: dict[Any, list[tuple[int, int]]] = {row["group"]: [] for row in run.telemetry if row["role"] is not None}
     for place, elected in enumerate(run.telemetry):
         if elected["role"] != "leader" or elected["term"] is None:
             continue
         log_end = elected["commit_index"] if elected["last_index"] is None else elected["last_index"]
+        who = tuple(elected[column] for column in ("node", "group", "life", "term"))
+        if log_end is None or who in known:
+            continue
+        known.add(who)
         for row in run.telemetry[place:]:
             same = all(row[column] == elected[column] for column in ("node", "group", "life", "term", "role"))
-            if same and log_end is not None and row["commit_index"] is not None and row["commit_index"] > log_end:
+            if same and row["commit_index"] is not None and row["commit_index"] > log_end:
                 first[elected["group"]].append((row["time"], elected["term"]))
     for op in run.ops:
         term = op.term if op.answered else None
@@ -398,7 +404,13 @@ def _converged(run: Run) -> str:
     quiet = run.quiet
     if quiet is None:
         quiet = max([run.healed["time"], *(event["time"] for event in run.history if event["process"] >= 0)])
-    over = run.end - quiet >= run.bound
+    instants = sorted({quiet, run.end, *(instant for stall in run.stalls for instant in stall if instant > quiet)})
+    awake = [
+        (begin, end)
+        for begin, end in pairwise(instants)
+        if not any(since <= begin and end <= until for since, until in run.stalls)
+    ]
+    over = sum(end - begin for begin, end in awake) >= run.bound
     fared = {
         _met([row for row in run.telemetry if row["group"] == group], run.nodes, over=over)
         for group in {row["group"] for row in run.telemetry}

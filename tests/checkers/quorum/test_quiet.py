@@ -54,3 +54,13 @@ def test_nobody_is_missed_who_is_asked_nothing_in_the_quiet_phase() -> None:
     assert (quiet.figures["rules"]["Q3"], quiet.inconclusive) == ("not judged", ())
     assert quiet.figures["windows"][-1]["end_s"] == 7.5
     assert ended((9, "a"), None, 12.0).judged(recovery_bound_s=3.5).figures["rules"]["Q3"] == "too few ops"
+
+
+def test_time_in_which_the_controller_stood_still_is_not_time_to_meet_in() -> None:
+    story = ended((8, "a"), 7.5, 9.9)
+    story.note(9.4, "stall", {"gap_ms": 500})
+    verdict = story.judged(convergence_bound_s=BOUND_S)
+    assert (rules(verdict), verdict.figures["rules"]["Q7"]) == ((), "not judged")
+    longer = ended((8, "a"), 7.5, 10.1)
+    longer.note(9.4, "stall", {"gap_ms": 500})
+    assert rules(longer.judged(convergence_bound_s=BOUND_S)) == ("Q7",)

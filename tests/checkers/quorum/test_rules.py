@@ -8,10 +8,11 @@ import pytest
 from checkers.quorum.checker import QuorumProgress
 from checkers.quorum.configurations import Configurations
 from checkers.verdict import Verdict
+from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
 from results.errors import UsageError
 from results.history import NEMESIS
 from tests.checkers.quorum.story import FIVE, OPTIONS, Story, between, named, rules, window
-from tests.checkers.support import SECOND
+from tests.checkers.support import SECOND, Script
 from tests.checkers.telemetry import row, told
 
 
@@ -367,3 +368,89 @@ def test_an_op_invoked_as_the_leader_committed_by_the_clocks_may_be_answered_in_
     story.tell(2.0, "n2", role="leader", term=2, commit_index=5)
     story.ask("1", 5.0, 5.1, term=1)
     assert rules(story.judged(clock_offset_s=offset_s)) == broken
+
+
+def with_strangers() -> Story:
+    """n1 to n3 of a cluster of five: nobody tells how n4 and n5 are. n2 and n3 are stopped from 2 s to 8 s."""
+    story = Story()
+    for node in named("123"):
+        story.tell(0.0, node, voters=list(FIVE))
+    story.ask("123", 0.0, 2.0)
+    story.fault(2.0, 2.1, fault="kill", down="23")
+    story.ask("1", 3.0, 7.9)
+    story.fault(8.0, 8.1, action="stop", fault="kill")
+    return story
+
+
+def test_voters_that_are_no_nodes_of_the_test_may_make_a_majority_and_must_not() -> None:
+    three = named("123")
+    served = with_strangers()
+    assert served.judged(nodes=three).valid == "true"  # n1, n4 and n5 may have answered
+    assert window(served.judged(nodes=three), 2.1)["uncertain"] == ["n4", "n5"]
+    silent = with_strangers()
+    silent.ask("1", 8.2, 20.0, "info", takes_s=0.9, every_s=1.0)
+    silent.ask("23", 8.2, 20.0)
+    assert silent.judged(nodes=three).figures["rules"]["Q3"] == "not judged"  # n4 may lead
+    alone = with_strangers()
+    alone.fault(9.0, 9.1, fault="kill", down="123")
+    alone.ask("1", 9.2, 9.5)
+    assert rules(alone.judged(nodes=three)) == ("Q1", "Q8")  # whoever the others are, they are no majority
+
+
+def test_a_run_that_gave_no_occasion_to_break_a_rule_proves_nothing() -> None:
+    empty = QuorumProgress().check(HISTORY_SCHEMA.empty_table(), TELEMETRY_SCHEMA.empty_table(), {"availability": 0.9})
+    assert "no rule had an occasion" in empty.inconclusive[0]
+    asked = Story()
+    asked.ask("12345", 0.0, 9.0)
+    assert asked.judged().inconclusive == ()  # Q3 held
+    silent = Story()
+    silent.note(9.0, "phase", {"phase": "heal"})
+    silent.tell(1.0, "n1", event="role", role="leader", term=2)
+    verdict = silent.judged(availability=0.9)
+    assert verdict.figures["rules"]["Q9"] == "not judged"
+    assert any("nobody asked" in reason for reason in verdict.inconclusive)
+
+
+def test_telemetry_that_tells_neither_roles_nor_indexes_lets_nobody_judge_leaders() -> None:
+    story = Story()
+    story.ask("12345", 0.0, 9.0)
+    story.tell(1.0, "n1", voters=list(FIVE))
+    fared = story.judged().figures["rules"]
+    assert (fared["Q5"], fared["Q6"]) == ("not judged", "not judged")
+    story.tell(2.0, "n1", event="role", role="leader", term=1, commit_index=3)
+    fared = story.judged().figures["rules"]
+    assert (fared["Q5"], fared["Q6"]) == ("held", "held")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"recovery_bound_s": float("nan")}, {"lease_s": -1.0}, {"op_timeout_s": 1e300}, {"attempts": 0}]
+)
+def test_an_option_that_is_no_number_of_seconds_or_ops_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match=next(iter(wrong)).removesuffix("_s").removesuffix("_bound")):
+        Story().judged(**wrong)
+
+
+@pytest.mark.parametrize("cut", [["n1"], [["n1"]], [["n1", "n2", "n3"]], [7], "n1"])
+def test_links_that_an_imported_history_tells_in_another_shape_are_uncertain(cut: object) -> None:
+    script = Script()
+    script.event(NEMESIS, "invoke", "start", time_s=1.0)
+    script.event(NEMESIS, "info", "start", {"cut": cut, "down": []}, time_s=2.0)
+    script.event(0, "invoke", "write", 1, time_s=9.0)
+    verdict = QuorumProgress().check(script.table(), told(), OPTIONS)
+    assert len(window(verdict, 2.0)["uncertain_links"]) == 20
+
+
+@pytest.mark.parametrize("gap", [None, "long", {}, 1e300])
+def test_a_stall_of_no_known_length_may_have_begun_with_the_run(gap: object) -> None:
+    story = Story()
+    story.ask("12345", 0.0, 9.0)
+    story.note(5.0, "stall", {"gap_ms": gap})
+    assert story.judged().figures["rules"]["Q3"] == "stalled"
+
+
+def test_the_sentence_does_not_praise_progress_that_nobody_had_to_make() -> None:
+    short, long = Story(), Story()
+    short.ask("12345", 0.0, 2.0)
+    long.ask("12345", 0.0, 9.0)
+    assert short.judged().sentence.startswith("In 1 windows nobody answered who could not have a quorum; in none ")
+    assert long.judged().sentence.endswith("in 1 of them a core had to answer within 2 s, and did.")
