@@ -85,7 +85,7 @@ def test_an_engine_that_refuses_is_quoted_in_one_line(monkeypatch: pytest.Monkey
         return f"splitbrain-{name}:nothing-here"
 
     monkeypatch.setattr(images, "ensure", ensure)
-    refused = r"^the Docker engine could not make the container [^\n]*No such image[^\n]*$"
+    refused = r"^the Docker engine could not look at the image [^\n]*No such image[^\n]*$"
     with pytest.raises(BackendError, match=refused):
         asyncio.run(deploy(tmp_path, nodes=("n1",)))
     assert leftovers("splitbrain.controller=" + docker_support.own_marker()) == []
