@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.quorum.answers import NEVER, Answers, answers
-from checkers.quorum.findings import RULES, Fared, Finding, in_all
+from checkers.quorum.findings import Fared, Finding, in_all
 from checkers.quorum.leaders import consensus, convergence, superseded
 from checkers.quorum.outages import outages
 from checkers.quorum.output import FINDINGS_MAX, evidence, fared_by_window, violation_rows, window_rows
@@ -25,6 +25,7 @@ from results.clocks import clocks_of
 from results.errors import UsageError
 from results.faults import Happenings, happenings
 from results.figures import DECIDED
+from results.quorum import RECOVERY_ELECTIONS, RULES
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,10 +90,6 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 FIGURES_ONLY: Final = ("Q4", "Q9")
 """Rules that are figures, unless a test demands something of them."""
-
-RECOVERY_ELECTIONS: Final = 4
-"""Votes may split, and what is behind must catch up: so many election timeouts a recovery may take."""
-
 
 NUMBER_MAX: Final = 1_000_000_000
 """No option is larger: so many seconds are thirty years."""
@@ -185,6 +182,8 @@ class _Run:
             progress(number, window, self.given, self._bounds(outage_ns), self.stalls)
             for number, (window, outage_ns) in enumerate(zip(self.windows, self.outages, strict=True))
         ]
+        self.availability = availability(self.given, 0, self.around.end_ns)
+        self.share: float | None = self.availability["cluster"]["time"]
         self.converged: Fared = "not judged"
         self.led: Fared = "not judged"
         self.consensus: dict[str, Fared] = {}
@@ -235,16 +234,10 @@ class _Run:
         moments = np.concatenate([self.given.begun, self.given.ended[self.given.ended < NEVER]])
         return max(healed.time, int(moments.max(initial=0)))
 
-    def _share_answered(self) -> float | None:
-        return availability(self.given, 0, self.around.end_ns)["cluster"]["time"]
-
     def _availability(self) -> list[Finding]:
-        share = self._share_answered()
-        if share is None or share >= self.wanted.availability:
+        if self.share is None or self.share >= self.wanted.availability:
             return []
-        sentence = (
-            f"The cluster answered in {share:.1%} of the seconds, at least {self.wanted.availability:.1%} are wanted."
-        )
+        sentence = f"The cluster answered in {self.share:.1%} of the seconds, at least {self.wanted.availability:.1%} are wanted."
         return [Finding(rule="Q9", sentence=sentence)]
 
     def fared(self, found: Sequence[Finding]) -> list[dict[str, Fared]]:
@@ -265,7 +258,7 @@ class _Run:
         fared |= {**self.consensus, "Q4": "figures only", "Q7": self.converged, "Q10": self.led}
         if not self.wanted.availability:
             fared["Q9"] = "figures only"
-        elif self._share_answered() is None:
+        elif self.share is None:
             fared["Q9"] = "not judged"
         for rule in broken:
             fared[rule] = "violated"
@@ -284,7 +277,7 @@ class _Run:
                 "findings": max(0, len(found) - FINDINGS_MAX),
             },
             "recovery": list(recovery_times(self.around, self.given, self.stalls)),
-            "availability": availability(self.given, 0, self.around.end_ns),
+            "availability": self.availability,
             "bounds": {**self.wanted.bounds(), "clock_offset_s": self.offset_s},
         }
 
@@ -299,9 +292,8 @@ def _stalls(around: Happenings) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for op in around.of_harness("stall"):
         gap_ms: Any = _dict(op.value).get("gap_ms")
-        known = (
-            isinstance(gap_ms, (int, float)) and 0 <= gap_ms <= op.time / 1e6
-        )  # an imported history may say anything
+        # An imported history may say anything.
+        known = isinstance(gap_ms, (int, float)) and 0 <= gap_ms <= op.time / 1e6
         found.append((op.time - _ns(gap_ms / 1000) if known else 0, op.time))
     return found
 

@@ -10,20 +10,6 @@ import msgspec
 from checkers.quorum.windows import Window
 from results.calls import seconds
 
-RULES: Final[dict[str, str]] = {
-    "Q1": "no progress without quorum",
-    "Q2": "no progress on the wrong side",
-    "Q3": "progress with quorum",
-    "Q4": "recovery time",
-    "Q5": "one leader per term",
-    "Q6": "leaders keep what was committed",
-    "Q7": "convergence",
-    "Q8": "start-up",
-    "Q9": "availability",
-    "Q10": "superseded leaders",
-}
-"""The rules by their names."""
-
 Fared = Literal["held", "violated", "too few ops", "stalled", "not judged", "figures only"]
 """How a rule fared: "stalled" where the controller itself stood still, "not judged" where there was no occasion to,
 "figures only" where the rule demands nothing."""

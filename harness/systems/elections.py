@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
-RECOVERY_ELECTIONS: Final = 4
-"""Votes may split, and what is behind must catch up: so many election timeouts a recovery takes at most, unless a
-system says otherwise."""
+from results.quorum import RECOVERY_ELECTIONS
 
 
 class Elections(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from results.quorum import RULES
 from results.report.evidence import FINDINGS_MAX, WITNESS_MAX
 from results.report.fault_rows import FAULTS_MAX
 from results.report.inspector import OPS_MAX, ops_kept
 from results.report.nodelogs import LINE_MAX, NodeLog
 from results.report.past import Past
 from results.report.plots import POINTS_MAX, latency_points
-from results.report.quorum import RULES, Quorum
+from results.report.quorum import Quorum
 from results.report.quorum_plots import RECOVERIES_MAX
 from results.report.quorum_windows import WINDOWS_MAX
 from results.report.run_view import RunView

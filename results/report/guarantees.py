@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from results.report.quorum import CHECKER, RULES
+from results.quorum import RULES
+from results.report.quorum import CHECKER
 from results.report.text import clip
 
 _PROVES: Final[Mapping[str, str]] = {

@@ -18,6 +18,7 @@ from results.clocks import CLOCKS, clocks_of
 from results.counts import ENDS, run_counts, window_counts
 from results.figures import leader_changes
 from results.history import Op
+from results.quorum import RULES
 from results.report.bounds import left_out, unchecked
 from results.report.evidence import Finding, verdicts_of
 from results.report.fault_rows import fault_rows
@@ -29,7 +30,7 @@ from results.report.nodelogs import NodeLog, excerpt, node_logs
 from results.report.past import SHOWN_MAX, bugs_of, past_of
 from results.report.plots import latency_plot, rate_plot
 from results.report.provenance import artefacts_of, command_of, options_of, size, versions_of
-from results.report.quorum import RULES, Quorum, quorum_of
+from results.report.quorum import Quorum, quorum_of
 from results.report.quorum_plots import availability_plot, recovery_plot
 from results.report.quorum_windows import window_rows
 from results.report.run_view import RunView, rows_of

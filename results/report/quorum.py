@@ -11,20 +11,6 @@ from results.report.lanes import Stretch
 
 CHECKER: Final = "quorum-progress"
 
-RULES: Final[Mapping[str, str]] = {
-    "Q1": "no progress without quorum",
-    "Q2": "no progress on the wrong side",
-    "Q3": "progress with quorum",
-    "Q4": "recovery time",
-    "Q5": "one leader per term",
-    "Q6": "leaders keep what was committed",
-    "Q7": "convergence",
-    "Q8": "start-up",
-    "Q9": "availability",
-    "Q10": "superseded leaders",
-}
-"""The rules by their names; figures hold the numbers only."""
-
 
 class Asked(msgspec.Struct, frozen=True):
     """Ops that one node was asked in one window, and what came of them; older verdicts tell `ops` and `answered` alone.

@@ -144,6 +144,7 @@ def test_replicas_may_meet_in_a_system_that_did_not_recover() -> None:
     assert recorder.notes("phase")[-1] == {"phase": "quiet"}
     (met,) = recorder.notes("converged")
     assert met["seconds"] is not None
+    assert recorder.notes("healed") == [{}]  # since then all is well, though it did not recover
 
 
 def test_a_system_without_elections_has_none() -> None:

@@ -10,21 +10,16 @@ from typing import Any
 import msgspec
 
 from checkers.quorum.checker import QuorumProgress
-from checkers.quorum.findings import RULES as CHECKED_RULES
 from results.report import write_report
 from results.report.evidence import Finding
 from results.report.lanes import Stretch, leaderships
-from results.report.quorum import RULES, Asked, Figures, QuorumWindow, quorum_of, unserved
+from results.report.quorum import Asked, Figures, QuorumWindow, quorum_of, unserved
 from results.report.quorum_plots import RECOVERIES_MAX, drawn_recoveries, recovery_plot
 from results.report.quorum_windows import WINDOWS_MAX, window_rows
 from results.report.run_view import load
 from results.store import Store
 from tests.cli.support import splitbrain
 from tests.report.sample import sample_run
-
-
-def test_rules_have_the_names_that_the_checker_gives_them() -> None:
-    assert dict(RULES) == CHECKED_RULES
 
 
 def test_spans_in_which_a_node_must_not_answer_are_drawn_and_a_node_without_a_quorum_anywhere_apart() -> None:
