@@ -216,7 +216,7 @@ class _Run:
         begin_ns = self._loaded_until_ns()
         if begin_ns is None:
             return []
-        bound_ns = _ns(self.wanted.convergence_s) + self._more_ns(self.outages[-1] if self.outages else 0)
+        bound_ns = _ns(self.wanted.convergence_s) + self._more_ns(max(self.outages, default=0))
         waited_ns = self.around.end_ns - begin_ns - _within(self.stalls, begin_ns)
         found, self.converged = convergence(self.telemetry, self.nodes, waited_ns, bound_ns)
         return found
@@ -235,9 +235,10 @@ class _Run:
         return max(healed.time, int(moments.max(initial=0)))
 
     def _availability(self) -> list[Finding]:
-        if self.share is None or self.share >= self.wanted.availability:
+        least = self.wanted.availability
+        if self.share is None or self.share >= least:
             return []
-        sentence = f"The cluster answered in {self.share:.1%} of the seconds, at least {self.wanted.availability:.1%} are wanted."
+        sentence = f"The cluster answered in {self.share:.1%} of the seconds, at least {least:.1%} are wanted."
         return [Finding(rule="Q9", sentence=sentence)]
 
     def fared(self, found: Sequence[Finding]) -> list[dict[str, Fared]]:

@@ -54,3 +54,18 @@ def test_q3_waits_for_as_long_as_nodes_were_cut_off_where_it_is_told_to() -> Non
     assert rules(cut_for(20.0).judged(recovery_per_outage=0.25)) == ("Q3",)
     assert rules(cut_for(20.0).judged(recovery_per_outage=1.0, outage_limit_s=4.0)) == ("Q3",)
     assert rules(cut_for(3.0).judged(recovery_per_outage=1.0)) == ("Q3",)
+
+
+def test_members_that_were_without_each_other_have_as_long_to_meet_where_connections_outlive_a_cut() -> None:
+    story = Story()
+    story.ask("12345", 0.0, 5.0)
+    story.fault(5.0, 5.2, cut=between("12", "345"))
+    story.note(25.0, "phase", {"phase": "heal"})
+    story.note(25.2, "healed", {})
+    story.note(26.0, "phase", {"phase": "quiet"})
+    for node in FIVE:
+        applied = 8 if node == "n1" else 9
+        story.tell(26.5, node, applied_index=applied, commit_index=applied, voters=list(FIVE))
+    story.note(30.0, "converged", {"seconds": None})
+    assert "Q7" in rules(story.judged(convergence_bound_s=2.0))
+    assert "Q7" not in rules(story.judged(convergence_bound_s=2.0, recovery_per_outage=1.0))
