@@ -44,11 +44,12 @@ from checkers import engine
 from harness.cli.analyze import STARTED
 from harness.cli.compose import RunOptions, compose
 from harness.cli.documents import keep_plan
-from harness.cli.judging import collect_telemetry, keep_verdicts
+from harness.cli.judging import keep_verdicts
 from harness.cli.progress import Progress
 from harness.cli.simulated import record_simulated
 from harness.cli.warm import warm_up
 from harness.cli.workers import Workers
+from results.collecting import collect_telemetry
 from results.errors import SplitbrainError
 from results.store import RunDir, Store
 from workloads.catalogue import WORKLOADS

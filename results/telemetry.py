@@ -10,6 +10,10 @@ CLOCK_MONOTONIC of the controller, in lines that it writes for nodes which it as
 node's host: no fault bends it, and how far it is ahead of the controller's is known (`results.clocks`). `wall` is what
 the node takes for the time, which differs from host to host and in a node whose clock has a fault.
 
+While the data directory of a node is a file system of its own (faults of disks and of power), the raw file lies beside
+it, where no fault strikes it, and is moved to its place at the end (`harness.backends.disks`). A controller that was
+killed leaves it there (`lies`).
+
 A node that is killed leaves a torn line; its next life appends right behind it. Such lines are counted and left out,
 what follows on the same line is kept.
 """
@@ -24,6 +28,10 @@ import msgspec
 import pyarrow as pa
 
 from results.arrow import TELEMETRY_SCHEMA
+from results.errors import HistoryFormatError
+
+ASIDE: Final = "aside"
+"""The folder of a node in which files lie that no fault of its disk shall strike, where its own folder will not do."""
 
 _LINE_START: Final = b'{"wall"'
 
@@ -85,6 +93,17 @@ class Start(msgspec.Struct, frozen=True):
     ahead_ns: Mapping[str, int] = {}
 
 
+def lies(path: Path, node_dir: Path) -> Path:
+    """Where the raw telemetry of a node is: in its place, or still beside a file system that was never taken down.
+
+    Args:
+        path: its place at the end of a run.
+        node_dir: the folder of the node in the run's.
+    """
+    beside = (node_dir / path.name, node_dir / ASIDE / path.name)
+    return next((place for place in beside if place.is_file()), path)
+
+
 def collect(sources: Mapping[str, Path], start: Start) -> Collected:
     """Read the raw telemetry of all nodes.
 
@@ -93,13 +112,20 @@ def collect(sources: Mapping[str, Path], start: Start) -> Collected:
         start: when the test began.
 
     `life` counts a node's "start" events: its first process is life 1.
+
+    Raises:
+        HistoryFormatError: a file is there that cannot be read.
     """
     rows: list[_Row] = []
     unreadable: dict[str, int] = {}
     for node, path in sources.items():
-        if not path.exists():
+        try:
+            lines = path.read_bytes().splitlines()
+        except FileNotFoundError:
             continue
-        events, bad = _parse(path.read_bytes().splitlines())
+        except OSError as error:
+            raise HistoryFormatError(str(path), f"cannot be read: {error.strerror}") from error
+        events, bad = _parse(lines)
         if bad:
             unreadable[node] = bad
         rows += _rows(node, ((_since(start, node, raw), raw) for raw in events))

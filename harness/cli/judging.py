@@ -10,8 +10,7 @@ import msgspec
 
 from checkers import engine
 from checkers.verdict import Outcome, Verdict
-from results import telemetry
-from results.clocks import clocks_in
+from results.collecting import collect_telemetry
 from results.errors import RunNotFoundError
 from results.figures import write_figures
 from results.report import REPORT, write_report
@@ -77,24 +76,6 @@ def judge_run(
     if engine_name == "spark":
         return judge_with_spark([run], spark(), {run.path: harness_error})[0]
     return judge_inline(run, harness_error)
-
-
-def collect_telemetry(run: RunDir) -> bool:
-    """Bring the nodes' raw telemetry into one table; whether there was any for which that was not done yet."""
-    if run.telemetry_path.exists():
-        return False
-    document = run.read_test()
-    sources: Mapping[str, str] = document.get("telemetry") or {}
-    if not sources:
-        return False
-    paths = {node: run.path / relative for node, relative in sources.items()}
-    start = telemetry.Start(
-        wall_ns=document.get("began_wall_ns") or document["start_wall_ns"],
-        mono_ns=document.get("began_mono_ns"),
-        ahead_ns=clocks_in(run.history()).ahead_ns(),
-    )
-    run.write_telemetry(telemetry.collect(paths, start).table)
-    return True
 
 
 def _conclude(run: RunDir, verdicts: list[Verdict], engine_name: str, harness_error: str | None) -> Conclusion:

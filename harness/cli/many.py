@@ -17,9 +17,10 @@ import msgspec
 from checkers import engine
 from checkers.spark.runs import Ready, ready
 from checkers.verdict import Outcome, Verdict, worst
-from harness.cli.judging import collect_telemetry, keep_verdicts, write_pages
+from harness.cli.judging import keep_verdicts, write_pages
 from harness.cli.words import hot_keys, sentences
 from harness.cli.workers import Workers
+from results.collecting import collect_telemetry
 from results.store import RunDir
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ def command(runs: tuple[str, ...], store: str, as_json: bool) -> None:
 
     The verdict stays as it is: `splitbrain analyze RUN` judges again.
     """
-    from harness.cli.judging import collect_telemetry
+    from results.collecting import collect_telemetry
     from results.report import write_report
     from results.store import Store
 

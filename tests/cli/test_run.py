@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.backends.agent import volumes
 from results.history import NEMESIS
 from results.store import RunDir
 from tests import plain_user
@@ -201,6 +202,21 @@ def test_after_kill_9_nothing_is_left_and_the_recorded_ops_are_judged(
         "run", "--nodes", "1", "--nemesis", "none", "--time-limit", "1", "--store", str(tmp_path / "next")
     ).returncode in (0, 2)
     assert processes_of(store) == []
+
+
+def test_after_kill_9_the_telemetry_beside_a_volume_is_judged(tmp_path: Path) -> None:
+    if (problem := volumes.problem()) is not None:
+        pytest.skip(problem)
+    store = tmp_path / "store"
+    given = ["--nemesis", "power", "--interval", "1", "--nodes", "3", "--time-limit", "120", "--store", str(store)]
+    process = start("run", *given, cwd=tmp_path)
+    wait_for_ops(store, at_least_bytes=15_000)
+    kill(process)
+    [found] = answer(splitbrain("analyze", "--engine", "inline", "--json", "--store", str(store)))
+    valid = {verdict["checker"]: verdict["valid"] for verdict in found["verdicts"]}
+    assert valid["election-safety"] is True, found
+    leaders = set(RunDir(only_run(store)).telemetry().column("leader").to_pylist())
+    assert leaders & {"n1", "n2", "n3"}
 
 
 @pytest.mark.parametrize("links", ["namespaces", "proxy"])

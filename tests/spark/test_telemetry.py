@@ -20,7 +20,8 @@ from checkers.spark.pipeline import judge_runs
 from checkers.spark.runs import ready, sort_out
 from checkers.spark.session import Spark
 from checkers.verdict import CheckerSpec, Outcome
-from harness.cli.judging import Conclusion, collect_telemetry, judge_inline, judge_with_spark
+from harness.cli.judging import Conclusion, judge_inline, judge_with_spark
+from results.collecting import collect_telemetry
 from results.errors import HistoryFormatError
 from results.store import RunDir, Store
 from results.telemetry import table_of

@@ -24,6 +24,7 @@ from harness.backends.ownership import this_controller
 from harness.protocols import NodeId, NodePlace, NodeStatus
 from harness.test import Test
 from results.errors import BackendError
+from results.telemetry import ASIDE
 
 Result = TypeVar("Result")
 
@@ -157,7 +158,7 @@ class DockerDeployment(Deployed[ContainerNode]):
 
 def _aside(node: Node) -> Path:
     """Where files lie that no fault of a disk shall strike."""
-    return node.folder / "aside"
+    return node.folder / ASIDE
 
 
 def _name(run: str) -> str:

@@ -1,0 +1,55 @@
+"""From the raw telemetry that the nodes of a run left to its telemetry.parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from results import telemetry
+from results.arrow import read_parquet_head
+from results.clocks import clocks_in
+from results.errors import HistoryFormatError
+from results.store import RunDir
+
+
+class _Sources(msgspec.Struct, frozen=True):
+    """What test.json says of the raw telemetry, and of when the test began."""
+
+    telemetry: dict[str, str] | None = None
+    start_wall_ns: int | None = None
+    began_wall_ns: int | None = None
+    began_mono_ns: int | None = None
+
+
+def collect_telemetry(run: RunDir) -> bool:
+    """Bring the nodes' raw telemetry into one table; whether there was any for which that was not done yet.
+
+    Raises:
+        SplitbrainError: the run, or a raw file, cannot be read.
+    """
+    if run.telemetry_path.exists() and read_parquet_head(run.telemetry_path).rows:
+        return False
+    told = _sources(run.read_test(), run.path / "test.json")
+    paths = {node: _place(run, node, relative) for node, relative in (told.telemetry or {}).items()}
+    began_ns = told.began_wall_ns or told.start_wall_ns
+    if not paths or began_ns is None:
+        return False
+    if run.telemetry_path.exists() and not any(path.exists() for path in paths.values()):
+        return False
+    start = telemetry.Start(wall_ns=began_ns, mono_ns=told.began_mono_ns, ahead_ns=clocks_in(run.history()).ahead_ns())
+    run.write_telemetry(telemetry.collect(paths, start).table)
+    return True
+
+
+def _sources(document: Mapping[str, Any], path: Path) -> _Sources:
+    try:
+        return msgspec.convert(document, _Sources)
+    except msgspec.ValidationError as error:
+        raise HistoryFormatError(str(path), f"damaged: {error}") from error
+
+
+def _place(run: RunDir, node: str, relative: str) -> Path:
+    return telemetry.lies(run.path / relative, run.path / "nodes" / node)
