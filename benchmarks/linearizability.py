@@ -1,19 +1,16 @@
-"""How fast the frontier judges synthetic histories, beside Porcupine: `python benchmarks/linearizability.py`.
+"""How fast histories are judged, beside Porcupine: `python benchmarks/linearizability.py --porcupine CHECKOUT`.
 
-One cas-register; every client is always busy; 50 % reads, 25 % writes, 25 % cas; valid by construction (every op takes
-effect at a random moment between its call and its return), or with one read changed. Each history is written to a file
-and judged by a process of its own, which says:
+The rows are fixed (`linearizability_histories` makes them from a seed): registers of one key, many keys, crashed ops,
+queues and stacks. Each history is one file of JSON lines that both engines read. Both run here, one after the other,
+each in processes of its own, Porcupine with GOMAXPROCS=1. Without `--porcupine` its columns stay empty.
 
-    search s    CPU seconds of the search after compilation, median of three
-    encoding s  CPU seconds from the columns of the file to the arrays of the search
-    frontier    the largest frontier
-    MiB         memory at its peak, over what the process held before it began to encode
+    verdict s   CPU seconds until the answer is known: ours as the verdict has it (`seconds`), Porcupine's of its check
+    judging s   ours alone: CPU seconds of all that the library does with the columns of the file, with the failing
+                prefix and the witness of a violation
+    check MiB   by how much the memory grew while it judged
+    whole       CPU seconds, wall seconds and peak memory of the whole process, `splitbrain check` in our case
 
-Porcupine's seconds (GOMAXPROCS=1, Go 1.19, histories of the same kind) were measured once on two shared cores of the
-same kind, not here; `>30` is 30 s without an answer. Ratios to them are as good as that.
-
-A second table has histories with crashed ops, of which half took effect; a third how time grows with ops. `--quick`
-leaves out most of all three.
+`>` marks an engine that had no answer after 30 s; it counts as 30 s. Porcupine's runner stops at that.
 """
 
 from __future__ import annotations
@@ -21,215 +18,255 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import random
+import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-import pyarrow as pa
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from checkers import linearizable, models
-from checkers.linearizable.encoding import events
-from checkers.linearizable.ops import read_ops
-from checkers.linearizable.search import Limits, Search
-from checkers.linearizable.transitions import Stepper
-from results.arrow import HISTORY_SCHEMA, array, read_parquet, write_parquet
-
-RUNS: Final = 3
-VALUES: Final = 5
-CLIENTS: Final = 10
-NEVER_WRITTEN: Final = 10**6
-
-Case = tuple[int, int, int]
-"""Clients, ops, values."""
-
-PORCUPINE: Final[dict[Case, tuple[float | None, float | None]]] = {
-    (5, 1_000, 5): (0.0033, 0.0090),
-    (5, 10_000, 5): (0.083, 0.294),
-    (5, 10_000, 1000): (0.097, 0.346),
-    (5, 100_000, 5): (2.09, 12.0),
-    (5, 100_000, 1000): (12.5, 27.0),
-    (10, 1_000, 5): (0.0099, 0.207),
-    (10, 10_000, 5): (0.372, 3.63),
-    (10, 100_000, 5): (12.8, math.inf),
-    (10, 100_000, 1000): (math.inf, math.inf),
-    (20, 1_000, 5): (0.31, math.inf),
-    (20, 10_000, 5): (18.2, math.inf),
-    (20, 100_000, 5): (math.inf, math.inf),
-    (40, 1_000, 5): (math.inf, None),
-    (40, 10_000, 5): (math.inf, math.inf),
-    (40, 10_000, 1000): (math.inf, None),
-    (40, 100_000, 1000): (math.inf, None),
-}
-"""CPU seconds on valid histories and on bad ones; None was not measured."""
+from benchmarks.linearizability_histories import (
+    Container,
+    Event,
+    Registers,
+    Strings,
+    Thing,
+    history,
+    lines,
+    never_written,
+    swapped_answers,
+    swapped_texts,
+)
+from benchmarks.porcupine_runner import Porcupine, Process, measured
 
 TIMEOUT_S: Final = 30.0
-"""After which Porcupine was stopped."""
+SMALL: Final = 2_000
+"""`--quick` keeps rows of at most so many ops."""
 
-CRASHED: Final = ((1_000, 0.05), (3_000, 0.02), (10_000, 0.05))
-SEEDS: Final = 10
-GROWTH: Final = (10_000, 100_000, 1_000_000)
-
-
-@dataclass
-class Columns:
-    """A history under construction: what each event is, its op's function and value as JSON, and its process."""
-
-    type: list[str] = field(default_factory=list[str])
-    f: list[str] = field(default_factory=list[str])
-    value: list[str | None] = field(default_factory=list[str | None])
-    process: list[int] = field(default_factory=list[int])
-
-    def add(self, kind: str, process: int, f: str, value: str | None) -> None:
-        """Append an event."""
-        self.type.append(kind)
-        self.process.append(process)
-        self.f.append(f)
-        self.value.append(value)
-
-    def table(self) -> pa.Table:
-        """As a table of a history."""
-        rows = len(self.type)
-        columns: dict[str, Any] = {
-            "index": np.arange(rows),
-            "time": np.arange(rows) * 1_000_000,
-            "process": self.process,
-            "type": self.type,
-            "f": self.f,
-            "value": self.value,
-        }
-        missing: list[None] = [None] * rows
-        return pa.table(
-            {name: array(columns.get(name, missing), HISTORY_SCHEMA.field(name).type) for name in HISTORY_SCHEMA.names},
-            schema=HISTORY_SCHEMA,
-        )
+Spoil = Callable[[Sequence[Event]], list[Event]]
 
 
-def history(clients: int, ops: int, values: int, *, seed: int, crashes: float = 0.0) -> Columns:
-    """A valid history of `ops` ops by `clients` clients on a register that takes `values` different values."""
-    rng = random.Random(seed)
-    made = Columns()
-    process = list(range(clients))
-    register: int | None = None
-    called: dict[int, tuple[str, Any]] = {}
-    answered: dict[int, tuple[str, str, str | None]] = {}
-    invoked = 0
-    while invoked < ops or called or answered:
-        client = rng.randrange(clients)
-        if client in answered:
-            made.add(answered[client][0], process[client], *answered[client][1:])
-            if answered.pop(client)[0] == "info":
-                process[client] += clients
-        elif client in called:
-            f, value = called.pop(client)
-            crashed = crashes > 0 and rng.random() < crashes
-            result = register if f == "read" else value
-            if not (crashed and rng.random() < 0.5):
-                register, result = _take_effect(f, value, register)
-            text = None if crashed or result is None else json.dumps(result)
-            answered[client] = ("info" if crashed else "ok", f, text)
-        elif invoked < ops:
-            called[client] = f, value = _drawn(rng, values)
-            made.add("invoke", process[client], f, None if value is None else json.dumps(value))
-            invoked += 1
-    return made
+@dataclass(frozen=True)
+class Row:
+    """A history: what it is called, the model, and how it is made."""
+
+    name: str
+    model: str
+    thing: Callable[[], Thing]
+    clients: int
+    ops: int
+    crashes: float = 0.0
+    bad: Spoil | None = None
+
+    def write(self, path: Path, seed: int) -> None:
+        """Make the history."""
+        made = history(self.thing(), clients=self.clients, ops=self.ops, seed=seed, crashes=self.crashes)
+        path.write_bytes(lines(self.bad(made) if self.bad is not None else made))
 
 
-def _drawn(rng: random.Random, values: int) -> tuple[str, Any]:
-    kind = rng.random()
-    if kind < 0.5:
-        return "read", None
-    if kind < 0.75:
-        return "write", rng.randrange(values)
-    return "cas", [rng.randrange(values), rng.randrange(values)]
+@dataclass(frozen=True)
+class Published:
+    """A history of Porcupine's own tests, from the folder in SPLITBRAIN_CORPORA."""
+
+    name: str
+    file: str
+    model: str = "kv"
+    ops: int = 2_024
+    bad: bool = True
+
+    def write(self, path: Path, seed: int) -> None:
+        """The same history as JSON lines."""
+        from results.formats import read_history
+
+        source = Path(os.environ["SPLITBRAIN_CORPORA"]) / "porcupine-kv" / self.file
+        ops = read_history(source, "porcupine")
+        path.write_bytes(lines([Event(op.process, op.type, op.f, op.value, op.key) for op in ops]))
 
 
-def _take_effect(f: str, value: Any, register: int | None) -> tuple[int | None, Any]:
-    """The register after an op, and the answer. A cas that does not match is answered False."""
-    if f == "read":
-        return register, register
-    if f == "write":
-        return value, value
-    return (value[1], value) if register == value[0] else (register, False)
+def _swapped(f: str, apart: int) -> Spoil:
+    return lambda made: swapped_answers(made, f, apart)
 
 
-def _reads(made: Columns, since: float) -> Iterator[int]:
-    """Places of the answers to reads after that part of the history."""
-    return (
-        at
-        for at in range(int(len(made.type) * since), len(made.type))
-        if made.f[at] == "read" and made.type[at] == "ok"
-    )
+def _rows() -> Iterator[Row | Published]:
+    for clients, ops in ((5, 1_000), (5, 10_000), (10, 1_000), (10, 10_000), (10, 100_000), (20, 10_000), (40, 10_000)):
+        yield from _both("register", "cas-register", lambda: Registers(5), clients, ops, never_written)
+    yield Row("register, 1,000 values", "cas-register", lambda: Registers(1_000), 40, 100_000)
+    yield from _both("50 registers", "cas-register", lambda: Registers(5, keys=50), 50, 50_000, never_written)
+    yield from _both("10 strings", "kv", lambda: Strings(10), 50, 2_000, swapped_texts)
+    if os.environ.get("SPLITBRAIN_CORPORA"):
+        yield Published("Porcupine's c50-ok", "c50-ok.txt", ops=1_712, bad=False)
+        yield Published("Porcupine's c50-bad", "c50-bad.txt")
+    for clients, ops, crashes in ((10, 1_000, 0.05), (10, 10_000, 0.03), (40, 10_000, 0.03), (20, 100_000, 0.03)):
+        yield from _both("register", "cas-register", lambda: Registers(5), clients, ops, never_written, crashes)
+    yield Row("register", "cas-register", lambda: Registers(5), 40, 100_000, 0.03)
+    fifo, stack = _swapped("dequeue", 15), _swapped("pop", 15)
+    yield from _both("queue, unique", "fifo-queue", lambda: Container(None), 10, 1_000, fifo)
+    yield from _both("queue, unique", "fifo-queue", lambda: Container(None), 10, 400, fifo, 0.05)
+    yield from _both("queue, 3 values", "fifo-queue", lambda: Container(3), 5, 200, _swapped("dequeue", 5))
+    yield from _both("queue, 3 values", "fifo-queue", lambda: Container(3), 10, 400, fifo)
+    yield from _both("stack, unique", "stack", lambda: Container(None, stack=True), 10, 400, stack, 0.05)
+    yield from _both("stack, 3 values", "stack", lambda: Container(3, stack=True), 10, 400, stack)
 
 
-def never_written(made: Columns) -> Columns:
-    """The history with a read at 90 % that returns a value which nobody wrote."""
-    changed = Columns(made.type, made.f, made.value.copy(), made.process)
-    changed.value[next(_reads(made, 0.9))] = str(NEVER_WRITTEN)
-    return changed
+def _both(
+    name: str, model: str, thing: Callable[[], Thing], clients: int, ops: int, bad: Spoil, crashes: float = 0.0
+) -> Iterator[Row]:
+    yield Row(name, model, thing, clients, ops, crashes)
+    yield Row(name, model, thing, clients, ops, crashes, bad)
 
 
-def stale(made: Columns, values: int) -> Columns | None:
-    """The history with a read, as late as one is found, whose value was written but cannot have been there then.
+@dataclass(frozen=True)
+class Check:
+    """What an engine said of a history, and what it cost.
 
-    That it cannot is what the search says of the history up to there. Tried are two reads at each of some places.
+    Attributes:
+        valid: its answer; None if it had none.
+        verdict_s, judging_s, wall_s, mib: of the check.
+        whole: of the process.
     """
-    changed = Columns(made.type, made.f, made.value.copy(), made.process)
-    for part in (0.8, 0.4, 0.2, 0.1, 0.05, 0.02):
-        for at, _ in zip(_reads(made, part), range(2), strict=False):
-            for value in range(values):
-                changed.value[at] = str(value)
-                until = Columns(made.type[: at + 1], made.f[: at + 1], changed.value[: at + 1], made.process[: at + 1])
-                if _judged(until.table(), 1)["answer"] == "violation":
-                    return changed
-            changed.value[at] = made.value[at]
-    return None
+
+    valid: bool | None
+    verdict_s: float
+    judging_s: float
+    wall_s: float
+    mib: float
+    whole: Process
 
 
-def _judged(table: pa.Table, runs: int) -> dict[str, Any]:
-    """Judge a table in this process. Arrow loads what it needs for columns of numbers beforehand."""
-    model = models.model("cas-register")
-    read_ops(table.slice(0, 0), model)
+def ours(model: str, path: Path) -> Check:
+    """`splitbrain check` as a whole process, and the check alone in another."""
+    limit = ["--time-limit", f"{TIMEOUT_S:g}"]
+    program = [sys.executable, "-c", "from harness.cli.main import main; main()"]
+    command = [*program, "check", "--no-picture", "--json", "--model", model, *limit, str(path)]
+    whole = measured(command, 10 * TIMEOUT_S)
+    alone = json.loads(measured([sys.executable, __file__, "--judge", model, str(path)], 10 * TIMEOUT_S).output)
+    answer = {"true": True, "false": False, "unknown": None}[str(json.loads(whole.output)[0]["valid"]).lower()]
+    return Check(answer, alone["verdict_s"], alone["judging_s"], alone["wall_s"], alone["mib"], whole)
+
+
+def judged_here(model: str, path: Path) -> dict[str, float]:
+    """Judge a file in this process, once before it is measured so that nothing is compiled or loaded meanwhile."""
+    from checkers.engine import judge
+    from checkers.verdict import CheckerSpec
+    from results.formats import read_table
+
+    table = read_table(path)
+    spec = CheckerSpec("linearizable", {"model": model, "time_limit_s": TIMEOUT_S})
+    judge(table.slice(0, 2), [CheckerSpec("linearizable", {"model": model})])
     held = _memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")
-    began = time.thread_time()
-    ops = read_ops(table, model)
-    stepper = Stepper(model, ops.transitions, cells=Limits().cells)
-    problem = events(ops, stepper.observer)
-    encoded_s = time.thread_time() - began
-    results = [Search(problem, stepper, Limits()).run() for _ in range(runs)]
-    return {
-        "answer": results[0].answer,
-        "exact": results[0].exact,
-        "search_s": statistics.median(result.seconds for result in results),
-        "encoding_s": encoded_s,
-        "frontier": results[0].peak,
-        "mib": (_memory("VmHWM") - held) / 1024,
-        "crashed": int(np.count_nonzero(ops.crashed & ~stepper.observer[ops.transition])),
-    }
+    began, wall = time.process_time(), time.monotonic()
+    [verdict] = judge(table, [spec])
+    spent, took = time.process_time() - began, time.monotonic() - wall
+    grown = (_memory("VmHWM") - held) / 1024
+    return {"verdict_s": verdict.seconds, "judging_s": spent, "wall_s": took, "mib": grown}
 
 
 def _memory(name: str) -> int:
     """A figure of this process's memory, in KiB: VmRSS now, VmHWM at its peak since that was cleared."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(name))
+    status = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in status if line.startswith(name))
 
 
-def measured(*histories: Columns) -> list[dict[str, Any]]:
-    """Judge histories one after the other, in a process of their own."""
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder) / f"{number}.parquet" for number in range(len(histories))]
-        for made, path in zip(histories, paths, strict=True):
-            write_parquet(made.table(), path)
-        command = [sys.executable, __file__, "--judge", *map(str, paths)]
-        return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+def theirs(peer: Porcupine, model: str, path: Path) -> Check:
+    """Porcupine's answer."""
+    whole, said = peer.judge(model, path, TIMEOUT_S)
+    valid = {"Ok": True, "Illegal": False}.get(said["answer"])
+    return Check(valid, said["cpu_s"], said["cpu_s"], said["wall_s"], said["mib"], whole)
+
+
+def compare(rows: Sequence[Row | Published], peer: Porcupine | None, seed: int) -> None:
+    """Print a row for each history, then what they come to."""
+    _say("history", "clients", "ops", "crashed", "", "verdict s", "judging s", "check wall s", "check MiB",
+         "whole CPU s", "whole wall s", "whole MiB", "Porcupine: check s", "check wall s", "check MiB",
+         "whole CPU s", "whole wall s", "whole MiB", "ratio of verdict s", "of whole CPU s")  # fmt: skip
+    _say(*["---"] * 20)
+    pairs: list[tuple[str, Check, Check]] = []
+    undecided: list[str] = []
+    for row in rows:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "history.jsonl"
+            row.write(path, seed)
+            found = ours(row.model, path)
+            other = theirs(peer, row.model, path) if peer is not None else None
+        title = _title(row)
+        for engine, check in (("ours", found), ("Porcupine", other)):
+            if check is not None and check.valid is not None and check.valid != (not row.bad):
+                raise SystemExit(f"wrong: {engine} says {check.valid} of {title}")
+        if found.valid is None:
+            undecided.append(title)
+        _say(
+            *_described(row),
+            *_cells(found, judging=True),
+            *(_cells(other) if other else [""] * 6),
+            *_ratios(found, other),
+        )
+        if other is not None:
+            pairs.append((title, found, other))
+    _sum_up(pairs, undecided)
+
+
+def _title(row: Row | Published) -> str:
+    clients, ops, crashes = _described(row)[1:4]
+    return f"{row.name}, {clients} clients, {ops} ops, {crashes or 'none'} crashed, {'bad' if row.bad else 'ok'}"
+
+
+def _described(row: Row | Published) -> list[str]:
+    clients, crashes = (50, 0.0) if isinstance(row, Published) else (row.clients, row.crashes)
+    return [row.name, str(clients), f"{row.ops:,}", f"{crashes:.0%}" if crashes else "", "bad" if row.bad else "ok"]
+
+
+def _cells(check: Check, *, judging: bool = False) -> list[str]:
+    mark = ">" if check.valid is None else ""
+    whole = check.whole
+    return [
+        f"{mark}{check.verdict_s:.4f}",
+        *([f"{check.judging_s:.3f}"] if judging else []),
+        f"{check.wall_s:.3f}",
+        f"{check.mib:,.0f}",
+        f"{whole.cpu_s:.2f}",
+        f"{whole.wall_s:.2f}",
+        f"{whole.peak_mib:,.0f}",
+    ]
+
+
+def _ratios(found: Check, other: Check | None) -> list[str]:
+    return (
+        ["", ""] if other is None else [f"{_ratio(found, other):,.2f}", f"{other.whole.cpu_s / found.whole.cpu_s:,.2f}"]
+    )
+
+
+def _seconds(check: Check) -> float:
+    return TIMEOUT_S if check.valid is None else max(check.verdict_s, 1e-6)
+
+
+def _ratio(found: Check, other: Check) -> float:
+    return _seconds(other) / _seconds(found)
+
+
+def _sum_up(pairs: Sequence[tuple[str, Check, Check]], undecided: Sequence[str]) -> None:
+    write = sys.stdout.write
+    write(f"\nUndecided by us after {TIMEOUT_S:g} s: {'; '.join(undecided) or 'none'}.\n")
+    if not pairs:
+        return
+    both = [(found, other) for _, found, other in pairs if None not in (found.valid, other.valid)]
+    write(f"Geometric mean of the ratios of verdict seconds, {len(pairs)} rows: {_mean(pairs):,.0f}.\n")
+    write(f"Over the {len(both)} rows that both finish: {_mean([('', *pair) for pair in both]):,.0f}.\n")
+    slow = [(title, found, other) for title, found, other in pairs if other.whole.cpu_s > 1]
+    behind = [title for title, found, other in slow if found.whole.cpu_s >= other.whole.cpu_s]
+    write(
+        f"Porcupine's whole process needs more than 1 CPU s in {len(slow)} rows; ours needs as much or more in: "
+        f"{'; '.join(behind) or 'none of them'}.\n"
+    )
+
+
+def _mean(pairs: Sequence[tuple[str, Check, Check]]) -> float:
+    return statistics.geometric_mean([_ratio(found, other) for _, found, other in pairs]) if pairs else math.nan
 
 
 def _say(*cells: object) -> None:
@@ -237,113 +274,22 @@ def _say(*cells: object) -> None:
     sys.stdout.flush()
 
 
-def _refuse(wrong: bool, what: str) -> None:
-    if wrong:
-        raise SystemExit(f"wrong: {what}")
-
-
-def compared(cases: list[Case], seed: int) -> None:
-    """Print the table beside Porcupine's figures, and the geometric mean of the ratios."""
-    _say("clients", "ops", "values", "history", "search s", "encoding s", "frontier", "MiB", "Porcupine s", "ratio")
-    _say(*["---"] * 10)
-    ratios: list[float] = []
-    for case in cases:
-        clients, ops, values = case
-        made = history(clients, ops, values, seed=seed)
-        for bad, peer_s in zip((False, True), PORCUPINE[case], strict=True):
-            (found,) = measured(never_written(made) if bad else made)
-            _refuse(found["answer"] != ("violation" if bad else "linearizable"), f"{case}, bad={bad}: {found}")
-            ratio = None if peer_s is None else min(peer_s, TIMEOUT_S) / found["search_s"]
-            ratios += [] if ratio is None else [ratio]
-            _say(
-                clients,
-                f"{ops:,}",
-                f"{values:,}",
-                "bad" if bad else "ok",
-                f"{found['search_s']:.4f}",
-                f"{found['encoding_s']:.3f}",
-                found["frontier"],
-                f"{found['mib']:.0f}",
-                "" if peer_s is None else ">30" if peer_s > TIMEOUT_S else peer_s,
-                "" if ratio is None else f"{'>' if peer_s and peer_s > TIMEOUT_S else ''}{ratio:,.0f}",
-            )
-    mean = statistics.geometric_mean(ratios)
-    sys.stdout.write(f"\nGeometric mean of the ratios: {mean:,.0f}, or more where Porcupine had no answer.\n\n")
-
-
-def crashed(cases: tuple[tuple[int, float], ...], seeds: int) -> None:
-    """Print what crashed ops cost: valid, a value never written, and one that was there but cannot have been then."""
-    _say("ops", "crashed", "history", "seeds", "search s, median", "worst", "mutators crashed", "exact prefix", "MiB")
-    _say(*["---"] * 9)
-    for ops, rate in cases:
-        valid = [history(CLIENTS, ops, VALUES, seed=seed, crashes=rate) for seed in range(seeds)]
-        kinds = {
-            "ok": valid,
-            "never written": [never_written(each) for each in valid],
-            "stale": [each for each in (stale(each, VALUES) for each in valid) if each is not None],
-        }
-        for kind, histories in kinds.items():
-            all_found = measured(*histories)
-            expected = "linearizable" if kind == "ok" else "violation"
-            _refuse(any(found["answer"] != expected for found in all_found), f"{ops} ops, {rate}, {kind}: {all_found}")
-            seconds = [found["search_s"] for found in all_found]
-            mutators = [found["crashed"] for found in all_found]
-            _say(
-                f"{ops:,}",
-                f"{rate:.0%}",
-                kind,
-                len(all_found),
-                f"{statistics.median(seconds):.3f}",
-                f"{max(seconds):.3f}",
-                f"{min(mutators)} to {max(mutators)}",
-                "" if kind == "ok" else f"{sum(found['exact'] for found in all_found)} of {len(all_found)}",
-                f"{max(found['mib'] for found in all_found):.0f}",
-            )
-    sys.stdout.write("\n")
-
-
-def growth(sizes: tuple[int, ...], seed: int) -> None:
-    """Print how time and memory grow with ops at fixed concurrency."""
-    _say("ops", "search s", "encoding s", "MiB")
-    _say(*["---"] * 4)
-    seconds: list[float] = []
-    for ops in sizes:
-        (found,) = measured(history(CLIENTS, ops, VALUES, seed=seed))
-        _refuse(found["answer"] != "linearizable", f"{ops} ops: {found}")
-        seconds.append(found["search_s"])
-        _say(f"{ops:,}", f"{found['search_s']:.4f}", f"{found['encoding_s']:.3f}", f"{found['mib']:.0f}")
-    exponent = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
-    sys.stdout.write(f"\nThe search's time grows with the power {exponent:.2f} of ops ({CLIENTS} clients).\n\n")
-
-
-def started() -> None:
-    """Print how long a process takes from its start to its first verdict, where kernels are compiled already."""
-    made = history(CLIENTS, 100, VALUES, seed=0)
-    measured(made)
-    walls: list[float] = []
-    for _ in range(RUNS):
-        began = time.monotonic()
-        measured(made)
-        walls.append(time.monotonic() - began)
-    sys.stdout.write(f"From the start of a process to the end of its first checks: {min(walls):.2f} s (wall).\n")
-
-
 def main() -> None:
-    """Print the tables, as Markdown."""
+    """Print the table, as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small histories and few seeds")
+    parser.add_argument("--porcupine", metavar="CHECKOUT", type=Path, help="a checkout of Porcupine's source; needs Go")
+    parser.add_argument("--quick", action="store_true", help=f"rows of at most {SMALL:,} ops")
+    parser.add_argument("--only", metavar="TEXT", help="rows whose name contains the text")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--judge", metavar="FILE", type=Path, nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--judge", nargs=2, metavar=("MODEL", "FILE"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    linearizable.warm_up()
     if arguments.judge:
-        sys.stdout.write(json.dumps([_judged(read_parquet(path), RUNS) for path in arguments.judge]))
+        model, path = arguments.judge
+        sys.stdout.write(json.dumps(judged_here(model, Path(path))))
         return
-    cases = [case for case in PORCUPINE if not arguments.quick or case[1] <= 10_000]
-    compared(cases, arguments.seed)
-    crashed(CRASHED[:2] if arguments.quick else CRASHED, 2 if arguments.quick else SEEDS)
-    growth(GROWTH[:2] if arguments.quick else GROWTH, arguments.seed)
-    started()
+    rows: list[Any] = [row for row in _rows() if not arguments.quick or row.ops <= SMALL]
+    rows = [row for row in rows if arguments.only is None or arguments.only in _title(row)]
+    compare(rows, Porcupine(arguments.porcupine) if arguments.porcupine else None, arguments.seed)
 
 
 if __name__ == "__main__":
