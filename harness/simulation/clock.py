@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from harness.simulation.loop import SimLoop
+    from harness.simulation.loop import SimLoop, SimTimer
 
 EPOCH_NS: Final = 1_577_836_800_000_000_000
 """The Unix time at which every simulation begins: 2020-01-01T00:00:00Z."""
@@ -34,6 +35,25 @@ class TrueClock:
             timer.cancel()
 
 
+class LocalTimer:
+    """A timer that goes off when a host's clock says so, also if the clock changes its rate meanwhile."""
+
+    __slots__ = ("callback", "due_ns", "oscillator", "timer")
+
+    def __init__(self, oscillator: Oscillator, due_ns: int, callback: Callable[[], object]) -> None:
+        """`due_ns` is in the host's monotonic time."""
+        self.oscillator = oscillator
+        self.due_ns = due_ns
+        self.callback = callback
+        self.timer: SimTimer | None = None
+
+    def cancel(self) -> None:
+        """Forget it; no harm if it has run."""
+        self.oscillator.forget(self)
+        if self.timer is not None:
+            self.timer.cancel()
+
+
 class Oscillator:
     """How time passes on one host: at a rate of its own, and with a wall clock that is set wrong.
 
@@ -46,6 +66,8 @@ class Oscillator:
         self._loop = loop
         self._since_ns = loop.now_ns
         self._shown_ns = loop.now_ns
+        self._nature_ppm = drift_ppm
+        self._timers: dict[LocalTimer, None] = {}  # those that were set while a fault bends the rate
         self.drift_ppm = drift_ppm
         self.offset_ns = offset_ns
 
@@ -67,4 +89,30 @@ class Oscillator:
     def set(self, drift_ppm: int, offset_ns: int) -> None:
         """From now on run at this rate, and show this offset; the monotonic clock goes on from where it is."""
         self._shown_ns, self._since_ns = self.monotonic_ns(), self._loop.now_ns
+        changed = drift_ppm != self.drift_ppm
         self.drift_ppm, self.offset_ns = drift_ppm, offset_ns
+        if changed:
+            for timer in self._timers:
+                assert timer.timer is not None, "a timer that is kept was set"
+                timer.timer.cancel()
+                self._schedule(timer)
+
+    def call_later(self, delay_ns: int, callback: Callable[[], object]) -> SimTimer | LocalTimer:
+        """Run `callback` after so much of the host's time; of one that drifts by a fault, whatever becomes of it."""
+        if self.drift_ppm == self._nature_ppm:
+            return self._loop.after(self.lasts_ns(delay_ns), callback)
+        timer = LocalTimer(self, self.monotonic_ns() + delay_ns, callback)
+        self._timers[timer] = None
+        self._schedule(timer)
+        return timer
+
+    def forget(self, timer: LocalTimer) -> None:
+        """The timer was cancelled."""
+        self._timers.pop(timer, None)
+
+    def _schedule(self, timer: LocalTimer) -> None:
+        def ring() -> None:
+            self.forget(timer)
+            timer.callback()
+
+        timer.timer = self._loop.after(self.lasts_ns(max(0, timer.due_ns - self.monotonic_ns())), ring)

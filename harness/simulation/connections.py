@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from harness.protocols import LinkFault
+from harness.simulation.lanes import Lane
 from harness.simulation.links import SimLink
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class End:
         "_broken",
         "_deadline",
         "_inbox",
-        "_last_ns",
+        "_lane",
         "_loop",
         "_release",
         "_reset",
@@ -78,7 +79,7 @@ class End:
         self._waiter: asyncio.Future[None] | None = None
         self._broken: str | None = None  # for its owner: why nothing can be sent or received any more
         self._reset = False  # for its kernel: whether nothing more crosses the link
-        self._last_ns = 0
+        self._lane = Lane(loop, link)
         self._waiting: deque[Item] = deque()
         self._deadline: SimTimer | None = None
         self._release: SimTimer | None = None
@@ -149,7 +150,7 @@ class End:
             return
         fault = self.link.fault
         if fault is None or isinstance(item, Fin):
-            self._loop.at(self._next_ns(), lambda: self._arrive(item))
+            self._lane.carry(self._lane.next_ns(), lambda: self._arrive(item))
         else:
             self._launch_over_fault(item, fault)
 
@@ -167,19 +168,13 @@ class End:
             return
         if link.strikes(fault.reorder):
             link.count("reordered")
-            arrives_ns = max(self._loop.now_ns + queued_ns + link.delay_ns(), self._last_ns) + link.late_ns()
+            arrives_ns = self._lane.straggler_ns(queued_ns)
         else:
-            arrives_ns = self._next_ns(queued_ns)
-        self._loop.at(arrives_ns, lambda: self._arrive(message))
+            arrives_ns = self._lane.next_ns(queued_ns)
+        self._lane.carry(arrives_ns, lambda: self._arrive(message))
         if link.strikes(fault.duplicate):
             link.count("duplicated")
-            self._loop.at(arrives_ns + link.late_ns(), lambda: self._arrive(message))
-
-    def _next_ns(self, queued_ns: int = 0) -> int:
-        """When the next thing that is sent in order arrives: after everything before it."""
-        arrives_ns, last_ns = self._loop.now_ns + queued_ns + self.link.delay_ns(), self._last_ns
-        self._last_ns = arrives_ns if arrives_ns > last_ns else last_ns + 1
-        return self._last_ns
+            self._lane.carry(arrives_ns + link.late_ns(), lambda: self._arrive(message))
 
     def _arrive(self, item: Item) -> None:
         """The item has crossed the link, if the link lets it."""
@@ -246,7 +241,7 @@ class End:
                 other._stop_sending()
                 other._break(reason)
 
-        self._loop.at(self._next_ns(), told)
+        self._lane.carry(self._lane.next_ns(), told)
 
     def _stop_sending(self) -> None:
         self._reset = True

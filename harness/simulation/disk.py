@@ -14,6 +14,7 @@ are TigerBeetle's (`storage.zig`) and those of turmoil's file system.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from asyncio import Lock
 from collections.abc import Awaitable, Callable
@@ -78,6 +79,7 @@ class SimDisk:
         self._sync_fails = False
         self._rotten: list[Inode] = []
         self._before_fault: dict[str, int] = {}
+        self._slowed: dict[asyncio.Future[None], None] = {}
         self.counters: dict[str, int] = dict.fromkeys((*_BY_FAULTS, *_BY_POWER_LOSSES), 0)
 
     def mount(self, sleep: Sleep, alive: Callable[[], bool]) -> MountedDisk:
@@ -135,6 +137,8 @@ class SimDisk:
         for inode in self._rotten:
             inode.rot.clear()
         self._rotten.clear()
+        for over in self._slowed:
+            _resolve(over)
         self._fault = fault
         self._sync_fails = fault is not None and fault.sync_fails
         self._before_fault = dict(self.counters)
@@ -282,12 +286,23 @@ class SimDisk:
         raise _io_error(name)
 
     async def _busy(self, mounted: MountedDisk) -> None:
-        """Take the time of one sync."""
+        """Take the time of one sync: the disk's own, after what a fault adds as long as it is in force."""
         delay_ns = self._latency.draw(self._rng)
         if self._fault is not None and self._fault.slow_ms:
             self.counters[_SLOWED] += 1
-            delay_ns += int(self._fault.slow_ms * _NS_PER_MS)
+            await self._wait_while_slow(mounted, int(self._fault.slow_ms * _NS_PER_MS))
         await mounted.sleep(delay_ns)
+
+    async def _wait_while_slow(self, mounted: MountedDisk, delay_ns: int) -> None:
+        over = asyncio.get_running_loop().create_future()
+        self._slowed[over] = None
+        sleeping = asyncio.ensure_future(mounted.sleep(delay_ns))
+        sleeping.add_done_callback(lambda _: _resolve(over))
+        try:
+            await over
+        finally:
+            del self._slowed[over]
+            sleeping.cancel()
 
 
 class MountedDisk:
@@ -406,6 +421,11 @@ class SimFile:
     def _require_open(self) -> None:
         if self._closed:
             raise OSError(errno.EBADF, "Bad file descriptor", self._name)
+
+
+def _resolve(over: asyncio.Future[None]) -> None:
+    if not over.done():
+        over.set_result(None)
 
 
 def _io_error(name: str) -> OSError:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from harness.protocols import Link, LinkFault
 from harness.rng import Rng
+from harness.simulation.lanes import Lane
 from harness.simulation.worlds import Latency
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class SimLink:
         fault: what else is wrong with it.
         swallowed: messages that met the cut since it is there.
         counts: what the fault did since it is there.
+        carried: the ends of connections that send over it.
+        under_way: what carries something that was sent over it while it had a fault.
     """
 
     def __init__(self, loop: SimLoop, link: Link, latency: Latency, rng: Rng) -> None:
@@ -62,10 +65,15 @@ class SimLink:
         self.swallowed = 0
         self.counts: dict[str, int] = {}
         self.carried: dict[Carried, None] = {}
+        self.under_way: dict[Lane, None] = {}
+
+    def latency_ns(self) -> int:
+        """How long a message takes by the link's nature, whatever is wrong with it."""
+        return self._latency.draw(self.rng)
 
     def delay_ns(self) -> int:
         """How long the next message takes, in order."""
-        delay_ns = self._latency.draw(self.rng)
+        delay_ns = self.latency_ns()
         fault = self.fault
         if fault is not None and (fault.delay_ms or fault.jitter_ms):
             self.count("delayed")
@@ -123,9 +131,11 @@ class SimLink:
                 end.link_opened(int(self.rng.random() * RETRANSMISSION_MAX_NS))
 
     def set_fault(self, fault: LinkFault | None) -> None:
-        """Give it a fault, or none; what was held is let go."""
+        """Give it a fault, or none. What was held is let go, and what was late is late no longer, in order."""
         if fault == self.fault:
             return
+        for lane in list(self.under_way):
+            lane.fault_ended()
         self.fault, self.counts, self._free_ns = fault, {}, 0
         self._next_reset()
         self._next_reset = _nothing

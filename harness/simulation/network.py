@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from harness.protocols import Address, DefiniteError, Link, LinkFault, NodeId
 from harness.rng import Streams
 from harness.simulation.connections import End, connection
+from harness.simulation.lanes import Lane
 from harness.simulation.links import SimLink
 from harness.simulation.process import resolve
 from harness.simulation.worlds import World
@@ -77,7 +78,7 @@ class SimNetwork:
         return {pair: dict(link.counts) for pair, link in self.links.items() if link.fault is not None}
 
     async def probe(self, links: Sequence[Link]) -> dict[Link, bool]:
-        """Send something over each link, and see whether it arrives."""
+        """Send something over each link, and see whether it arrives. No fault strikes what measures, nor counts it."""
         passed: dict[Link, bool] = {}
         over = asyncio.Future[None](loop=self._loop)
 
@@ -87,7 +88,7 @@ class SimNetwork:
                 over.set_result(None)
 
         for pair in links:
-            self._loop.after(self.links[pair].delay_ns(), lambda pair=pair: arrived(pair))
+            self._loop.after(self.links[pair].latency_ns(), lambda pair=pair: arrived(pair))
         if links:
             await over
         return {pair: passed[pair] for pair in links}
@@ -161,7 +162,7 @@ class SimNetwork:
 
         def asked() -> None:
             if out.passes() and not self._off.get(address[0], False):
-                loop.after(back.delay_ns(), answered)
+                send(back, answered)
 
         def answered() -> None:
             if not back.passes() or timer_ran_out():
@@ -175,12 +176,16 @@ class SimNetwork:
             process.post(lambda: process.spawn(accept(there), "accept"))
             settle(here)
 
+        def send(link: SimLink, arrive: Callable[[], None]) -> None:
+            lane = Lane(loop, link)
+            lane.carry(lane.next_ns(), arrive)
+
         def timer_ran_out() -> bool:
             return loop.now_ns >= limit_at_ns
 
         limit_at_ns = loop.now_ns + limit_ns
         timer = loop.at(limit_at_ns, lambda: settle(f"no answer within {limit_ns / 1e9:g} s"))
-        loop.after(out.delay_ns(), asked)
+        send(out, asked)
         return outcome
 
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from harness.simulation.clock import Oscillator
+from harness.simulation.clock import LocalTimer, Oscillator
 
 if TYPE_CHECKING:
     from harness.simulation.cpu import CpuLimit
@@ -163,10 +163,10 @@ class ProcessClock:
         self.monotonic_ns = oscillator.monotonic_ns
         self.wall_ns = oscillator.wall_ns
 
-    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> SimTimer:
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> SimTimer | LocalTimer:
         """Run `callback` after `delay_ns` of the host's time; later if the process is paused then."""
         post = self._process.post
-        return self._loop.after(self._oscillator.lasts_ns(delay_ns), lambda: post(callback))
+        return self._oscillator.call_later(delay_ns, lambda: post(callback))
 
     async def sleep(self, delay_ns: int) -> None:
         """Suspend the calling task."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +47,27 @@ def test_a_timer_goes_off_when_the_nodes_own_clock_says_so_and_never_before(
 
     loop.run(main())
     assert delay_ns <= shown[0] <= delay_ns + 5
+
+
+def test_a_timer_that_was_set_while_the_clock_ran_slow_does_not_stay_late_once_it_is_set_right() -> None:
+    loop = SimLoop(Rng(1))
+    oscillator = Oscillator(loop)
+    rang: list[tuple[str, int]] = []
+
+    async def main() -> None:
+        true = TrueClock(loop)
+        clock = ProcessClock(loop, oscillator, SimProcess(loop, 1, lambda: None))
+        oscillator.set(-500_000, 0)
+        for name, seconds in (("short", 1), ("long", 10), ("cancelled", 10)):
+            timer = clock.call_later(seconds * S, lambda name=name: rang.append((name, loop.now_ns)))
+        await true.sleep_ns(4 * S)
+        oscillator.set(0, 0)
+        timer.cancel()
+        await true.sleep_ns(20 * S)
+
+    loop.run(main())
+    assert [name for name, _ in rang] == ["short", "long"]
+    assert [at_ns for _, at_ns in rang] == pytest.approx([2 * S, 12 * S], abs=10)
 
 
 def test_a_timer_of_a_paused_process_waits_for_it_and_one_of_an_ended_process_never_comes() -> None:

@@ -18,8 +18,10 @@ from cluster.runtime import Disk
 from cluster.storage import LOG, META, Storage, open_storage
 from harness.protocols import DiskFault
 from harness.rng import Rng
+from harness.simulation.clock import TrueClock
 from harness.simulation.disk import DiskLatency, MountedDisk, SimDisk
 from harness.simulation.inodes import Inode, Version
+from harness.simulation.loop import SimLoop
 
 T = TypeVar("T")
 
@@ -806,11 +808,35 @@ class TestFaults:
             del slept[:]
             await node.open("a").sync()
             await node.replace("b", b"")
-            assert len(slept) == 3
-            assert all(LATENCY.sync_ns_min <= ns - 2_500_000 < LATENCY.sync_ns_max for ns in slept)
+            assert slept[0::2] == [2_500_000] * 3
+            assert len(slept) == 6
+            assert all(LATENCY.sync_ns_min <= ns < LATENCY.sync_ns_max for ns in slept[1::2])
             assert disk.give(None)["slowed_syncs"] == 3
 
         run(check())
+
+    def test_a_sync_that_is_under_way_when_a_slow_disk_is_healed_takes_the_disks_own_time_from_then_on(self) -> None:
+        loop = SimLoop(Rng(1))
+        clock = TrueClock(loop)
+        disk = new_disk()
+        synced: list[int] = []
+
+        async def sync() -> None:
+            with disk.mount(clock.sleep_ns, lambda: True).open("a") as file:
+                file.append(b"x")
+                await file.sync()
+            synced.append(loop.now_ns)
+
+        async def check() -> None:
+            disk.give(DiskFault(slow_ms=60_000))
+            syncing = asyncio.ensure_future(sync())
+            await clock.sleep_ns(3_000_000_000)
+            assert synced == []
+            disk.give(None)
+            await syncing
+
+        loop.run(check())
+        assert LATENCY.sync_ns_min <= synced[0] - 3_000_000_000 <= LATENCY.sync_ns_max
 
     def test_rot_flips_one_bit_in_each_sector_named_until_it_ends(self) -> None:
         async def check() -> None:

@@ -1,0 +1,77 @@
+"""What one sender has under way over a simulated link: in order, and never later than the link as it is then allows.
+
+A message that is sent over a link with a fault may take much longer than the link by its nature. When the fault is gone
+the rest of its way takes the link's own latency, as in an emulation of networks whose delay is removed: a fault does
+not outlive its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.simulation.links import SimLink
+    from harness.simulation.loop import SimLoop, SimTimer
+
+
+class _Flight:
+    """Something that was sent over a link with a fault and has not arrived."""
+
+    __slots__ = ("arrive", "timer")
+
+    def __init__(self, arrive: Callable[[], None]) -> None:
+        self.arrive = arrive
+        self.timer: SimTimer | None = None
+
+
+class Lane:
+    """The way of one connection, or of one handshake, over a link."""
+
+    __slots__ = ("_last_ns", "_loop", "_under_way", "_well_ns", "link")
+
+    def __init__(self, loop: SimLoop, link: SimLink) -> None:
+        self._loop = loop
+        self._last_ns = 0
+        self._well_ns = 0  # what was sent before all that is under way arrives at this time at the latest
+        self._under_way: dict[_Flight, None] = {}
+        self.link = link
+
+    def next_ns(self, queued_ns: int = 0) -> int:
+        """When the next thing that is sent in order arrives: after everything before it."""
+        arrives_ns, last_ns = self._loop.now_ns + queued_ns + self.link.delay_ns(), self._last_ns
+        self._last_ns = arrives_ns if arrives_ns > last_ns else last_ns + 1
+        return self._last_ns
+
+    def straggler_ns(self, queued_ns: int) -> int:
+        """When something arrives that what is sent after it may overtake."""
+        return max(self._loop.now_ns + queued_ns + self.link.delay_ns(), self._last_ns) + self.link.late_ns()
+
+    def carry(self, arrives_ns: int, arrive: Callable[[], None]) -> None:
+        """Call `arrive` at that time, or earlier if the link loses its fault before."""
+        if self.link.fault is None and not self._under_way:
+            self._well_ns = arrives_ns
+            self._loop.at(arrives_ns, arrive)
+            return
+        flight = _Flight(arrive)
+        self._under_way[flight] = None
+        self.link.under_way[self] = None
+        flight.timer = self._loop.at(arrives_ns, lambda: self._land(flight))
+
+    def fault_ended(self) -> None:
+        """Let all that is under way go the rest of its way as the link is by its nature, in the order of sending."""
+        now_ns = self._loop.now_ns
+        self._last_ns = self._well_ns
+        for flight in self._under_way:
+            timer = flight.timer
+            assert timer is not None, "what is under way has a time of arrival"
+            arrives_ns = max(min(timer.when_ns, now_ns + self.link.latency_ns()), self._last_ns + 1)
+            self._last_ns = arrives_ns
+            timer.cancel()
+            flight.timer = self._loop.at(arrives_ns, lambda flight=flight: self._land(flight))
+
+    def _land(self, flight: _Flight) -> None:
+        del self._under_way[flight]
+        if not self._under_way:
+            self.link.under_way.pop(self, None)
+        flight.arrive()
