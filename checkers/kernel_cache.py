@@ -1,28 +1,48 @@
-"""When compiled code may be used again: as long as nothing that went into it has changed.
+"""Where compiled kernels are kept, and when they may be used again: as long as nothing that went into them has changed.
 
 Numba looks at the file of the kernel alone. What is inlined into it and the constants that it uses come from other
 files as well, and an upgrade that touches only those would leave old code running. Here the stamp of a kernel is a hash
 of its own byte code and of all that it refers to.
+
+A kernel is looked for in two places: beside the code, where `splitbrain prepare` puts it at installation, and, where
+this user cannot write there, in a folder of the user's own. So an installation that is read-only serves all its users
+if it was prepared by its owner, and each of them compiles once if it was not. NUMBA_CACHE_DIR overrides both.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
+import os
+import stat
+import tempfile
 from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, Final
 
-from numba.core.caching import IndexDataCacheFile  # pyright: ignore[reportMissingTypeStubs]
+import numba  # pyright: ignore[reportMissingTypeStubs]
+from llvmlite import binding  # pyright: ignore[reportMissingTypeStubs]
+from numba.core import caching  # pyright: ignore[reportMissingTypeStubs]
+
+from results.errors import EngineError
+
+_log: Final = logging.getLogger(__name__)
+_caching: Final[Any] = caching
+_binding: Final[Any] = binding
 
 
-def stamp_with_all_it_uses(dispatcher: Any) -> None:
-    """Let a kernel's cache go by `fingerprint`.
+def dispatcher(function: Callable[..., Any], *, forceinline: bool) -> Any:
+    """Numba's dispatcher of a kernel, which is compiled for the types with which it is called.
 
-    Numba has no public way to say so: this replaces the index of the dispatcher's cache, whose stamp is asked for when
-    the kernel is first called, so that it may refer to what is defined below it.
+    Numba has no public way to say where compiled code is kept and by what stamp: this sets the dispatcher's cache.
     """
-    cache = dispatcher._cache
-    cache._cache_file = _Index(cache._cache_path, cache._impl.filename_base, dispatcher.py_func)
+    njit: Any = numba.njit  # pyright: ignore[reportUnknownMemberType]
+    made = njit(nogil=True, _nrt=False, forceinline=forceinline)(function)
+    made._cache = _Cache(function)
+    return made
 
 
 def fingerprint(function: Callable[..., Any]) -> str:
@@ -34,7 +54,67 @@ def fingerprint(function: Callable[..., Any]) -> str:
     return digest.hexdigest()
 
 
-class _Index(IndexDataCacheFile):
+def users_folder() -> Path:
+    """The user's folder for compiled kernels of this version of splitbrain, of Numba, and of the processor.
+
+    Raises:
+        EngineError: there is no folder that this user alone can write.
+    """
+    root = os.environ.get("XDG_CACHE_HOME", "")
+    home = Path(root) if os.path.isabs(root) else Path(os.path.expanduser("~")) / ".cache"
+    kind = f"{version('splitbrain')}-numba{numba.__version__}-{_binding.get_host_cpu_name()}"
+    try:
+        folder = home / "splitbrain" / "kernels" / kind
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK | os.X_OK):
+            return folder
+    except OSError:
+        pass
+    return _private_folder() / kind
+
+
+def _private_folder() -> Path:
+    """A folder of this user alone, for one who has no home: what is in it will be run.
+
+    Raises:
+        EngineError: another user has taken its name.
+    """
+    folder = Path(tempfile.gettempdir()) / f"splitbrain-kernels-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise EngineError(
+            f"{folder} does not belong to this user alone: remove it, or set NUMBA_CACHE_DIR to a folder "
+            f"for compiled kernels."
+        )
+    return folder
+
+
+@cache
+def _announce() -> None:
+    """Say once that it takes a while. Python prints a warning on standard error where no logging is set up."""
+    _log.warning(
+        "splitbrain: compiling the checking kernels, once per installation: about half a minute "
+        "(`splitbrain prepare` does it beforehand)"
+    )
+
+
+class _UsersLocator(_caching.InTreeCacheLocator):
+    def __init__(self, function: Any, file: str) -> None:
+        super().__init__(function, file)
+        self._cache_path = str(users_folder() / function.__module__)
+
+
+class _Place(_caching.CompileResultCacheImpl):
+    _locator_classes = (_caching.UserProvidedCacheLocator, _caching.InTreeCacheLocator, _UsersLocator)
+
+
+class _Index(_caching.IndexDataCacheFile):
+    """The files of one kernel in one folder. The stamp is asked for when the kernel is first called.
+
+    By then it may refer to what is defined below it.
+    """
+
     def __init__(self, path: str, base: str, function: Callable[..., Any]) -> None:
         self._function = function
         super().__init__(path, base, "")
@@ -46,6 +126,28 @@ class _Index(IndexDataCacheFile):
     @_source_stamp.setter
     def _source_stamp(self, stamp: str) -> None:
         """The base class's stamp is of the file alone."""
+
+
+class _Cache(_caching.FunctionCache):
+    """Compiled code of one kernel: written where this user can write, and read beside the code as well."""
+
+    _impl_class = _Place
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        base = self._impl.filename_base
+        self._cache_file = _Index(self._cache_path, base, function)
+        beside = Path(function.__code__.co_filename).parent / "__pycache__"
+        self._beside_the_code = _Index(str(beside), base, function)
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        key = self._index_key(sig, target_context.codegen())
+        for place in (self._cache_file, self._beside_the_code):
+            data = place.load(key)
+            if data is not None:
+                return self._impl.rebuild(target_context, data)
+        _announce()
+        return None
 
 
 def _parts(function: Any, seen: set[int]) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -12,7 +11,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from checkers import models
+from checkers import kernels, models
 from checkers.linearizable import evidence
 from checkers.linearizable.deciders import Decision, decide
 from checkers.linearizable.encoding import Problem, events
@@ -169,9 +168,9 @@ def _check(history: pa.Table, key: str | None, model: Model, options: Options) -
 
 
 def _judged(key: str | None, ops: Ops, model: Model, limits: Limits, options: Options) -> Verdict:
-    began = time.thread_time()
+    began = kernels.cpu_s()
     decided = decide(ops, model)
-    spent = time.thread_time() - began
+    spent = kernels.cpu_s() - began
     if decided is None:
         return _searched(key, ops, model, limits, options)
     algorithm, decision = decided

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from functools import cache
 from typing import Final
 
 import numpy as np
 
+from checkers import kernels
 from checkers.linearizable import backtracking as b
 from checkers.linearizable import dead_ends
 from checkers.linearizable.encoding import Problem, events
@@ -42,7 +42,6 @@ class DepthFirst:
             limits: time for this search alone; memory for its arrays, of which dead ends get what the path leaves. With
                 the states and the table of the stepper they take no more than the stepper may.
         """
-        warm_up()
         self._problem = events(ops, stepper.observer)
         self._stepper = stepper
         self._limits = limits
@@ -101,11 +100,13 @@ class DepthFirst:
         """
         if self.memory_bytes > self._memory_bytes:
             return self._result("memory")
-        began = time.thread_time()
+        began = kernels.cpu_s()
         before = self._seconds
         while True:
-            status = b.advance(self._history, self._stepper.steps, self._path, self._dead, self._m, BUDGET)
-            self._seconds = before + time.thread_time() - began
+            status = b.advance(
+                self._history, self._stepper.steps, self._path, self._dead, self._m, kernels.budget(BUDGET)
+            )
+            self._seconds = before + kernels.cpu_s() - began
             if status == b.DONE:
                 return self._result("linearizable")
             if status == b.VIOLATION:

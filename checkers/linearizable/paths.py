@@ -7,7 +7,6 @@ lacks it), each configuration with the one that it came from.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
@@ -15,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from checkers import kernels
 from checkers.linearizable.decoding import Configuration
 from checkers.linearizable.depth_first import DepthFirst
 from checkers.linearizable.encoding import events
@@ -78,12 +78,12 @@ def find(ops: Ops, stepper: Stepper, failing: int, limits: Limits) -> Paths | No
         failing: the op whose return ends the smallest failing prefix.
         limits: time for the whole, memory for each search on what comes before the paths.
     """
-    deadline = time.thread_time() + limits.time_s
+    deadline = kernels.cpu_s() + limits.time_s
     until = int(ops.completed[failing])
     rows = _event_rows(ops, stepper, until)
     for window in WINDOWS:
         since = int(rows[max(len(rows) - 1 - window, 0)])
-        if time.thread_time() >= deadline:
+        if kernels.cpu_s() >= deadline:
             break
         known = _configurations_before(ops, stepper, since, until, limits, deadline)
         if known is None:
@@ -126,7 +126,7 @@ def _configurations_before(
 
 
 def _half(limits: Limits, deadline: float) -> Limits:
-    return replace(limits, time_s=(deadline - time.thread_time()) / 2)
+    return replace(limits, time_s=(deadline - kernels.cpu_s()) / 2)
 
 
 def _one_configuration_before(ops: Ops, stepper: Stepper, row: int, until: int, limits: Limits) -> Configuration | None:
@@ -269,7 +269,7 @@ class _Replay:
                 through.append(_Node(node.state, node.done | bit, node.free & ~bit, node, ()))
             queue += [child for child in self._children(node) if seen.is_new(child)]
             self._expanded += 1
-            if self._expanded > EXPANSIONS or time.thread_time() > self._deadline:
+            if self._expanded > EXPANSIONS or kernels.cpu_s() > self._deadline:
                 raise _TooManyError
         for called in (self._mutators, self._observers):
             if op in called:

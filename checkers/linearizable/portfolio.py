@@ -8,12 +8,12 @@ whole, and the other costs at most about as much again.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Final, TypeAlias
 
+from checkers import kernels
 from checkers.linearizable import depth_first
 from checkers.linearizable import search as breadth_first
 from checkers.linearizable.depth_first import DepthFirst
@@ -48,7 +48,6 @@ def search(ops: Ops, stepper: Stepper, limits: Limits) -> Result:
     Raises:
         UsageError: the model failed, or contradicts itself.
     """
-    warm_up()
     return _Portfolio(ops, stepper, limits).run()
 
 
@@ -57,7 +56,7 @@ class _Portfolio:
         self._ops = ops
         self._stepper = stepper
         self._limits = limits
-        self._began = time.thread_time()
+        self._began = kernels.cpu_s()
         self._makers: dict[str, Callable[[], Arm]] = {DEPTH_FIRST: self._depth_first, FRONTIER: self._frontier}
         self._arms: dict[str, Arm] = {}
         self._ended: list[Result] = []
@@ -109,11 +108,12 @@ class _Portfolio:
         return replace(max(results, key=lambda result: result.event), answer=answer, seconds=self._spent())
 
     def _spent(self) -> float:
-        return time.thread_time() - self._began
+        return kernels.cpu_s() - self._began
 
 
 @cache
 def warm_up() -> None:
-    """Compile the kernels of both arms, or load them from the cache; once per process."""
+    """Compile the kernels of both arms, or load them from the cache; this process uses no others from then on."""
+    kernels.use_compiled()
     depth_first.warm_up()
     breadth_first.warm_up()

@@ -9,7 +9,6 @@ so that the turns end; and long before that, as a rule.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -17,6 +16,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
+from checkers import kernels
 from checkers.linearizable import encoding, ops
 from checkers.linearizable import frontier as f
 from checkers.linearizable import program as program_module
@@ -112,8 +112,7 @@ class Search:
                 way then are known to return.
             explained: how many events another search has explained: if the next one can be refuted, that is the answer.
         """
-        warm_up()
-        began = time.thread_time()
+        began = kernels.cpu_s()
         self._problem = problem
         self._stepper = stepper
         self._limits = limits
@@ -129,7 +128,7 @@ class Search:
         self._refuted_at_s = float("inf")
         self._patience = WIDE_SHARE * BUDGET
         self._machine: Machine | None = None
-        self._seconds = time.thread_time() - began
+        self._seconds = kernels.cpu_s() - began
 
     def run(self) -> Result:
         """Search until there is an answer, or a limit is reached."""
@@ -143,13 +142,13 @@ class Search:
 
         The stepper may have been used by others since the last call, and may know more states and cells.
         """
-        began, before = time.thread_time(), self._seconds
+        began, before = kernels.cpu_s(), self._seconds
         try:
             if self._machine is not None:
                 self._machine.make_room_for_states()
             while True:
                 status = self._go_on()
-                self._seconds = before + time.thread_time() - began
+                self._seconds = before + kernels.cpu_s() - began
                 result = self._ended(status)
                 if result is not None:
                     return replace(result, seconds=self._seconds)
@@ -162,7 +161,7 @@ class Search:
         except OutOfMemoryError:
             return self._gave_up("memory")
         finally:
-            self._seconds = before + time.thread_time() - began
+            self._seconds = before + kernels.cpu_s() - began
 
     def given_up(self) -> Result:
         """The end of a search that gets no more time: how far it came."""
@@ -179,7 +178,7 @@ class Search:
     def _go_on(self) -> int:
         machine = self._machine = self._machine or self._new_machine()
         try:
-            status = machine.advance(BUDGET)
+            status = machine.advance(kernels.budget(BUDGET))
             hopeless = status in (f.PAUSED, f.GO_ON) and machine.m[f.EXPANDED] > self._patience
         except OutOfMemoryError:
             if self._policy == f.NARROW:

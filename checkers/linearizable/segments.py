@@ -21,7 +21,6 @@ come to the same frontier go on as one, and a segment costs hardly more than its
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -30,6 +29,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from checkers import kernels
 from checkers.linearizable.encoding import Problem, events
 from checkers.linearizable.frontier import CRASH
 from checkers.linearizable.ops import I64, OPEN, B, Ops, Transition, read_ops
@@ -255,7 +255,7 @@ class _Working:
         self._ops = ops
         self._stepper = stepper
         self._limits = limits
-        self._began = time.thread_time()
+        self._began = kernels.cpu_s()
         self._peak = self._expanded = self._searches = 0
 
     def run(self) -> Segment:
@@ -285,7 +285,7 @@ class _Working:
             expanded=self._expanded,
             searches=self._searches,
             concurrency=problem.slots,
-            seconds=time.thread_time() - self._began,
+            seconds=kernels.cpu_s() - self._began,
         )
 
     def _alike(self, problem: Problem, groups: list[list[int]]) -> list[list[int]]:
@@ -307,7 +307,7 @@ class _Working:
 
     def _search(self, problem: Problem, state: int, stop: int | None = None) -> Result | None:
         """A search from one state, up to an event; None if nothing is possible from there."""
-        left = self._limits.time_s - (time.thread_time() - self._began)
+        left = self._limits.time_s - (kernels.cpu_s() - self._began)
         if left <= 0:
             raise UndecidedError("ran out of time")
         result = Search(problem, self._stepper, replace(self._limits, time_s=left), [state], stop=stop).run()

@@ -12,13 +12,13 @@ states that were possible there, which becomes part of the witness. The window g
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from checkers import kernels
 from checkers.linearizable.encoding import events
 from checkers.linearizable.frontier import ASSIGNMENTS, CLOSED
 from checkers.linearizable.ops import OPEN, Ops
@@ -90,7 +90,7 @@ class _Shrinking:
         self._stepper = stepper
         self._failing = failing
         self._limits = limits
-        self._deadline = time.thread_time() + limits.time_s
+        self._deadline = kernels.cpu_s() + limits.time_s
         self._out_of_time = False
         self._until = int(ops.completed[failing])
         ended = ops.completed[~ops.crashed & (ops.completed != OPEN)]
@@ -217,4 +217,4 @@ class _Shrinking:
         return result.answer == "violation"
 
     def _left(self) -> float:
-        return self._deadline - time.thread_time()
+        return self._deadline - kernels.cpu_s()

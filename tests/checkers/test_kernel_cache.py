@@ -42,7 +42,8 @@ def later(number):
 
 ASK = """
 import kernels_of_a_test as k
-print(k.twice(10), sum(k.twice.stats.cache_hits.values()), sum(k.twice.stats.cache_misses.values()))
+twice = k.twice.compiled
+print(twice(10), sum(twice.stats.cache_hits.values()), sum(twice.stats.cache_misses.values()))
 """
 
 

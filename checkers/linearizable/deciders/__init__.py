@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias, cast
 
+from checkers.kernels import use_compiled
 from checkers.linearizable.ops import Ops
 from checkers.models import Model
 
@@ -83,6 +84,7 @@ def _deciders(model: Model) -> Iterator[tuple[str, Decider]]:
 
 
 def warm_up() -> None:
-    """Compile the kernels of the deciders, or load them from the cache."""
+    """Compile the kernels of the deciders, or load them from the cache; this process uses no others from then on."""
+    use_compiled()
     for module in ("counters", "minimum_trees", "moments", "priority_queues", "stacks", "zones"):
         importlib.import_module(f"{__name__}.{module}").warm_up()

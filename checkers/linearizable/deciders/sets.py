@@ -9,12 +9,12 @@ Elements with many such ops get a search of their own, which knows better how to
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
+from checkers import kernels
 from checkers.linearizable import witness
 from checkers.linearizable.deciders import Decision
 from checkers.linearizable.deciders.intervals import by_invocation, name
@@ -71,7 +71,7 @@ def decide_set(ops: Ops, _: Model) -> Decision | None:
         if assignment is not None:
             step[t] = _NUMBER[assignment]
             element[t] = numbers.setdefault(transition.value, len(numbers))
-    deadline = time.thread_time() + LIMITS.time_s
+    deadline = kernels.cpu_s() + LIMITS.time_s
     return _Elements(ops, step[ops.transition], element[ops.transition], len(numbers), deadline).decide()
 
 
@@ -100,7 +100,7 @@ class _Elements:
     deadline: float
 
     def _limits(self) -> Limits:
-        return replace(LIMITS, time_s=max(0.0, self.deadline - time.thread_time()))
+        return replace(LIMITS, time_s=max(0.0, self.deadline - kernels.cpu_s()))
 
     def decide(self) -> Decision | None:
         """Search in common first, then for each element with many crashed ops."""
