@@ -8,10 +8,11 @@ from __future__ import annotations
 import socket  # noqa: TID251 - for the type of a dialled connection; nothing here opens one
 from collections.abc import Mapping, Sequence
 from pathlib import Path  # noqa: TID251 - for types; the backends do the work
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from harness.magnitudes import Bounds, check_magnitudes
 from harness.rng import Streams
 from results.history import Op
 
@@ -274,6 +275,13 @@ FaultKind: TypeAlias = Literal[
 nemeses strike name the kinds that they need; a delay includes jitter."""
 
 
+HOUR_MS: Final = 3_600_000
+YEAR_MS: Final = 365 * 24 * HOUR_MS
+
+Share: TypeAlias = Annotated[float, Bounds(0, 1, "of all")]
+DelayMs: TypeAlias = Annotated[float, Bounds(0, HOUR_MS, "ms")]
+
+
 class LinkFault(msgspec.Struct, frozen=True):
     """What a directed link does to the messages that it carries, beyond its nature.
 
@@ -290,16 +298,20 @@ class LinkFault(msgspec.Struct, frozen=True):
         mtu: larger packets, in bytes, vanish without a word (a black hole of path MTU discovery); 0 for none.
     """
 
-    delay_ms: float = 0.0
-    jitter_ms: float = 0.0
-    loss: float = 0.0
-    duplicate: float = 0.0
-    reorder: float = 0.0
-    resets: float = 0.0
+    delay_ms: DelayMs = 0.0
+    jitter_ms: DelayMs = 0.0
+    loss: Share = 0.0
+    duplicate: Share = 0.0
+    reorder: Share = 0.0
+    resets: Annotated[float, Bounds(0.001, 1000, "a second", off=0)] = 0.0
     held: bool = False
-    corrupt: float = 0.0
-    rate_kbit: int = 0
-    mtu: int = 0
+    corrupt: Share = 0.0
+    rate_kbit: Annotated[int, Bounds(0, 100_000_000, "kbit/s")] = 0
+    mtu: Annotated[int, Bounds(0, 65_535, "bytes")] = 0
+
+    def __post_init__(self) -> None:
+        """Refuse figures that no link can have (UsageError)."""
+        check_magnitudes(self)
 
 
 class DiskFault(msgspec.Struct, frozen=True):
@@ -321,12 +333,16 @@ class DiskFault(msgspec.Struct, frozen=True):
 
     full: bool = False
     sync_fails: bool = False
-    slow_ms: float = 0.0
-    rot: int = 0
+    slow_ms: DelayMs = 0.0
+    rot: Annotated[int, Bounds(0, 1000, "sectors")] = 0
     read_only: bool = False
     fails: bool = False
-    truncate: int = 0
+    truncate: Annotated[int, Bounds(0, 1000, "files")] = 0
     wipe: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse figures that no disk can have (UsageError)."""
+        check_magnitudes(self)
 
 
 class ClockFault(msgspec.Struct, frozen=True):
@@ -338,9 +354,13 @@ class ClockFault(msgspec.Struct, frozen=True):
         strobe_ms: the jump comes and goes every so many milliseconds instead of lasting; 0 for no strobe.
     """
 
-    offset_ms: float = 0.0
-    drift_ppm: float = 0.0
-    strobe_ms: float = 0.0
+    offset_ms: Annotated[float, Bounds(-YEAR_MS, YEAR_MS, "ms")] = 0.0
+    drift_ppm: Annotated[float, Bounds(-900_000, 1_000_000, "millionths")] = 0.0
+    strobe_ms: Annotated[float, Bounds(1, HOUR_MS, "ms", off=0)] = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse figures that no clock can have (UsageError): one that stands still would let no timer go off."""
+        check_magnitudes(self)
 
 
 class Support(msgspec.Struct, frozen=True):

@@ -19,10 +19,11 @@ import msgspec
 from harness.marks import reached
 from harness.protocols import FaultKind, NemesisContext, NodeId
 from harness.rng import Rng
+from nemesis.draws import STEPS_MAX, check_pauses
 from nemesis.effects import Effect, carry_out, request
 from nemesis.ledger import Ledger
 from nemesis.targets import leader, views
-from results.errors import BackendError, NemesisError
+from results.errors import BackendError, NemesisError, UsageError
 from results.history import Op
 
 FAULT: Final = "bounce"
@@ -83,7 +84,7 @@ class Bounce:
                 order: Sequence[NodeId] = request(op).get("order") or context.deployment.nodes
                 await self._bounce_in_election(context, order, effect)
                 return
-            await self._bounce(context, _read(request(op), context.deployment.nodes), effect)
+            await self._bounce(context, read(request(op), context.deployment.nodes), effect)
 
         async def stop(effect: Effect) -> None:
             effect.target = " ".join(self._down) or "nobody: every node came back"
@@ -101,7 +102,7 @@ class Bounce:
 
     async def _bounce(self, context: NemesisContext, bounces: Bounces, effect: Effect) -> None:
         lives: dict[NodeId, int] = {}
-        for node, pause_ms in zip(bounces.nodes, bounces.pauses_ms, strict=False):
+        for node, pause_ms in zip(bounces.nodes, bounces.pauses_ms, strict=False):  # those of nodes that were left out
             await self._restart(context, node, lives)
             await context.runtime.clock.sleep_ns(pause_ms * _MS)
         self._tell(lives, effect)
@@ -165,12 +166,23 @@ class Bounce:
             raise NemesisError(f"{FAULT}: {'; '.join(problems)}.")
 
 
-def _read(carried: Mapping[str, Any], known: Sequence[NodeId]) -> Bounces:
+def read(carried: Mapping[str, Any], known: Sequence[NodeId]) -> Bounces:
+    """What a request carries. It may have more pauses than nodes: shrinking leaves out nodes.
+
+    Raises:
+        UsageError: it says of no node when it is bounced, or names nodes that are not in the test.
+    """
     try:
         bounces = msgspec.convert({name: carried.get(name) for name in Bounces.__struct_fields__}, Bounces)
     except msgspec.ValidationError as error:
-        raise NemesisError(f"a bounce says which nodes it restarts, and when: {error}.") from None
+        raise UsageError(f"a bounce says which nodes it restarts, and when: {error}.") from None
     strangers = [node for node in bounces.nodes if node not in known]
     if strangers or not bounces.nodes:
-        raise NemesisError(f"a bounce of {', '.join(strangers) or 'no nodes'}: the nodes are {', '.join(known)}.")
+        raise UsageError(f"a bounce of {', '.join(strangers) or 'no nodes'}: the nodes are {', '.join(known)}.")
+    if not len(bounces.nodes) <= len(bounces.pauses_ms) <= STEPS_MAX:
+        raise UsageError(
+            f"a bounce has a pause after each of its nodes, {STEPS_MAX:,} at most: {len(bounces.nodes)} nodes, "
+            f"{len(bounces.pauses_ms)} pauses."
+        )
+    check_pauses("pauses_ms", bounces.pauses_ms)
     return bounces

@@ -8,7 +8,7 @@ one that is down.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -20,7 +20,7 @@ from nemesis.draws import magnitude, signed
 from nemesis.effects import Effect, carry_out, request, statuses
 from nemesis.ledger import Ledger
 from nemesis.targets import choose, needs_views, views
-from results.errors import BackendError, NemesisError
+from results.errors import BackendError, NemesisError, UsageError
 from results.history import Op
 
 OFFSET_MS = (10, 3_600_000)
@@ -37,7 +37,14 @@ STROBE_EVERY_MS = (10, 1_000)
 
 TOLERANCE = 1.0
 """How far a measured clock may be from what was asked for: milliseconds, and millionths. More where a backend measures
-less exactly, and says so ("accuracy")."""
+less exactly, and says so ("accuracy"). Where that is not less than half of what was asked for, it was not seen."""
+
+
+class _Change(NamedTuple):
+    """By how much a clock is to change."""
+
+    offset_ms: float = 0.0
+    drift_ppm: float = 0.0
 
 
 def jump(nodes: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
@@ -100,10 +107,7 @@ class Clocks:
 
     async def _faults(self, context: NemesisContext, wanted: Mapping[str, Any]) -> dict[NodeId, ClockFault]:
         """What a request means now, in the order in which it strikes."""
-        try:
-            skews = msgspec.convert(wanted.get("skew"), dict[str, ClockFault])
-        except msgspec.ValidationError as error:
-            raise NemesisError(f"a fault of clocks says for each node what becomes of its clock: {error}.") from None
+        skews = faults_of(wanted)
         order: Sequence[NodeId] = wanted.get("order") or list(context.deployment.nodes)
         seen = await statuses(context.deployment)
         up = [node for node in order if seen[node].state != "stopped"]
@@ -120,12 +124,14 @@ class Clocks:
         problems: list[str] = []
         for node, fault in faults.items():
             self._ledger.skewed[node] = fault
-            wrong = await self._turn(context, node, fault, [fault], effect)
+            asked = _Change(fault.offset_ms, fault.drift_ppm)
+            wrong = await self._turn(context, node, fault, [asked], effect)
             self._shown[node] = effect.evidence.get(node, {})
             if wrong:
                 self._doubted[node] = None
+            else:
+                _mark(fault)
             problems += wrong
-            _mark(fault)
         if problems:
             raise NemesisError(f"clock: {'; '.join(problems)}.")
 
@@ -149,7 +155,7 @@ class Clocks:
         context: NemesisContext,
         node: NodeId,
         fault: ClockFault | None,
-        changes: Sequence[ClockFault],
+        changes: Sequence[_Change],
         effect: Effect,
     ) -> list[str]:
         """Give one clock a fault, or none; problems unless it is measured to have changed by one of `changes`."""
@@ -162,10 +168,26 @@ class Clocks:
         return min(found, key=len)
 
 
-def _undone(fault: ClockFault) -> list[ClockFault]:
+def faults_of(wanted: Mapping[str, Any]) -> dict[str, ClockFault]:
+    """What a request says of each node's clock.
+
+    Raises:
+        UsageError: it says nothing, or what no clock can do.
+    """
+    try:
+        skews = msgspec.convert(wanted.get("skew"), dict[str, ClockFault])
+    except msgspec.ValidationError as error:
+        raise UsageError(f"a fault of clocks says for each node what becomes of its clock: {error}.") from None
+    for node, fault in skews.items():
+        if fault.strobe_ms and not fault.offset_ms:
+            raise UsageError(f"the clock of {node} jumps to and fro by nothing: give it an offset_ms.")
+    return skews
+
+
+def _undone(fault: ClockFault) -> list[_Change]:
     """By how much a clock changes when it is set right; one that jumps to and fro may show no jump at the time."""
-    back = ClockFault(offset_ms=-fault.offset_ms, drift_ppm=-fault.drift_ppm)
-    return [back, ClockFault(drift_ppm=-fault.drift_ppm)] if fault.strobe_ms else [back]
+    back = _Change(offset_ms=-fault.offset_ms, drift_ppm=-fault.drift_ppm)
+    return [back, _Change(drift_ppm=-fault.drift_ppm)] if fault.strobe_ms else [back]
 
 
 def _is_back(node: NodeId, fault: ClockFault, seen: Mapping[str, Any] | None, at_first: Mapping[str, Any]) -> bool:
@@ -173,26 +195,31 @@ def _is_back(node: NodeId, fault: ClockFault, seen: Mapping[str, Any] | None, at
 
     Nobody knows what it gained by itself since then, so its offset has to be nearer to that than to the fault's.
     """
-    if seen is None or _differences(node, seen, ClockFault()):
+    if seen is None or _differences(node, seen, _Change()):
         return False
     if not at_first:
         return True
     since = {**seen, "before": at_first.get("before")}
     gained_ms = (_measured(since, "after", "offset_ms") or 0.0) - (_measured(since, "before", "offset_ms") or 0.0)
-    drifts = _differences(node, since, ClockFault(offset_ms=gained_ms))
+    drifts = _differences(node, since, _Change(offset_ms=gained_ms))
     return not drifts and (fault.drift_ppm != 0 or 2 * abs(gained_ms) <= abs(fault.offset_ms))
 
 
-def _differences(node: NodeId, seen: Mapping[str, Any], change: ClockFault) -> list[str]:
+def _differences(node: NodeId, seen: Mapping[str, Any], change: _Change) -> list[str]:
     """In what the measured change of a clock is not the one that was to be."""
     problems: list[str] = []
     for name, expected in (("offset_ms", change.offset_ms), ("drift_ppm", change.drift_ppm)):
         before, after = (_measured(seen, when, name) for when in ("before", "after"))
         if before is None or after is None:
             problems.append(f"nothing was measured of {name} on {node}")
-        elif abs(after - before - expected) > max(TOLERANCE, _measured(seen, "accuracy", name) or 0.0):
+        elif not _is_seen(after - before, expected, max(TOLERANCE, _measured(seen, "accuracy", name) or 0.0)):
             problems.append(f"{name} of {node} changed by {after - before:g} instead of {expected:g}")
     return problems
+
+
+def _is_seen(changed: float, expected: float, tolerance: float) -> bool:
+    """Whether what was measured is what was to be, and not just as well nothing at all."""
+    return abs(changed - expected) <= (min(tolerance, abs(expected) / 2) if expected else tolerance)
 
 
 def _measured(seen: Mapping[str, Any], when: str, name: str) -> float | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from harness.magnitudes import Bounds
 from harness.marks import reached
 from harness.protocols import FaultKind, NemesisContext, NodeId
 from harness.rng import Rng
@@ -15,11 +16,14 @@ from nemesis.draws import magnitude
 from nemesis.effects import Effect, carry_out, request
 from nemesis.ledger import Ledger
 from nemesis.targets import choose, leads, needs_views, views
-from results.errors import BackendError, NemesisError
+from results.errors import BackendError, NemesisError, UsageError
 from results.history import Op
 
 PERCENT: Final = (1, 30)
 """What share of a CPU is left."""
+
+SHARE: Final = Bounds(0.001, 1, "of a CPU")
+"""What a request may leave."""
 
 
 def share(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
@@ -44,8 +48,8 @@ class Cpu:
         """Throttle the nodes that the op's spec means now, or none; how often those before had to wait."""
 
         async def start(effect: Effect) -> None:
+            left = share_of(request(op))
             await self._lift(context, Effect())
-            left = _share_of(request(op))
             order: Sequence[NodeId] = request(op).get("order") or list(context.deployment.nodes)
             spec = str(request(op).get("spec", "one"))
             seen = await views(context) if needs_views(spec) else ()
@@ -87,8 +91,14 @@ class Cpu:
             raise NemesisError(f"cpu: {'; '.join(problems)}.")
 
 
-def _share_of(wanted: Mapping[str, Any]) -> float:
+def share_of(wanted: Mapping[str, Any]) -> float:
+    """The share of a CPU that a request leaves.
+
+    Raises:
+        UsageError: that is none.
+    """
     found: Any = wanted.get("share")
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 < found <= 1:
-        raise NemesisError(f"a fault of CPUs leaves a share of one, above 0 and at most 1, not {found!r}.")
+    problem = SHARE.problem("share", found, whole=False)
+    if problem is not None:
+        raise UsageError(f"a fault of CPUs leaves a share of a CPU: {problem}")
     return float(found)

@@ -29,7 +29,7 @@ from nemesis.effects import Effect, carry_out, request, statuses, told
 from nemesis.grudges import majority
 from nemesis.ledger import Ledger
 from nemesis.targets import choose, needs_views, views
-from results.errors import BackendError, NemesisError, NodeStartError
+from results.errors import BackendError, NemesisError, NodeStartError, UsageError
 from results.history import Op
 
 NODES_MIN: Final = 3
@@ -95,7 +95,7 @@ class Disks:
         """Spoil the disks of the nodes that the op's spec means now, or make all well; say what the faults did."""
 
         async def start(effect: Effect) -> None:
-            fault = _fault_of(request(op))
+            fault = fault_of(request(op))
             chosen = await self._choose(context, request(op), fault)
             effect.target = " ".join(chosen) or "nobody: no node can be spared"
             await self._spoil(context.deployment, chosen, fault, effect)
@@ -216,13 +216,18 @@ def spare(wished: Sequence[NodeId], seen: Mapping[NodeId, NodeStatus], lost: Seq
     return chosen
 
 
-def _fault_of(wanted: Mapping[str, Any]) -> DiskFault:
+def fault_of(wanted: Mapping[str, Any]) -> DiskFault:
+    """What a request says of disks.
+
+    Raises:
+        UsageError: it says nothing, or what no disk can do.
+    """
     try:
         fault = msgspec.convert(wanted.get("spoil"), DiskFault)
     except msgspec.ValidationError as error:
-        raise NemesisError(f"a fault of disks says what becomes of them: {error}.") from None
+        raise UsageError(f"a fault of disks says what becomes of them: {error}.") from None
     if fault == DiskFault():
-        raise NemesisError("a fault of disks does nothing at all: give it full, sync_fails, ... or rot.")
+        raise UsageError("a fault of disks does nothing at all: give it full, sync_fails, ... or rot.")
     return fault
 
 

@@ -1,4 +1,4 @@
-"""Figures of faults: how many messages are lost, by how much a clock jumps, how many sectors rot.
+"""Figures of faults: how many messages are lost, by how much a clock jumps, how long a pause lasts.
 
 They are drawn when an op is scheduled and stand in its request. Only + - * / and powers of whole numbers: what a
 simulation draws must be the same on every machine.
@@ -6,7 +6,18 @@ simulation draws must be the same on every machine.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
+from harness.magnitudes import Bounds
 from harness.rng import Rng
+from results.errors import UsageError
+
+PAUSE_MS: Final = Bounds(0, 60_000, "ms")
+"""A pause between two steps of one nemesis op."""
+
+STEPS_MAX: Final = 1000
+"""So many steps one nemesis op may have."""
 
 
 def share(rng: Rng, low: float, high: float) -> float:
@@ -26,3 +37,15 @@ def magnitude(rng: Rng, low: int, high: int) -> int:
 def signed(rng: Rng, figure: int) -> int:
     """The figure, or as much below zero."""
     return figure if rng.random() < 0.5 else -figure
+
+
+def check_pauses(name: str, pauses_ms: Sequence[int]) -> None:
+    """Refuse pauses that nobody can make.
+
+    Raises:
+        UsageError: one is none.
+    """
+    for pause_ms in pauses_ms:
+        problem = PAUSE_MS.problem(name, pause_ms, whole=True)
+        if problem is not None:
+            raise UsageError(problem)

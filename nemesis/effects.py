@@ -26,7 +26,7 @@ from harness.marks import reached
 from harness.protocols import Deployment, NemesisContext, NodeId, NodeStatus
 from nemesis.grudges import majority
 from nemesis.ledger import Ledger
-from results.errors import BackendError, NemesisError
+from results.errors import BackendError, NemesisError, UsageError
 from results.faults import NOBODY
 from results.history import Op
 
@@ -110,7 +110,7 @@ async def carry_out(
     problems: list[str] = []
     try:
         await act(effect)
-    except (NemesisError, BackendError) as problem:
+    except (NemesisError, BackendError, UsageError) as problem:
         problems.append(str(problem))
     value = {
         **request(op),

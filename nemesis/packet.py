@@ -21,7 +21,7 @@ from nemesis.effects import Effect, carry_out, request
 from nemesis.grudges import all_links
 from nemesis.ledger import Ledger
 from nemesis.targets import choose, needs_views, views
-from results.errors import NemesisError, UnknownNameError
+from results.errors import NemesisError, UnknownNameError, UsageError
 from results.history import Op
 
 ALL_LINKS: Final = "all"
@@ -115,10 +115,10 @@ class Packet:
         """Replace the faults of all links, see that they are what was asked for, and say what the former ones did."""
 
         async def start(effect: Effect) -> None:
-            fault = _fault_of(request(op))
+            fault = fault_of(request(op))
             links = await self._links(context, request(op), effect)
-            await self._set(context.deployment, dict.fromkeys(links, fault))
-            effect.evidence["links_disturbed"] = len(links)
+            listed = await self._set(context.deployment, dict.fromkeys(links, fault))
+            effect.evidence["links_disturbed"] = len(listed)
 
         async def stop(effect: Effect) -> None:
             counts = await context.deployment.disturbed()
@@ -136,8 +136,11 @@ class Packet:
         """
         await self._set(context.deployment, {})
 
-    async def _set(self, deployment: Deployment, faults: Mapping[Link, LinkFault]) -> None:
-        """Give exactly these links these faults, and see that exactly these have one and that clogged ones are shut."""
+    async def _set(self, deployment: Deployment, faults: Mapping[Link, LinkFault]) -> list[Link]:
+        """Give exactly these links these faults, and see that exactly these have one and that clogged ones are shut.
+
+        The links that were seen to have one.
+        """
         self._ledger.clogged = frozenset()  # where it fails, links are left without faults
         await deployment.disturb(faults)
         self._ledger.clogged = frozenset(link for link, fault in faults.items() if fault.held)
@@ -150,6 +153,7 @@ class Packet:
         if wrong:
             seen = ", ".join(f"{source} -> {destination} {what}" for (source, destination), what in wrong)
             raise NemesisError(f"the links are not as they were set: {seen}.")
+        return sorted(listed)
 
     async def _links(self, context: NemesisContext, wanted: Mapping[str, Any], effect: Effect) -> list[Link]:
         """The links that a request means now, sorted."""
@@ -171,13 +175,18 @@ class Packet:
         return [link for link in all_links(order) if SIDES[scope](link, chosen)]
 
 
-def _fault_of(wanted: Mapping[str, Any]) -> LinkFault:
+def fault_of(wanted: Mapping[str, Any]) -> LinkFault:
+    """What a request says that links do.
+
+    Raises:
+        UsageError: it says nothing, or what no link can do.
+    """
     try:
         fault = msgspec.convert(wanted.get("disturb"), LinkFault)
     except msgspec.ValidationError as error:
-        raise NemesisError(f"a fault of links says what they do: {error}.") from None
+        raise UsageError(f"a fault of links says what they do: {error}.") from None
     if fault == LinkFault():
-        raise NemesisError("a fault of links does nothing at all: give it a loss, a delay, ...")
+        raise UsageError("a fault of links does nothing at all: give it a loss, a delay, ...")
     return fault
 
 

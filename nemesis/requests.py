@@ -3,14 +3,15 @@ sense before anything is started."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from harness import faultkinds
+from harness.generators.script import ScriptedFault
 from harness.protocols import ClockFault, DiskFault, FaultKind, LinkFault, NodeId
-from nemesis import membership, packet, swizzle
+from nemesis import bounce, clock, cpu, disk, membership, packet, swizzle
 from nemesis.catalogue import KINDS
 from nemesis.ledger import Ledger
 from nemesis.partition import SHAPES
@@ -77,9 +78,34 @@ def complete(f: str, value: Any, nodes: Sequence[NodeId]) -> dict[str, Any]:
             raise UnknownNameError(f"field of {f}", name, [*_FIELDS[kind], "order"])
     order = given.get("order", list(nodes))
     _check_nodes(f, "order", order, nodes)
-    _check(kind, f, own, nodes)
+    _check(kind, f, own, cast("list[NodeId]", order), nodes)
     over = {"over": True} if kind in ("bounce", "restart") else {}
     return {"fault": kind, "action": action, **own, **over, "order": order}
+
+
+def check_sequence(placed: Iterable[tuple[str, ScriptedFault]]) -> None:
+    """Refuse nemesis ops that are not in the order of their times, and heals of what did not begin.
+
+    Args:
+        placed: ops, each with the place at which it was found, for messages.
+
+    Raises:
+        UsageError: one is out of order, heals nothing, or there is no such op.
+    """
+    begun: dict[str, None] = {}
+    last_ns = 0
+    for place, fault in placed:
+        kind = kind_of(fault.f)
+        if fault.at_ns < last_ns:
+            raise UsageError(
+                f"{place}: {fault.f} is due at {fault.at_ns / 1e9:g} s, before the op that stands before it "
+                f"({last_ns / 1e9:g} s): put them in the order of their times."
+            )
+        if _ACTIONS[fault.f][1] == "start":
+            begun[kind] = None
+        elif kind not in begun:
+            raise UsageError(f"{place}: {fault.f} heals a {kind} fault, and none begins before it: leave it out.")
+        last_ns = fault.at_ns
 
 
 def needs_of(value: Any) -> frozenset[FaultKind]:
@@ -98,7 +124,7 @@ def needs_of(value: Any) -> frozenset[FaultKind]:
         if kind == "clock":
             skews = msgspec.convert(request.get("skew"), dict[str, ClockFault])
             return frozenset(need for fault in skews.values() for need in faultkinds.of_clock(fault))
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UsageError):
         return frozenset()
     return KINDS[kind].nemesis(Ledger()).faults
 
@@ -120,34 +146,110 @@ _EXAMPLES: Final[Mapping[str, str]] = {
 }
 
 
-def _check(kind: str, f: str, own: Mapping[str, Any], nodes: Sequence[NodeId]) -> None:
+class _Asked(NamedTuple):
+    """A request to be checked: the op's function, its own fields, its order of nodes, and the nodes of the test."""
+
+    f: str
+    own: Mapping[str, Any]
+    order: Sequence[NodeId]
+    nodes: Sequence[NodeId]
+
+
+def _check(kind: str, f: str, own: Mapping[str, Any], order: Sequence[NodeId], nodes: Sequence[NodeId]) -> None:
     """Refuse what the nemesis of this kind would refuse, and names that it would pass over."""
     _check_name(f"node spec of {f}", own.get("spec", "one"), membership.SPECS if kind == membership.FAULT else SPECS)
-    if kind == "partition":
-        _check_name(f"shape of {f}", own.get("shape"), [*SHAPES, swizzle.SHAPE])
-    elif kind == "packet":
-        _check_name(
-            f"scope of {f}", own.get("scope", packet.ALL_LINKS), [packet.ALL_LINKS, packet.ONE_LINK, *packet.SIDES]
+    if kind in _CHECKS:
+        try:
+            _CHECKS[kind](_Asked(f, own, order, nodes))
+        except UnknownNameError:
+            raise
+        except UsageError as error:
+            raise UsageError(str(error) if str(error).startswith(f) else f"{f}: {error}") from None
+
+
+def _check_partition(asked: _Asked) -> None:
+    shape = asked.own.get("shape")
+    _check_name(f"shape of {asked.f}", shape, [*SHAPES, swizzle.SHAPE])
+    steps = [name for name in asked.own if name != "shape"]
+    if shape == swizzle.SHAPE:
+        _check_nodes(asked.f, "nodes", asked.own.get("nodes"), asked.nodes)
+        _check_nodes(asked.f, "heal_nodes", asked.own.get("heal_nodes"), asked.nodes)
+        found = swizzle.read({"pauses_ms": [], "heal_pauses_ms": [], **asked.own}, asked.nodes)
+        if sorted(found.nodes) != sorted(found.heal_nodes) or len(set(found.nodes)) != len(found.nodes):
+            raise UsageError("a swizzle lets back (heal_nodes) the nodes that it cuts off (nodes), each of them once.")
+    elif steps:
+        raise UsageError(f"the shape {shape!r} has no steps: leave {', '.join(steps)} out.")
+    needed = 2 if shape == swizzle.SHAPE else SHAPES[str(shape)].nodes
+    _check_enough(asked.order, needed, f"a partition of shape {shape}")
+
+
+def _check_packet(asked: _Asked) -> None:
+    scope = asked.own.get("scope", packet.ALL_LINKS)
+    _check_name(f"scope of {asked.f}", scope, [packet.ALL_LINKS, packet.ONE_LINK, *packet.SIDES])
+    if "spec" in asked.own and scope not in packet.SIDES:
+        raise UsageError(f"the scope {scope!r} takes no spec: leave it out, or take {', '.join(packet.SIDES)}.")
+    _check_fault(asked.f, "disturb", asked.own.get("disturb"), LinkFault)
+    _check_enough(asked.order, 2, "a fault of links")
+
+
+def _check_disk(asked: _Asked) -> None:
+    _check_fault(asked.f, "spoil", asked.own.get("spoil"), DiskFault)
+    _check_enough(asked.nodes, disk.NODES_MIN, "a fault of disks")
+
+
+def _check_clock(asked: _Asked) -> None:
+    skews = cast("dict[str, Any]", asked.own["skew"] if isinstance(asked.own.get("skew"), dict) else {})
+    _check_nodes(asked.f, "skew", list(skews), asked.nodes)
+    for skew in skews.values():
+        _check_fault(asked.f, "skew", skew, ClockFault)
+    clock.faults_of(asked.own)
+
+
+def _check_cpu(asked: _Asked) -> None:
+    cpu.share_of(asked.own)
+
+
+def _check_bounce(asked: _Asked) -> None:
+    if asked.own.get("over", True) is not True:
+        raise UsageError(
+            f"it is over when it ends, and that cannot be otherwise: leave over out, not {asked.own['over']!r}."
         )
-        _check_fault(f, "disturb", own.get("disturb"), LinkFault)
-    elif kind == "disk":
-        _check_fault(f, "spoil", own.get("spoil"), DiskFault)
-    elif kind == "clock":
-        skews = cast("dict[str, Any]", own["skew"] if isinstance(own.get("skew"), dict) else {})
-        _check_nodes(f, "skew", list(skews), nodes)
-        for skew in skews.values():
-            _check_fault(f, "skew", skew, ClockFault)
-    elif kind == "cpu":
-        share: Any = own.get("share")
-        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
-            raise UsageError(f"{f} leaves a share of a CPU, above 0 and at most 1, as in {_EXAMPLES['cpu']}.")
-    elif kind == "bounce" and own.get("when") != "election":
-        _check_nodes(f, "nodes", own.get("nodes"), nodes)
-    if kind == "partition" and own.get("shape") == swizzle.SHAPE:
-        _check_nodes(f, "nodes", own.get("nodes"), nodes)
-        _check_nodes(f, "heal_nodes", own.get("heal_nodes"), nodes)
-    for name in ("pauses_ms", "heal_pauses_ms"):
-        _check_pauses(f, name, own.get(name, []))
+    if "when" in asked.own:
+        _check_name(f"moment (when) of {asked.f}", asked.own["when"], ["election"])
+        if "nodes" in asked.own or "pauses_ms" in asked.own:
+            raise UsageError("who is bounced in an election, the election decides: leave nodes and pauses_ms out.")
+        return
+    _check_nodes(asked.f, "nodes", asked.own.get("nodes"), asked.nodes)
+    bounce.read({"pauses_ms": [], **asked.own}, asked.nodes)
+
+
+def _check_restart(asked: _Asked) -> None:
+    if asked.own.get("over", True) is not True:
+        raise UsageError(
+            f"it is over when it ends, and that cannot be otherwise: leave over out, not {asked.own['over']!r}."
+        )
+
+
+def _check_membership(asked: _Asked) -> None:
+    _check_enough(asked.nodes, membership.NODES_MIN, "a change of members")
+
+
+_CHECKS: Final[Mapping[str, Callable[[_Asked], None]]] = {
+    "partition": _check_partition,
+    "packet": _check_packet,
+    "disk": _check_disk,
+    "clock": _check_clock,
+    "cpu": _check_cpu,
+    "bounce": _check_bounce,
+    "restart": _check_restart,
+    "membership": _check_membership,
+}
+"""By kind of fault: refuses a request with a UsageError that says why."""
+
+
+def _check_enough(nodes: Sequence[NodeId], needed: int, what: str) -> None:
+    if len(nodes) < needed:
+        raise UsageError(f"{what} needs {needed} nodes, and there are {len(nodes)}.")
 
 
 def _check_name(what: str, name: Any, known: Mapping[str, Any] | Sequence[str]) -> None:
@@ -161,12 +263,8 @@ def _check_nodes(f: str, field: str, listed: Any, nodes: Sequence[NodeId]) -> No
     for node in cast("list[Any]", listed):
         if node not in nodes:
             raise UsageError(f"{f}: {field} names {node!r}; the nodes are {', '.join(nodes)}.")
-
-
-def _check_pauses(f: str, field: str, listed: Any) -> None:
-    pauses = cast("list[Any]", listed) if isinstance(listed, list) else [None]
-    if not all(type(pause) is int and pause >= 0 for pause in pauses):
-        raise UsageError(f"{f}: {field} is a list of milliseconds, whole numbers of 0 or more.")
+    if field == "order" and len(set(cast("list[str]", listed))) != len(cast("list[str]", listed)):
+        raise UsageError(f"{f}: order names a node twice: {', '.join(cast('list[str]', listed))}.")
 
 
 def _check_fault(f: str, field: str, given: Any, shape: type[_Fault]) -> None:
@@ -178,8 +276,8 @@ def _check_fault(f: str, field: str, given: Any, shape: type[_Fault]) -> None:
             raise UnknownNameError(f"field of {field}", name, shape.__struct_fields__)
     try:
         fault = msgspec.convert(given, shape)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"{f}: {field}: {error}.") from None
+    except (msgspec.ValidationError, UsageError) as error:
+        raise UsageError(f"{f}: {field}: {str(error).rstrip('.')}.") from None
     if isinstance(fault, DiskFault) and fault.wipe:
         raise UsageError(f"{f}: a disk is wiped when its node leaves the cluster, and only then: use the op leave.")
     if fault == shape():

@@ -13,8 +13,9 @@ import msgspec
 
 from harness.protocols import Link, NodeId
 from harness.rng import Rng
+from nemesis.draws import check_pauses
 from nemesis.grudges import all_links
-from results.errors import NemesisError
+from results.errors import UsageError
 
 SHAPE: Final = "swizzle"
 """The shape that ops of a swizzle carry."""
@@ -58,15 +59,17 @@ def read(request: Mapping[str, Any], known: Sequence[NodeId]) -> Swizzle:
     """The steps that a request carries.
 
     Raises:
-        NemesisError: it does not say who is cut off, or names nodes that are not in the test.
+        UsageError: it does not say who is cut off and comes back, or names nodes that are not in the test.
     """
     try:
         swizzle = msgspec.convert({name: request.get(name) for name in Swizzle.__struct_fields__}, Swizzle)
     except msgspec.ValidationError as error:
-        raise NemesisError(f"a swizzle says which nodes it cuts off, when, and how they come back: {error}.") from None
+        raise UsageError(f"a swizzle says which nodes it cuts off, when, and how they come back: {error}.") from None
     strangers = [node for node in (*swizzle.nodes, *swizzle.heal_nodes) if node not in known]
     if strangers or not swizzle.nodes:
-        raise NemesisError(f"a swizzle of {', '.join(strangers) or 'no nodes'}: the nodes are {', '.join(known)}.")
+        raise UsageError(f"a swizzle of {', '.join(strangers) or 'no nodes'}: the nodes are {', '.join(known)}.")
+    for name, pauses_ms in (("pauses_ms", swizzle.pauses_ms), ("heal_pauses_ms", swizzle.heal_pauses_ms)):
+        check_pauses(name, pauses_ms)
     return swizzle
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from harness.generators.script import ScriptedFault
 from harness.plan import load
-from nemesis.requests import complete
+from nemesis.requests import check_sequence, complete
 from results.errors import UsageError
 
 LINES_MAX = 100_000
@@ -28,7 +28,7 @@ LINES_MAX = 100_000
 
 
 def read(path: str, nodes: Sequence[str], time_limit_s: float) -> tuple[ScriptedFault, ...]:
-    """The ops in a file, by their times; requests are whole, with everything that may be left out of the file.
+    """The ops in a file, in the order of their times; requests are whole, with all that may be left out of the file.
 
     Raises:
         UsageError: the file cannot be read, or a line is wrong, which is named.
@@ -54,7 +54,8 @@ def read(path: str, nodes: Sequence[str], time_limit_s: float) -> tuple[Scripted
         except UsageError as error:
             raise UsageError(f"{place}: {error}") from None
         found.append(msgspec.structs.replace(fault, value=request))
-    return tuple(sorted(found, key=lambda fault: fault.at_ns))
+    check_sequence((place, fault) for place, fault in places)
+    return tuple(found)
 
 
 def _of_plan(path: str) -> Iterator[tuple[str, ScriptedFault]]:

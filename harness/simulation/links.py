@@ -76,8 +76,10 @@ class SimLink:
         delay_ns = self.latency_ns()
         fault = self.fault
         if fault is not None and (fault.delay_ms or fault.jitter_ms):
-            self.count("delayed")
-            delay_ns += int((fault.delay_ms + fault.jitter_ms * self.rng.random()) * _MS)
+            late_ns = int((fault.delay_ms + fault.jitter_ms * self.rng.random()) * _MS)
+            if late_ns:
+                self.count("delayed")
+            delay_ns += late_ns
         return delay_ns
 
     def queued_ns(self, size: int) -> int | None:

@@ -339,7 +339,7 @@ def test_a_loss_of_power_ends_every_other_fault(volume: Volume) -> None:
 
 def test_syncs_of_a_slow_disk_wait_and_are_counted(volume: Volume) -> None:
     with Writer(volume) as writer:
-        assert volume.spoil({"slow_ms": 150.0}) == {"frozen_ms": 150.0}
+        assert volume.spoil({"slow_ms": 150.0})["freezes"] >= 1
         waited = 0
         while waited < 3:
             began = time.monotonic()

@@ -130,9 +130,44 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
             read(str(tmp_path / name), FIVE, 30.0)
 
 
-def test_ops_come_in_the_order_of_their_times_whatever_the_order_of_the_lines(tmp_path: Path) -> None:
-    file = schedule(tmp_path, '[9, "start"]', '[0.25, "kill", {"spec": "all"}]')
-    assert [(fault.at_ns, fault.f) for fault in read(file, FIVE, 30.0)] == [(250_000_000, "kill"), (9 * 10**9, "start")]
+@pytest.mark.parametrize(
+    ("op", "told"),
+    [
+        ('"start-packet", {"disturb": {"delay_ms": -5}}', "delay_ms is a number of 0 to 3,600,000 ms, not -5"),
+        ('"start-packet", {"disturb": {"loss": 7.0}}', "loss is a number of 0 to 1 of all, not 7.0"),
+        ('"start-packet", {"disturb": {"loss": true}}', "disturb: Expected `float`, got `bool`"),
+        ('"start-packet", {"disturb": {"rate_kbit": 1e300}}', "disturb: Expected `int`, got `float`"),
+        ('"start-clock", {"spec": "all", "skew": {"n1": {"drift_ppm": -1e6}}}', "drift_ppm is a number of -900,000 to"),
+        ('"start-clock", {"skew": {"n1": {"offset_ms": 5, "strobe_ms": 1e-7}}}', "strobe_ms is a number of 1 to"),
+        ('"start-clock", {"skew": {"n1": {"strobe_ms": 10}}}', "jumps to and fro by nothing"),
+        ('"start-disk", {"spoil": {"rot": -1}}', "rot is a whole number of 0 to 1,000 sectors, not -1"),
+        ('"start-cpu", {"share": 1e-9}', "share is a number of 0.001 to 1 of a CPU"),
+        ('"bounce", {"nodes": ["n1"], "pauses_ms": [1e99]}', "a bounce says which nodes"),
+        ('"bounce", {"nodes": ["n1"], "pauses_ms": [99999999]}', "pauses_ms is a whole number of 0 to 60,000 ms"),
+        ('"kill", {"order": ["n1", "n1"]}', "order names a node twice"),
+        ('"kill"], ["stop-packet"', "this is not JSON"),
+        ('"start"', "start heals a kill fault, and none begins before it"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line_before_anything_starts(tmp_path: Path, op: str, told: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        chosen(schedule(tmp_path, "# what cannot be", f"[1, {op}]"))
+    assert "line 2: " in str(refused.value)
+    assert told in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_lines_that_are_not_in_the_order_of_their_times_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"line 2: kill is due at 0.25 s, before the op that stands before it \(9 s\)"):
+        read(schedule(tmp_path, '[9, "pause"]', '[0.25, "kill", {"spec": "all"}]'), FIVE, 30.0)
+
+
+def test_an_impossible_schedule_ends_the_command_with_254_and_leaves_nothing(tmp_path: Path) -> None:
+    file = schedule(tmp_path, '[1, "start-packet", {"disturb": {"delay_ms": -5}}]')
+    done = splitbrain("run", "--schedule", file, "--backend", "sim", "--store", str(tmp_path / "store"))
+    assert done.returncode == 254
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "store").exists()
 
 
 def test_a_schedule_and_a_nemesis_are_not_given_at_once(tmp_path: Path) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from harness.generators.script import ScriptedFault
+from harness.protocols import ClockFault, DiskFault, LinkFault
 from nemesis.catalogue import KINDS, NEMESES, build
-from nemesis.requests import complete, kind_of, needs_of
+from nemesis.requests import check_sequence, complete, kind_of, needs_of
 from results.errors import UsageError
 from tests.nemesis.support import FIVE
 from tests.nemesis.test_catalogue import schedule
@@ -65,7 +68,16 @@ def test_what_follows_from_the_op_may_be_left_out() -> None:
         ("start-clock", {"skew": {"n1": {"offset": 5}}}, "field of skew 'offset'. Did you mean 'offset_ms'"),
         ("start-clock", {}, "skew names nodes"),
         ("start-cpu", {"share": 2}, "leaves a share of a CPU"),
-        ("bounce", {"nodes": ["n1"], "pauses_ms": [-5]}, "pauses_ms is a list of milliseconds"),
+        ("bounce", {"nodes": ["n1"], "pauses_ms": [-5]}, "pauses_ms is a whole number of 0 to 60,000 ms, not -5"),
+        ("bounce", {"nodes": ["n1", "n2"], "pauses_ms": [5]}, "2 nodes, 1 pauses"),
+        ("bounce", {"when": "noon"}, "moment (when) of bounce 'noon'"),
+        ("restart", {"over": False}, "leave over out"),
+        ("start-partition", {"shape": "thirds", "order": ["n1", "n2"]}, "needs 3 nodes, and there are 2"),
+        ("start-partition", {"shape": "halves", "pauses_ms": [5]}, "has no steps"),
+        ("start-partition", {"shape": "swizzle", "nodes": ["n1", "n2"], "heal_nodes": ["n1"]}, "lets back"),
+        ("start-packet", {"spec": "one", "disturb": {"loss": 0.1}}, "takes no spec"),
+        ("start-packet", {"disturb": {"loss": float("nan")}}, "loss is a number of 0 to 1 of all, not nan"),
+        ("start-packet", {"disturb": {"delay_ms": float("inf")}}, "delay_ms is a number of 0 to 3,600,000 ms"),
         ("bounce", {}, "nodes names nodes"),
     ],
 )
@@ -78,3 +90,23 @@ def test_what_makes_no_sense_is_refused_with_the_place_and_what_would(f: str, va
 def test_a_request_of_somebody_elses_nemesis_needs_nothing_that_is_known() -> None:
     for value in (None, 3, {}, {"fault": "meteor", "action": "start"}, {"fault": "packet", "disturb": 7}):
         assert needs_of(value) == frozenset()
+
+
+@pytest.mark.parametrize("shape", [LinkFault, DiskFault, ClockFault])
+def test_every_figure_of_a_fault_has_bounds_which_hold_wherever_it_is_made(shape: type[msgspec.Struct]) -> None:
+    for name in shape.__struct_fields__:
+        shape(**{name: getattr(shape(), name)})
+        for wrong in (float("nan"), float("inf"), -1e300, 1e300, 10**400, "1", None, [1]):
+            with pytest.raises(UsageError, match=name):
+                shape(**{name: wrong})
+        with pytest.raises(UsageError, match=name):
+            shape(**{name: 1 if isinstance(getattr(shape(), name), bool) else True})
+
+
+def test_ops_that_are_out_of_order_or_heal_nothing_are_refused_with_their_place() -> None:
+    kill, start = ScriptedFault(at_ns=5, f="kill"), ScriptedFault(at_ns=7, f="start")
+    check_sequence([("a", kill), ("b", start), ("c", start)])
+    with pytest.raises(UsageError, match="b: kill is due"):
+        check_sequence([("x", kill), ("a", start), ("b", kill)])
+    with pytest.raises(UsageError, match="a: start heals a kill fault"):
+        check_sequence([("a", start)])

@@ -177,9 +177,10 @@ class PacketLink:
             self._count("corrupted")
         if fault.resets:
             content = self._broken(packet.content) or content
-        if fault.delay_ms or fault.jitter_ms:
+        delayed_s = sent_s + fault.delay_ms / 1e3 + jitter_s
+        if delayed_s > sent_s:
             self._count("delayed")
-        due_s = max(sent_s + fault.delay_ms / 1e3 + jitter_s, self._last_due_s)
+        due_s = max(delayed_s, self._last_due_s)
         if late:
             due_s += late_s
         else:

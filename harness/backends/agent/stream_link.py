@@ -88,8 +88,10 @@ class StreamLink:
                 self._count("queued")
             due_s = self._free_at_s = max(now_s, self._free_at_s) + 8 * size / (fault.rate_kbit * 1e3)
         if fault.delay_ms or fault.jitter_ms:
-            self._count("delayed")
-            due_s += (fault.delay_ms + fault.jitter_ms * self._draw()) / 1e3
+            late_s = (fault.delay_ms + fault.jitter_ms * self._draw()) / 1e3
+            if due_s + late_s > due_s:
+                self._count("delayed")
+            due_s += late_s
         return due_s
 
     def waits(self, lane: Lane, waits: bool) -> None:

@@ -208,7 +208,7 @@ class Volume:
             if self._freezer is None:
                 raise AgentError("no process is there to thaw what is frozen")
             self._freezer.slow(self.path, self._root, self._device, float(fault["slow_ms"]))
-            evidence["frozen_ms"] = fault["slow_ms"]
+            evidence |= self._freezer.counts(self.path)
         return evidence
 
     def counts(self) -> dict[str, Any]:
