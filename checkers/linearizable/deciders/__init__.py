@@ -31,6 +31,7 @@ class Decision:
     valid: bool
     culprits: tuple[int, ...] = ()
     reason: str = ""
+    exact: bool = False
 
 
 Decider: TypeAlias = Callable[[Ops, Model], Decision | None]
@@ -54,7 +55,10 @@ DECIDERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
             ("counter-bounds", "checkers.linearizable.deciders.counters:decide_by_bounds"),
         ),
         "unique-ids": (("distinct-ids", "checkers.linearizable.deciders.unique_ids:decide_unique_ids"),),
-        "fifo-queue": (("fifo-patterns", "checkers.linearizable.deciders.queues:fifo"),),
+        "fifo-queue": (
+            ("fifo-patterns", "checkers.linearizable.deciders.queues:fifo"),
+            ("fifo-pairs", "checkers.linearizable.deciders.fifo_pairs:fifo"),
+        ),
         "unordered-queue": (("bag-patterns", "checkers.linearizable.deciders.queues:unordered"),),
         "stack": (("stack-stretches", "checkers.linearizable.deciders.stacks:stack"),),
         "priority-queue": (("priority-placement", "checkers.linearizable.deciders.priority_queues:smallest_first"),),

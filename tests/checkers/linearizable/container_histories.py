@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -85,15 +85,24 @@ def part(ops: Ops, chosen: list[int]) -> Ops:
     )
 
 
-def linearizable(ops: Ops, model: Model) -> bool:
-    """By the definition: some order of the ops that happened, in real time, that the model allows."""
+def linearizable(ops: Ops, model: Model, must: Collection[int] | None = None, until: int = FAR) -> bool:
+    """By the definition: some order of the ops that happened, in real time, that the model allows.
+
+    Args:
+        ops: the history.
+        model: what is allowed.
+        must: the ops that must have happened; the others may have. All that returned if left out.
+        until: the last row that is known. What returned later may have happened, with the result that it had later.
+    """
     count = len(ops.invoked)
     invoked = ops.invoked.tolist()
-    end = np.where(ops.crashed, FAR, ops.completed).tolist()
+    end = np.where(ops.crashed | (ops.completed > until), FAR, ops.completed).tolist()
+    count = sum(row <= until for row in invoked)
     transitions = cast("list[int]", ops.transition.tolist())
     calls = [ops.transitions[transition] for transition in transitions]
-    earlier = [sum(1 << j for j in range(count) if end[j] < invoked[i]) for i in range(count)]
-    obliged = sum(1 << i for i in range(count) if end[i] < FAR)
+    later = [sum(1 << j for j in range(count) if end[i] < invoked[j]) for i in range(count)]
+    obliged = sum(1 << i for i in range(count) if end[i] < FAR and (must is None or i in must))
+    earlier = [sum(1 << j for j in range(count) if end[j] < invoked[i]) & obliged for i in range(count)]
     seen: set[tuple[Any, int]] = set()
     waiting: list[tuple[Any, int]] = [(model.init(), 0)]
     while waiting:
@@ -101,7 +110,7 @@ def linearizable(ops: Ops, model: Model) -> bool:
         if not obliged & ~done:
             return True
         for i in range(count):
-            if done >> i & 1 or earlier[i] & ~done:
+            if done >> i & 1 or earlier[i] & ~done or later[i] & done:
                 continue
             after = model.step(state, calls[i].f, calls[i].value, calls[i].result)
             following = (after, done | 1 << i)
@@ -139,6 +148,7 @@ def random_calls(
     takes: float = 0.5,
     hurry: float = 0.5,
     full: int = FAR,
+    distinct: int | None = None,
 ) -> list[Call]:
     """A linearizable history: each op takes effect at one moment between its invocation and its completion.
 
@@ -152,12 +162,15 @@ def random_calls(
         takes: share of the takes.
         hurry: how soon ops complete; the smaller, the more of them overlap.
         full: when so many values are inside, only takes begin.
+        distinct: how many different values are put in; each is put in once if left out.
     """
     held: list[Any] = []
     under_way: list[_UnderWay] = []
     calls: list[Call] = []
     values = list(range(1, count + 1))
     rng.shuffle(values)
+    if distinct is not None:
+        values = [rng.randrange(distinct) for _ in values]
     row = invoked = 0
     while invoked < count or under_way:
         if len(under_way) < processes and invoked < count and rng.random() >= hurry * bool(under_way):
