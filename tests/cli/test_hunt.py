@@ -91,6 +91,47 @@ def test_a_search_stops_at_the_first_violation() -> None:
     assert [trial.options.seed for trial in tally.found(VIOLATES)] == [3]
 
 
+class Backwards(Instant):
+    """So many workers, of which the one that was asked last answers first."""
+
+    def __init__(self, jobs: int, *outcomes: Outcome) -> None:
+        super().__init__(*outcomes)
+        self._jobs = jobs
+
+    @property
+    def free(self) -> int:
+        return self._jobs - len(self._given)
+
+    def wait(self, timeout_s: float) -> list[Report[RunOptions, Trial]]:
+        self._given.reverse()
+        reports = super().wait(timeout_s)
+        self._given.reverse()
+        return reports
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3, 8])
+def test_the_lowest_seed_that_fails_is_reported_however_many_workers_there_are(jobs: int) -> None:
+    tally = _search(Backwards(jobs, PASSES, TOO_LITTLE, VIOLATES, VIOLATES, PASSES))
+    assert tally.seeds == [0, 1, 2]
+    assert tally.outcomes == {PASSES: 1, TOO_LITTLE: 1, VIOLATES: 1}
+    assert [trial.options.seed for trial in tally.found(VIOLATES)] == [2]
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3, 8])
+def test_a_search_that_keeps_going_counts_in_the_order_of_seeds_however_many_workers_there_are(jobs: int) -> None:
+    tally = _search(
+        Backwards(jobs, PASSES, VIOLATES, FAILS, TOO_LITTLE), Limits(budget_s=600.0, runs=14, keep_going=True)
+    )
+    assert tally.seeds == list(range(14))
+    assert [trial.options.seed for trial in tally.firsts.values()] == [1, 2]
+
+
+def test_no_seed_is_begun_behind_a_violation() -> None:
+    workers = Backwards(4, PASSES, VIOLATES, PASSES, PASSES, PASSES)
+    assert _search(workers).seeds == [0, 1]
+    assert max(workers.asked) <= 6
+
+
 def test_a_search_that_keeps_going_counts_each_kind_and_keeps_its_first_trial() -> None:
     tally = _search(Instant(PASSES, VIOLATES), Limits(budget_s=600.0, runs=10, keep_going=True))
     assert tally.outcomes == {PASSES: 5, VIOLATES: 5}

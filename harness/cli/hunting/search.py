@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -49,7 +49,9 @@ def search(
 ) -> Tally:
     """Try candidates until a violation is found, a limit is met, or somebody interrupts. All workers are free before.
 
-    When it ends early, what is under way is not waited for: stop the workers.
+    Trials count in the order in which they were given: what is found, and how many trials it took, does not depend on
+    the number of workers. So a violation is not the last word while a candidate before it is under way; what was given
+    after it does not count. When the search ends, what is under way is not waited for: stop the workers.
 
     Args:
         workers: who tries them, with `trial.carry_out`.
@@ -60,21 +62,35 @@ def search(
     """
     tally = Tally()
     ends_s = time.monotonic() + limits.budget_s
-    given = 0
+    places: dict[int, int] = {}
+    given: list[RunOptions] = []
+    waiting: dict[int, Trial] = {}
     while not _over(tally, limits, interrupts):
-        while workers.free and time.monotonic() < ends_s and (limits.runs is None or given < limits.runs):
+        while workers.free and time.monotonic() < ends_s and _wants_more(len(given), waiting, limits):
             candidate = next(candidates, None)
             if candidate is None:
                 break
+            places[id(candidate)] = len(given)
+            given.append(candidate)
             workers.give(candidate)
-            given += 1
         if not workers.tasks:
             break
         for report in workers.wait(_TICK_S):
-            tally.add(_trial(report))
+            waiting[places[id(report.task)]] = _trial(report)
+        while tally.runs in waiting and not _over(tally, limits, interrupts):
+            tally.add(waiting.pop(tally.runs))
         if show is not None:
             show(tally)
+    if interrupts.seen:  # what was found counts, although something before it was not waited for
+        for place in sorted(waiting):
+            tally.add(waiting[place])
     return tally
+
+
+def _wants_more(given: int, waiting: Mapping[int, Trial], limits: Limits) -> bool:
+    """Whether another candidate may be tried: none behind a violation that ends the search."""
+    found = any(trial.outcome is Outcome.VIOLATION for trial in waiting.values())
+    return (limits.runs is None or given < limits.runs) and (limits.keep_going or not found)
 
 
 def _over(tally: Tally, limits: Limits, interrupts: Interrupts) -> bool:

@@ -22,7 +22,7 @@ class Tally:
             they were found first.
         firsts: the first trial of each kind.
         marks: how often each coverage mark was reached, in all trials; zeros included.
-        seeds: of the trials, in the order in which they ended.
+        seeds: of the trials, in the order in which they were begun.
     """
 
     outcomes: Counter[Outcome] = field(default_factory=Counter[Outcome])
