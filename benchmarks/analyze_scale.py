@@ -49,11 +49,13 @@ from harness.cli.progress import Progress
 from harness.cli.simulated import record_simulated
 from harness.cli.warm import warm_up
 from harness.cli.workers import Workers
+from harness.systems import catalogue as systems
 from results.collecting import collect_telemetry
 from results.errors import SplitbrainError
 from results.store import RunDir, Store
-from workloads.catalogue import WORKLOADS
+from workloads.catalogue import able
 
+WORKLOADS: Final = able(systems.operations("metadata"))
 NEMESES: Final = ("partition,kill", "pause,packet", "power,clog", "restart,clock")
 RUN_LIMIT_S: Final = 300.0
 WATCH_S: Final = 0.3
@@ -97,7 +99,7 @@ def provide(root: Path, task: RunOptions | Path) -> None:
 def options(seed: int, seconds: float, rate: float) -> RunOptions:
     """The run of a seed: the tests of the matrix take turns."""
     return RunOptions(
-        workload=list(WORKLOADS)[seed % len(WORKLOADS)],
+        workload=WORKLOADS[seed % len(WORKLOADS)],
         nemesis=NEMESES[seed // len(WORKLOADS) % len(NEMESES)],
         system="metadata",
         backend="sim",

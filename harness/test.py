@@ -32,6 +32,8 @@ class Workload:
         fs: every function that clients invoke; a run in which one of them was never ok is inconclusive.
         needs: operations that its clients need of sessions beyond what every session has ("lock"); a system that has
             them lists them as its `operations`.
+        local: those of its functions that a client may carry out without a node: their answers tell nothing about who
+            can reach whom.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Workload:
     checkers: tuple[CheckerSpec, ...]
     fs: tuple[str, ...]
     needs: frozenset[str] = frozenset()
+    local: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +133,7 @@ class Test:
         if missing:
             raise UsageError(
                 f"workload {self.workload.name!r} needs the operation {missing[0]!r}, which system "
-                f"{self.system.name!r} does not have: choose another --workload or --system."
+                f"{self.system.name!r} does not have: choose another --workload or --system (splitbrain list systems)."
             )
         if self.placement is not None:
             check_placement(self.placement, self.nodes, self.concurrency)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from harness.protocols import NodeId
@@ -11,6 +11,7 @@ from results.errors import UnknownNameError
 from workloads.create_once import create_once
 from workloads.declare import declare
 from workloads.grow_set import grow_set
+from workloads.lease_lock import lease_lock
 from workloads.lock import lock
 from workloads.records import records
 from workloads.register import register
@@ -32,9 +33,19 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "declare": (declare, "create if absent; exactly one client wins each key, and everybody reads the winner"),
     "create-once": (create_once, "all create the same key at once, then each asks who won; there is one winner"),
     "lock": (lock, "take a lock and give it back; one owner at a time, and its fencing tokens grow"),
+    "lease-lock": (
+        lease_lock,
+        "take a lock on a lease of 2 s that is kept alive, work, give it back; one owner at a time: must fail",
+    ),
     "records": (records, "write what nobody ever reads; only a quorum may acknowledge it"),
 }
 """Name: (builder, a line on it)."""
+
+
+def able(operations: Collection[str]) -> tuple[str, ...]:
+    """The names of the workloads that a system with these operations can carry out."""
+    needs = {name: build(name, nodes=("n1",), concurrency=1).needs for name in WORKLOADS}
+    return tuple(name for name in WORKLOADS if needs[name] <= frozenset(operations))
 
 
 def build(

@@ -27,19 +27,22 @@ class Mutex(AssignmentModel):
 
 
 class OwnerMutex(AssignmentModel):
-    """A lock that only its holder releases.
+    """A lock that only its holder releases; with `hold` its owner says whether it still has it.
 
-    The owner is the op's value, or its process where that is null.
+    A hold that answers false ends the ownership: the owner found that it lost the lock, and stopped. One that crashed
+    may have ended it. The owner is the op's value, or its process where that is null.
     """
 
     name = "owner-mutex"
-    fs = _LOCK
+    fs = _LOCK | {"hold"}
     initial = _FREE
     owned = True
 
     def assignment(self, f: str, value: Any, result: Any) -> Assignment:
-        """Acquire requires a free lock, release one that is held by the same owner."""
+        """Acquire requires a free lock, hold and release one that is held by the same owner."""
         held = ("held", value)
+        if f == "hold":
+            return Assignment(requires=held, becomes=_FREE if result is UNKNOWN or result is False else Special.ANY)
         return Assignment(requires=_FREE, becomes=held) if f == "acquire" else Assignment(requires=held, becomes=_FREE)
 
 

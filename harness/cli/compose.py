@@ -253,7 +253,7 @@ def _quorum_progress(test: Test, elections: Elections, options: RunOptions) -> C
     """Who judges whether the right nodes answered, and the wrong ones stayed silent."""
     judged_by: dict[str, Any] = {
         "nodes": list(test.nodes),
-        "fs": [f for f in test.workload.fs if f not in elections.local],
+        "fs": [f for f in test.workload.fs if f not in elections.local | test.workload.local],
         "election_timeout_s": elections.timeout_s,
         "op_timeout_s": test.op_timeout_s,
         "lease_s": elections.lease_s,

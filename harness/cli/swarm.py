@@ -22,7 +22,7 @@ from harness.rng import Rng, Streams
 from harness.systems import catalogue as systems
 from nemesis.catalogue import NEMESES, UNFAIR, descriptions, names_for
 from results.errors import UnknownNameError, UsageError
-from workloads.catalogue import WORKLOADS
+from workloads.catalogue import WORKLOADS, able
 
 NODES: Final = (3, 4, 5, 6, 7)
 """Even numbers too: with them a majority is not what it is with the odd number below."""
@@ -89,7 +89,7 @@ def asked_for(
     """
     asked = msgspec.convert(
         {
-            "workloads": tuple(WORKLOADS) if workload is None else names(workload),
+            "workloads": able(systems.operations(system)) if workload is None else names(workload),
             "nemeses": _fair(system) if nemesis is None else names(nemesis),
             "nodes": NODES if nodes is None else _counts(nodes),
             "system": system,

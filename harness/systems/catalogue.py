@@ -27,6 +27,15 @@ SYSTEMS: Mapping[str, tuple[Callable[[ReadMode], System], str]] = {
 }
 
 
+def operations(name: str) -> frozenset[str]:
+    """The operations that sessions with the system of that name have beyond what every session has.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    return getattr(build(name), "operations", frozenset[str]())
+
+
 def build(name: str, read_mode: str = LINEARIZABLE) -> System:
     """The system of that name, with reads in that mode.
 

@@ -1,4 +1,8 @@
-"""Locks: an operation that not every system has, and how to have it where there is only compare-and-set."""
+"""Locks: operations that not every system has, and how to have them where there is only compare-and-set.
+
+There are two kinds. One is held until it is given back. The other stands on a lease, as users run it: its client keeps
+the lease alive, and if it cannot, the system gives the lock to the next one.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,9 @@ from harness.protocols import Answer, DefiniteError, IndefiniteError, Session
 
 LOCK: Final = "lock"
 """The name of the operation, as a system lists it in `operations` and a workload in `needs`."""
+
+LEASE_LOCK: Final = "lease-lock"
+"""The name of locks on short leases."""
 
 
 class LockSession(Session, Protocol):
@@ -23,6 +30,25 @@ class LockSession(Session, Protocol):
 
     async def unlock(self, name: str, owner: int) -> Answer:
         """Give a lock back; the answer's value tells whether `owner` held it, and does no more."""
+        ...
+
+
+class LeaseLockSession(Session, Protocol):
+    """A session with a system whose locks can stand on short leases. It keeps its lease alive until it is closed."""
+
+    async def lease_lock(self, name: str, owner: int, lease_s: int) -> Answer:
+        """Take a lock on a lease of so many seconds if it is free; a fencing token, None if the lock is held."""
+        ...
+
+    def lease_holds(self, name: str) -> bool:
+        """Whether this client believes that it holds the lock. It asks no node: it tells what it has heard so far."""
+        ...
+
+    async def lease_unlock(self, name: str, owner: int) -> Answer:
+        """Give a lock back; the answer's value tells whether it was still held.
+
+        A client that knows that its lease is gone asks no node.
+        """
         ...
 
 

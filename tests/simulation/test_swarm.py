@@ -29,15 +29,18 @@ from harness.cli.swarm import (
     draw,
 )
 from harness.lifecycle import check_support
+from harness.systems import catalogue as systems
 from nemesis.catalogue import NEMESES, UNFAIR, kinds
 from results.errors import UnknownNameError, UsageError
-from workloads.catalogue import WORKLOADS
+from workloads.catalogue import able
 
-EVERYTHING = Asked(workloads=tuple(WORKLOADS), nemeses=tuple(NEMESES))
+SIMULATED = able(systems.operations("metadata"))
+
+EVERYTHING = Asked(workloads=SIMULATED, nemeses=tuple(NEMESES))
 SEEDS = st.integers(min_value=0, max_value=2**31)
 ASKED = st.builds(
     Asked,
-    workloads=st.lists(st.sampled_from(list(WORKLOADS)), min_size=1, unique=True).map(tuple),
+    workloads=st.lists(st.sampled_from(SIMULATED), min_size=1, unique=True).map(tuple),
     nemeses=st.lists(st.sampled_from(list(NEMESES)), min_size=1, unique=True).map(tuple),
     nodes=st.lists(st.integers(min_value=3, max_value=9), min_size=1).map(tuple),
     concurrency=st.none() | st.sampled_from(["4", "1n", "2n"]),
@@ -90,7 +93,7 @@ def test_every_draw_composes_and_the_command_line_gives_it_back(seed: int, asked
 
 def test_500_seeds_reach_everything_that_can_be_drawn() -> None:
     drawn = [draw(seed, EVERYTHING) for seed in range(500)]
-    assert {each.workload for each in drawn} == set(WORKLOADS)
+    assert {each.workload for each in drawn} == set(SIMULATED)
     assert {each.nodes for each in drawn} == {str(count) for count in NODES}
     assert {each.rate for each in drawn} == set(RATES_HZ)
     assert {each.time_limit for each in drawn} == {*TIME_LIMITS_S, PATIENT_LIMIT_S}
@@ -146,7 +149,7 @@ def test_none_alone_breaks_nothing_and_beside_others_means_nothing() -> None:
 
 def test_what_is_left_out_of_a_request_means_everything_that_can_be_simulated_and_is_fair() -> None:
     asked = asked_for(**_request())
-    assert asked.workloads == tuple(WORKLOADS)
+    assert asked.workloads == SIMULATED
     assert asked.nemeses == tuple(name for name in NEMESES if name not in UNFAIR)
     for nemesis in asked.nemeses:
         test = compose(draw(1, Asked(workloads=("register",), nemeses=(nemesis,))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -38,12 +38,14 @@ class Store:
 
     Attributes:
         loses_writes: writes are acknowledged and forgotten.
+        lost: clients know that their lease is gone.
         raises: raised by every call.
     """
 
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     collections: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     loses_writes: bool = False
+    lost: bool = False
     raises: Exception | None = None
     closed: list[str] = field(default_factory=list[str])
 
@@ -110,6 +112,15 @@ class MemorySession(CompareAndSetLocks):
         self.store.check()
         return await super().unlock(name, owner)
 
+    async def lease_lock(self, name: str, owner: int, lease_s: int) -> Answer:
+        return await self.lock(name, owner)
+
+    def lease_holds(self, name: str) -> bool:
+        return not self.store.lost
+
+    async def lease_unlock(self, name: str, owner: int) -> Answer:
+        return self._answer(False) if self.store.lost else await self.unlock(name, owner)
+
     async def close(self) -> None:
         self.store.closed.append(self.node)
 
@@ -145,6 +156,7 @@ def drive(
     ops_max: int = 1000,
     took_ns: Callable[[Op], int] = lambda op: 3_000_000,
     ends: Callable[[Op], OpType] = lambda op: "ok",
+    results: Mapping[str, object] | None = None,
     apart_ns: int = 1_000_000,
 ) -> list[Op]:
     """The history that a client generator makes when nothing but time passes: one op each `apart_ns` at most.
@@ -152,6 +164,7 @@ def drive(
     Args:
         took_ns: how long an op takes.
         ends: how it ends; a process whose op ended in `info` is replaced, as by the runner.
+        results: what ops of a function answer; the others answer what they were asked.
     """
     streams = Streams(seed)
     ctx = Context.initial(concurrency, nodes, streams["workload"], streams["nemesis"])
@@ -171,7 +184,7 @@ def drive(
             op = entry[1]
             thread = ctx.thread_of(op.process)
             ctx.free |= 1 << thread
-            done = msgspec.structs.replace(op.complete(ends(op), op.value), time=ctx.time_ns)
+            done = msgspec.structs.replace(op.complete(ends(op), (results or {}).get(op.f, op.value)), time=ctx.time_ns)
             if done.type == "info":
                 ctx.processes = [p + concurrency if i == thread else p for i, p in enumerate(ctx.processes)]
             happen(done)

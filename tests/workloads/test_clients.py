@@ -12,10 +12,11 @@ from results.history import Op
 from tests.workloads.support import TERM, Store, as_test, do, opened, run
 from workloads.declare import DeclareClient
 from workloads.grow_set import COLLECTION, SetClient
+from workloads.lease_lock import LeaseLockClient
 from workloads.lock import LockClient
 from workloads.register import RegisterClient
 
-PROTOTYPES: list[Client] = [RegisterClient(), SetClient(), DeclareClient(), LockClient()]
+PROTOTYPES: list[Client] = [RegisterClient(), SetClient(), DeclareClient(), LockClient(), LeaseLockClient()]
 EVERY_OP = [
     (RegisterClient(), "read", None),
     (RegisterClient(), "write", 3),
@@ -27,6 +28,27 @@ EVERY_OP = [
     (LockClient(), "acquire", None),
     (LockClient(), "release", None),
 ]
+
+
+def test_a_client_tells_whether_it_believes_that_it_has_the_lock() -> None:
+    store = Store()
+    client = opened(LeaseLockClient(), store)
+    assert told(do(client, store, "acquire", key="l")) == ("ok", 1, None)
+    assert told(do(client, store, "acquire", key="l")) == ("fail", None, "held")
+    assert told(do(client, store, "hold", key="l")) == ("ok", True, None)
+    assert told(do(client, store, "release", key="l")) == ("ok", True, None)
+    store.lost = True
+    assert told(do(client, store, "hold", key="l")) == ("ok", False, None)
+    assert told(do(client, store, "release", key="l")) == ("ok", False, None)
+
+
+def test_a_release_that_was_refused_ends_the_work_all_the_same_so_it_never_certainly_failed() -> None:
+    store = Store()
+    client = opened(LeaseLockClient(), store)
+    do(client, store, "acquire", key="l")
+    store.raises = DefiniteError("no leader")
+    with pytest.raises(IndefiniteError, match="no leader"):
+        do(client, store, "release", key="l")
 
 
 def told(op: Op) -> tuple[str, object, str | None]:

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from checkers.registry import CHECKERS
 from harness.protocols import NodeId, System
+from harness.systems.etcd import Etcd
 from harness.systems.metadata import Metadata
 from harness.test import NemesisPackage, Test, Workload
 from results.errors import UnknownNameError, UsageError
 from results.history import Op, OpType, canonical_json
 from tests.workloads.support import FIVE, drive, invocations
-from workloads.catalogue import WORKLOADS, build
+from workloads.catalogue import WORKLOADS, able, build
 from workloads.groups import threads_per_key
 
 NAMES = sorted(WORKLOADS)
@@ -49,7 +50,7 @@ def test_an_unknown_workload_is_refused_with_the_known_names() -> None:
 def test_it_asks_for_exactly_the_functions_that_it_names_and_its_checkers_exist(name: str) -> None:
     found = workload(name)
     assert found.name == name
-    assert {op.f for op in invocations(drive(found.generator))} == set(found.fs)
+    assert {op.f for op in invocations(drive(found.generator, apart_ns=20_000_000))} == set(found.fs)
     assert {spec.name for spec in found.checkers} <= set(CHECKERS)
     assert {"stats", "coverage"} <= {spec.name for spec in found.checkers}
 
@@ -81,7 +82,7 @@ def test_values_are_what_json_can_carry(name: str) -> None:
         canonical_json(op.value)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("lock", "records")])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("lock", "lease-lock", "records")])
 def test_final_ops_come_to_an_end_and_only_read(name: str) -> None:
     final = workload(name).final_generator
     assert final is not None
@@ -263,6 +264,61 @@ def test_a_lock_is_shared_by_a_client_of_every_node() -> None:
     for ops in list(by_key(invocations(drive(workload("lock").generator))).values())[:-1]:
         assert {op.node for op in ops} == set(FIVE)
         assert len({op.process for op in ops}) == 5
+
+
+def test_a_client_works_under_its_lock_for_seconds_and_then_gives_it_back() -> None:
+    held: dict[str, int] = {}
+
+    def ends(op: Op) -> OpType:
+        key = op.key or ""
+        if op.f == "acquire":
+            return "ok" if held.setdefault(key, op.process) == op.process else "fail"
+        assert (held.pop(key) if op.f == "release" else held[key]) == op.process
+        return "ok"
+
+    history = drive(workload("lease-lock").generator, ends=ends, apart_ns=10_000_000, ops_max=12_000)
+    for (taken, given_back), holds in sections(history):
+        assert 2 <= (given_back.time - taken.time) / 1e9 <= 21
+        assert holds >= 10, "it looks again and again whether it still has the lock"
+
+
+def test_a_client_that_hears_of_the_loss_of_its_lock_works_no_longer() -> None:
+    def ends(op: Op) -> OpType:
+        return "fail" if op.f == "acquire" and op.process != 1 else "ok"
+
+    history = drive(workload("lease-lock").generator, ends=ends, results={"hold": False}, ops_max=600)
+    by_one = [op.f for op in invocations(history) if op.process == 1]
+    assert by_one == ["acquire", "hold"] * (len(by_one) // 2) + ["acquire"] * (len(by_one) % 2)
+    assert len(by_one) > 10
+
+
+def test_every_lock_on_a_lease_is_shared_by_clients_of_two_nodes() -> None:
+    for ops in list(by_key(invocations(drive(workload("lease-lock").generator))).values())[:-1]:
+        assert len({op.node for op in ops}) == len({op.process for op in ops}) == 2
+
+
+def sections(history: Iterable[Op]) -> list[tuple[tuple[Op, Op], int]]:
+    """The critical sections that ended: when the lock was taken and given back, and the holds in between."""
+    taken: dict[int, Op] = {}
+    holds = Counter[int]()
+    found: list[tuple[tuple[Op, Op], int]] = []
+    for op in history:
+        if op.type == "ok" and op.f == "acquire":
+            taken[op.process], holds[op.process] = op, 0
+        elif op.type == "ok" and op.f == "hold":
+            holds[op.process] += 1
+        elif op.type == "invoke" and op.f == "release":
+            found.append(((taken.pop(op.process), op), holds[op.process]))
+    assert len(found) > 5
+    return found
+
+
+def test_locks_on_leases_are_for_systems_that_have_leases_only() -> None:
+    assert "lease-lock" in able(Etcd().operations)
+    assert set(able(Metadata().operations)) == set(WORKLOADS) - {"lease-lock"}
+    nemesis = NemesisPackage(name="none", nemesis=None, generator=None, final_generator=None, faults=frozenset())
+    with pytest.raises(UsageError, match="needs the operation 'lease-lock', which system 'metadata' does not have"):
+        Test(name="t", seed=1, nodes=FIVE, system=Metadata(), workload=workload("lease-lock"), nemesis=nemesis)
 
 
 def test_a_system_without_an_operation_that_a_workload_needs_is_refused_before_anything_starts() -> None:

@@ -114,6 +114,24 @@ class LeaseAnswer(Answered, frozen=True):
     lease: int = msgspec.field(name="ID", default=0)
 
 
+class KeepAliveRequest(Message, frozen=True):
+    """More time for a lease. The gateway ends the stream of requests after this one."""
+
+    lease: int = msgspec.field(name="ID")
+
+
+class KeptAlive(Answered, frozen=True):
+    """The seconds that the lease has again; 0 if there is no such lease any more."""
+
+    seconds: int = msgspec.field(name="TTL", default=0)
+
+
+class KeepAliveAnswer(Message, frozen=True):
+    """One element of a stream of answers; an error comes as one without a result."""
+
+    result: KeptAlive | None = None
+
+
 class Nothing(Message, frozen=True):
     """A request without arguments."""
 

@@ -20,19 +20,23 @@ would look superseded: so reads tell no term.
 The lease of a lock outlives every run. An owner who is paused for longer than a lease has lost the lock without knowing
 (Jepsen's analysis of etcd 3.4.3): that is what leases are, and no fault of etcd's. With a lease that cannot run out in
 time, two owners at a time are one, a lease that ended early included.
+
+Locks as users run them stand on a lease of seconds that the client keeps alive (`lease_lock`, `leases.KeptLease`). Two
+clients may believe then that they hold one lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
-from harness.protocols import Answer, DefiniteError, IndefiniteError
+from harness.protocols import Answer, Clock, DefiniteError, IndefiniteError
 from harness.systems.etcd.gateway import Gateway
+from harness.systems.etcd.leases import KeptLease
 from harness.systems.etcd.messages import (
     Answered,
     Compare,
@@ -56,13 +60,26 @@ class EtcdSession:
 
     Args:
         gateway: the connection.
+        another: opens another connection to the same node, to keep leases alive.
+        clock: what tells when they must be.
         serializable: let the node answer reads from what it has itself, however old that is.
     """
 
-    def __init__(self, gateway: Gateway, *, serializable: bool = False) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        *,
+        another: Callable[[], Awaitable[Gateway]],
+        clock: Clock,
+        serializable: bool = False,
+    ) -> None:
         self._gateway = gateway
+        self._another = another
+        self._clock = clock
         self._serializable = serializable
         self._lease = 0
+        self._kept: KeptLease | None = None
+        self._leased: dict[str, KeptLease] = {}
 
     async def read(self, key: str) -> Answer:
         """The value of a key, None if there is none."""
@@ -115,8 +132,29 @@ class EtcdSession:
         answer = await self._txn(holds, RequestOp(request_delete_range=DeleteRequest(key)))
         return Answer(answer.succeeded, _term(answer))
 
+    async def lease_lock(self, name: str, owner: int, lease_s: int) -> Answer:
+        """Take a lock on a lease of so many seconds if it is free: the fencing token, None if it is held."""
+        kept = await self._kept_lease(lease_s)
+        answer = await self._create(PutRequest(_lock(name), _encoded(owner), kept.lease))
+        if answer.succeeded:
+            self._leased[name] = kept
+        return Answer(answer.header.revision if answer.succeeded else None, _term(answer))
+
+    def lease_holds(self, name: str) -> bool:
+        """Whether this client believes that it holds the lock."""
+        kept = self._leased.get(name)
+        return kept is not None and kept.believed
+
+    async def lease_unlock(self, name: str, owner: int) -> Answer:
+        """Give a lock back; whether it was still held. A client that knows of its loss asks no node."""
+        held = self.lease_holds(name)
+        self._leased.pop(name, None)
+        return await self.unlock(name, owner) if held else Answer(False)
+
     async def close(self) -> None:
-        """Drop the connection. Locks stay as they are."""
+        """Drop the connection. Locks stay as they are, those on short leases until these run out."""
+        if self._kept is not None:
+            await self._kept.close()
         await self._gateway.close()
 
     async def _range(self, request: RangeRequest) -> RangeAnswer:
@@ -136,6 +174,15 @@ class EtcdSession:
                 answer = await self._gateway.call("lease/grant", LeaseRequest(LOCK_LEASE_S), LeaseAnswer)
             self._lease = answer.lease
         return self._lease
+
+    async def _kept_lease(self, lease_s: int) -> KeptLease:
+        """The lease that this session keeps alive; a new one if the last one is known to be gone."""
+        if self._kept is None or not self._kept.believed:
+            if self._kept is not None:
+                await self._kept.close()
+            with _changing_nothing():
+                self._kept = await KeptLease.grant(self._gateway, lease_s, self._another, self._clock)
+        return self._kept
 
 
 @contextmanager

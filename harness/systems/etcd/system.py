@@ -13,6 +13,7 @@ from typing import Final
 from harness.faultkinds import CLOCK_KINDS
 from harness.protocols import (
     Address,
+    Clock,
     DefiniteError,
     Deployment,
     FaultKind,
@@ -23,13 +24,14 @@ from harness.protocols import (
     NodePlace,
     NodeView,
 )
+from harness.realtime import RealClock
 from harness.systems.elections import Elections
 from harness.systems.etcd.gateway import Gateway, tcp
 from harness.systems.etcd.membership import EtcdMembership
 from harness.systems.etcd.messages import MembersAnswer, Nothing, StatusAnswer
 from harness.systems.etcd.observer import EtcdObserver
 from harness.systems.etcd.session import EtcdSession
-from harness.systems.locks import LOCK
+from harness.systems.locks import LEASE_LOCK, LOCK
 from harness.systems.read_modes import LINEARIZABLE, SERIALIZABLE, ReadMode
 from harness.test import Test
 from results.errors import BackendError
@@ -65,6 +67,7 @@ class Etcd:
         read_mode: "linearizable", or "serializable": reads are answered by the node alone. etcd promises no
             linearizable answer then, and workloads still demand one.
         request_timeout_ms: how long a node may try to carry out a request.
+        clock: by which clients keep their leases alive; the machine's unless given.
     """
 
     name = "etcd"
@@ -77,10 +80,15 @@ class Etcd:
     immune: Mapping[FaultKind, str] = dict.fromkeys(
         CLOCK_KINDS, "a Go program asks the kernel for the time itself, so that libfaketime does not reach it"
     )
-    operations = frozenset({LOCK})
+    operations = frozenset({LOCK, LEASE_LOCK})
     read_modes: tuple[ReadMode, ...] = (LINEARIZABLE, SERIALIZABLE)
 
-    def __init__(self, read_mode: ReadMode = LINEARIZABLE, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
+    def __init__(
+        self,
+        read_mode: ReadMode = LINEARIZABLE,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        clock: Clock | None = None,
+    ) -> None:
         self._serializable = read_mode == SERIALIZABLE
         local = frozenset({"read"}) if self._serializable else frozenset[str]()
         self.elections = Elections(
@@ -91,6 +99,7 @@ class Etcd:
             local=local,
         )
         self._request_timeout_ms = request_timeout_ms
+        self._clock = clock or RealClock()
         self._members = EtcdMembership(self._gateway)
         self.membership: Membership | None = self._members
 
@@ -138,7 +147,11 @@ class Etcd:
         Raises:
             DefiniteError: the node could not be reached.
         """
-        return EtcdSession(await self._gateway(deployment, node), serializable=self._serializable)
+
+        async def another() -> Gateway:
+            return await self._gateway(deployment, node)
+
+        return EtcdSession(await another(), another=another, clock=self._clock, serializable=self._serializable)
 
     async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
         """What the node says of itself, None if it takes more than half a second, or knows no members yet."""

@@ -90,6 +90,10 @@ def _owned(at_most: int | None) -> Step:
             return []
         if call.f == "release":
             return [owners[1:]] if owners else []
+        if call.f == "hold":
+            lost = [] if call.known and call.answer is not False else [owners[1:]]
+            kept = [] if call.known and call.answer is False else [owners]
+            return [*kept, *lost] if owners else []
         return [(*owners, who)] if at_most is None or len(owners) < at_most else []
 
     return step

@@ -150,6 +150,11 @@ VOCABULARIES: Final[Mapping[str, Vocabulary]] = {
     "mutex": Vocabulary("mutex", _among(("acquire", None), ("release", None)), _own),
     "reentrant-mutex": Vocabulary("reentrant-mutex", _owners("acquire", "release"), _own),
     "owner-mutex": Vocabulary("owner-mutex", _owners("acquire", "release"), _own),
+    "owner-mutex, with holds": Vocabulary(
+        "owner-mutex",
+        _owners("acquire", "hold", "release"),
+        lambda f, value, used: [True, False] if f == "hold" else [value],
+    ),
     "owner-mutex, by process": Vocabulary("owner-mutex", _among(("acquire", None), ("release", None)), _own),
     "fenced-mutex": Vocabulary("fenced-mutex", _owners("acquire", "release"), _tokens),
     "semaphore": Vocabulary("semaphore(2)", _among(("acquire", None), ("release", None)), _own),

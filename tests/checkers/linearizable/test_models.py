@@ -96,6 +96,13 @@ LAWS: dict[str, list[Law]] = {
         (("held", "a"), "release", "b", None, IMPOSSIBLE),
         (("held", "a"), "release", "a", None, "free"),
         ("free", "release", "a", None, IMPOSSIBLE),
+        (("held", "a"), "hold", "a", None, ("held", "a")),
+        (("held", "a"), "hold", "a", True, ("held", "a")),
+        (("held", "a"), "hold", "a", False, "free"),
+        (("held", "a"), "hold", "a", UNKNOWN, "free"),
+        (("held", "a"), "hold", "b", True, IMPOSSIBLE),
+        (("held", "a"), "hold", "b", UNKNOWN, IMPOSSIBLE),
+        ("free", "hold", "a", None, IMPOSSIBLE),
     ],
     "reentrant-mutex": [
         ("free", "acquire", "a", None, ("held", "a", 1)),

@@ -1,4 +1,4 @@
-"""Runs on a real etcd with real faults: it passes, and a check that must fail does."""
+"""Runs on a real etcd with real faults: it passes, and the two checks that must fail do."""
 
 from __future__ import annotations
 
@@ -56,3 +56,15 @@ def test_serializable_reads_of_which_linearizability_is_demanded_are_found_stale
     # A mode of its own is a test of its own, and its command line says so.
     assert only_run(tmp_path).parent.name == "test=etcd-serializable-register-partition"
     assert "--read-mode serializable" in found["command"]
+
+
+def test_a_client_whose_lease_ran_out_is_found_to_work_beside_the_next_owner_of_its_lock(tmp_path: Path) -> None:
+    """The second check that must fail. A run may miss it, as the faults may miss every client that holds a lock."""
+    faults = ["--workload", "lease-lock", "--nemesis", "pause,partition", "--time-limit", "60"]
+    runs = (
+        splitbrain(*ETCD, "--nodes", "5", "--store", str(tmp_path), *faults, "--seed", str(seed)) for seed in (1, 2, 3)
+    )
+    found = judged(next(done for done in runs if done.returncode == 1), "violation", 1)
+    guilty = next(verdict for verdict in found["verdicts"] if verdict["valid"] is False)
+    assert guilty["anomalies"] == ["nonlinearizable"]
+    assert "acquire" in guilty["sentence"]

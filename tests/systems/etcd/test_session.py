@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from harness.protocols import Answer, DefiniteError, IndefiniteError
+from harness.realtime import RealClock
 from harness.systems.etcd import EtcdSession
 from harness.systems.etcd.gateway import Gateway
 from harness.systems.read_modes import SERIALIZABLE, ReadMode
@@ -167,7 +168,12 @@ def with_node(
     async def whole() -> None:
         async with fake_node(*steps) as node:
             gateway = await Gateway.open(node.dial, 1500)
-            await check(node, EtcdSession(gateway, serializable=read_mode == SERIALIZABLE))
+
+            async def another() -> Gateway:
+                return await Gateway.open(node.dial, 1500)
+
+            serializable = read_mode == SERIALIZABLE
+            await check(node, EtcdSession(gateway, another=another, clock=RealClock(), serializable=serializable))
             await gateway.close()
 
     asyncio.run(whole())
