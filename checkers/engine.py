@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.registry import checker
+from checkers.turns import InTurns, Task, judge_in_turns
 from checkers.verdict import AnyChecker, Checker, CheckerSpec, Outcome, Verdict, WholeChecker, outcome
 from results.arrow import TELEMETRY_SCHEMA, conform, conform_telemetry
 from results.errors import HistoryFormatError, UsageError
@@ -76,7 +77,7 @@ class _Recorded:
     def parts(self, each: AnyChecker, spec: CheckerSpec) -> list[Verdict]:
         """A checker's verdicts on all parts that it judges one by one, in the order in which they are merged."""
         if each.partition == "key":
-            return sorted((check_partition(each, spec, part) for part in self._keys), key=by_key_order)
+            return sorted(check_keys(each, spec, self._keys), key=by_key_order)
         if each.partition == "telemetry":
             return [check_telemetry(each, spec, self._telemetry)]
         if each.partition == "whole run":
@@ -148,6 +149,27 @@ def check_partition(each: Checker, spec: CheckerSpec, part: pa.Table) -> Verdict
     rows = f"{part.num_rows} {'rows of telemetry' if each.partition == 'telemetry' else 'ops'}"
     what = f"judging {rows}" if key is None else f"judging {rows} of key {key!r}"
     return _answer(lambda: each.check(part, spec.options), spec, what, key)
+
+
+def check_keys(each: Checker, spec: CheckerSpec, parts: Sequence[pa.Table]) -> list[Verdict]:
+    """A checker's verdicts on keys, in turns where it can do that, else one after the other.
+
+    Raises:
+        UsageError: an option is wrong.
+    """
+    if not isinstance(each, InTurns):
+        return [check_partition(each, spec, part) for part in parts]
+    tasks = [each.begin(part, spec.options) for part in parts]
+    rows = {task.key: part.num_rows for task, part in zip(tasks, parts, strict=True)}
+
+    def doing(key: str | None) -> str:
+        return f"judging {rows[key]} ops" + ("" if key is None else f" of key {key!r}")
+
+    def broke(task: Task, error: Exception) -> Verdict:
+        return broken(spec.name, error, doing(task.key), key=task.key)
+
+    verdicts = judge_in_turns(tasks, broke)
+    return [_answer(lambda verdict=verdict: verdict, spec, doing(verdict.key), verdict.key) for verdict in verdicts]
 
 
 def check_whole(each: WholeChecker, spec: CheckerSpec, history: pa.Table, telemetry: pa.Table | None) -> Verdict:

@@ -14,14 +14,15 @@ from checkers.linearizable.encoding import Problem, events
 from checkers.linearizable.frontier import ANY, ASSIGNMENTS, CRASH, EXPIRE, I32, I64, RETURN, U64, Steps
 from checkers.linearizable.frontier import CALL_OBSERVER as OBSERVED
 from checkers.linearizable.guesses import ranks
+from checkers.linearizable.limits import Limits, Pace
 from checkers.linearizable.ops import Ops
-from checkers.linearizable.search import Answer, Limits, Result
+from checkers.linearizable.search import Answer, Result
 from checkers.linearizable.transitions import OutOfMemoryError, Stepper, TooManyCellsError
 
 ALGORITHM: Final = "depth-first"
 
 BUDGET: Final = 20_000
-"""Configurations between two looks at the clock: some ten milliseconds."""
+"""Configurations between two looks at the clock, at most."""
 
 ROWS: Final = 1024
 """Dead ends that there is room for at first."""
@@ -33,7 +34,7 @@ class DepthFirst:
     The events are those of `encoding.events`, so that positions can be compared with the frontier's.
     """
 
-    def __init__(self, ops: Ops, stepper: Stepper, limits: Limits) -> None:
+    def __init__(self, ops: Ops, stepper: Stepper, limits: Limits, *, until_row: int | None = None) -> None:
         """Set up the arrays for the beginning of the history.
 
         Args:
@@ -41,8 +42,9 @@ class DepthFirst:
             stepper: steps on its transitions; it may be shared with another search.
             limits: time for this search alone; memory for its arrays, of which dead ends get what the path leaves. With
                 the states and the table of the stepper they take no more than the stepper may.
+            until_row: leave out every event after this row, as `encoding.events` does.
         """
-        self._problem = events(ops, stepper.observer)
+        self._problem = events(ops, stepper.observer, until_row=until_row)
         self._stepper = stepper
         self._limits = limits
         self._history, self._live, self._crashed = _history(ops, self._problem, stepper)
@@ -51,6 +53,7 @@ class DepthFirst:
         self._dead = dead_ends.empty(1 + words, self._path.now.size, ROWS)
         self._m = np.zeros(b.REGISTERS, np.int64)
         self._seconds = 0.0
+        self._pace = Pace(BUDGET)
         self.limit_memory(limits.memory_bytes)
 
     @property
@@ -100,13 +103,15 @@ class DepthFirst:
         """
         if self.memory_bytes > self._memory_bytes:
             return self._result("memory")
-        began = kernels.cpu_s()
+        clock = self._limits.clock
+        began = clock()
         before = self._seconds
         while True:
-            status = b.advance(
-                self._history, self._stepper.steps, self._path, self._dead, self._m, kernels.budget(BUDGET)
-            )
-            self._seconds = before + kernels.cpu_s() - began
+            explored, steps, called = self.explored, kernels.budget(self._pace.steps()), clock()
+            status = b.advance(self._history, self._stepper.steps, self._path, self._dead, self._m, steps)
+            look = clock()
+            self._pace.learn(self.explored - explored, look - called)
+            self._seconds = before + look - began
             if status == b.DONE:
                 return self._result("linearizable")
             if status == b.VIOLATION:

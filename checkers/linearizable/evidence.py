@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -14,9 +14,10 @@ from checkers.linearizable import witness as smallest
 from checkers.linearizable.deciders import Decision
 from checkers.linearizable.encoding import Problem
 from checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH, STATE
+from checkers.linearizable.limits import Budget, Limits
 from checkers.linearizable.ops import OPEN, Ops, show
 from checkers.linearizable.paths import Path, Paths
-from checkers.linearizable.search import Limits, Result
+from checkers.linearizable.search import Result
 from checkers.linearizable.transitions import Stepper, assignments, steps_by_assignment
 from checkers.linearizable.witness import Witness
 from checkers.models import Assignment, AssignmentModel, Model, Special
@@ -25,6 +26,8 @@ WINDOW: Final = 10
 PENDING: Final = 50
 STATES: Final = 20
 WITNESS_IN_WORDS: Final = 6
+WITNESS_SHARE: Final = 0.6
+"""Of the time for an explanation, the most that goes into making the witness small; the final paths have the rest."""
 IN_WORDS: Final = 80
 
 
@@ -79,19 +82,36 @@ class Explanation:
     facts: dict[str, Any]
 
 
-def explain(violation: Violation, limits: Limits) -> Explanation:
-    """Why a search found that no order exists.
+def explain(violation: Violation, limits: Limits, decision: Decision | None = None) -> Explanation:
+    """Why there is no order of the ops.
 
     Args:
-        violation: what it found.
-        limits: for making the witness small and for finding the final paths, each; without time neither is looked for.
+        violation: what a search found, or is known to be there.
+        limits: for making the witness small and for finding the final paths, together; without time neither is tried.
+        decision: the proof of a decider, if there is one: its reason is told, and its culprits are the witness where no
+            smaller one was found.
     """
     ops, stepper, failing = violation.ops, violation.stepper, violation.failing
+    budget = Budget(limits.time_s, limits.clock)
     witness, paths = None, None
     if limits.time_s > 0:
-        witness = smallest.find(ops, stepper, failing, limits)
-        paths = final.find(ops, stepper, failing, limits)
-    return Explanation(sentence(violation, witness), facts(violation, witness, paths))
+        with budget:
+            witness = smallest.find(ops, stepper, failing, replace(limits, time_s=limits.time_s * WITNESS_SHARE))
+            paths = final.find(ops, stepper, failing, replace(limits, time_s=budget.left()))
+    if witness is None and decision is not None and _fails_last(ops, decision.culprits) == failing:
+        witness = Witness(_by_return(ops, decision.culprits), minimal=False)
+    reason = "" if decision is None else decision.reason
+    found = facts(violation, witness, paths)
+    return Explanation(sentence(violation, witness, decision), {**found, "reason": reason} if reason else found)
+
+
+def _by_return(ops: Ops, culprits: Sequence[int]) -> list[int]:
+    return sorted(culprits, key=lambda op: int(ops.completed[op]))
+
+
+def _fails_last(ops: Ops, culprits: Sequence[int]) -> int:
+    """Of ops that contradict each other the one that returned last: with its return the contradiction is there."""
+    return _by_return(ops, culprits)[-1]
 
 
 def explain_decision(key: str | None, ops: Ops, model: Model, decision: Decision) -> Explanation:
@@ -99,7 +119,7 @@ def explain_decision(key: str | None, ops: Ops, model: Model, decision: Decision
 
     The prefix up to that return is impossible; a smaller one may be.
     """
-    culprits = sorted(decision.culprits, key=lambda op: int(ops.completed[op]))
+    culprits = _by_return(ops, decision.culprits)
     failing = culprits[-1]
     reason = decision.reason or "no order of the ops lets it take effect at any moment since its invocation"
     return Explanation(
@@ -215,16 +235,20 @@ def _json(text: str | None) -> Any:
 # --- the sentence ---------------------------------------------------------------------------------------------------
 
 
-def sentence(violation: Violation, witness: Witness | None) -> str:
+def sentence(violation: Violation, witness: Witness | None, decision: Decision | None = None) -> str:
     """What is wrong, for a person: key, node and times, and the shortest reason that is true."""
-    who = _accusation(violation.key, violation.ops, violation.failing)
-    model = violation.stepper.model
+    ops, model = violation.ops, violation.stepper.model
+    who = _accusation(violation.key, ops, violation.failing)
     reason = _assignment_reason(violation, model) if steps_by_assignment(model) else None
-    if reason is None:
-        culprits = [] if witness is None else witness.ops
-        given = "" if witness is None else _given(violation, witness)
-        return f"{who}, but {_general_reason(violation)}.{_contradiction(violation.ops, culprits, given)}"
-    return f"{who}, but {reason}."
+    if reason is not None:
+        return f"{who}, but {reason}."
+    culprits = [] if witness is None else witness.ops
+    given = "" if witness is None else _given(violation, witness)
+    proven = "" if decision is None else decision.reason
+    if proven and decision is not None and _fails_last(ops, decision.culprits) == violation.failing:
+        return f"{who}, but {proven}.{_contradiction(ops, culprits, given)}"
+    later = f" Later ops contradict each other too: {proven}." if proven else ""
+    return f"{who}, but {_general_reason(violation)}.{_contradiction(ops, culprits, given)}{later}"
 
 
 def _accusation(key: str | None, ops: Ops, failing: int) -> str:

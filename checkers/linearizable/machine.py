@@ -74,7 +74,7 @@ class Machine:
         self.m = np.zeros(f.REGISTERS, np.int64)
         self.m[f.FRONTIER] = self.m[f.PEAK] = len(starts)
         self.m[f.FORGET_AT] = 1 << 62
-        self._refuse_more_than(self._bytes())
+        self._refuse_more_than(self.bytes)
         self.make_room_for_states()
 
     @property
@@ -141,7 +141,7 @@ class Machine:
         states, known = self.space.absorbed_at.size, len(self._stepper.states.known)
         if known > states:
             more = known if states == STATES else 2 * known
-            self._refuse_more_than(self._bytes() + 8 * (more - states) * (1 + self.space.words))
+            self._refuse_more_than(self.bytes + 8 * (more - states) * (1 + self.space.words))
             self.space = self.space._replace(
                 absorbed=_extended(self.space.absorbed, more),
                 absorbed_at=np.append(self.space.absorbed_at, np.full(more - states, -1, np.int64)),
@@ -164,7 +164,7 @@ class Machine:
                 wanted |= self._possible_next()
             self._stepper.fill(state, sorted(wanted))
         self.make_room_for_states()
-        self._refuse_more_than(self._bytes())
+        self._refuse_more_than(self.bytes)
 
     def _possible_next(self) -> set[int]:
         """Transitions of what may take effect next in the configuration under the cursor, by its bits."""
@@ -185,7 +185,7 @@ class Machine:
         rows = max(2 * rows, 2 * frontier_rows)
         per_row = 8 * width + 5
         buckets = 8 << (2 * rows - 1).bit_length()
-        held = self._bytes()
+        held = self.bytes
         self._refuse_more_than(held + (rows + frontier_rows - len(space.frontier)) * per_row + buckets)
         if status == f.NEEDS_FRONTIER:
             space = space._replace(frontier=_extended(space.frontier, frontier_rows))
@@ -196,7 +196,8 @@ class Machine:
         self.space = space._replace(pool=pool, alive=alive, chain=chain, buckets=heads)
         rehash(self.space, self._live, m)
 
-    def _bytes(self) -> int:
+    @property
+    def bytes(self) -> int:
         """What is held beside the program: configurations, states, and the table of steps."""
         arrays = [each for each in self.space if isinstance(each, np.ndarray)]
         return self._stepper.bytes + sum(each.nbytes for each in arrays)

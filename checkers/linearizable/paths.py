@@ -14,12 +14,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from checkers import kernels
 from checkers.linearizable.decoding import Configuration
 from checkers.linearizable.depth_first import DepthFirst
 from checkers.linearizable.encoding import events
+from checkers.linearizable.limits import Clock, Limits
 from checkers.linearizable.ops import OPEN, Ops
-from checkers.linearizable.search import Limits, Search
+from checkers.linearizable.search import Search
 from checkers.linearizable.transitions import Stepper
 from checkers.models import Special
 
@@ -78,19 +78,19 @@ def find(ops: Ops, stepper: Stepper, failing: int, limits: Limits) -> Paths | No
         failing: the op whose return ends the smallest failing prefix.
         limits: time for the whole, memory for each search on what comes before the paths.
     """
-    deadline = kernels.cpu_s() + limits.time_s
+    deadline = limits.clock() + limits.time_s
     until = int(ops.completed[failing])
     rows = _event_rows(ops, stepper, until)
     for window in WINDOWS:
         since = int(rows[max(len(rows) - 1 - window, 0)])
-        if kernels.cpu_s() >= deadline:
+        if limits.clock() >= deadline:
             break
         known = _configurations_before(ops, stepper, since, until, limits, deadline)
         if known is None:
             continue
         starts, every = known
         try:
-            found = _Replay(ops, stepper, failing, since, deadline).run(starts)
+            found = _Replay(ops, stepper, failing, since, deadline, limits.clock).run(starts)
         except _TooManyError:
             continue
         if found.states:
@@ -126,7 +126,7 @@ def _configurations_before(
 
 
 def _half(limits: Limits, deadline: float) -> Limits:
-    return replace(limits, time_s=(deadline - kernels.cpu_s()) / 2)
+    return replace(limits, time_s=(deadline - limits.clock()) / 2)
 
 
 def _one_configuration_before(ops: Ops, stepper: Stepper, row: int, until: int, limits: Limits) -> Configuration | None:
@@ -180,12 +180,13 @@ _Key: TypeAlias = tuple[Any, int, int]
 
 
 class _Replay:
-    def __init__(self, ops: Ops, stepper: Stepper, failing: int, since: int, deadline: float) -> None:
+    def __init__(self, ops: Ops, stepper: Stepper, failing: int, since: int, deadline: float, clock: Clock) -> None:
         self._ops = ops
         self._stepper = stepper
         self._failing = failing
         self._since = since
         self._deadline = deadline
+        self._clock = clock
         self._until = int(ops.completed[failing])
         self._observer = stepper.observer
         in_play = (ops.invoked < self._until) & (ops.crashed | (ops.completed >= since))
@@ -269,7 +270,7 @@ class _Replay:
                 through.append(_Node(node.state, node.done | bit, node.free & ~bit, node, ()))
             queue += [child for child in self._children(node) if seen.is_new(child)]
             self._expanded += 1
-            if self._expanded > EXPANSIONS or kernels.cpu_s() > self._deadline:
+            if self._expanded > EXPANSIONS or self._clock() > self._deadline:
                 raise _TooManyError
         for called in (self._mutators, self._observers):
             if op in called:

@@ -18,8 +18,9 @@ from checkers.linearizable import depth_first
 from checkers.linearizable import search as breadth_first
 from checkers.linearizable.depth_first import DepthFirst
 from checkers.linearizable.encoding import events
+from checkers.linearizable.limits import Budget, Limits
 from checkers.linearizable.ops import Ops
-from checkers.linearizable.search import Answer, Limits, Result, Search
+from checkers.linearizable.search import Answer, Result, Search
 from checkers.linearizable.transitions import Stepper
 
 SLICE_S: Final = 0.03
@@ -34,13 +35,14 @@ FRONTIER: Final = "frontier"
 Arm: TypeAlias = DepthFirst | Search
 
 
-def search(ops: Ops, stepper: Stepper, limits: Limits) -> Result:
+def search(ops: Ops, stepper: Stepper, limits: Limits, *, until_row: int | None = None) -> Result:
     """Look for a linearization with both arms in turn; `Result.algorithm` names the one that answered.
 
     Args:
         ops: the partition.
         stepper: steps on its transitions. Both arms share it: what one has asked the model the other knows.
         limits: for both arms together.
+        until_row: leave out every event after this row, as `encoding.events` does.
 
     Returns:
         The first answer. Without one, what ran out, and how far the arm came that came farther.
@@ -48,42 +50,72 @@ def search(ops: Ops, stepper: Stepper, limits: Limits) -> Result:
     Raises:
         UsageError: the model failed, or contradicts itself.
     """
-    return _Portfolio(ops, stepper, limits).run()
+    portfolio = Portfolio(ops, stepper, limits, until_row=until_row)
+    while True:
+        result = portfolio.advance(limits.time_s)
+        if result is not None:
+            return result
 
 
-class _Portfolio:
-    def __init__(self, ops: Ops, stepper: Stepper, limits: Limits) -> None:
+class Portfolio:
+    """One search by both arms, that stops and goes on at will; arguments as those of `search`."""
+
+    def __init__(self, ops: Ops, stepper: Stepper, limits: Limits, *, until_row: int | None = None) -> None:
         self._ops = ops
         self._stepper = stepper
         self._limits = limits
-        self._began = kernels.cpu_s()
+        self._until_row = until_row
+        self._budget = Budget(limits.time_s, limits.clock)
         self._makers: dict[str, Callable[[], Arm]] = {DEPTH_FIRST: self._depth_first, FRONTIER: self._frontier}
         self._arms: dict[str, Arm] = {}
+        self._due: list[str] = []
+        self._slice_s = SLICE_S / 2
         self._ended: list[Result] = []
 
-    def run(self) -> Result:
-        slice_s = SLICE_S
-        while self._makers:
-            for name in list(self._makers):
-                left = self._limits.time_s - self._spent()
-                if left <= 0:
+    @property
+    def memory_bytes(self) -> int:
+        """What the arms and the stepper hold."""
+        return self._stepper.bytes + sum(arm.memory_bytes for arm in self._arms.values())
+
+    def advance(self, seconds: float) -> Result | None:
+        """Go on for about so many CPU seconds of this thread; None if there is no answer by then.
+
+        Raises:
+            UsageError: the model failed, or contradicts itself.
+        """
+        with self._budget:
+            until_s = self._budget.spent() + seconds
+            while self._makers:
+                spent = self._budget.spent()
+                if spent >= self._limits.time_s:
                     return self._unknown("time")
-                if name not in self._arms:
-                    self._arms[name] = self._makers[name]()
-                result = self._arms[name].advance(min(slice_s, left))
-                if result is None:
-                    continue
-                if result.answer in ("linearizable", "violation"):
-                    return replace(result, seconds=self._spent())
-                self._end(name, result)
-                if result.answer != "memory":
-                    return self._unknown(result.answer)
-            slice_s *= 2
-        return self._unknown("memory")
+                if spent >= until_s:
+                    return None
+                result = self._turn(min(self._limits.time_s, until_s) - spent)
+                if result is not None:
+                    return result
+            return self._unknown("memory")
+
+    def _turn(self, most_s: float) -> Result | None:
+        """The next arm's turn, or as much of it as there is time for."""
+        if not self._due:
+            self._due = list(self._makers)
+            self._slice_s *= 2
+        name = self._due.pop(0)
+        if name not in self._arms:
+            self._arms[name] = self._makers[name]()
+        result = self._arms[name].advance(min(self._slice_s, most_s))
+        if result is None:
+            return None
+        if result.answer in ("linearizable", "violation"):
+            return replace(result, seconds=self._budget.spent())
+        self._end(name, result)
+        return None if result.answer == "memory" else self._unknown(result.answer)
 
     def _depth_first(self) -> DepthFirst:
         share = self._limits.memory_bytes // DEPTH_FIRST_SHARE
-        return DepthFirst(self._ops, self._stepper, replace(self._limits, memory_bytes=share))
+        limits = replace(self._limits, memory_bytes=share)
+        return DepthFirst(self._ops, self._stepper, limits, until_row=self._until_row)
 
     def _frontier(self) -> Search:
         """It begins with what the other arm has explained, which is all of a legal prefix as a rule."""
@@ -92,7 +124,7 @@ class _Portfolio:
         if isinstance(other, DepthFirst):
             share -= share // DEPTH_FIRST_SHARE
             explained = other.furthest
-        problem = events(self._ops, self._stepper.observer)
+        problem = events(self._ops, self._stepper.observer, until_row=self._until_row)
         return Search(problem, self._stepper, replace(self._limits, memory_bytes=share), explained=explained)
 
     def _end(self, name: str, result: Result) -> None:
@@ -104,11 +136,12 @@ class _Portfolio:
                 arm.limit_memory(self._limits.memory_bytes)
 
     def _unknown(self, answer: Answer) -> Result:
+        """What ran out, unless an arm knows that there is a violation, only not yet where the smallest prefix ends."""
         results = self._ended + [arm.given_up() for arm in self._arms.values()] or [Result(answer, 0, 0.0, 0, 0)]
-        return replace(max(results, key=lambda result: result.event), answer=answer, seconds=self._spent())
-
-    def _spent(self) -> float:
-        return kernels.cpu_s() - self._began
+        for result in results:
+            if result.answer == "violation":
+                return replace(result, seconds=self._budget.spent())
+        return replace(max(results, key=lambda result: result.event), answer=answer, seconds=self._budget.spent())
 
 
 @cache

@@ -22,12 +22,13 @@ from checkers.linearizable import frontier as f
 from checkers.linearizable import program as program_module
 from checkers.linearizable.decoding import Configuration, decode
 from checkers.linearizable.encoding import Problem
+from checkers.linearizable.limits import Limits, Pace
 from checkers.linearizable.machine import Machine, OutOfMemoryError
 from checkers.linearizable.machine import warm_up as warm_up_machine
 from checkers.linearizable.transitions import Stepper, TooManyCellsError
 
 BUDGET: Final = 100_000
-"""Expansions between two looks at the clock: some ten milliseconds."""
+"""Expansions between two looks at the clock, at most."""
 
 CAP: Final = 1
 """Ways to use crashed ops that are kept in the first turn; each round of turns has CAP_GROWTH times as many."""
@@ -38,18 +39,12 @@ WIDE_SHARE: Final = 8
 """A WIDE run is abandoned if it needs so many times the expansions of the NARROW one before: it may know no bounds."""
 
 PREFIX_S: Final = 10.0
-"""CPU seconds that are spent on the end of the smallest failing prefix, once it is known that there is one."""
+"""CPU seconds that are spent on the end of the smallest failing prefix, once it is known that there is one, at most."""
+
+PREFIX_LEAST_S: Final = 0.5
+"""So many CPU seconds are spent on it in any case; beyond, no more than it took to know that there is one."""
 
 Answer: TypeAlias = Literal["linearizable", "violation", "time", "memory", "cells"]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When to give up: CPU seconds of this thread, bytes of configurations, cells of a lazy transition table."""
-
-    time_s: float = 60.0
-    memory_bytes: int = 1 << 30
-    cells: int = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -112,7 +107,7 @@ class Search:
                 way then are known to return.
             explained: how many events another search has explained: if the next one can be refuted, that is the answer.
         """
-        began = kernels.cpu_s()
+        began = limits.clock()
         self._problem = problem
         self._stepper = stepper
         self._limits = limits
@@ -128,7 +123,13 @@ class Search:
         self._refuted_at_s = float("inf")
         self._patience = WIDE_SHARE * BUDGET
         self._machine: Machine | None = None
-        self._seconds = kernels.cpu_s() - began
+        self._pace = Pace(BUDGET)
+        self._seconds = limits.clock() - began
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the configurations hold, the states and the table of the stepper apart."""
+        return 0 if self._machine is None else self._machine.bytes - self._stepper.bytes
 
     def run(self) -> Result:
         """Search until there is an answer, or a limit is reached."""
@@ -142,17 +143,18 @@ class Search:
 
         The stepper may have been used by others since the last call, and may know more states and cells.
         """
-        began, before = kernels.cpu_s(), self._seconds
+        clock = self._limits.clock
+        began, before = clock(), self._seconds
         try:
             if self._machine is not None:
                 self._machine.make_room_for_states()
             while True:
                 status = self._go_on()
-                self._seconds = before + kernels.cpu_s() - began
+                self._seconds = before + clock() - began
                 result = self._ended(status)
                 if result is not None:
                     return replace(result, seconds=self._seconds)
-                if self._seconds >= min(self._limits.time_s, self._refuted_at_s + PREFIX_S):
+                if self._seconds >= min(self._limits.time_s, self._prefix_until_s()):
                     return self._gave_up("time")
                 if self._seconds - before >= seconds:
                     return None
@@ -161,7 +163,7 @@ class Search:
         except OutOfMemoryError:
             return self._gave_up("memory")
         finally:
-            self._seconds = before + kernels.cpu_s() - began
+            self._seconds = before + clock() - began
 
     def given_up(self) -> Result:
         """The end of a search that gets no more time: how far it came."""
@@ -175,10 +177,16 @@ class Search:
         layout = program_module.crashed(self._program, self._stepper, f.NARROW, CAP, remember=self._remember)
         return decode(result.frontier, result.event, self._problem, self._program, layout, result.words)
 
+    def _prefix_until_s(self) -> float:
+        """When to be content with a failing prefix that may not be the smallest."""
+        return self._refuted_at_s + min(PREFIX_S, max(PREFIX_LEAST_S, self._refuted_at_s))
+
     def _go_on(self) -> int:
         machine = self._machine = self._machine or self._new_machine()
+        began, expanded = self._limits.clock(), int(machine.m[f.EXPANDED])
         try:
-            status = machine.advance(kernels.budget(BUDGET))
+            status = machine.advance(kernels.budget(self._pace.steps()))
+            self._pace.learn(int(machine.m[f.EXPANDED]) - expanded, self._limits.clock() - began)
             hopeless = status in (f.PAUSED, f.GO_ON) and machine.m[f.EXPANDED] > self._patience
         except OutOfMemoryError:
             if self._policy == f.NARROW:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 from collections.abc import Iterable, Sized
 from itertools import islice
 from typing import Any, Final, TypeGuard, cast
@@ -17,6 +16,7 @@ from typing import Any, Final, TypeGuard, cast
 import numpy as np
 import numpy.typing as npt
 
+from checkers.kernels import cpu_s
 from checkers.linearizable.frontier import (
     ANY,
     ASSIGNMENTS,
@@ -29,6 +29,7 @@ from checkers.linearizable.frontier import (
     find_cell,
     move_cells,
 )
+from checkers.linearizable.limits import Clock
 from checkers.linearizable.ops import Transition, show
 from checkers.models import UNKNOWN, Assignment, AssignmentModel, Model, Special, examined
 from results.errors import ModelError, UsageError
@@ -124,6 +125,7 @@ class Stepper:
         cells: int,
         memory_bytes: int = 1 << 30,
         closure_s: float = math.inf,
+        clock: Clock = cpu_s,
     ) -> None:
         """Prepare the steps of `model`.
 
@@ -132,7 +134,8 @@ class Stepper:
             transitions: on what.
             cells: cells in a lazy table, at most.
             memory_bytes: what states and a lazy table may take together.
-            closure_s: CPU seconds of this thread after which a model is no longer closed, but asked lazily.
+            closure_s: CPU seconds after which a model is no longer closed, but asked lazily.
+            clock: counts them.
         """
         self.model = model
         self.transitions = transitions
@@ -149,7 +152,7 @@ class Stepper:
         if steps_by_assignment(model):
             self.steps = self._assignments(model)
         else:
-            self.steps = self._closed(closure_s) or self._lazy()
+            self.steps = self._closed(closure_s, clock) or self._lazy()
 
     @property
     def mode(self) -> str:
@@ -251,21 +254,21 @@ class Stepper:
         self.alike = _first_alike(np.stack([requires, becomes], axis=1))
         return Steps(ASSIGNMENTS, len(requires), requires, becomes, _NO_I32, np.full(1, -1, np.int64), _NO_I32)
 
-    def _closed(self, seconds: float) -> Steps | None:
+    def _closed(self, seconds: float, clock: Clock) -> Steps | None:
         """The whole table, found by closure from the initial state; None if it is large, has no end, or takes too long.
 
         A history of few ops is judged in less time than it takes to close a large table of which it needs a corner.
         """
         width = len(self.transitions)
         rows: list[list[int]] = []
-        deadline = time.thread_time() + seconds
+        deadline = clock() + seconds
         while len(rows) < len(self.states.known):
             states = len(self.states.known)
             if states * width > CLOSURE_CELLS or states > CLOSURE_STATES + 2 * width:
                 return None
             row: list[int] = []
             for t in range(width):
-                if time.thread_time() > deadline:
+                if clock() > deadline:
                     return None
                 row.append(self._step(len(rows), t))
             rows.append(row)

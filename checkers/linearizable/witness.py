@@ -18,11 +18,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from checkers import kernels
 from checkers.linearizable.encoding import events
 from checkers.linearizable.frontier import ASSIGNMENTS, CLOSED
+from checkers.linearizable.limits import Limits
 from checkers.linearizable.ops import OPEN, Ops
-from checkers.linearizable.search import Limits, Search
+from checkers.linearizable.search import Search
 from checkers.linearizable.transitions import Stepper
 
 WHOLE: Final = 400
@@ -90,7 +90,7 @@ class _Shrinking:
         self._stepper = stepper
         self._failing = failing
         self._limits = limits
-        self._deadline = kernels.cpu_s() + limits.time_s
+        self._deadline = limits.clock() + limits.time_s
         self._out_of_time = False
         self._until = int(ops.completed[failing])
         ended = ops.completed[~ops.crashed & (ops.completed != OPEN)]
@@ -217,4 +217,4 @@ class _Shrinking:
         return result.answer == "violation"
 
     def _left(self) -> float:
-        return self._deadline - kernels.cpu_s()
+        return self._deadline - self._limits.clock()

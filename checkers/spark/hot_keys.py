@@ -23,9 +23,9 @@ import pyarrow as pa
 
 from checkers import engine, models
 from checkers.linearizable import Linearizable
-from checkers.linearizable.checker import Options
+from checkers.linearizable.limits import Limits
 from checkers.linearizable.ops import show
-from checkers.linearizable.search import Limits
+from checkers.linearizable.options import Options
 from checkers.linearizable.segments import (
     COLUMNS,
     SEGMENT_ROWS,

@@ -57,10 +57,10 @@ if TYPE_CHECKING:
 @click.option(
     "--witness-time",
     type=float,
-    default=2.0,
-    show_default=True,
+    default=None,
     metavar="SECONDS",
-    help="For linearizable, CPU seconds to make the evidence of a violation small.",
+    help="For linearizable, CPU seconds to make the evidence of a violation small, within the limit.  "
+    "[default: as many as the verdict took; at least 0.5, at most 2]",
 )
 @counterexample.options
 @options.as_json
@@ -74,7 +74,7 @@ def command(
     independent: Independent,
     time_limit: float,
     memory_limit: int,
-    witness_time: float,
+    witness_time: float | None,
     picture: str | None,
     no_picture: bool,
     as_json: bool,

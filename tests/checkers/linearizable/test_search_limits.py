@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -13,14 +14,18 @@ from checkers import models
 from checkers.linearizable import paths, transitions
 from checkers.linearizable.checker import check_ops
 from checkers.linearizable.depth_first import DepthFirst
+from checkers.linearizable.judging import EXPLAIN_LEAST_S, EXPLAIN_S, Judging
+from checkers.linearizable.limits import LOOK_S, Budget, Limits, Pace
 from checkers.linearizable.ops import Ops, read_ops
+from checkers.linearizable.options import Options
 from checkers.linearizable.portfolio import search
-from checkers.linearizable.search import Limits
+from checkers.linearizable.search import Result, Search
 from checkers.linearizable.transitions import Stepper
 from checkers.models import IMPOSSIBLE
 from results.arrow import to_table
 from results.errors import UsageError
 from results.history import Op
+from tests.checkers.linearizable.busy_registers import busy_register
 from tests.checkers.linearizable.decided import acknowledged, history_of
 from tests.checkers.linearizable.support import search as breadth_first
 
@@ -35,9 +40,9 @@ class Clock:
         self._tick = tick
 
     def cpu_s(self) -> float:
-        return self.thread_time()
+        return self.cpu_s()
 
-    def thread_time(self) -> float:
+    def cpu_s(self) -> float:
         self.now += self._tick
         return self.now
 
@@ -129,16 +134,19 @@ def test_no_cell_is_asked_for_that_no_configuration_needs(monkeypatch: pytest.Mo
     assert len(stepper.states.known) == orders
 
 
-def test_a_model_that_takes_too_long_to_be_closed_is_asked_lazily(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_takes_too_long_to_be_closed_is_asked_lazily() -> None:
     history = history_of(*[row for i in range(1, 8) for row in acknowledged(0, "push", i)])
     ops = read_ops(to_table(history), Ring())
     assert Stepper(Ring(), ops.transitions, cells=1000, closure_s=5).mode == "closed table"
     clock = Clock(1.0)
-    monkeypatch.setattr(transitions, "time", clock)
-    assert Stepper(Ring(), ops.transitions, cells=1000, closure_s=5).mode == "lazy table"
+    slow = Stepper(Ring(), ops.transitions, cells=1000, closure_s=5, clock=clock.cpu_s)
+    assert slow.mode == "lazy table"
     assert clock.now < 10
-    assert Stepper(Ring(), ops.transitions, cells=1000).mode == "closed table"
-    assert check_ops(history, Ring()).figures["transitions"] == "lazy table"
+    assert Stepper(Ring(), ops.transitions, cells=1000, clock=clock.cpu_s).mode == "closed table"
+    judging = Judging(to_table(history), Ring(), Options("ring"), Clock(1.0).cpu_s)
+    judging.glance()
+    assert judging.advance(1000.0)
+    assert judging.verdict().figures["transitions"] == "lazy table"
 
 
 def test_final_paths_have_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,21 +160,19 @@ def test_final_paths_have_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
         assert limits.time_s == 8.0
         clock.now += 3.0
 
-    monkeypatch.setattr(paths, "kernels", clock)
     monkeypatch.setattr(paths, "_configurations_before", gives_up)
     result, problem, ops, stepper = breadth_first(models.model("kv"), appends(4, 2))
     failing = int(problem.op[result.event])
-    assert paths.find(ops, stepper, failing, Limits(time_s=8.0)) is None
+    assert paths.find(ops, stepper, failing, Limits(time_s=8.0, clock=lambda: clock.now)) is None
     assert given == [8.0, 5.0, 2.0]
 
 
-def test_the_replay_of_final_paths_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_replay_of_final_paths_ends_at_the_deadline() -> None:
     result, problem, ops, stepper = breadth_first(models.model("kv"), appends(5, 2))
     failing = int(problem.op[result.event])
     assert paths.find(ops, stepper, failing, Limits(time_s=1000.0)) is not None
     clock = Clock(1.0)
-    monkeypatch.setattr(paths, "kernels", clock)
-    assert paths.find(ops, stepper, failing, Limits(time_s=50.0)) is None
+    assert paths.find(ops, stepper, failing, Limits(time_s=50.0, clock=clock.cpu_s)) is None
     assert clock.now < 60
 
 
@@ -175,3 +181,82 @@ def test_the_replay_of_final_paths_ends_at_the_deadline(monkeypatch: pytest.Monk
 def test_limits_are_finite(limit: str, seconds: float) -> None:
     with pytest.raises(UsageError, match="finite"):
         check_ops(history_of(*acknowledged(0, "write", 1)), "register", **{limit: seconds})
+
+
+# --- one clock for a key ----------------------------------------------------------------------------------------------
+
+
+def spent_on(history: list[Op], model: str, tick: float, **options: Any) -> tuple[float, Judging]:
+    """Judge and explain a history with a clock that passes with each look; what it said at the end."""
+    clock = Clock(tick)
+    judging = Judging(to_table(history), models.model(model), Options(model, **options), clock.cpu_s)
+    judging.glance()
+    while judging.valid is None:
+        judging.advance(1.0)
+    judging.verdict()
+    return clock.now, judging
+
+
+@pytest.mark.parametrize("limit_s", [2.0, 10.0, 40.0])
+@pytest.mark.parametrize("bad", [False, True])
+def test_the_limit_holds_for_search_and_explanation_together(limit_s: float, bad: bool) -> None:
+    """A look takes so long that the limit is near at all times; what is between looks may still end."""
+    history = busy_register(1, clients=8, ops=300, values=3, crashes=0.05, bad=bad)
+    tick = limit_s / 400
+    spent, judging = spent_on(history, "cas-register", tick, time_limit_s=limit_s, witness_time_s=1000.0)
+    assert spent <= limit_s + 40 * tick
+    assert judging.valid in ({"false", "unknown"} if bad else {"true", "unknown"})
+
+
+def test_a_violation_is_not_explained_for_longer_than_it_took_to_find() -> None:
+    clock = Clock(0.0)
+    for took, expected in ((0.1, EXPLAIN_LEAST_S), (1.0, 1.0), (30.0, EXPLAIN_S)):
+        judging = Judging(to_table(appends(4, 2)), models.model("kv"), Options("kv"), clock.cpu_s)
+        with judging.budget:
+            clock.now += took
+        assert judging.explain_s() == pytest.approx(expected)
+    asked = Options("kv", time_limit_s=20.0, witness_time_s=7.0)
+    judging = Judging(to_table(appends(4, 2)), models.model("kv"), asked, clock.cpu_s)
+    assert judging.explain_s() == 7.0
+    with judging.budget:
+        clock.now += 15.0
+    assert judging.explain_s() == 5.0
+
+
+def test_a_budget_counts_only_while_it_is_entered() -> None:
+    clock = Clock(0.0)
+    budget = Budget(10.0, clock.cpu_s)
+    with budget:
+        clock.now += 4.0
+        assert (budget.spent(), budget.left()) == (4.0, 6.0)
+    clock.now += 100.0
+    with budget:
+        clock.now += 7.0
+    assert (budget.spent(), budget.left()) == (11.0, 0.0)
+
+
+def test_steps_between_two_looks_at_the_clock_become_fewer_where_they_are_slow() -> None:
+    pace = Pace(100_000)
+    for _ in range(20):
+        pace.learn(pace.steps(), 0.0001)
+    assert pace.steps() == 100_000
+    pace.learn(100_000, 4.0)
+    assert pace.steps() * 4.0 / 100_000 <= LOOK_S
+
+
+def test_a_violation_that_is_known_is_no_unknown_when_time_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The frontier knows that there is one, and not yet where the smallest failing prefix ends."""
+    found = breadth_first(models.model("kv"), appends(3, 2))[0]
+
+    def known(_: Search) -> Result:
+        return replace(found, exact=False)
+
+    def no_answer(*_: Any) -> None:
+        """Neither arm comes to an end."""
+
+    monkeypatch.setattr(Search, "given_up", known)
+    monkeypatch.setattr(Search, "advance", no_answer)
+    monkeypatch.setattr(DepthFirst, "advance", no_answer)
+    ops, stepper = prepared("kv", appends(3, 2), MEGABYTE)
+    result = search(ops, stepper, Limits(time_s=5.0, clock=Clock(0.5).cpu_s))
+    assert (result.answer, result.exact) == ("violation", False)

@@ -1,0 +1,50 @@
+"""The options of the checker "linearizable"."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from results.errors import UsageError
+
+NAME: Final = "linearizable"
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Options of the checker.
+
+    Attributes:
+        model: name of the model, or `module:attribute`.
+        time_limit_s: CPU seconds per key, for everything together; then the answer is "unknown".
+        memory_limit_mb: configurations, and states of the model, per key; then the answer is "unknown".
+        witness_time_s: CPU seconds for making the evidence of a violation small, within the limit. If left out, as
+            many as the verdict took, at least half a second and at most two.
+    """
+
+    model: str
+    time_limit_s: float = 60.0
+    memory_limit_mb: int = 1024
+    witness_time_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse limits with which nothing can be judged."""
+        witness_time_s = self.witness_time_s or 0.0
+        if not (math.isfinite(self.time_limit_s) and math.isfinite(witness_time_s)):
+            raise ValueError("limits must be finite")
+        if self.time_limit_s <= 0 or self.memory_limit_mb <= 0 or witness_time_s < 0:
+            raise ValueError("limits must be positive")
+
+
+def read_options(options: Mapping[str, Any]) -> Options:
+    """Options from what JSON carries.
+
+    Raises:
+        UsageError: one is wrong.
+    """
+    try:
+        return msgspec.convert(dict(options), Options)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"options of the checker {NAME!r}: {error}.") from error

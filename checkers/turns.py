@@ -1,0 +1,188 @@
+"""Judging the keys of a run in turns, so that a key which is hard does not keep one that is violated from its verdict.
+
+Every key gets a glance (what takes linear time), then all that are not decided get turns that grow. The first violation
+is the verdict on the run. From then on the other keys have as much time together as the verdict took, or a little, and
+one violation is explained: the one that is there first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from checkers.kernels import cpu_s
+from checkers.verdict import Valid, Verdict
+from results.errors import UsageError
+
+TURN_S: Final = 0.1
+"""CPU seconds of a key's first turn; each round of turns is twice as long as the one before."""
+
+OTHERS_S: Final = 1.0
+"""CPU seconds that the other keys have together once one is violated; or as many as it took until then, if more."""
+
+WITHOUT_END: Final = float("inf")
+
+
+class Task(Protocol):
+    """The judging of one key."""
+
+    @property
+    def key(self) -> str | None:
+        """The key."""
+        ...
+
+    @property
+    def valid(self) -> Valid | None:
+        """What is known by now; None before that."""
+        ...
+
+    @property
+    def memory_bytes(self) -> int:
+        """What is held between two turns."""
+        ...
+
+    @property
+    def ends_by(self) -> int:
+        """Of a violation, the index in the history of the op by which it is there."""
+        ...
+
+    def glance(self) -> None:
+        """Do what takes linear time."""
+        ...
+
+    def advance(self, seconds: float) -> bool:
+        """Go on for about so many CPU seconds; whether that is the end of it."""
+        ...
+
+    def verdict(self, *, explained: bool = True) -> Verdict:
+        """The answer, once `valid` is known; `explained`: whether a violation is worth more time."""
+        ...
+
+    def put_off(self) -> Verdict:
+        """The verdict "unknown" on a key that gets no more time since another one is violated."""
+        ...
+
+
+@runtime_checkable
+class InTurns(Protocol):
+    """A checker by key that can judge keys in turns."""
+
+    def begin(self, history: pa.Table, options: Mapping[str, Any], /) -> Task:
+        """The judging of one key; as `checkers.verdict.Checker.check` for what it is given.
+
+        Raises:
+            UsageError: an option is wrong.
+        """
+        ...
+
+
+def judge_in_turns(
+    tasks: Sequence[Task],
+    broke: Callable[[Task, Exception], Verdict],
+    *,
+    memory_bytes: int = 1 << 30,
+    clock: Callable[[], float] = cpu_s,
+) -> list[Verdict]:
+    """A verdict for each key, in the order of `tasks`.
+
+    Args:
+        tasks: the keys, the smallest first.
+        broke: the verdict where a task fails; wrong requests are raised.
+        memory_bytes: what keys that wait for their next turn may hold together; beyond, a key's turn has no end.
+        clock: CPU seconds of this thread.
+
+    Raises:
+        UsageError: a request is wrong.
+    """
+    return _Turns(tasks, broke, memory_bytes, clock).run()
+
+
+class _Turns:
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        broke: Callable[[Task, Exception], Verdict],
+        memory_bytes: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._tasks: list[Task | None] = list(tasks)
+        self._broke = broke
+        self._memory_bytes = memory_bytes
+        self._clock = clock
+        self._began = clock()
+        self._until: float | None = None
+        self._verdicts: dict[int, Verdict] = {}
+        self._violated: list[int] = []
+
+    def run(self) -> list[Verdict]:
+        waiting = [place for place in range(len(self._tasks)) if not self._over() and self._glanced(place)]
+        turn_s = TURN_S if len(waiting) > 1 or self._violated else WITHOUT_END
+        while waiting and not self._over():
+            waiting = [place for place in waiting if not self._had_its_turn(place, turn_s)]
+            turn_s *= 2
+        self._explain()
+        for place, task in enumerate(self._tasks):
+            if task is not None and place not in self._verdicts:
+                self._verdicts[place] = task.put_off()
+        return [self._verdicts[place] for place in range(len(self._tasks))]
+
+    def _over(self) -> bool:
+        """Whether a violation is known, and the time for the other keys is over."""
+        return self._until is not None and self._clock() >= self._until
+
+    def _glanced(self, place: int) -> bool:
+        """Give a key its glance; whether it is still undecided."""
+        self._guarded(place, lambda task: task.glance())
+        return not self._settled(place)
+
+    def _had_its_turn(self, place: int, turn_s: float) -> bool:
+        """Give a key its turn, if there is time; whether it is decided by then."""
+        if self._over():
+            return False
+        held = sum(task.memory_bytes for task in self._tasks if task is not None)
+        seconds = WITHOUT_END if held > self._memory_bytes else turn_s
+        if self._until is not None:
+            seconds = min(seconds, self._until - self._clock())
+        self._guarded(place, lambda task: task.advance(seconds))
+        return self._settled(place)
+
+    def _settled(self, place: int) -> bool:
+        """Whether a key is decided; a violation is kept until it is known which one is explained."""
+        task = self._tasks[place]
+        if place in self._verdicts or task is None or task.valid is None:
+            return place in self._verdicts
+        if task.valid == "false":
+            self._violated.append(place)
+            if self._until is None:
+                now = self._clock()
+                self._until = now + max(OTHERS_S, now - self._began)
+        else:
+            self._answer(place, explained=False)
+        return True
+
+    def _explain(self) -> None:
+        """The verdicts on violated keys; that which is violated first is worth the time."""
+        by_end = sorted(self._violated, key=lambda place: task.ends_by if (task := self._tasks[place]) else 0)
+        for position, place in enumerate(by_end):
+            self._answer(place, explained=position == 0)
+
+    def _answer(self, place: int, *, explained: bool) -> None:
+        def answer(task: Task) -> None:
+            self._verdicts[place] = task.verdict(explained=explained)
+
+        self._guarded(place, answer)
+        self._tasks[place] = None
+
+    def _guarded(self, place: int, act: Callable[[Task], object]) -> None:
+        task = self._tasks[place]
+        if task is None:
+            return
+        try:
+            act(task)
+        except UsageError:
+            raise
+        except Exception as error:
+            self._verdicts[place] = self._broke(task, error)
+            self._tasks[place] = None
