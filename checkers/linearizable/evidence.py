@@ -246,7 +246,7 @@ def sentence(violation: Violation, witness: Witness | None, decision: Decision |
     given = "" if witness is None else _given(violation, witness)
     proven = "" if decision is None else decision.reason
     if proven and decision is not None and _fails_last(ops, decision.culprits) == violation.failing:
-        return f"{who}, but {proven}.{_contradiction(ops, culprits, given)}"
+        return f"{who}, but {proven}{_states_left(violation)}.{_contradiction(ops, culprits, given)}"
     later = f" Later ops contradict each other too: {proven}." if proven else ""
     return f"{who}, but {_general_reason(violation)}.{_contradiction(ops, culprits, given)}{later}"
 
@@ -262,12 +262,16 @@ def _accusation(key: str | None, ops: Ops, failing: int) -> str:
 def _general_reason(violation: Violation) -> str:
     ops, failing = violation.ops, violation.failing
     since = _cell(ops, "index", int(ops.invoked[failing]))
-    holder = "the value" if isinstance(violation.stepper.model, AssignmentModel) else "the state"
     reason = f"no order of the ops lets it take effect at any moment since its invocation (op {since})"
-    states = [_brief(state) for state in violation.states()]
+    return reason + _states_left(violation)
+
+
+def _states_left(violation: Violation) -> str:
+    """What the state could only be when the failing op returned, where that is known."""
     if not violation.has_every_state:
-        return reason
-    return f"{reason}; when it returned, {holder} could only be {_any_of(states)}"
+        return ""
+    holder = "the value" if isinstance(violation.stepper.model, AssignmentModel) else "the state"
+    return f"; when it returned, {holder} could only be {_any_of([_brief(state) for state in violation.states()])}"
 
 
 def _given(violation: Violation, witness: Witness) -> str:
