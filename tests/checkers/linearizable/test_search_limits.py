@@ -40,9 +40,6 @@ class Clock:
         self._tick = tick
 
     def cpu_s(self) -> float:
-        return self.cpu_s()
-
-    def cpu_s(self) -> float:
         self.now += self._tick
         return self.now
 
