@@ -1,0 +1,130 @@
+"""`splitbrain prune`: remove runs from a store."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from harness.cli import options
+
+if TYPE_CHECKING:
+    from results.pruning import Candidate, Limits
+
+
+@click.command("prune")
+@options.store
+@click.option("--older-than", default=None, metavar="AGE", help="Runs that began longer ago: 90m, 12h, 30d, 8w.")
+@click.option(
+    "--keep", type=click.IntRange(min=0), default=None, metavar="N", help="All but the newest N of each test."
+)
+@click.option("--max-size", default=None, metavar="SIZE", help="The oldest, until the store takes no more: 500M, 20G.")
+@click.option(
+    "--outcome",
+    default="pass,inconclusive,harness-error",
+    show_default=True,
+    metavar="NAME[,...]",
+    help="Only runs that ended so; also violation, and unjudged for runs that nobody judged.",
+)
+@click.option("--test", "tests", default=None, metavar="NAME[,...]", help="Only runs of these tests.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would be removed.")
+@options.as_json
+def command(
+    store: str,
+    older_than: str | None,
+    keep: int | None,
+    max_size: str | None,
+    outcome: str,
+    tests: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Remove runs from a store: by age, by number for each test, by the size of the store.
+
+    A run goes if any of the three limits asks for it. Violations, and runs that nobody judged, stay unless --outcome
+    names them. A run that is under way always stays.
+
+    \b
+    Examples:
+      splitbrain prune --older-than 30d --dry-run
+      splitbrain prune --keep 20 --max-size 50G
+      splitbrain prune --older-than 1w --outcome pass --test metadata-register-partition
+    """
+    from results import pruning
+    from results.errors import HarnessError, UsageError
+    from results.store import Store
+
+    limits = _limits(older_than, keep, max_size, outcome, tests)
+    where = Store(Path(store))
+    if not where.root.is_dir():
+        raise UsageError(f"--store {store!r}: there is no such store.")
+    runs = pruning.candidates(where)
+    chosen = pruning.choose(runs, limits, time.time())
+    problems: list[str] = []
+    removed: list[Candidate] = []
+    if not dry_run:
+        pruning.remove_interrupted(where)
+    for run in chosen:
+        try:
+            if not dry_run:
+                pruning.remove(run)
+        except HarnessError as error:
+            problems.append(str(error))
+        else:
+            removed.append(run)
+    _tell(runs, removed, problems, dry_run, as_json)
+    if problems:
+        raise HarnessError(f"{len(problems)} of {len(chosen)} runs were not removed: {problems[0]}")
+
+
+def _limits(older_than: str | None, keep: int | None, max_size: str | None, outcome: str, tests: str | None) -> Limits:
+    from results import quantities
+    from results.errors import UnknownNameError, UsageError
+    from results.pruning import OUTCOMES, Limits
+
+    if older_than is None and keep is None and max_size is None:
+        raise UsageError("say what may go: give --older-than, --keep or --max-size.")
+    outcomes = _names("--outcome", outcome)
+    for name in sorted(outcomes - set(OUTCOMES)):
+        raise UnknownNameError("outcome", name, OUTCOMES)
+    return Limits(
+        outcomes=outcomes,
+        tests=frozenset() if tests is None else _names("--test", tests),
+        older_than_s=None if older_than is None else quantities.age("--older-than", older_than),
+        keep=keep,
+        max_bytes=None if max_size is None else quantities.size("--max-size", max_size),
+    )
+
+
+def _names(option: str, text: str) -> frozenset[str]:
+    from results.errors import UsageError
+
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise UsageError(f"{option} {text!r} names nothing between two commas, or at an end: leave that out.")
+    return frozenset(names)
+
+
+def _tell(runs: list[Candidate], removed: list[Candidate], problems: list[str], dry_run: bool, as_json: bool) -> None:
+    from results.quantities import shown
+
+    freed = sum(run.size_bytes for run in removed)
+    if as_json:
+        answer: dict[str, Any] = {
+            "dry_run": dry_run,
+            "removed": removed,
+            "problems": problems,
+            "runs_left": len(runs) - len(removed),
+            "freed_bytes": freed,
+        }
+        click.echo(msgspec.json.format(msgspec.json.encode(answer)).decode())
+        return
+    would = "would remove" if dry_run else "removed"
+    for run in removed:
+        click.echo(f"{would} {run.path}  {run.outcome}, {shown(run.size_bytes)}")
+    for problem in problems:
+        click.echo(f"left: {problem}", err=True)
+    click.echo(f"{would} {len(removed)} of {len(runs)} runs, {shown(freed)}")

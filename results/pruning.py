@@ -1,0 +1,181 @@
+"""Which runs of a store may go, and their removal.
+
+A run goes if it is of an outcome that was named, and is older than allowed, or not among the newest of its test, or
+among the oldest of a store that is too large. A run that is under way never goes, and neither does one whose state
+cannot be told; violations, and runs that nobody judged (which may be violations), go only where they are named.
+
+A run is renamed before its files are removed: it is whole or gone for everyone who looks at the store meanwhile. What
+an interrupted removal left is removed by the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from results.errors import HarnessError, SplitbrainError
+from results.store import RunDir, Store
+
+VIOLATION: Final = "violation"
+UNJUDGED: Final = "unjudged"
+KEPT_BY_DEFAULT: Final = frozenset({VIOLATION, UNJUDGED})
+OUTCOMES: Final = ("pass", "inconclusive", "harness-error", VIOLATION, UNJUDGED)
+
+_REMOVING: Final = ".removing-"
+_STAMP: Final = "%Y%m%dT%H%M%S.%fZ"
+_BLOCK_BYTES: Final = 512
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What may go; a limit that is None takes no run away.
+
+    Attributes:
+        outcomes: runs of these only (`OUTCOMES`).
+        tests: of these tests only; of all if empty.
+        older_than_s: runs that began longer ago than that.
+        keep: all but so many of the newest of each test; those that stay for their outcome count.
+        max_bytes: the oldest, until the store is no larger.
+    """
+
+    outcomes: frozenset[str] = frozenset(OUTCOMES) - KEPT_BY_DEFAULT
+    tests: frozenset[str] = frozenset()
+    older_than_s: float | None = None
+    keep: int | None = None
+    max_bytes: int | None = None
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A run of the store, as far as it matters here.
+
+    Attributes:
+        path: its folder.
+        test: the name of its test.
+        outcome: one of `OUTCOMES`; None for a run that never goes: it is under way, or its state cannot be told.
+        began_s: when it began, in seconds since the Unix epoch.
+        size_bytes: the room that its files take on the disk; holes take none.
+    """
+
+    path: str
+    test: str
+    outcome: str | None
+    began_s: float
+    size_bytes: int
+
+
+def candidates(store: Store) -> list[Candidate]:
+    """All runs of a store, oldest first. Changes nothing."""
+    return [_candidate(run) for run in store.runs() if not run.path.is_symlink()]
+
+
+def choose(runs: Sequence[Candidate], limits: Limits, now_s: float) -> list[Candidate]:
+    """Those that go, oldest first.
+
+    Args:
+        runs: all runs of the store, oldest first.
+        limits: what may go.
+        now_s: the time, in seconds since the Unix epoch.
+    """
+    allowed = [run for run in runs if run.outcome in limits.outcomes and (not limits.tests or run.test in limits.tests)]
+    going = {
+        run.path for run in allowed if limits.older_than_s is not None and run.began_s < now_s - limits.older_than_s
+    }
+    if limits.keep is not None:
+        older = set(_beyond(runs, limits.keep))
+        going |= {run.path for run in allowed if run.path in older}
+    if limits.max_bytes is not None:
+        left = sum(run.size_bytes for run in runs if run.path not in going)
+        for run in allowed:
+            if left > limits.max_bytes and run.path not in going:
+                going.add(run.path)
+                left -= run.size_bytes
+    return [run for run in allowed if run.path in going]
+
+
+def remove(run: Candidate) -> None:
+    """Remove a run.
+
+    Raises:
+        HarnessError: it is under way by now, something is mounted in it, or it cannot be removed.
+    """
+    path = Path(run.path)
+    if RunDir(path).is_running():
+        raise HarnessError(f"{path} is under way: it stays.")
+    mounted = next((place for place in _folders(path) if os.path.ismount(place)), None)
+    if mounted is not None:
+        raise HarnessError(f"{path} stays: a file system is mounted at {mounted} (splitbrain clean removes leftovers).")
+    aside = path.with_name(f"{_REMOVING}{path.name}")
+    try:
+        path.rename(aside)
+        shutil.rmtree(aside)
+        if not any(path.parent.iterdir()):
+            path.parent.rmdir()
+    except FileNotFoundError:  # somebody else removed it
+        pass
+    except OSError as error:
+        raise HarnessError(f"{path} cannot be removed: {error.strerror} ({error.filename}).") from error
+
+
+def remove_interrupted(store: Store) -> None:
+    """Remove what an earlier removal left when it was interrupted."""
+    for path in store.root.glob(f"test=*/{_REMOVING}run=*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _candidate(run: RunDir) -> Candidate:
+    return Candidate(str(run.path), run.test_name, _outcome(run), _began_s(run), size_bytes(run.path))
+
+
+def _outcome(run: RunDir) -> str | None:
+    try:
+        if run.is_running():
+            return None
+        judgement = run.read_verdicts()
+    except (SplitbrainError, OSError):  # a newer version wrote it, or it is damaged
+        return None
+    outcome = UNJUDGED if judgement is None else judgement.outcome.replace(" ", "-")
+    return outcome if outcome in OUTCOMES else None
+
+
+def _began_s(run: RunDir) -> float:
+    """By the run's name, which tells when it began; a folder of another name is as old as its test.json."""
+    try:
+        return datetime.strptime(run.name.partition("Z-")[0] + "Z", _STAMP).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return (run.path / "test.json").stat().st_mtime
+
+
+def _beyond(runs: Sequence[Candidate], keep: int) -> Iterator[str]:
+    """The runs that are not among the `keep` newest of their tests."""
+    by_test: defaultdict[str, list[str]] = defaultdict(list)
+    for run in runs:
+        by_test[run.test].append(run.path)
+    for paths in by_test.values():
+        yield from paths[: max(0, len(paths) - keep)]
+
+
+def size_bytes(path: Path) -> int:
+    """The room that the files below a folder take on the disk. Links are not followed."""
+    return sum(found.st_blocks * _BLOCK_BYTES for found in _stats(path))
+
+
+def _stats(path: Path) -> Iterator[os.stat_result]:
+    for folder, _, names in os.walk(path):
+        for name in names:
+            try:
+                found = os.lstat(os.path.join(folder, name))
+            except FileNotFoundError:
+                continue
+            if stat.S_ISREG(found.st_mode):
+                yield found
+
+
+def _folders(path: Path) -> Iterable[str]:
+    return (folder for folder, _, _ in os.walk(path))
