@@ -15,14 +15,13 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from checkers.registry import checker
 from checkers.turns import InTurns, Task, judge_in_turns
 from checkers.verdict import AnyChecker, Checker, CheckerSpec, Outcome, Verdict, WholeChecker, outcome
 from results.arrow import TELEMETRY_SCHEMA, conform, conform_telemetry
+from results.columns import array, codes, numbers
 from results.errors import HistoryFormatError, UsageError
 
 _CRASHES: Final = "crashes"
@@ -112,14 +111,17 @@ def by_key(history: pa.Table) -> Iterator[pa.Table]:
 
     Small ones first: a verdict on many keys is there before the time goes into the largest.
     """
-    clients = history.take(np.flatnonzero(history.column("process").to_numpy() >= 0))
+    of_clients = numbers(history.column("process")) >= 0
+    clients = history if of_clients.all() else history.filter(array(of_clients))
     if not clients.num_rows:
         return
-    encoded: Any = pc.dictionary_encode(clients.column("key").combine_chunks(), null_encoding="encode")
-    codes: npt.NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
-    rows = np.argsort(codes, kind="stable")
-    bounds = np.flatnonzero(np.diff(codes[rows], prepend=-1, append=-1))
-    grouped = clients.take(rows)
+    key, distinct = codes(clients.column("key"))
+    if len(distinct) == 1:
+        yield clients
+        return
+    rows = np.argsort(key, kind="stable")
+    bounds = np.flatnonzero(np.diff(key[rows], prepend=-1, append=-1))
+    grouped = clients.take(array(rows))
     sizes = np.diff(bounds)
     for group in np.argsort(sizes, kind="stable"):
         yield in_order(grouped.slice(int(bounds[group]), int(sizes[group])))
@@ -127,7 +129,7 @@ def by_key(history: pa.Table) -> Iterator[pa.Table]:
 
 def in_order(history: pa.Table) -> pa.Table:
     """The ops sorted by index."""
-    index = history.column("index").to_numpy()
+    index = numbers(history.column("index"))
     return history if np.all(index[1:] > index[:-1]) else history.sort_by("index")
 
 

@@ -1,10 +1,11 @@
 """Hot functions in two forms: as the Python that they are written in, and compiled with Numba.
 
-To import Numba and load what it has compiled takes about a CPU second, in which plain Python judges a history of
-thousands of ops. So each kernel runs as plain Python until that second has been spent on plain runs, or until one call
-would take as much by itself; from then on all kernels of the process run compiled. However long the work turns out to
-be, this costs at most about twice what the better choice would have cost (the ski rental problem: Karlin, Manasse,
-Rudolph and Sleator 1988). Both forms do the same to the same arrays, so that a search may change over in the middle.
+To import Numba and load what it has compiled takes most of a CPU second, in which plain Python judges a history of
+thousands of ops. So each kernel runs as plain Python until about as much has been spent on plain runs, or until one
+call would take as much by itself; from then on all kernels of the process run compiled. However long the work turns
+out to be, this costs at most about twice what the better choice would have cost (the ski rental problem: Karlin,
+Manasse, Rudolph and Sleator 1988). Both forms do the same to the same arrays, so that a search may change over in the
+middle.
 
 What Numba compiles it compiles once per installation and keeps on disk (`checkers.kernel_cache`).
 """
@@ -22,8 +23,8 @@ import numpy as np
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PLAIN_S: Final = 0.8
-"""CPU seconds of a process for plain runs: what it takes to load the compiled kernels."""
+PLAIN_S: Final = 0.5
+"""CPU seconds of a process for plain runs: a little less than it takes to load the compiled kernels."""
 
 PLAIN_S_PER_ELEMENT: Final = 3e-6
 """What a plain run takes for each element of its largest array, about: kernels are linear, or stop after a budget."""

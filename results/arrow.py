@@ -11,17 +11,19 @@ import hashlib
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from results.atomic import replace_file
+from results.columns import Column, array, numbers, valid
 from results.errors import HistoryFormatError, StoreVersionError
 from results.history import FORMAT_VERSION, Mop, Op, OpType
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _MOP: Final = pa.struct(
     [
@@ -72,22 +74,23 @@ TELEMETRY_SCHEMA: Final = pa.schema(
 )
 """The columns of the nodes' telemetry; `time` is in nanoseconds since the test began (see `results.telemetry`)."""
 
-Column: TypeAlias = Any
-"""An Arrow array."""
 
-_untyped: Any = pa
-compute: Any = pc
+class _Compute:
+    """Imports `pyarrow.compute` when it is used: that takes as long as the check of a small history."""
+
+    def __getattr__(self, name: str) -> Any:
+        import pyarrow.compute
+
+        return getattr(pyarrow.compute, name)
+
+
+compute: Final[Any] = _Compute()
 """Arrow's functions on columns. Their stubs do not know what most of them make of which column."""
 
 FORMAT_KEY: Final = b"splitbrain.format"
 RECOVERED_KEY: Final = b"splitbrain.recovered"
 _FIELDS: Final = tuple(cast("Iterable[Any]", HISTORY_SCHEMA))
 _TYPES: Final = frozenset({"invoke", "ok", "fail", "info"})
-
-
-def array(values: Any, kind: Any = None) -> Column:
-    """An Arrow array of the values, nulls for None."""
-    return _untyped.array(values, kind)
 
 
 # --- ops to columns, and back ---------------------------------------------------------------------------------------
@@ -115,7 +118,7 @@ def to_table(ops: Sequence[Op]) -> pa.Table:
                 [op.term for op in ops],
                 [op.error for op in ops],
             ]
-        arrays: list[Any] = [pa.array(column, field.type) for column, field in zip(columns, _FIELDS, strict=True)]
+        arrays: list[Any] = [array(column, field.type) for column, field in zip(columns, _FIELDS, strict=True)]
     except (TypeError, ValueError, OverflowError, pa.ArrowException, msgspec.MsgspecError) as error:
         raise HistoryFormatError("history", _first_bad_op(ops) or f"cannot be stored: {error}") from error
     return pa.Table.from_arrays(arrays, schema=HISTORY_SCHEMA)
@@ -133,7 +136,7 @@ def from_table(table: pa.Table, source: str = "history") -> list[Op]:
     with _without_cycle_collection():
         columns = [table.column(name).to_pylist() for name in HISTORY_SCHEMA.names]
         index, time, process, types, f, key, values, mops, node, term, error = columns
-        for type_ in pc.unique(table.column("type")).to_pylist():
+        for type_ in compute.unique(table.column("type")).to_pylist():
             if type_ not in _TYPES:
                 raise HistoryFormatError(source, f"an op's type is {type_!r}; known are invoke, ok, fail and info")
         decoded = _decode_values(cast("list[str | None]", values), source)
@@ -270,7 +273,7 @@ def storable(op: Op) -> str | None:
         for field, cell in zip(_FIELDS, row, strict=True):
             if cell is None and not field.nullable:
                 return f"{field.name} is missing"
-            pa.array([cell], field.type)
+            array([cell], field.type)
     except (TypeError, ValueError, OverflowError, pa.ArrowException, msgspec.MsgspecError) as error:
         return f"it has a field that a history cannot carry: {_first_line(error)}"
     return None
@@ -299,6 +302,8 @@ def write_parquet(table: pa.Table, path: Path, notes: Mapping[bytes, bytes] | No
     """Write a table atomically; `notes` go into the file's metadata beside the format version."""
     metadata = {FORMAT_KEY: str(FORMAT_VERSION).encode(), **(notes or {})}
     noted = table.replace_schema_metadata(metadata)
+    import pyarrow.parquet as pq
+
     replace_file(path, lambda aside: pq.write_table(noted, aside, compression="zstd", write_page_checksum=True))
 
 
@@ -334,6 +339,8 @@ def read_parquet_head(path: Path) -> ParquetHead:
 
 @contextmanager
 def _opened(path: Path, content: bytes | None = None) -> Generator[pq.ParquetFile]:
+    import pyarrow.parquet as pq
+
     # ParquetFile, not read_table: the latter adds columns from folder names such as `run=...`.
     try:
         source = path if content is None else pa.BufferReader(content)
@@ -377,7 +384,7 @@ def history_hash(table: pa.Table) -> str:
 
 def _canonical(array: Any) -> Iterator[bytes | memoryview]:
     """Validity, lengths and contents of an Arrow array, without whatever lies under its nulls."""
-    yield np.packbits(array.is_valid().to_numpy(zero_copy_only=False)).tobytes()
+    yield np.packbits(valid(array)).tobytes()
     kind = array.type
     if pa.types.is_struct(kind):
         for child in array.flatten():
@@ -392,7 +399,7 @@ def _canonical(array: Any) -> Iterator[bytes | memoryview]:
 
 
 def _integers(array: Any) -> bytes:
-    return array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).astype("<i8").tobytes()
+    return numbers(array.cast(pa.int64()), null=0).astype("<i8").tobytes()
 
 
 def _texts(array: Any) -> Iterator[bytes | memoryview]:

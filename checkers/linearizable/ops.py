@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from checkers.kernels import kernel
 from checkers.models import UNKNOWN, JsonScalar, Model, apart, frozen
+from results.columns import array, codes, numbers
 from results.errors import HistoryFormatError, UsageError
 
 I32: TypeAlias = npt.NDArray[np.int32]
@@ -94,7 +95,9 @@ def read_ops(table: pa.Table, model: Model) -> Ops:
         HistoryFormatError: a completion without an invocation, or two ops of one process at once.
         UsageError: the history has a function that the model does not know.
     """
-    table = table.filter(pa.array(table.column("process").to_numpy() >= 0))
+    clients = numbers(table.column("process")) >= 0
+    if not clients.all():
+        table = table.filter(array(clients))
     types, type_names = _codes(table, "type")
     invoked, completed = _pairs(table, types, type_names)
     ended = np.append(types, -1)[completed]
@@ -115,9 +118,8 @@ def read_ops(table: pa.Table, model: Model) -> Ops:
 
 def _codes(table: pa.Table, column: str) -> tuple[I64, list[Any]]:
     """A text column as codes into its distinct texts; null is one of them."""
-    chunks: Any = table.column(column)
-    encoded = chunks.combine_chunks().dictionary_encode(null_encoding="encode")
-    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()
+    of_row, distinct = codes(table.column(column))
+    return of_row.astype(np.int64), distinct
 
 
 def _code(names: list[Any], name: str) -> int:
@@ -126,7 +128,7 @@ def _code(names: list[Any], name: str) -> int:
 
 def _pairs(table: pa.Table, types: I64, type_names: list[Any]) -> tuple[I64, I64]:
     """Rows of the invocations, and of their completions."""
-    processes = table.column("process").to_numpy()
+    processes = numbers(table.column("process"))
     distinct, codes = np.unique(processes, return_inverse=True)
     partner = np.full(len(types), OPEN, np.int64)
     invoke = _code(type_names, "invoke")
@@ -170,7 +172,7 @@ def _refuse_unknown(table: pa.Table, model: Model, fs: I64, f_names: list[Any], 
 
 def _owners(table: pa.Table, invoked: I64, arguments: I64, texts: list[Any]) -> tuple[I64, list[Any]]:
     """Arguments with the process where the value is null, as codes into the texts and those of the processes."""
-    processes = table.column("process").to_numpy()[invoked]
+    processes = numbers(table.column("process"))[invoked]
     distinct, codes = np.unique(processes, return_inverse=True)
     null = np.array([text in (None, "null") for text in texts], np.bool_)[arguments]
     return np.where(null, len(texts) + codes.reshape(-1), arguments), [*texts, *map(str, distinct.tolist())]

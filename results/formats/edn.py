@@ -26,6 +26,8 @@ import numpy as np
 import pyarrow as pa
 
 from results.arrow import Column, array, compute
+from results.columns import flags, numbers, valid
+from results.columns import text as text_scalar
 from results.errors import HistoryFormatError
 from results.formats import edn_text
 from results.formats.edn_text import EdnError
@@ -153,17 +155,17 @@ def _layout(line: str) -> tuple[tuple[str, ...], Match] | None:
 
 def _columns(rows: dict[tuple[str, ...], tuple[list[int], list[Any]]]) -> tuple[Ints, dict[str, Column]]:
     """Columns of EDN texts in the order of the lines, from the rows of each layout."""
-    lines = np.concatenate([np.asarray(numbers, np.int64) for numbers, _ in rows.values()] or [np.zeros(0, np.int64)])
+    lines = np.concatenate([np.asarray(own, np.int64) for own, _ in rows.values()] or [np.zeros(0, np.int64)])
     order = np.argsort(lines, kind="stable")
     straight = len(rows) == 1
     columns: dict[str, list[Any]] = {}
     before = 0
-    for layout, (numbers, groups) in rows.items():
+    for layout, (own, groups) in rows.items():
         for name, column in zip(layout, zip(*groups, strict=True), strict=True):
             cells = columns.setdefault(name, [])
             cells.extend([None] * (before - len(cells)))
             cells.extend(column)
-        before += len(numbers)
+        before += len(own)
     found: dict[str, Column] = {}
     for name, cells in columns.items():
         cells.extend([None] * (before - len(cells)))
@@ -299,12 +301,12 @@ def _rows(line: Ints, columns: dict[str, Column], source: str) -> Rows:
 
 
 def _filled(column: Any, empty: int) -> Ints:
-    return np.asarray(column.fill_null(empty).to_numpy(zero_copy_only=False), dtype=np.int64)
+    return numbers(column, null=empty).astype(np.int64)
 
 
 def _named_transactions(f: Column, value: Column) -> Column:
     """Ops without a function whose value is a list of lists are transactions: Elle lets them leave out `:f :txn`."""
     if not f.null_count:
         return f
-    transaction = compute.starts_with(value, "[[").fill_null(False)
-    return compute.if_else(compute.and_(f.is_null(), transaction), pa.scalar("txn"), f)
+    transaction = flags(compute.starts_with(value, "[["))
+    return compute.if_else(array(~valid(f) & transaction), text_scalar("txn"), f)

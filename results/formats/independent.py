@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from results.arrow import Column, array, compute
+from results.columns import numbers
 from results.history import canonical_json
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -64,7 +65,7 @@ def split_tuples(value: Column, tupled: Bools, certain: Bools, refuse: Refuse) -
         refuse: called with a row and a problem, to raise.
     """
     encoded: Any = compute.dictionary_encode(value)
-    codes = np.asarray(encoded.indices.fill_null(NONE).to_numpy(zero_copy_only=False), dtype=np.int64)
+    codes = numbers(encoded.indices, null=NONE).astype(np.int64)
     texts: list[str] = encoded.dictionary.to_pylist()
     names: list[str | None] = [None] * (len(texts) + 1)
     rests: list[str | None] = [*texts, None]

@@ -16,6 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from results.arrow import HISTORY_SCHEMA, MOPS, Column, array, compute
+from results.columns import flags, numbers, valid
+from results.columns import text as text_scalar
 from results.errors import HistoryFormatError
 from results.formats.independent import has_tuples, split_tuples
 
@@ -137,12 +139,11 @@ def _table(rows: Rows) -> pa.Table:
 def _is(column: Column, text: str) -> Bools:
     if not len(column):
         return np.zeros(0, np.bool_)
-    found: Column = compute.equal(column, pa.scalar(text, pa.string()))
-    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), dtype=np.bool_)
+    return flags(compute.equal(column, text_scalar(text)))
 
 
 def _valid(column: Column) -> Bools:
-    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+    return valid(column)
 
 
 def _by_index(rows: Rows) -> Rows:
@@ -157,9 +158,9 @@ def _by_index(rows: Rows) -> Rows:
 def _refuse_incomplete(rows: Rows, source: str) -> None:
     """Refuse ops without what every op needs."""
     if len(rows.type):
-        known: Column = compute.is_in(rows.type, value_set=array(_TYPES))
+        known: Column = compute.is_in(rows.type, value_set=texts(_TYPES))
         _refuse(
-            ~np.asarray(known.to_numpy(zero_copy_only=False), dtype=np.bool_),
+            ~flags(known),
             rows,
             source,
             lambda row: f"expected an op's type as invoke, ok, fail or info, found {_shown(rows.type[row].as_py())}.",
@@ -251,9 +252,9 @@ def _with_crashes(rows: Rows, source: str) -> Rows:
         longer,
         time=time,
         line=line,
-        type=compute.if_else(is_added, pa.scalar("info"), longer.type),
-        error=compute.if_else(is_added, pa.scalar("never completed"), longer.error),
-        value=compute.if_else(is_added, pa.scalar(None, pa.string()), longer.value),
+        type=compute.if_else(is_added, text_scalar("info"), longer.type),
+        error=compute.if_else(is_added, text_scalar("never completed"), longer.error),
+        value=compute.if_else(is_added, text_scalar(None), longer.value),
     )
 
 
@@ -292,7 +293,7 @@ def _with_tuples(rows: Rows, source: str, independent: Independent) -> Rows:
         rows = replace(rows, key=compute.if_else(array(tupled), key, rows.key), value=value)
     if rows.exact_value is not None:
         exact = compute.if_else(
-            compute.equal(rows.exact_value, pa.scalar("null")), pa.scalar(None, pa.string()), rows.exact_value
+            compute.equal(rows.exact_value, text_scalar("null")), text_scalar(None), rows.exact_value
         )
         rows = replace(rows, value=compute.if_else(rows.exact_value.is_valid(), exact, rows.value))
     return rows
@@ -307,12 +308,12 @@ def _looks_tupled(rows: Rows, client: Bools) -> bool:
 
 
 def _strings(column: Column) -> npt.NDArray[np.object_]:
-    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.object_)
+    return np.array(column.to_pylist(), dtype=np.object_)
 
 
 def _codes(column: Column) -> Ints:
     encoded: Any = compute.dictionary_encode(column, null_encoding="encode")
-    return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
+    return numbers(encoded.indices).astype(np.int64)
 
 
 def _with_keys(rows: Rows, source: str) -> Rows:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from results.arrow import MOPS, Column, array, compute
+from results.columns import flags, numbers, text
 
 _TRANSACTIONS: Final = msgspec.json.Decoder(list[list[tuple[str, str | int, int | list[int] | None]]])
 _FUNCTIONS: Final = frozenset({"r", "w", "append"})
@@ -26,7 +27,7 @@ def with_mops(f: Column, value: Column) -> Column | None:
         f: functions; a transaction's is "txn".
         value: JSON.
     """
-    is_txn: Any = compute.equal(f, pa.scalar("txn", pa.string())).fill_null(False)
+    is_txn = array(flags(compute.equal(f, text("txn"))))
     encoded: Any = compute.dictionary_encode(value.filter(is_txn))
     if not len(encoded.dictionary):
         return None
@@ -53,7 +54,5 @@ def with_mops(f: Column, value: Column) -> Column | None:
     struct = arrow.StructArray.from_arrays(columns, fields=list(MOPS.value_type))
     distinct = arrow.ListArray.from_arrays(array(offsets), struct, type=MOPS)
     rows = np.full(len(f), len(transactions), np.int64)
-    rows[np.asarray(is_txn.to_numpy(zero_copy_only=False))] = np.asarray(
-        encoded.indices.fill_null(len(transactions)).to_numpy(zero_copy_only=False)
-    )
+    rows[flags(is_txn)] = numbers(encoded.indices, null=len(transactions))
     return arrow.concat_arrays([distinct, pa.nulls(1, MOPS)]).take(array(rows))

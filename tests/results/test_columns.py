@@ -1,0 +1,64 @@
+"""Columns made and read buffer by buffer are those of PyArrow's own conversions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from results import columns
+
+arrow: Any = pa
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([], pa.string()),
+        (["a", None, "é", ""], pa.string()),
+        ([b"1", None], pa.string()),
+        (["a", None], pa.binary()),
+        ([1, None, -(2**63)], pa.int64()),
+        ([1, 2], pa.int32()),
+        (np.arange(5), None),
+        (np.arange(5, dtype=np.int32), pa.int64()),
+        (np.arange(20)[::3], None),
+        (np.arange(13) % 3 == 0, None),
+        (np.zeros(0, np.bool_), None),
+    ],
+)
+def test_an_array_is_what_arrow_makes_of_the_values(values: Any, kind: Any) -> None:
+    made, expected = columns.array(values, kind), arrow.array(values, kind)
+    assert made.equals(expected)
+    assert made.type == expected.type
+    made.validate(full=True)
+
+
+@pytest.mark.parametrize(("values", "kind"), [([1], pa.string()), (["x"], pa.int64()), ([2**31], pa.int32())])
+def test_what_does_not_fit_the_type_is_refused(values: Any, kind: Any) -> None:
+    with pytest.raises((TypeError, ValueError, OverflowError, pa.ArrowException)):
+        columns.array(values, kind)
+
+
+@pytest.mark.parametrize("offset", [0, 3, 9])
+def test_sliced_and_chunked_columns_are_read_as_arrow_reads_them(offset: int) -> None:
+    integers = arrow.array([None if each % 4 == 1 else each for each in range(30)], pa.int32())[offset:]
+    truths = arrow.array([None if each % 4 == 1 else each % 3 == 0 for each in range(30)])[offset:]
+    assert columns.numbers(integers, null=-7).tolist() == integers.fill_null(-7).to_pylist()
+    assert columns.numbers(integers.drop_null()).tolist() == integers.drop_null().to_pylist()
+    assert columns.flags(truths).tolist() == truths.fill_null(False).to_pylist()
+    assert columns.valid(truths).tolist() == truths.is_valid().to_pylist()
+    chunked = pa.chunked_array([integers.drop_null(), integers.drop_null()[2:5]])
+    assert columns.numbers(chunked).tolist() == chunked.to_pylist()
+    with pytest.raises(ValueError):
+        columns.numbers(integers)
+
+
+@pytest.mark.parametrize("rows", [0, 5, 20_000])
+def test_codes_are_by_the_first_of_each_text(rows: int) -> None:
+    texts = [(None, "b", "a")[each % 3] for each in range(rows)]
+    codes, distinct = columns.codes(arrow.array(texts, pa.string()))
+    assert [distinct[code] for code in codes] == texts
+    assert distinct == list(dict.fromkeys(texts))
