@@ -62,8 +62,9 @@ def numbers(column: Any, null: int | None = None) -> npt.NDArray[Any]:
     if whole.null_count:
         if null is None:
             raise ValueError(f"{whole.null_count} nulls in a column of numbers")
-        known = valid(whole)
-        return np.where(known, numbers(whole.drop_null())[np.maximum(np.cumsum(known) - 1, 0)], null)
+        found = np.full(len(whole), null, np.dtype(whole.type.to_pandas_dtype()))
+        found[valid(whole)] = numbers(whole.drop_null())
+        return found
     kind = np.dtype(whole.type.to_pandas_dtype())
     content = whole.buffers()[1]
     if content is None or not len(whole):

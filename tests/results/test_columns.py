@@ -52,6 +52,7 @@ def test_sliced_and_chunked_columns_are_read_as_arrow_reads_them(offset: int) ->
     assert columns.valid(truths).tolist() == truths.is_valid().to_pylist()
     chunked = pa.chunked_array([integers.drop_null(), integers.drop_null()[2:5]])
     assert columns.numbers(chunked).tolist() == chunked.to_pylist()
+    assert columns.numbers(pa.nulls(3, pa.int64()), null=0).tolist() == [0, 0, 0]
     with pytest.raises(ValueError):
         columns.numbers(integers)
 
