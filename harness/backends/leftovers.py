@@ -12,8 +12,9 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
 
-from harness.backends import ownership
+from harness.backends import diskfiles, ownership
 from harness.backends.agent import cgroups, volumes
 
 TURNS_BY: str = "/run"
@@ -22,14 +23,24 @@ TURN_COMES_WITHIN_S = 30.0
 _POLL_S = 0.02
 
 
-def sweep(others: Callable[[], Sequence[str]] = tuple) -> list[str]:
+def sweep(
+    others: Callable[[], Sequence[str]] = tuple, *, store: Path | None = None, dry_run: bool = False
+) -> list[str]:
     """Remove it, when it is this process's turn; a line for each thing removed.
 
     Args:
         others: removes first what a backend has beside that, and says so.
+        store: where images of disks are looked for as well.
+        dry_run: only tell what would be removed.
     """
     with _turn():
-        return [*others(), *ownership.sweep(), *volumes.sweep(_is_left_over), *cgroups.sweep(_is_left_over)]
+        return [
+            *others(),
+            *ownership.sweep(dry_run=dry_run),
+            *volumes.sweep(_is_left_over, dry_run=dry_run),
+            *cgroups.sweep(_is_left_over, dry_run=dry_run),
+            *(() if store is None else diskfiles.sweep(store, _is_left_over, dry_run=dry_run)),
+        ]
 
 
 @contextlib.contextmanager

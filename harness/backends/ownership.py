@@ -95,12 +95,15 @@ def start_time(pid: int) -> int | None:
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
-def sweep() -> list[str]:
-    """Kill what dead controllers left behind, and wait until it is gone; a line for each process."""
+def sweep(*, dry_run: bool = False) -> list[str]:
+    """Kill what dead controllers left behind, and wait until it is gone; a line for each process. Or only tell."""
     removed: list[str] = []
     for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
         owner = _owner(int(name))
         if owner is None or not owner.gone:
+            continue
+        if dry_run:
+            removed.append(f"would kill process {name} of controller {owner.pid}, which is gone")
             continue
         with contextlib.suppress(ProcessLookupError, PermissionError):
             pidfd = os.pidfd_open(int(name))

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("harness.cli.serve", "The store as a web site: runs, verdicts, figures, files; live."),
     "compare": ("harness.cli.compare", "Two runs, or two sets of runs, side by side."),
     "prune": ("harness.cli.prune", "Remove runs from a store, by age, number and size."),
+    "clean": ("harness.cli.clean", "Remove what killed controllers left on this machine, or on hosts."),
     "list": ("harness.cli.listing", "What there is: workloads, nemeses, checkers, models, systems, backends, bugs."),
     "doctor": ("harness.cli.doctor", "What works on this machine, and what is missing for the rest."),
     "cluster": ("harness.cli.cluster", "Start, stop and use the metadata cluster by hand."),

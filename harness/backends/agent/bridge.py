@@ -91,6 +91,7 @@ def mount_proc() -> None:
     """
     try:
         syscalls.mount_own_proc()
+        syscalls.mount_own_shared_memory()
     except OSError as error:
         raise AgentError(f"the kernel refuses a /proc for new namespaces ({error.strerror})") from None
 

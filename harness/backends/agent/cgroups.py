@@ -117,8 +117,8 @@ def problem() -> str | None:
     return None if os.access(top, os.W_OK) else f"this user may not make control groups in {top}"
 
 
-def sweep(is_left_over: Callable[[str], bool]) -> list[str]:
-    """Remove groups whose owner is gone; a line for each."""
+def sweep(is_left_over: Callable[[str], bool], *, dry_run: bool = False) -> list[str]:
+    """Remove groups whose owner is gone; a line for each. Or only tell."""
     try:
         top, _ = _top()
     except AgentError:
@@ -127,6 +127,9 @@ def sweep(is_left_over: Callable[[str], bool]) -> list[str]:
     for name in sorted(os.listdir(top)):
         folder = os.path.join(top, name)
         if is_left_over(name) and os.access(folder, os.W_OK):
+            if dry_run:
+                removed.append(f"would remove control group {folder}, whose controller is gone")
+                continue
             try:
                 remove(folder)
             except AgentError as error:

@@ -99,6 +99,7 @@ def _enter_namespaces(freezer: Freezer) -> None:
         os._exit(os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]) & 0xFF)
     syscalls.signal_on_parent_death(signal.SIGKILL)
     syscalls.mount_own_proc()
+    syscalls.mount_own_shared_memory()
 
 
 class _RemoteAgent:

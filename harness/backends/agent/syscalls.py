@@ -116,6 +116,16 @@ def mount_own_proc() -> None:
     _check(_libc.mount(b"proc", b"/proc", b"proc", flags, None), "mount /proc")
 
 
+def mount_own_shared_memory() -> None:
+    """Give this mount namespace a /dev/shm that ends with it. Call it after `mount_own_proc`.
+
+    libfaketime keeps files there under its process's pid, which a process that is killed leaves; and pids of this
+    namespace mean others outside. Where the kernel refuses, processes share what there is.
+    """
+    flags = ctypes.c_ulong(_MS_NOSUID | _MS_NODEV)
+    _libc.mount(b"splitbrain", b"/dev/shm", b"tmpfs", flags, b"mode=1777")
+
+
 @contextlib.contextmanager
 def inside(namespace: int, home: int) -> Generator[None, None, None]:
     """Work in another network namespace. Sockets opened meanwhile stay there."""

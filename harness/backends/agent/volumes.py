@@ -408,17 +408,24 @@ def problem() -> str | None:
     return None
 
 
-def sweep(is_left_over: Callable[[str], bool]) -> list[str]:
+def sweep(is_left_over: Callable[[str], bool], *, dry_run: bool = False) -> list[str]:
     """Unmount volumes whose owner is gone, and remove their images; a line for each. Only root's sweep does so.
 
     What somebody else removes meanwhile is fine, and a device that serves another image by then is left alone.
 
     Args:
         is_left_over: tells from the name of an image whether its owner is gone.
+        dry_run: only tell.
     """
     if os.geteuid() != 0:
         return []
     left = {device: image for device, image in loops.images().items() if is_left_over(os.path.basename(image))}
+    if dry_run:
+        return [
+            f"would unmount {image} of a controller that is gone"
+            for image in dict.fromkeys(left.values())
+            if not drives.is_outer(image)
+        ]
     removed: list[str] = []
     for device, image in left.items():
         if not drives.is_outer(image) and _still_serves(device, image):

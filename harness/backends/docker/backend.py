@@ -8,6 +8,7 @@ import os
 import secrets
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from harness import faultkinds, images
@@ -61,6 +62,20 @@ class DockerBackend:
         client = images.engine()
         with contextlib.closing(client):
             return leftovers.sweep(lambda: asked(client.api, "remove what dead controllers left behind", labels.sweep))
+
+    def clean(self, store: Path, *, dry_run: bool) -> list[str]:
+        """As `sweep`, and images of disks in a store as well; or only tell what would be removed.
+
+        Raises:
+            BackendError: no engine answers, or it refuses.
+        """
+        found = partial(labels.sweep, dry_run=dry_run)
+        with contextlib.closing(images.engine()) as client:
+            return leftovers.sweep(
+                lambda: asked(client.api, "look for what dead controllers left behind", found),
+                store=store,
+                dry_run=dry_run,
+            )
 
     async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> DockerDeployment:
         """Lay out the test's nodes, not yet started.

@@ -22,8 +22,10 @@ def of_run(run: str) -> dict[str, str]:
     return {CONTROLLER: ownership.this_controller().marker, RUN: run}
 
 
-def sweep(api: docker.APIClient) -> list[str]:
+def sweep(api: docker.APIClient, *, dry_run: bool = False) -> list[str]:
     """Remove containers and networks of controllers that are dead; a line for each. Those of others are left alone.
+
+    With `dry_run` it only tells what would be removed.
 
     Controllers in other PID namespaces cannot be told from dead ones: theirs are left alone too. Unlike processes these
     things outlive the machine's end, and with them whoever made them before it.
@@ -32,11 +34,14 @@ def sweep(api: docker.APIClient) -> list[str]:
     removed: list[str] = []
     for container in containers_with(api, [CONTROLLER]):
         owner = _dead_owner(container, booted_at_s)
-        if owner is not None and remove_container(api, container.id):
-            removed.append(f"removed container {container.shown} of controller {owner.pid}, which is gone")
+        if owner is not None and (dry_run or remove_container(api, container.id)):
+            done = "would remove" if dry_run else "removed"
+            removed.append(f"{done} container {container.shown} of controller {owner.pid}, which is gone")
     for network in networks_with(api, [CONTROLLER]):
         owner = _dead_owner(network, booted_at_s)
-        if owner is not None:
+        if owner is not None and dry_run:
+            removed.append(f"would remove network {network.shown} of controller {owner.pid}, which is gone")
+        elif owner is not None:
             problem = remove_network(api, network.id)
             done = (
                 f"removed network {network.shown}" if problem is None else f"left network {network.shown} ({problem})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import get_args
@@ -16,7 +16,7 @@ from harness.backends.ssh.connection import Connection, HostError, connect
 from harness.backends.ssh.deployment import SshDeployment
 from harness.backends.ssh.inventory import Host, Inventory
 from harness.backends.ssh.links import together
-from harness.backends.ssh.survey import check
+from harness.backends.ssh.survey import Report, check
 from harness.protocols import FaultKind, NodeId, Runtime, Support
 from harness.test import Test
 from results.errors import BackendError, SeveralFailedError, UsageError
@@ -47,6 +47,22 @@ class SshBackend:
     def sweep(self) -> list[str]:
         """Nothing: hosts are swept when a test is deployed on them, for only then are they known to be ours to use."""
         return []
+
+    def clean(self, *, dry_run: bool) -> list[str]:
+        """Remove what dead controllers left on the hosts; a line for each thing. Or only tell what would be removed.
+
+        Raises:
+            BackendError: hosts that cannot be reached, or refuse.
+        """
+        assert self._inventory is not None, "there are hosts"
+        lines: list[str] = []
+        for host in self._inventory.hosts:
+            connection = connect(host, self._inventory, note=lambda _: None)
+            try:
+                lines += [f"{host.node}: {line}" for line in _swept(connection, check(connection, (), {}), dry_run)]
+            finally:
+                connection.close()
+        return lines
 
     async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> SshDeployment:
         """Lay out the test's nodes on their hosts, not yet started.
@@ -130,10 +146,17 @@ def _note_keeper(run_dir: Path, node: NodeId) -> Callable[[str], None]:
 def _prepare(connection: Connection, test: Test, note: Callable[[str], None]) -> None:
     """See that a host has what the test takes, and sweep what dead controllers left on it."""
     report = check(connection, getattr(test.system, "imports", ()), getattr(test.system, "programs", {}))
+    for line in _swept(connection, report):
+        note(line)
+
+
+def _swept(connection: Connection, report: Report, dry_run: bool = False) -> Iterator[str]:
+    """Remove what dead controllers left on a host; a line for each. Or only tell."""
     for leftover in report.leftovers:
         if machine.is_abandoned(leftover):
-            machine.remove(connection, leftover.path)
-            note(f"removed {leftover.path}, which a dead controller left behind")
+            if not dry_run:
+                machine.remove(connection, leftover.path)
+            yield f"{'would remove' if dry_run else 'removed'} {leftover.path}, which a dead controller left behind"
 
 
 def _check_addresses(connections: Mapping[NodeId, Connection]) -> None:
