@@ -21,6 +21,7 @@ from results.atomic import replace_file
 from results.columns import Column, array, numbers, valid
 from results.errors import HistoryFormatError, StoreVersionError
 from results.history import FORMAT_VERSION, Mop, Op, OpType
+from results.values import canonical_json
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -102,7 +103,6 @@ def to_table(ops: Sequence[Op]) -> pa.Table:
     Raises:
         HistoryFormatError: an op has a value that JSON or a column cannot carry.
     """
-    encode = msgspec.json.Encoder(order="deterministic").encode
     try:
         with _without_cycle_collection():
             columns: list[Any] = [
@@ -112,7 +112,7 @@ def to_table(ops: Sequence[Op]) -> pa.Table:
                 [op.type for op in ops],
                 [op.f for op in ops],
                 [op.key for op in ops],
-                [None if op.value is None else encode(op.value) for op in ops],
+                [None if op.value is None else canonical_json(op.value) for op in ops],
                 [None if op.mops is None else [_mop_row(mop) for mop in op.mops] for op in ops],
                 [op.node for op in ops],
                 [op.term for op in ops],
@@ -256,7 +256,7 @@ def storable(op: Op) -> str | None:
     """Why an op cannot be stored in a history, None if it can."""
     try:
         if op.value is not None:
-            msgspec.json.encode(op.value)
+            canonical_json(op.value)
         row = [
             op.index,
             op.time,
@@ -352,7 +352,7 @@ def _opened(path: Path, content: bytes | None = None) -> Generator[pq.ParquetFil
                     f"{FORMAT_VERSION}: upgrade splitbrain; nothing was changed."
                 )
             yield file
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:  # ValueError: text that is not UTF-8
         raise HistoryFormatError(str(path), f"this is not a whole Parquet file: {_first_line(error)}") from error
 
 

@@ -17,8 +17,8 @@ import msgspec
 
 from results.errors import HistoryFormatError, RunNotFoundError
 from results.figures import Figures, figures_of
-from results.history import canonical_json
 from results.store import RunDir
+from results.values import canonical_json
 
 SPREAD_MIN: Final = 4
 """Values that each side needs before a difference is flagged. If both sides were the same, all values of the one would

@@ -6,7 +6,7 @@ whose op ended in `info` never acts again: its successor takes the id `process +
 nemesis and the harness itself are processes with negative ids; they may overlap client ops at will.
 
 On disk (`results.arrow`) the columns have the fields' names. `value` is canonical JSON there; here it is any value
-that JSON can carry.
+that JSON can carry (`results.values` says which are equal).
 """
 
 from __future__ import annotations
@@ -80,15 +80,6 @@ class Op(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             term=term,
             error=error,
         )
-
-
-def canonical_json(value: Any) -> str:
-    """`value` as JSON with sorted keys and no white space: equal values give equal text.
-
-    Raises:
-        TypeError: the value is not something that JSON can carry.
-    """
-    return msgspec.json.encode(value, order="deterministic").decode()
 
 
 class Pair(msgspec.Struct, frozen=True):

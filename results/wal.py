@@ -22,6 +22,7 @@ import msgspec
 
 from results.errors import HarnessError, HistoryFormatError, StoreVersionError
 from results.history import Op
+from results.values import refuse_not_finite
 
 MAGIC: Final = b"SBHIST\r\n"
 VERSION: Final = 1
@@ -71,6 +72,7 @@ class HistoryWriter:
         """
         before = len(self._buffer)
         try:
+            refuse_not_finite(op.value)
             self._encode_into(op, self._buffer, -1)
         except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
             del self._buffer[before:]

@@ -111,7 +111,7 @@ def read_ops(table: pa.Table, model: Model) -> Ops:
     if getattr(model, "owned", False):
         arguments, texts = _owners(table, invoked, arguments, texts)
     transition, transitions = _transitions(
-        fs[invoked], arguments, np.where(crashed, -1, values[completed]), f_names, texts, getattr(model, "opaque", ())
+        fs[invoked], arguments, np.where(crashed, -1, values[completed]), f_names, texts, getattr(model, "opaque", None)
     )
     return Ops(table, invoked, completed, crashed, transition, transitions)
 
@@ -179,7 +179,7 @@ def _owners(table: pa.Table, invoked: I64, arguments: I64, texts: list[Any]) -> 
 
 
 def _transitions(
-    fs: I64, values: I64, results: I64, f_names: list[Any], texts: list[Any], opaque: Collection[str]
+    fs: I64, values: I64, results: I64, f_names: list[Any], texts: list[Any], opaque: Collection[str] | None
 ) -> tuple[I32, list[Transition]]:
     width = len(texts) + 1
     combined = (fs * width + values) * width + results + 1
@@ -187,8 +187,8 @@ def _transitions(
     rest, result = np.divmod(distinct, width)
     f, value = np.divmod(rest, width)
     answers = [UNKNOWN, *_parsed(texts)]
-    compared = _apart(texts, answers) if opaque else answers
-    compares = np.array([name in opaque for name in f_names], np.bool_)[f] if compared is not answers else f < 0
+    compared = answers if opaque is None else _apart(texts, answers)
+    compares = np.array([name in (opaque or ()) for name in f_names], np.bool_)[f] if compared is not answers else f < 0
     meant = [*answers, *compared]
     transitions = list(
         map(

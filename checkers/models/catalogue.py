@@ -74,7 +74,7 @@ def model(name: str) -> Model:
         raise UnknownNameError("model", base, _MODELS)
     if arguments and not parameter(make):
         raise UsageError(f"model {base!r} takes no parameter: leave out ({text}).")
-    return make(*(map(apart, arguments) if getattr(make, "opaque", None) else arguments))
+    return make(*(map(apart, arguments) if getattr(make, "opaque", None) is not None else arguments))
 
 
 def parameter(described: object) -> str:

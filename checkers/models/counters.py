@@ -48,6 +48,7 @@ class UniqueIds:
 
     name = "unique-ids"
     fs = frozenset({"generate"})
+    opaque = frozenset({"generate"})
 
     def init(self) -> State:
         """No id was given yet."""

@@ -37,6 +37,7 @@ class OwnerMutex(AssignmentModel):
     fs = _LOCK | {"hold"}
     initial = _FREE
     owned = True
+    opaque = frozenset[str]()
 
     def assignment(self, f: str, value: Any, result: Any) -> Assignment:
         """Acquire requires a free lock, hold and release one that is held by the same owner."""
@@ -56,6 +57,7 @@ class ReentrantMutex:
     name = "reentrant-mutex"
     fs = _LOCK
     owned = True
+    opaque = frozenset[str]()
     parameter = "times"
 
     def __init__(self, times: Hashable = None) -> None:
@@ -94,6 +96,7 @@ class FencedMutex:
     name = "fenced-mutex"
     fs = _LOCK
     owned = True
+    opaque = frozenset[str]()
 
     def init(self) -> State:
         """Free, and no token given yet."""

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 import msgspec
 
 from results.errors import UsageError
+from results.values import canonical_json
 
 State: TypeAlias = Hashable
 
@@ -54,13 +55,13 @@ def frozen(value: Any) -> Hashable:
 
 
 def apart(value: Hashable) -> Hashable:
-    """A frozen value in which 1, 1.0 and true are three values, the latter two as `JsonScalar`."""
+    """A frozen value in which 1, 1.0 and true are three values, the latter two as `JsonScalar` (`results.values`)."""
     if isinstance(value, tuple):
         return tuple(map(apart, cast("tuple[Hashable, ...]", value)))
     if isinstance(value, JsonObject):
         return JsonObject(tuple((key, apart(item)) for key, item in value.items))
     if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
-        return JsonScalar(msgspec.json.encode(value).decode())
+        return JsonScalar(canonical_json(value))
     return value
 
 
@@ -73,7 +74,8 @@ class Model(Protocol):
             Ops have an owner: where an invocation has no value, the op's process is its value.
         opaque = frozenset({"read"})
             Values are only compared. In all arguments, and in the results of these functions, 1, 1.0 and true are then
-            three values (`apart`); the results of the others are answers such as True. Without it all are Python's.
+            three values (`apart`), as `results.values` says; the results of the others are answers such as True.
+            Without it all are Python's: a model that computes with numbers.
         overwrites(f, value, result) -> bool
             Whether the op is possible in every state, leads from all of them to the same one and tells nothing of
             the state before (a put). Leaving it out is always right; what it says must be true.

@@ -66,7 +66,7 @@ class Stack:
 class PriorityQueue:
     """A queue, smallest value first.
 
-    Values are numbers, or strings, or lists that compare item by item.
+    Values are numbers, which compare by size, or strings, or lists that compare item by item.
     """
 
     name = "priority-queue"
@@ -80,9 +80,9 @@ class PriorityQueue:
         """The state is the values, ascending."""
         values = cast("tuple[Any, ...]", state)
         if f == "enqueue":
-            at = bisect.bisect_right(values, _put(value))
+            at = bisect.bisect_right(values, _ordered(_put(value)))
             return (*values[:at], value, *values[at:])
-        return values[1:] if _takes(values[:1], result) else IMPOSSIBLE
+        return values[1:] if _takes(values[:1], _ordered(result)) else IMPOSSIBLE
 
     def observes(self, f: str, value: Any, result: Any) -> bool:
         """A dequeue does that found nothing."""
@@ -150,6 +150,15 @@ def _put(value: Any) -> Any:
     if value is None:
         raise TypeError("null cannot be put in: it stands for empty")
     return value
+
+
+def _ordered(value: Any) -> Any:
+    """The value; true and false have no place among numbers, though Python gives them one."""
+    if isinstance(value, bool):
+        raise TypeError("true and false have no order: a priority queue takes numbers, strings, or lists of them")
+    for item in cast("tuple[Any, ...]", value) if isinstance(value, tuple) else ():
+        _ordered(item)
+    return cast(Any, value)
 
 
 def _takes(following: _Values, result: Any) -> bool:

@@ -31,9 +31,10 @@ from results.columns import text as text_scalar
 from results.errors import HistoryFormatError
 from results.formats import edn_text
 from results.formats.edn_text import EdnError
-from results.formats.rows import NO_PROCESS, NONE, Ints, Rows, nothing, texts
+from results.formats.rows import NO_PROCESS, NONE, Bools, Ints, Rows, nothing, texts
 from results.formats.transactions import with_mops
 from results.history import HARNESS, NEMESIS
+from results.values import NotFiniteError, canonical_json
 
 Match: TypeAlias = Callable[[str], re.Match[str] | None]
 
@@ -55,13 +56,13 @@ _FIELDS: Final = (
 _NAMED_PROCESSES: Final = {"nemesis": NEMESIS, "harness": HARNESS}
 _LAYOUTS_LIMIT: Final = 64
 
-_ATOM: Final = r'[^\s,\[\](){}"\\;#]++'
+_ATOM: Final = r'[^\s,\[\](){}"\\;#]++(?!#)'
 _STRING: Final = r'"[^"\\]*+"'
 _INSIDE: Final = r'[^\[\](){}"\\;#]'
 _FLAT: Final = rf"(?:\[|\(|\#?\{{)(?:{_INSIDE}|{_STRING})*+[\])}}]"
 _NESTED: Final = rf"(?:\[|\(|\#?\{{)(?:{_INSIDE}|{_STRING}|{_FLAT})*+[\])}}]"
 _VALUE: Final = rf"(?:\[|\(|\#?\{{)(?:{_INSIDE}|{_STRING}|{_NESTED})*+[\])}}]|{_ATOM}|{_STRING}"
-_ENTRY: Final = re.compile(rf":({_ATOM})[\s,]*+({_VALUE})[\s,]*+")
+_ENTRY: Final = re.compile(rf":((?!:){_ATOM})[\s,]*+({_VALUE})[\s,]*+")
 _OPENING: Final = re.compile(r"(?:\#[A-Za-z][\w-]*+\.[\w.-]*+[\s,]*+)?\{[\s,]*+")
 _BLANK: Final = re.compile(r"[\s,]*+(?:;.*)?")
 
@@ -73,9 +74,17 @@ def read(text: str, source: str) -> Rows:
         HistoryFormatError: it is not EDN, or something in it is not an op.
     """
     found = _line_by_line(text)
-    if found is None:
-        found = _form_by_form(text, source)
-    return _rows(*found, source)
+    if found is not None:
+        try:
+            return _rows(*found, source)
+        except HistoryFormatError:
+            pass  # The parser has the last word, so that a file is refused in one way.
+    return read_slowly(text, source)
+
+
+def read_slowly(text: str, source: str) -> Rows:
+    """The same, by the parser alone: what `read` must agree with."""
+    return _rows(*_form_by_form(text, source), source)
 
 
 # --- an op a line -----------------------------------------------------------------------------------------------------
@@ -149,7 +158,7 @@ def _layout(line: str) -> tuple[tuple[str, ...], Match] | None:
         at = entry.end()
     if at + 1 != len(content) or len(set(names)) < len(names):
         return None
-    entries = r"[\s,]*+".join(rf":{re.escape(name)}(?![^\s,\[\](){{}}\"\\;#])[\s,]*+({_VALUE})" for name in names)
+    entries = r"[\s,]*+".join(rf":{re.escape(name)}(?![^\s,\[\](){{}}\"\\;])[\s,]*+({_VALUE})" for name in names)
     return tuple(names), re.compile(rf"[\s,]*+{_OPENING.pattern}{entries}[\s,]*+\}}[\s,]*+").fullmatch
 
 
@@ -216,8 +225,11 @@ class _Fields:
         self.columns = columns
         self.source = source
 
-    def json(self, name: str, *, explicit_nil: bool = False) -> Column:
-        """JSON texts; null where there is no such field, or nil."""
+    def json(self, name: str, *, finite: Bools | None = None, explicit_nil: bool = False) -> Column:
+        """JSON texts; null where there is no such field, or nil.
+
+        In rows that are `finite`, NaN and the infinities are refused; elsewhere they become strings.
+        """
         column = self.columns.get(name)
         if column is None:
             return nothing(len(self.line))
@@ -225,15 +237,32 @@ class _Fields:
         distinct: list[str] = encoded.dictionary.to_pylist()
         try:
             found = list(map(edn_text.json_of, distinct))
-        except EdnError:
-            found = [self._json(name, text) for text in distinct]
+        except (EdnError, NotFiniteError):
+            found = [self._json(name, text, finite) for text in distinct]
         if explicit_nil:
             found = ["null" if text is None else text for text in found]
         return texts(found).take(encoded.indices)
 
-    def _json(self, name: str, text: str) -> str | None:
+    def _json(self, name: str, text: str, finite: Bools | None) -> str | None:
         try:
             return edn_text.json_of(text)
+        except NotFiniteError as error:
+            matches: Any = compute.equal(self.columns[name], pa.scalar(text, pa.string())).fill_null(False)
+            rows = np.asarray(matches.to_numpy(zero_copy_only=False), dtype=np.bool_)
+            if finite is None or not (rows & finite).any():
+                return canonical_json(text)
+            raise HistoryFormatError(
+                self.source,
+                f":{name} {text[:60]} is not a finite number, and equal to nothing that can be checked. Leave the op "
+                f"out, or write a string.",
+                line=int(self.line[np.argmax(rows & finite)]),
+            ) from error
+        except EdnError as error:
+            raise self._wrong(name, text, f"cannot be read: {error}") from error
+
+    def _parsed(self, name: str, text: str) -> Any:
+        try:
+            return edn_text.parse(text)
         except EdnError as error:
             raise self._wrong(name, text, f"cannot be read: {error}") from error
 
@@ -255,16 +284,16 @@ class _Fields:
         column = self.columns.get(name)
         if column is None:
             return nothing(len(self.line), pa.int64())
-        simple: Any = compute.match_substring_regex(column, r"^-?[0-9]{1,18}$")
+        simple: Any = compute.match_substring_regex(column, r"^-?(?:0|[1-9][0-9]{0,17})$")
         if compute.all(simple).as_py():
             return compute.cast(column, pa.int64())
         encoded: Any = compute.dictionary_encode(column)
         found: list[int | None] = []
         for text in encoded.dictionary.to_pylist():
-            value = edn_text.parse(text)
+            value = self._parsed(name, text)
             if isinstance(value, str):
                 value = (named or {}).get(value, value)
-            if value is not None and (not isinstance(value, int) or abs(value) >= 1 << 63):
+            if value is not None and (type(value) is not int or not -(1 << 63) <= value < 1 << 63):
                 expected = " or ".join(["a whole number", *(f":{each}" for each in named or ())])
                 raise self._wrong(name, text, f"is not {expected}")
             found.append(value)
@@ -274,15 +303,19 @@ class _Fields:
 
 def _rows(line: Ints, columns: dict[str, Column], source: str) -> Rows:
     fields = _Fields(line, columns, source)
-    kind, f, value = fields.words("type"), fields.words("f"), fields.json("value")
+    process: Any = _filled(fields.numbers("process", _NAMED_PROCESSES), NO_PROCESS)
+    client = (process >= 0) | (process == NO_PROCESS)
+    kind, f, value = fields.words("type"), fields.words("f"), fields.json("value", finite=client)
     if "splitbrain/type" in columns:
         kind = compute.coalesce(fields.words("splitbrain/type"), kind)
     f = _named_transactions(f, value)
-    process: Any = fields.numbers("process", _NAMED_PROCESSES)
+    ignored = tuple(sorted(name for name in columns if name not in _FIELDS))
+    for name in ignored:
+        fields.json(name)
     time, index = fields.numbers("time"), fields.numbers("index")
     return Rows(
         line=line,
-        process=_filled(process, NO_PROCESS),
+        process=process,
         type=kind,
         f=f,
         value=value,
@@ -296,7 +329,7 @@ def _rows(line: Ints, columns: dict[str, Column], source: str) -> Rows:
         exact_key=fields.json("splitbrain/key", explicit_nil=True) if "splitbrain/key" in columns else None,
         exact_value=fields.json("splitbrain/value", explicit_nil=True) if "splitbrain/value" in columns else None,
         tuples=True,
-        ignored=tuple(sorted(name for name in columns if name not in _FIELDS)),
+        ignored=ignored,
     )
 
 

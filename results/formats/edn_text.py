@@ -7,6 +7,7 @@ What EDN has and JSON has not becomes:
     list, set            a list; that of a set is sorted, so that equal sets are equal lists
     map                  an object; keys become strings, numbers and nil their digits, collections their JSON
     ratio, 1.5M, 12N     a string for a ratio and for what would lose digits as a number; else a number
+    ##NaN, ##Inf         a number for which JSON has no text: see `json_of`
     #tag value           records (`#jepsen.history.Op{...}`), #inst and #uuid: the value; others {"#tag": value}
 
 Two keys of a map that would become one string are refused. `;` comments and `#_` forms are left out.
@@ -17,13 +18,14 @@ Sources: the EDN specification (github.com/edn-format/edn), and the Clojure read
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
 import msgspec
 
-from results.history import canonical_json
+from results.values import NotFiniteError, canonical_json
 
 _SPACE: Final = re.compile(r"(?:[\s,]+|;[^\n]*)*")
 _TOKEN: Final = re.compile(
@@ -36,11 +38,11 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _CLOSING: Final = {"[": "]", "(": ")", "{": "}", "#{": "}"}
-_INTEGER: Final = re.compile(r"[+-]?(?:0|[1-9]\d*)N?")
+_INTEGER: Final = re.compile(r"[+-]?(?:0|[1-9][0-9]*)N?")
 _HEX: Final = re.compile(r"[+-]?0[xX][0-9a-fA-F]+N?")
-_DECIMAL: Final = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?M?")
-_RATIO: Final = re.compile(r"[+-]?\d+/\d+")
-_NUMBER_START: Final = re.compile(r"[+-]?\d")
+_DECIMAL: Final = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?M?")
+_RATIO: Final = re.compile(r"[+-]?[0-9]+/[0-9]+")
+_NUMBER_START: Final = re.compile(r"[+-]?[0-9]")
 _WORDS: Final = {"nil": None, "true": True, "false": False}
 _CHARACTERS: Final = {
     "newline": "\n",
@@ -55,6 +57,8 @@ _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|[0-7]{1,3}|.)", re.DOTALL)
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _PLAIN_TAGS: Final = frozenset({"inst", "uuid"})
 _DEPTH_LIMIT: Final = 200
+_DIGITS_LIMIT: Final = 1_000
+"""Python refuses to turn a few thousand digits into a number, and back."""
 _UNSIGNED_LIMIT: Final = 1 << 64
 _SIGNED_LIMIT: Final = 1 << 63
 
@@ -186,7 +190,7 @@ def _collection(text: str, at: int, opening: str, inside: int, depth: int) -> tu
 def _object(items: list[Any], at: int) -> dict[str, Any]:
     if len(items) % 2:
         raise EdnError("a map has a key without a value", at)
-    keys = [key if isinstance(key, str) else canonical_json(key) for key in items[::2]]
+    keys = [key if isinstance(key, str) else _name(key) for key in items[::2]]
     found = dict(zip(keys, items[1::2], strict=True))
     if len(found) < len(keys):
         raise EdnError("two keys of a map are one and the same string", at)
@@ -196,7 +200,15 @@ def _object(items: list[Any], at: int) -> dict[str, Any]:
 def _set_order(item: Any) -> tuple[bool, float, str]:
     """Numbers by size, the rest by their text."""
     number = isinstance(item, int | float) and not isinstance(item, bool)
-    return not number, float(item) if number else 0.0, canonical_json(item)
+    return not number, float(item) if number and math.isfinite(item) else 0.0, _name(item)
+
+
+def _name(value: Any) -> str:
+    """The text that stands for a value where there must be one: JSON, or EDN for a number that JSON has not."""
+    try:
+        return canonical_json(value)
+    except NotFiniteError:
+        return written(value)
 
 
 def _tagged(text: str, at: int, tag: str, end: int, depth: int) -> tuple[Any, int]:
@@ -219,18 +231,19 @@ def _atom(word: str, at: int) -> Any:
         if len(word) == 1 or word == "::":
             raise EdnError(f"expected a keyword, found {word!r}", at)
         return word.lstrip(":")
+    if word in _NOT_FINITE:
+        return _NOT_FINITE[word]
     if word.startswith("##"):
-        return word[2:]
+        raise EdnError(f"expected ##NaN, ##Inf or ##-Inf, found {word[:40]!r}", at)
     return _number(word, at) if _NUMBER_START.match(word) else word
 
 
 def _number(word: str, at: int) -> Any:
     number: int | float
     if _INTEGER.fullmatch(word):
-        number = int(word.rstrip("N"))
-        return number if -_SIGNED_LIMIT <= number < _UNSIGNED_LIMIT else str(number)
+        return _limited(word.rstrip("N").removeprefix("+"), 10)
     if _HEX.fullmatch(word):
-        return int(word.rstrip("N"), 16)
+        return _limited(word.rstrip("N"), 16)
     if _RATIO.fullmatch(word):
         return word
     if _DECIMAL.fullmatch(word):
@@ -241,6 +254,15 @@ def _number(word: str, at: int) -> Any:
 
 
 _INFINITE: Final = (float("inf"), float("-inf"))
+_NOT_FINITE: Final = {"##NaN": float("nan"), "##Inf": float("inf"), "##-Inf": float("-inf")}
+
+
+def _limited(digits: str, base: int) -> int | str:
+    """A whole number; its digits where it does not fit into 64 bits."""
+    if len(digits) > _DIGITS_LIMIT:
+        return digits
+    number = int(digits, base)
+    return number if -_SIGNED_LIMIT <= number < _UNSIGNED_LIMIT else str(number)
 
 
 def _character(name: str, at: int) -> str:
@@ -284,9 +306,9 @@ def _whole(text: str, at: int) -> str:
 
 # --- in bulk ----------------------------------------------------------------------------------------------------------
 
-_SIMPLE: Final = re.compile(r"-?(?:0|[1-9]\d{0,17})")
+_SIMPLE: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NESTED: Final = re.compile(
-    r"(?:[\[(\])]|[\s,]|-?(?:0|[1-9]\d{0,17})(?![^\s,\[\]()])|:?[a-z][a-z-]*(?![^\s,\[\]()]))*+"
+    r"(?:[\[(\])]|[\s,]|-?(?:0|[1-9][0-9]{0,17})(?![^\s,\[\]()])|:?[a-z][a-z-]*(?![^\s,\[\]()]))*+"
 )
 _PIECE: Final = re.compile(r"[\[(]|[\])]|[^\s,\[\]()]+")
 
@@ -298,6 +320,7 @@ def json_of(text: str) -> str | None:
 
     Raises:
         EdnError: it is not one form.
+        NotFiniteError: it holds a number that is not finite.
     """
     if _SIMPLE.fullmatch(text):
         return text if text != "-0" else "0"
@@ -381,7 +404,10 @@ def written(value: Any) -> str:
         return "{" + ", ".join(f"{keyword(key)} {written(item)}" for key, item in items) + "}"
     if isinstance(value, int):
         return f"{value}N" if not -_SIGNED_LIMIT <= value < _SIGNED_LIMIT else str(value)
-    return repr(float(value))
+    number = float(value)
+    if math.isfinite(number):
+        return repr(number)
+    return "##NaN" if math.isnan(number) else "##Inf" if number > 0 else "##-Inf"
 
 
 def written_json(text: str | None) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from results.arrow import Column, array, compute
 from results.columns import numbers
-from results.history import canonical_json
+from results.values import canonical_json
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Refuse: TypeAlias = Callable[[int, str], NoReturn]

@@ -19,7 +19,8 @@ from results.arrow import Column, array, compute, mops_column
 from results.errors import HistoryFormatError
 from results.formats.rows import NO_PROCESS, NONE, Ints, Rows, nothing, texts
 from results.formats.transactions import with_mops
-from results.history import HARNESS, NEMESIS, Mop, canonical_json
+from results.history import HARNESS, NEMESIS, Mop
+from results.values import canonical_json
 
 _NAMED_PROCESSES: Final = {"nemesis": NEMESIS, "harness": HARNESS}
 _NULL: Final = msgspec.Raw(b"null")
@@ -73,6 +74,8 @@ def _lines(content: bytes, source: str, ignored: set[str]) -> tuple[list[_Op], I
     try:
         ops = msgspec.json.Decoder(_Op).decode_lines(content)
     except (msgspec.MsgspecError, RecursionError):
+        ops = []
+    if len(ops) != len(numbers):
         ops = [_line(lines[number - 1], number, source, ignored) for number in numbers]
     return ops, np.asarray(numbers, np.int64)
 
@@ -144,7 +147,10 @@ def _rows(ops: list[_Op], line: Ints, source: str, foreign: bool, ignored: tuple
     f, value = texts([op.f for op in ops]), _json([op.value for op in ops], "value", line, source)
     mops = with_mops(f, value) if foreign else None
     if any(op.mops is not None for op in ops):
-        mops = mops_column([op.mops for op in ops])
+        try:
+            mops = mops_column([op.mops for op in ops])
+        except OverflowError as error:
+            raise HistoryFormatError(source, "a number of a micro-operation is too large for 64 bits.") from error
     try:
         return Rows(
             line=line,
@@ -187,7 +193,7 @@ def _json(raws: list[msgspec.Raw], name: str, line: Ints, source: str) -> Column
     for text, fine in zip(distinct.to_pylist(), plain.to_pylist(), strict=True):
         try:
             canonical.append(text if fine else _canonical(text))
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, ValueError, OverflowError) as error:
             row = [bytes(raw) for raw in raws].index(text.encode())
             problem = f"the {name} {text[:60]} cannot be read: {error}."
             raise HistoryFormatError(source, problem, line=int(line[row])) from error

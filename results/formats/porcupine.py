@@ -24,13 +24,14 @@ import pyarrow as pa
 from results.errors import HistoryFormatError
 from results.formats import edn, edn_text, whole_lines
 from results.formats.rows import NONE, Rows, nothing, texts
-from results.history import NEMESIS, canonical_json
+from results.history import NEMESIS
+from results.values import NotFiniteError, canonical_json
 
 _LOG_LINE: Final = re.compile(r"(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\s+(\S+) - (.*)")
-_MESSAGE: Final = re.compile(r"(\d{1,10}|:nemesis)\s+:(invoke|ok|fail|info)\s+:([\w-]+)\s+(\S.*)")
+_MESSAGE: Final = re.compile(r"([0-9]{1,10}|:nemesis)\s+:(invoke|ok|fail|info)\s+:([\w-]+)\s+(\S.*)")
 _LOGGER: Final = "jepsen.util"
-_NUMBER: Final = re.compile(r"-?\d{1,18}")
-_PAIR: Final = re.compile(r"\[-?\d{1,18} -?\d{1,18}\]")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
+_PAIR: Final = re.compile(r"\[-?[0-9]{1,18} -?[0-9]{1,18}\]")
 _FUNCTIONS: Final = ("read", "write", "cas")
 _STORE_FUNCTIONS: Final = ("get", "put", "append")
 
@@ -113,7 +114,7 @@ def _nemesis_value(text: str) -> str | None:
     """What the nemesis says, read as EDN where it is; as a string where it is not."""
     try:
         return edn_text.json_of(text)
-    except edn_text.EdnError:
+    except (edn_text.EdnError, NotFiniteError):
         return canonical_json(text)
 
 

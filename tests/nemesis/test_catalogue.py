@@ -21,7 +21,8 @@ from nemesis.partition import SHAPES, Partition
 from nemesis.process import kill
 from nemesis.targets import SPECS
 from results.errors import FaultNotSupportedError, NemesisError, UnknownNameError, UsageError
-from results.history import NEMESIS, Op, canonical_json
+from results.history import NEMESIS, Op
+from results.values import canonical_json
 from tests.nemesis.support import FIVE, Members, Nodes, context, led_by, run
 
 START_OF = {kind.stop_f: kind.start_f for kind in KINDS.values()}

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 
 from results import arrow
 from results.errors import HistoryFormatError, StoreVersionError
-from results.history import Mop, Op, canonical_json
+from results.history import Mop, Op
+from results.values import canonical_json
 
 from .support import histories, writes
 

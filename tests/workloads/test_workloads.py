@@ -15,7 +15,8 @@ from harness.systems.etcd import Etcd
 from harness.systems.metadata import Metadata
 from harness.test import NemesisPackage, Test, Workload
 from results.errors import UnknownNameError, UsageError
-from results.history import Op, OpType, canonical_json
+from results.history import Op, OpType
+from results.values import canonical_json
 from tests.workloads.support import FIVE, drive, invocations
 from workloads.catalogue import WORKLOADS, able, build
 from workloads.groups import threads_per_key

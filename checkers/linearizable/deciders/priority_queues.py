@@ -32,6 +32,8 @@ def smallest_first(ops: Ops, model: Model) -> Decision | None:
     None for values enqueued twice, dequeues that crashed, and values without one order for all.
     """
     del model
+    if any(_boolean(transition.value) or _boolean(transition.result) for transition in ops.transitions):
+        return None
     stays = read_stays(ops, "enqueue", "dequeue")
     if not isinstance(stays, Stays):
         return stays
@@ -48,6 +50,13 @@ def _ascending(values: list[Any]) -> I64 | None:
     if not _ordered(_kind(values[0])) or len({_kind(value) for value in values}) > 1:
         return None
     return np.array(sorted(range(len(values)), key=values.__getitem__), np.int64)
+
+
+def _boolean(value: Any) -> bool:
+    """Whether a value is true or false, or holds one: Python gives them a place among numbers."""
+    if isinstance(value, tuple):
+        return any(_boolean(item) for item in cast("tuple[Any, ...]", value))
+    return isinstance(value, bool)
 
 
 def _kind(value: Any) -> Any:

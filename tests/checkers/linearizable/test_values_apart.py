@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from checkers import models
 from checkers.linearizable import check_ops
+from checkers.models import apart, frozen
+from results.errors import HarnessError, HistoryFormatError, UsageError
 from results.history import Op
+from results.values import canonical_json
+from results.wal import HistoryWriter
 
 Step = tuple[str, Any, Any]
 """A function, its argument, its result."""
@@ -29,6 +38,9 @@ def stored_and_seen(stored: Any, seen: Any) -> list[tuple[str, list[Step]]]:
         ("stack", [("push", stored, None), ("pop", None, seen)]),
         ("set", [("add", stored, True), ("read", None, [seen])]),
         ("grow-set", [("add", stored, None), ("read", None, [seen])]),
+        ("owner-mutex", [("acquire", stored, None), ("release", seen, None)]),
+        ("reentrant-mutex", [("acquire", stored, None), ("release", seen, None)]),
+        ("fenced-mutex", [("acquire", stored, 1), ("release", seen, None)]),
     ]
 
 
@@ -68,3 +80,58 @@ def test_a_parameter_is_a_value_too() -> None:
     read_true: list[Step] = [("read", None, True)]
     assert check_ops(one_after_the_other(read_true), models.model("register(true)")).valid == "true"
     assert check_ops(one_after_the_other(read_true), models.model("register(1)")).valid == "false"
+
+
+@pytest.mark.parametrize("second", VALUES, ids=repr)
+@pytest.mark.parametrize("first", VALUES, ids=repr)
+def test_ids_are_given_twice_only_if_they_are_the_same(first: Any, second: Any) -> None:
+    verdict = check_ops(one_after_the_other([("generate", None, first), ("generate", None, second)]), "unique-ids")
+    assert verdict.valid == ("false" if repr(first) == repr(second) else "true"), verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("stored", "seen"), [(0.0, -0.0), (-0.0, 0.0), ([-0.0], [0.0]), ({"a": [1, -0.0]}, {"a": [1, 0.0]})]
+)
+def test_the_negative_zero_is_zero(stored: Any, seen: Any) -> None:
+    for model, steps in stored_and_seen(stored, seen):
+        assert check_ops(one_after_the_other(steps), models.model(model)).valid == "true", model
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [1, float("-inf")], {"a": (float("nan"),)}], ids=repr)
+def test_a_number_that_is_not_finite_is_refused(value: Any) -> None:
+    with pytest.raises(HistoryFormatError, match=r"op [01]: .* has no JSON form"):
+        check_ops(one_after_the_other([("write", value, value), ("read", None, None)]), "register")
+
+
+def test_a_write_ahead_file_refuses_a_number_that_is_not_finite(tmp_path: Path) -> None:
+    writer = HistoryWriter(tmp_path / "history.wal")
+    with pytest.raises(HarnessError, match="has no JSON form"):
+        writer.record(Op(process=0, type="invoke", f="write", value=[float("nan")]))
+    writer.record(Op(process=0, type="invoke", f="write", value=[1.5]))
+    writer.close()
+    assert writer.recorded == 1
+
+
+def test_a_priority_queue_refuses_what_has_no_order() -> None:
+    with pytest.raises(UsageError, match="true and false have no order"):
+        check_ops(one_after_the_other([("enqueue", 1, None), ("dequeue", None, True)]), "priority-queue")
+    assert (
+        check_ops(one_after_the_other([("enqueue", 1, None), ("dequeue", None, 1.0)]), "priority-queue").valid == "true"
+    )
+
+
+SCALARS = st.sampled_from([0, 1, 0.0, -0.0, 1.0, 1.5, True, False, None, "", "1", "null", "-0.0"])
+NESTED = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner))
+
+
+@given(NESTED, NESTED)
+def test_values_are_equal_if_their_canonical_texts_are(one: Any, other: Any) -> None:
+    same = canonical_json(one) == canonical_json(other)
+    assert (apart(frozen(one)) == apart(frozen(other))) == same
+    if same:
+        assert hash(apart(frozen(one))) == hash(apart(frozen(other)))
+
+
+def test_zero_keeps_its_sign_out_of_the_canonical_text() -> None:
+    assert canonical_json([-0.0, {"-0.0": -0.05}]) == '[0.0,{"-0.0":-0.05}]'
+    assert math.copysign(1, msgspec.json.decode(canonical_json(-0.0))) == 1
