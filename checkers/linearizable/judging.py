@@ -22,6 +22,7 @@ from checkers.linearizable.limits import Budget, Clock, Limits
 from checkers.linearizable.ops import Ops, read_ops, show
 from checkers.linearizable.options import NAME, Options
 from checkers.linearizable.portfolio import Portfolio, search
+from checkers.linearizable.prechecks import origins, refuted
 from checkers.linearizable.search import Result
 from checkers.linearizable.transitions import CLOSURE_S, Stepper
 from checkers.models import Model
@@ -94,7 +95,7 @@ class Judging:
             ops = self._read()
             try:
                 before = self.budget.spent()
-                self._proof = decide(ops, self._model)
+                self._proof = decide(ops, self._model) or refuted(ops, self._model)
                 self._proof_s = self.budget.spent() - before
             except ModelError as error:
                 raise self._located(error) from error
@@ -225,6 +226,11 @@ class Judging:
         result = search(ops, stepper, limits, until_row=until)
         if result.answer == "linearizable":
             result = search(ops, stepper, limits)
+        if result.answer == "linearizable" and algorithm == origins.ALGORITHM and hasattr(self._model, "facts"):
+            raise UsageError(
+                f"model {self._model.name!r}: what its `facts` tell is contradicted by its steps: {decision.reason}, "
+                f"yet there is an order of the ops. Correct `facts`, or leave it out."
+            )
         if result.answer == "linearizable":
             raise EngineError(
                 f"the decider {algorithm!r} calls {len(ops.invoked)} ops impossible, and {result.algorithm!r} "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, cast
 
-from checkers.models.model import IMPOSSIBLE, UNKNOWN, Special, State
+from checkers.models.model import IMPOSSIBLE, UNKNOWN, Facts, Special, State
 from results.errors import UsageError
 
 
@@ -45,6 +45,18 @@ class KeyValue:
     def overwrites(self, f: str, value: Any, result: Any) -> bool:
         """A put does."""
         return f == "put"
+
+    def facts(self, f: str, value: Any, result: Any) -> Facts | None:
+        """What is put is there; what an append leaves is not told by its value alone."""
+        if f == "append":
+            return None if _text(value) else Facts()
+        if f == "put":
+            return Facts(leaves={None: _text(value)})
+        return Facts() if result is UNKNOWN else Facts(sees={None: _text(result)})
+
+    def at_first(self, place: Hashable) -> Hashable:
+        """The string at the beginning."""
+        return self.initial
 
 
 def _text(value: Any) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Protocol, TypeAlias, cast
 
@@ -68,7 +69,7 @@ def apart(value: Hashable) -> Hashable:
 class Model(Protocol):
     """A sequential, deterministic object.
 
-    A model may have three more members:
+    A model may have more members:
 
         owned = True
             Ops have an owner: where an invocation has no value, the op's process is its value.
@@ -79,6 +80,11 @@ class Model(Protocol):
         overwrites(f, value, result) -> bool
             Whether the op is possible in every state, leads from all of them to the same one and tells nothing of
             the state before (a put). Leaving it out is always right; what it says must be true.
+        facts(f, value, result) -> Facts | None
+            What an op sees and leaves, place by place, from which violations are proven in linear time (`Facts`). None
+            if it cannot be told. Leaving it out is always right; what it says must be true.
+        at_first(place) -> Hashable
+            What a place of the facts holds at first. If it is left out, any value may be there.
 
     Attributes:
         name: as given to `--model`, without a parameter.
@@ -106,6 +112,25 @@ class Model(Protocol):
         a step that contradicts it is an error.
         """
         ...
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What an op says of the places of an object, if it takes effect (names of places are the model's own).
+
+    A place comes to hold a value only by an op that `leaves` it there. So of every op all must be told that it may
+    leave, also if it crashed; what it sees and misses need not be complete. A dequeue of 3 sees true in the place 3, an
+    enqueue of 3 leaves it there. An op that only takes away need not say so, where nothing sees that it is gone.
+
+    Attributes:
+        sees: the value that a place held just before.
+        misses: a value that a place did not hold just before.
+        leaves: the value that a place holds just after.
+    """
+
+    sees: Mapping[Hashable, Hashable] = field(default_factory=dict[Hashable, Hashable])
+    misses: Mapping[Hashable, Hashable] = field(default_factory=dict[Hashable, Hashable])
+    leaves: Mapping[Hashable, Hashable] = field(default_factory=dict[Hashable, Hashable])
 
 
 class Assignment(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ import bisect
 from collections.abc import Hashable
 from typing import Any, Final, TypeAlias, cast
 
-from checkers.models.model import IMPOSSIBLE, UNKNOWN, Special, State
+from checkers.models.model import IMPOSSIBLE, UNKNOWN, Facts, Special, State
 
 _QUEUE: Final = frozenset({"enqueue", "dequeue"})
 
@@ -39,6 +39,14 @@ class FifoQueue:
         """A dequeue does that found nothing."""
         return f == "dequeue" and result is None
 
+    def facts(self, f: str, value: Any, result: Any) -> Facts:
+        """What is taken was there, and had been put there."""
+        return _passage(f == "enqueue", value, result)
+
+    def at_first(self, place: Hashable) -> Hashable:
+        """No value is there."""
+        return False
+
 
 class Stack:
     """A stack, last in, first out."""
@@ -61,6 +69,14 @@ class Stack:
     def observes(self, f: str, value: Any, result: Any) -> bool:
         """A pop does that found nothing."""
         return f == "pop" and result is None
+
+    def facts(self, f: str, value: Any, result: Any) -> Facts:
+        """What is taken was there, and had been put there."""
+        return _passage(f == "push", value, result)
+
+    def at_first(self, place: Hashable) -> Hashable:
+        """No value is there."""
+        return False
 
 
 class PriorityQueue:
@@ -87,6 +103,14 @@ class PriorityQueue:
     def observes(self, f: str, value: Any, result: Any) -> bool:
         """A dequeue does that found nothing."""
         return f == "dequeue" and result is None
+
+    def facts(self, f: str, value: Any, result: Any) -> Facts:
+        """What is taken was there, and had been put there."""
+        return _passage(f == "enqueue", value, result)
+
+    def at_first(self, place: Hashable) -> Hashable:
+        """No value is there."""
+        return False
 
 
 _Layers: TypeAlias = tuple[frozenset[tuple[Hashable, int]], ...]
@@ -129,6 +153,14 @@ class UnorderedQueue:
         """A dequeue does that found nothing."""
         return f == "dequeue" and result is None
 
+    def facts(self, f: str, value: Any, result: Any) -> Facts:
+        """What is taken was there, and had been put there."""
+        return _passage(f == "enqueue", value, result)
+
+    def at_first(self, place: Hashable) -> Hashable:
+        """No value is there."""
+        return False
+
 
 def _counted(layer: frozenset[tuple[Hashable, int]], value: Hashable, change: int) -> frozenset[tuple[Hashable, int]]:
     counts = dict(layer)
@@ -144,6 +176,12 @@ def _certain(layers: _Layers) -> _Layers:
         if held == i:
             gone = i
     return layers[gone:]
+
+
+def _passage(put: bool, value: Any, result: Any) -> Facts:
+    if put:
+        return Facts(leaves={_put(value): True})
+    return Facts() if result is None or result is UNKNOWN else Facts(sees={result: True})
 
 
 def _put(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from checkers.models.model import IMPOSSIBLE, UNKNOWN, Assignment, AssignmentModel, JsonObject, Special, State
+from checkers.models.model import IMPOSSIBLE, UNKNOWN, Assignment, AssignmentModel, Facts, JsonObject, Special, State
 from results.errors import UsageError
 
 _READS: Final = frozenset({"r", "read"})
@@ -131,6 +131,27 @@ class MultiRegister:
     def observes(self, f: str, value: Any, result: Any) -> bool:
         """A read does, and a txn that only reads."""
         return f == "read" or (f == "txn" and all(kind in _READS for kind, _, _ in _micro_ops(value)))
+
+    def facts(self, f: str, value: Any, result: Any) -> Facts:
+        """Register by register; of a txn, what it read before it wrote there, and what it wrote last."""
+        if f == "write":
+            return Facts(leaves=dict(_items(value)))
+        if f == "read":
+            return Facts() if result is UNKNOWN else Facts(sees=dict(_items(result)))
+        asked = _micro_ops(value)
+        answered = asked if result is UNKNOWN or result is None else _micro_ops(result)
+        sees: dict[Hashable, Hashable] = {}
+        leaves: dict[Hashable, Hashable] = {}
+        for (kind, register, new), (_, _, seen) in zip(asked, answered, strict=True):
+            if kind in _WRITES:
+                leaves[register] = new
+            elif answered is not asked and register not in leaves:
+                sees[register] = seen
+        return Facts(sees=sees, leaves=leaves)
+
+    def at_first(self, place: Hashable) -> Hashable:
+        """What is in the register at the beginning."""
+        return dict(self._initial.items).get(cast(str, place))
 
 
 def _transact(held: dict[str, Hashable], asked: Any, answered: Any) -> State | Special:

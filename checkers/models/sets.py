@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, cast
 
-from checkers.models.model import IMPOSSIBLE, UNKNOWN, Special, State
+from checkers.models.model import IMPOSSIBLE, UNKNOWN, Facts, Special, State
 
 
 class GrowSet:
@@ -29,6 +29,14 @@ class GrowSet:
     def observes(self, f: str, value: Any, result: Any) -> bool:
         """A read does."""
         return f == "read"
+
+    def facts(self, f: str, value: Any, result: Any) -> Facts:
+        """Elements that were read had been added."""
+        return Facts(sees=_listed(result)) if f == "read" else Facts(leaves={value: True})
+
+    def at_first(self, place: Hashable) -> Hashable:
+        """No element is there."""
+        return False
 
 
 class Set:
@@ -64,6 +72,24 @@ class Set:
     def observes(self, f: str, value: Any, result: Any) -> bool:
         """What reads does, and what was seen to change nothing."""
         return f in ("contains", "read") or result is False
+
+    def facts(self, f: str, value: Any, result: Any) -> Facts:
+        """Of each element, whether it was there and is."""
+        if f == "read":
+            return Facts(sees=_listed(result))
+        if f == "contains":
+            return Facts(sees={value: result}) if isinstance(result, bool) else Facts()
+        after = f == "add"
+        before = {value: result != after} if isinstance(result, bool) else dict[Hashable, bool]()
+        return Facts(sees=before, leaves={value: after})
+
+    def at_first(self, place: Hashable) -> Hashable:
+        """No element is there."""
+        return False
+
+
+def _listed(result: Any) -> dict[Hashable, bool]:
+    return dict.fromkeys(cast("tuple[Hashable, ...]", result), True) if isinstance(result, tuple) else {}
 
 
 def _shows(elements: frozenset[Hashable], result: Any) -> bool:

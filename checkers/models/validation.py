@@ -19,7 +19,11 @@ _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "step": ("state", "f", "value", "result"),
     "observes": ("f", "value", "result"),
 }
-_OPTIONAL: Final[Mapping[str, tuple[str, ...]]] = {"overwrites": ("f", "value", "result")}
+_OPTIONAL: Final[Mapping[str, tuple[str, ...]]] = {
+    "overwrites": ("f", "value", "result"),
+    "facts": ("f", "value", "result"),
+    "at_first": ("place",),
+}
 
 
 def validated(location: str, found: Any) -> Model:

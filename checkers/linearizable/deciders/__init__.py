@@ -88,7 +88,8 @@ def _deciders(model: Model) -> Iterator[tuple[str, Decider]]:
 
 
 def warm_up() -> None:
-    """Compile the kernels of the deciders, or load them from the cache; this process uses no others from then on."""
+    """Compile the kernels of deciders and prechecks, or load them from the cache; this process uses no others then."""
     use_compiled()
     for module in ("counters", "minimum_trees", "moments", "priority_queues", "stacks", "zones"):
         importlib.import_module(f"{__name__}.{module}").warm_up()
+    importlib.import_module("checkers.linearizable.prechecks").warm_up()

@@ -29,6 +29,7 @@ from checkers.linearizable.depth_first import DepthFirst
 from checkers.linearizable.encoding import events
 from checkers.linearizable.ops import read_ops
 from checkers.linearizable.portfolio import search
+from checkers.linearizable.prechecks import refuted
 from checkers.linearizable.search import Limits, Result, Search
 from checkers.linearizable.transitions import Stepper
 from checkers.models import Model
@@ -74,6 +75,9 @@ def judgements(history: Sequence[Op], model: Model) -> Iterator[tuple[str, bool 
     if decided is not None:
         algorithm, decision = decided
         yield algorithm, decision.valid
+    found = refuted(ops, model)
+    if found is not None:
+        yield found[0], found[1].valid
 
 
 def _depth_first(arm: DepthFirst) -> Result:
