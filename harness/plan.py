@@ -62,6 +62,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         key: on which key, where it judges each by itself.
         history: the history's hash (`results.arrow.history_hash`); exact in a simulation only.
         fingerprint: the simulation's hash of everything that happened in it.
+        plan: the `Plan.digest` of the plan that came out so. One that was changed since has another.
     """
 
     outcome: Literal["pass", "violation", "inconclusive", "harness error"] | None = None
@@ -70,6 +71,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     key: str | None = None
     history: str | None = None
     fingerprint: str | None = None
+    plan: str | None = None
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,6 +108,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """A hash of what it says to do: of everything but what came of it and with what."""
         bare = msgspec.structs.replace(self, expect=None, versions={}, of_seed=None)
         return hashlib.blake2b(encode(bare), digest_size=16).hexdigest()
+
+    def known(self) -> Expectation | None:
+        """How a run of just this plan came out; None if nobody knows, since it was changed afterwards, or never run.
+
+        Where nobody knows whether it was changed, its history is not known.
+        """
+        if self.expect is None:
+            return None
+        stamps = [stamp for stamp in (self.expect.plan, self.of_seed) if stamp is not None]
+        if not stamps:
+            return msgspec.structs.replace(self.expect, history=None, fingerprint=None)
+        digest = self.digest()
+        return self.expect if all(stamp == digest for stamp in stamps) else None
+
+    def expecting(self, expect: Expectation) -> Plan:
+        """The plan, with what came of a run of it."""
+        return msgspec.structs.replace(self, expect=msgspec.structs.replace(expect, plan=self.digest()))
 
     def check(self) -> None:
         """Refuse a plan that makes no sense.

@@ -4,19 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
 
 from checkers.verdict import CheckerSpec
 from harness.generators import Generator
 from harness.protocols import Client, FaultKind, Nemesis, NodeId, System
 from results.errors import UsageError
 
+NODES_MAX = 100
 CONCURRENCY_MAX = 1000
 """Each client has a connection of its own, and file descriptors are few."""
 
 RATE_MAX = 1_000_000
 TIME_MAX_S = 1_000_000
 SEED_END = 2**63
+
+
+KEY_MAX = 200
+"""Characters of a key."""
+
+WHOLE: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+"""A whole number that every reader of histories takes."""
+
+
+@dataclass(frozen=True)
+class OpShape:
+    """What an op of one function carries.
+
+    Attributes:
+        keyed: whether it is about a key.
+        value: the type of its value, as `msgspec.convert` knows types; None for no value.
+    """
+
+    keyed: bool = False
+    value: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +53,8 @@ class Workload:
         final_generator: invocations after everything was healed (final reads); must come to an end.
         checkers: who judges the history.
         fs: every function that clients invoke; a run in which one of them was never ok is inconclusive.
+        shapes: what ops of each function carry, so that plans that people write can be checked; functions that are
+            left out are not.
         needs: operations that its clients need of sessions beyond what every session has ("lock"); a system that has
             them lists them as its `operations`.
         local: those of its functions that a client may carry out without a node: their answers tell nothing about who
@@ -44,6 +69,7 @@ class Workload:
     fs: tuple[str, ...]
     needs: frozenset[str] = frozenset()
     local: frozenset[str] = frozenset()
+    shapes: Mapping[str, OpShape] = field(default_factory=dict[str, OpShape])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +140,8 @@ class Test:
         """Refuse values with which no run makes sense."""
         if not self.nodes:
             raise UsageError("a test needs at least one node: give --nodes a number of 1 or more, or names.")
+        if len(self.nodes) > NODES_MAX:
+            raise UsageError(f"a test has {NODES_MAX} nodes at most, not {len(self.nodes)}.")
         if len(set(self.nodes)) != len(self.nodes):
             raise UsageError(f"node names must differ: {', '.join(self.nodes)}.")
         for name, value, most in (

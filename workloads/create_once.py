@@ -24,7 +24,7 @@ from harness.generators import (
     until_ok,
 )
 from harness.protocols import NodeId
-from harness.test import Workload
+from harness.test import WHOLE, OpShape, Workload
 from results.history import Op
 from workloads.declare import DeclareClient
 from workloads.groups import final_reads, keys_used, threads_per_key
@@ -60,4 +60,5 @@ def create_once(
             CheckerSpec("coverage", {"fs": ["create", "read"]}),
         ),
         fs=("create", "read"),
+        shapes={"create": OpShape(keyed=True, value=WHOLE), "read": OpShape(keyed=True)},
     )

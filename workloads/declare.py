@@ -16,7 +16,7 @@ from checkers.verdict import CheckerSpec
 from harness.generators import PENDING, Context, Generator, Result, concurrent_keys, each, invoke, limit, sequence
 from harness.generators.leaves import assign
 from harness.protocols import NodeId
-from harness.test import Test, Workload
+from harness.test import WHOLE, OpShape, Test, Workload
 from results.errors import ProtocolError
 from results.history import Op
 from workloads.groups import final_reads, keys_used, readers_apart, threads_per_key
@@ -79,4 +79,5 @@ def declare(*, nodes: Sequence[NodeId], concurrency: int, rate: float = 100.0, t
             CheckerSpec("coverage", {"fs": ["create", "read"]}),
         ),
         fs=("create", "read"),
+        shapes={"create": OpShape(keyed=True, value=WHOLE), "read": OpShape(keyed=True)},
     )

@@ -15,7 +15,7 @@ from checkers.verdict import CheckerSpec
 from harness.generators import PENDING, Context, Generator, Result, each, final, invoke, mix
 from harness.generators.leaves import assign
 from harness.protocols import NodeId
-from harness.test import Test, Workload
+from harness.test import WHOLE, OpShape, Test, Workload
 from results.errors import ProtocolError
 from results.history import Op
 from workloads.sessions import SessionClient
@@ -70,4 +70,5 @@ def grow_set(
         final_generator=final(invoke("read")),
         checkers=(CheckerSpec("set"), CheckerSpec("stats"), CheckerSpec("coverage", {"fs": ["add", "read"]})),
         fs=("add", "read"),
+        shapes={"add": OpShape(value=WHOLE), "read": OpShape()},
     )

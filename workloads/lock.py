@@ -28,7 +28,7 @@ from harness.generators import (
 )
 from harness.protocols import NodeId
 from harness.systems.locks import LOCK, LockSession
-from harness.test import Test, Workload
+from harness.test import OpShape, Test, Workload
 from results.errors import ProtocolError
 from results.history import Op
 from workloads.sessions import SessionClient
@@ -81,5 +81,6 @@ def lock(
             CheckerSpec("coverage", {"fs": ["acquire", "release"]}),
         ),
         fs=("acquire", "release"),
+        shapes={"acquire": OpShape(keyed=True), "release": OpShape(keyed=True)},
         needs=frozenset({LOCK}),
     )

@@ -14,7 +14,7 @@ from checkers.verdict import CheckerSpec
 from harness.generators import PENDING, Context, Generator, Result, invoke
 from harness.generators.leaves import assign
 from harness.protocols import NodeId
-from harness.test import Test, Workload
+from harness.test import WHOLE, OpShape, Test, Workload
 from results.errors import ProtocolError
 from results.history import Op
 from workloads.sessions import SessionClient
@@ -61,4 +61,5 @@ def records(
         final_generator=None,
         checkers=(CheckerSpec("stats"), CheckerSpec("coverage", {"fs": ["write"]})),
         fs=("write",),
+        shapes={"write": OpShape(value=WHOLE)},
     )

@@ -13,7 +13,7 @@ from typing import Final, cast
 from checkers.verdict import CheckerSpec
 from harness.generators import Context, Generator, concurrent_keys, each, invoke, limit, mix
 from harness.protocols import NodeId
-from harness.test import Test, Workload
+from harness.test import WHOLE, OpShape, Test, Workload
 from results.errors import ProtocolError
 from results.history import Op
 from workloads.groups import final_reads, keys_used, readers_apart, threads_per_key
@@ -86,4 +86,9 @@ def register(
             CheckerSpec("coverage", {"fs": ["read", "write", "cas"]}),
         ),
         fs=("read", "write", "cas"),
+        shapes={
+            "read": OpShape(keyed=True),
+            "write": OpShape(keyed=True, value=WHOLE),
+            "cas": OpShape(keyed=True, value=tuple[WHOLE, WHOLE]),
+        },
     )

@@ -15,6 +15,7 @@ import msgspec
 from checkers.verdict import CheckerSpec
 from harness.backends import catalogue as backends
 from harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory, parse_hosts
+from harness.cli.followable import checked_faults
 from harness.cli.schedules import read as read_schedule
 from harness.faultkinds import supported
 from harness.generators.script import ScriptedFault, script_faults
@@ -23,7 +24,7 @@ from harness.protocols import Backend, System
 from harness.simulation.worlds import WORLDS
 from harness.systems import catalogue as systems
 from harness.systems.elections import Elections
-from harness.test import CONCURRENCY_MAX, RATE_MAX, TIME_MAX_S, NemesisPackage, Test, Workload, check_number
+from harness.test import CONCURRENCY_MAX, NODES_MAX, RATE_MAX, TIME_MAX_S, NemesisPackage, Test, Workload, check_number
 from nemesis import catalogue as nemeses
 from nemesis.compose import INTERVAL_S
 from nemesis.requests import kind_of, needs_of
@@ -95,8 +96,8 @@ def node_names(nodes: str) -> tuple[str, ...]:
     """
     if re.fullmatch(r"[+-]?\d+", nodes.strip()):
         count = int(nodes)
-        if not 1 <= count <= 100:
-            raise UsageError(f"--nodes {count}: a test needs 1 to 100 nodes.")
+        if not 1 <= count <= NODES_MAX:
+            raise UsageError(f"--nodes {count}: a test needs 1 to {NODES_MAX} nodes.")
         return tuple(f"n{i}" for i in range(1, count + 1))
     listed = names(nodes)
     if not listed:
@@ -198,6 +199,7 @@ def _package(
 ) -> NemesisPackage:
     """What breaks and when: drawn from the seed, of what the backend can do; or as a schedule says."""
     if options.scheduled:
+        checked_faults(options.scheduled, nodes, "scheduled")
         package = nemeses.build(nemesis_names)
         needs = frozenset(kind for fault in options.scheduled for kind in needs_of(fault.value))
         return dataclasses.replace(package, generator=script_faults(options.scheduled), faults=needs)

@@ -65,5 +65,5 @@ def keep_plan(run: RunDir, test: Test) -> None:
     interrupted = any(op.process == HARNESS and op.f == "interrupted" for op in history)
     if simulation is not None and not interrupted:
         expect = Expectation(history=history_hash(table), fingerprint=simulation["fingerprint"])
-        plan = msgspec.structs.replace(plan, expect=expect, of_seed=plan.digest())
+        plan = msgspec.structs.replace(plan.expecting(expect), of_seed=plan.digest())
     run.write_plan(encode(plan))

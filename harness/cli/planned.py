@@ -13,6 +13,7 @@ from checkers import engine
 from checkers.verdict import Outcome, Verdict
 from harness import plan as plans
 from harness.cli.compose import RunOptions, compose
+from harness.cli.followable import checked
 from harness.cli.words import sentences
 from harness.plan import Expectation, Plan
 from harness.simulate import simulate
@@ -100,6 +101,7 @@ def test_of(options: RunOptions, plan: Plan | None) -> Test:
     test = compose(options)
     if plan is None:
         return test
+    plan = checked(plan, test)
     scripted = plans.scripted(test, plan)
     needs = frozenset(kind for fault in plan.faults for kind in needs_of(fault.value))
     return dataclasses.replace(scripted, nemesis=dataclasses.replace(scripted.nemesis, faults=needs, left_out=()))
@@ -131,8 +133,13 @@ def play_plan(plan: Plan) -> Played:
     """Carry out a plan in simulation, and judge it: a regression test in a line.
 
     assert not play_plan(harness.plan.load("tests/regressions/stale-read.json")).guilt
+
+    Raises:
+        UsageError: the plan cannot be followed.
     """
-    return play(Task(0, simulated(options_of(plan.options, "plan")), plans.encode(plan)))
+    options = simulated(options_of(plan.options, "plan"))
+    test_of(options, plan)
+    return play(Task(0, options, plans.encode(plan)))
 
 
 def guilt_of(verdict: Verdict) -> Guilt:

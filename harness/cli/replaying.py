@@ -33,6 +33,7 @@ class Original(msgspec.Struct, frozen=True, kw_only=True):
         plan: the plan that it follows; None for a run that follows its seed.
         outcome, history, fingerprint: what came of it; None for what nobody knows.
         versions: of what it was recorded with.
+        changed: whether the plan is another one than that which was run then: it is judged as a plan of its own.
     """
 
     source: str
@@ -42,6 +43,7 @@ class Original(msgspec.Struct, frozen=True, kw_only=True):
     history: str | None = None
     fingerprint: str | None = None
     versions: Mapping[str, str] = {}
+    changed: bool = False
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,16 +100,17 @@ def original_of(reference: str, store: Path, backend: str | None = None) -> Orig
 
 def _of_plan(plan: Plan, source: str, backend: str | None) -> Original:
     """A plan that was taken from a simulated run and is as it was stands for that run: its seed gives it again."""
-    expect, options = plan.expect, options_of(plan.options, source)
+    expect, options = plan.known(), options_of(plan.options, source)
     of_seed = options.backend == "sim" and backend in (None, "sim") and plan.of_seed == plan.digest()
     return Original(
         source=source,
         options=options,
-        plan=None if of_seed else plan,
+        plan=None if of_seed else msgspec.structs.replace(plan, expect=expect),
         outcome=None if expect is None else expect.outcome,
         history=None if expect is None else expect.history,
         fingerprint=None if expect is None else expect.fingerprint,
         versions=plan.versions,
+        changed=plan.expect is not None and expect is None,
     )
 
 
@@ -160,9 +163,8 @@ def compare(original: Original, runs: Sequence[Played]) -> Comparison:
     [found] = hashes
     times = "" if len(runs) == 1 else f", {len(runs)} times out of {len(runs)}"
     if original.history is None:
-        return _comparison(
-            original, hashes, differences, None, f"history {found[:16]}{times}; none is known to compare."
-        )
+        why = "the plan was changed since it was run" if original.changed else "none is known to compare"
+        return _comparison(original, hashes, differences, None, f"history {found[:16]}{times}; {why}.")
     if found == original.history and not differences and original.fingerprint not in (None, *prints):
         problem = "the same history, but other draws of randomness on the way: the simulation is not deterministic."
         return _comparison(original, hashes, differences, problem, problem)
@@ -219,4 +221,5 @@ def plan_to_repeat(original: Original) -> Plan:
     """
     if original.plan is None:
         raise SplitbrainError(f"{original.source} has no plan.")
-    return msgspec.structs.replace(original.plan, options=msgspec.to_builtins(original.options))
+    plan = msgspec.structs.replace(original.plan, options=msgspec.to_builtins(original.options))
+    return plan if plan.expect is None else plan.expecting(plan.expect)

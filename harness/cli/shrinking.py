@@ -87,10 +87,10 @@ def failure_of(reference: str, store: Path) -> Failure:
     """
     if Path(reference).is_file():
         plan = load(reference)
-        expect = plan.expect
+        expect = plan.known()
         known = expect is not None and expect.checker is not None
         guilt = (Guilt(expect.checker or "", expect.anomalies, expect.key),) if expect is not None and known else ()
-        return Failure(for_simulation(plan, reference), guilt, reference)
+        return Failure(_followable(for_simulation(plan, reference)), guilt, reference)
     run = Store(store).find(reference)
     guilt = _guilt_of(run)
     plan = for_simulation(plan_of_run(run), str(run.path))
@@ -98,7 +98,17 @@ def failure_of(reference: str, store: Path) -> Failure:
         plan = msgspec.structs.replace(
             plan, expect=Played(number=0, outcome=Outcome.VIOLATION, guilt=guilt).expectation()
         )
-    return Failure(plan, guilt, f"run {run.name}")
+    return Failure(_followable(plan), guilt, f"run {run.name}")
+
+
+def _followable(plan: Plan) -> Plan:
+    """The plan, if it can be followed.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    test_of(options_of(plan.options, "plan"), plan)
+    return plan
 
 
 def plan_of_run(run: RunDir) -> Plan:
@@ -247,7 +257,7 @@ def _finished(before: Plan, found: Shrunk, wanted: Guilt, tries: int, pool: Pool
     return Smallest(
         before=before,
         after=msgspec.structs.replace(
-            plans[place], expect=played.expectation(), versions=with_revision(versions(), git_revision())
+            plans[place].expecting(played.expectation()), versions=with_revision(versions(), git_revision())
         ),
         minimal=found.minimal,
         tried=found.tried + tries + place + 1,

@@ -14,14 +14,14 @@ import pytest
 
 from checkers.verdict import Outcome
 from harness.cli import replaying
-from harness.cli.planned import Guilt, Played, Task, play_plan
+from harness.cli.planned import Guilt, Played, Task, play_plan, with_revision
 from harness.cli.replaying import compare, original_of, replay
 from harness.cli.shrinking import Pool
 from harness.cli.workers import Report, Workers
 from harness.generators.script import ScriptedFault, ScriptedOp
-from harness.plan import Plan, encode, figures, load
+from harness.plan import Expectation, Plan, encode, figures, load
 from results.arrow import history_hash
-from results.store import RunDir
+from results.store import RunDir, versions
 from tests.cli.support import SPLITBRAIN, answer, environment, only_run, splitbrain
 
 OPTIONS: dict[str, Any] = {
@@ -125,7 +125,7 @@ def test_it_fails_in_the_same_way_every_time_and_in_every_process(shrunk: tuple[
             timeout=120,
         )
         assert json.loads(other.stdout)["hashes"] == {plan.expect.history: 1}
-    assert play_plan(plan).expectation() == plan.expect
+    assert plan.expecting(play_plan(plan).expectation()) == plan
 
 
 def test_without_the_bug_the_plan_finds_nothing(shrunk: tuple[Path, Any]) -> None:
@@ -207,6 +207,38 @@ def test_the_plan_of_a_simulated_run_gives_that_run_until_it_is_changed(seed: in
     (tmp_path / "changed.json").write_bytes(encode(changed))
     found = answer(splitbrain("replay", "changed.json", "--json", cwd=tmp_path))
     assert plan.expect.history not in found["hashes"]
+
+
+def test_a_plan_that_was_changed_by_hand_is_judged_as_a_plan_of_its_own(tmp_path: Path) -> None:
+    plan = stale_read(options={**OPTIONS, "bug": ""})
+    (tmp_path / "plan.json").write_bytes(encode(plan))
+    first = answer(splitbrain("replay", "plan.json", "--json", cwd=tmp_path))
+    expect = Expectation(outcome="pass", history=next(iter(first["hashes"])))
+    (tmp_path / "known.json").write_bytes(encode(plan.expecting(expect)))
+    known = splitbrain("replay", "known.json", cwd=tmp_path)
+    assert known.returncode == first_code(first)
+    assert "the same history" in known.stdout
+
+    document = json.loads((tmp_path / "known.json").read_text())
+    del document["ops"][::3]
+    (tmp_path / "changed.json").write_text(json.dumps(document, indent=1))
+    changed = splitbrain("replay", "changed.json", cwd=tmp_path)
+    assert changed.returncode in (0, 2), changed.stdout
+    assert "the plan was changed since it was run" in changed.stdout
+
+    wrong = msgspec.structs.replace(expect, history="0" * 32)
+    (tmp_path / "wrong.json").write_bytes(encode(plan.expecting(wrong)))
+    original = original_of(str(tmp_path / "wrong.json"), tmp_path)
+    same_code = msgspec.structs.replace(original, versions=with_revision(versions(), {"revision": "r", "dirty": False}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replaying, "git_revision", lambda: {"revision": "r", "dirty": False})
+        found = compare(same_code, [Played(number=0, outcome=Outcome.PASS, history_hash="1" * 32)])
+    assert found.problem is not None, "an unchanged plan with another history is still an error of the harness"
+    assert "not deterministic" in found.problem
+
+
+def first_code(document: dict[str, Any]) -> int:
+    return Outcome(document["outcome"]).exit_code
 
 
 @pytest.mark.parametrize(

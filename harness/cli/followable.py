@@ -1,0 +1,106 @@
+"""Whether a plan can be followed: refused before anything starts, rather than found out in the middle of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from harness.generators.script import ScriptedFault, ScriptedOp
+from harness.plan import Plan
+from harness.test import KEY_MAX, OpShape
+from nemesis.requests import check_sequence, complete
+from results.errors import UnknownNameError, UsageError
+
+if TYPE_CHECKING:
+    from harness.test import Test
+
+FINAL_MAX_S: Final = 3600
+"""So late a final op may be due, in seconds since the final phase began."""
+
+
+def checked(plan: Plan, test: Test) -> Plan:
+    """The plan, with whole requests, if the test can follow it.
+
+    Args:
+        plan: by whomever it was written.
+        test: composed from its options.
+
+    Raises:
+        UsageError: it has an op or a fault that the test does not know, or that makes no sense; where, and why.
+    """
+    plan.check()
+    plan.check_times()
+    for name, ops in (("ops", plan.ops), ("final_ops", plan.final_ops)):
+        for place, op in enumerate(ops):
+            _check_op(f"{name}[{place}]", op, test)
+    for place, op in enumerate(plan.final_ops):
+        if op.at_ns > FINAL_MAX_S * 1e9:
+            raise UsageError(
+                f"final_ops[{place}] is due {op.at_ns / 1e9:g} s after the final phase began: give {FINAL_MAX_S:,} s "
+                "at most."
+            )
+    if not plan.faults:
+        return plan
+    if test.nemesis.nemesis is None:
+        raise UsageError("the plan has faults, but its options name no nemesis: correct options.nemesis in the plan.")
+    faults = checked_faults(plan.faults, plan.nodes, "faults")
+    for place, fault in enumerate(faults):
+        if fault.f not in test.nemesis.nemesis.fs:
+            raise UsageError(
+                f"faults[{place}]: {fault.f} is of none of the nemeses {test.nemesis.name}: add its own to "
+                "options.nemesis in the plan."
+            )
+    return msgspec.structs.replace(plan, faults=faults)
+
+
+def checked_faults(faults: Sequence[ScriptedFault], nodes: Sequence[str], called: str) -> tuple[ScriptedFault, ...]:
+    """Nemesis ops with whole requests.
+
+    Args:
+        faults: in the order of their times.
+        nodes: of the test.
+        called: the list in which they stand, for messages.
+
+    Raises:
+        UsageError: one is unknown, makes no sense, or is out of order; which.
+    """
+    placed = [(f"{called}[{place}]", fault) for place, fault in enumerate(faults)]
+    whole = tuple(msgspec.structs.replace(fault, value=_whole(place, fault, nodes)) for place, fault in placed)
+    check_sequence(placed)
+    return whole
+
+
+def _whole(place: str, fault: ScriptedFault, nodes: Sequence[str]) -> dict[str, Any]:
+    try:
+        return complete(fault.f, fault.value, nodes)
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from None
+
+
+def _check_op(place: str, op: ScriptedOp, test: Test) -> None:
+    workload = test.workload
+    if op.f not in workload.fs:
+        raise UnknownNameError(f"function of workload {workload.name!r} ({place})", op.f, workload.fs)
+    if op.mops is not None:
+        raise UsageError(f"{place}: workload {workload.name!r} has no transactions: leave mops out.")
+    shape = workload.shapes.get(op.f)
+    if shape is None:
+        return
+    if shape.keyed and (not op.key or len(op.key) > KEY_MAX or "/" in op.key or not op.key.isprintable()):
+        raise UsageError(f"{place}: {op.f} is about a key, a string without slashes, not {op.key!r}.")
+    if not shape.keyed and op.key is not None:
+        raise UsageError(f"{place}: {op.f} is about no key: leave {op.key!r} out.")
+    _check_value(place, op, shape)
+
+
+def _check_value(place: str, op: ScriptedOp, shape: OpShape) -> None:
+    if shape.value is None:
+        if op.value is not None:
+            raise UsageError(f"{place}: {op.f} has no value: leave {op.value!r} out.")
+        return
+    try:
+        msgspec.convert(op.value, shape.value)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{place}: the value of {op.f} is {op.value!r}: {error}.") from None

@@ -1,0 +1,105 @@
+"""Plans that people write or change: judged as they are, or refused in one line before anything starts."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.cli.planned import play_plan
+from harness.plan import decode
+from results.errors import UsageError
+from tests.cli.support import ROOT
+from tests.plan.mutants import FAULTS, ODD, OPS, followed, hunt, mutant, sound
+
+
+def plan(workload: str = "register", **changes: Any) -> dict[str, Any]:
+    found = next(plan for plan in map(sound, map(random.Random, range(99))) if plan["options"]["workload"] == workload)
+    return {**found, **changes}
+
+
+def refusal(changed: dict[str, Any]) -> str:
+    with pytest.raises(UsageError) as refused:
+        play_plan(decode(msgspec.json.encode(changed)))
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("workload", OPS)
+def test_a_sound_plan_of_every_workload_is_followed(workload: str, tmp_path: Path) -> None:
+    assert followed(plan(workload), tmp_path) in (0, 2)
+
+
+@pytest.mark.parametrize("pair", range(len(FAULTS)))
+def test_a_sound_plan_with_every_fault_is_followed(pair: int, tmp_path: Path) -> None:
+    faults = [{"at_ns": 10**8 * (2 + i), **each} for i, each in enumerate(FAULTS[pair])]
+    assert followed(plan(faults=faults), tmp_path) in (0, 2)
+
+
+def test_mutants_of_plans_are_judged_or_refused_and_never_break_the_harness(tmp_path: Path) -> None:
+    answers = hunt(0, 400, tmp_path)
+    assert set(answers) <= {0, 1, 2, 254}, answers
+    assert len(answers[254]) >= 100
+    assert len(answers.get(0, [])) + len(answers.get(2, [])) >= 20
+    rng = random.Random(1)
+    assert mutant(sound(rng), rng) != sound(random.Random(1))
+    assert None in ODD
+
+
+READ: dict[str, Any] = {"at_ns": 5, "thread": 0, "f": "read", "key": "0"}
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"ops": [{**READ, "f": "raed"}]}, "function of workload 'register' (ops[0]) 'raed'"),
+    ({"ops": [READ, {**READ, "thread": 3}]}, "ops[1] is for thread 3"),
+    ({"ops": [{**READ, "key": None}]}, "ops[0]: read is about a key"),
+    ({"ops": [{**READ, "value": 3}]}, "ops[0]: read has no value"),
+    ({"ops": [{**READ, "f": "write", "value": "3"}]}, "ops[0]: the value of write is '3'"),
+    ({"final_ops": [{**READ, "f": "cas", "value": [1]}]}, "final_ops[0]: the value of cas is [1]"),
+    ({"ops": [{**READ, "mops": []}]}, "has no transactions"),
+    ({"ops": [{**READ, "at_ns": 10**12}]}, "after end_ns"),
+    ({"final_ops": [{**READ, "at_ns": 10**15}]}, "give 3,600 s at most"),
+    ({"nodes": [f"n{i}" for i in range(500)]}, "a test has 100 nodes at most, not 500"),
+    ({"placement": ["n1", "n2", "n9"]}, "client thread 2 on 'n9'"),
+    ({"faults": [{"at_ns": 5, "f": "explode"}]}, "faults[0]: there is no nemesis op 'explode'"),
+    ({"faults": [{"at_ns": 5, "f": "start-partition", "value": {"shape": "blob"}}]}, "faults[0]: "),
+    ({"faults": [{"at_ns": 5, "f": "leave"}]}, "faults[0]: leave is of none of the nemeses"),
+    ({"faults": [{"at_ns": 5, "f": "kill", "value": {"order": ["n9"]}}]}, "order names 'n9'"),
+    ({"faults": [{"at_ns": 5, "f": "start"}]}, "faults[0]: start heals a kill fault, and none begins before"),
+    ({"faults": [{"at_ns": 9, "f": "kill"}, {"at_ns": 5, "f": "start"}]}, "faults[1]: start is due at"),
+    ({"format": 99}, "upgrade splitbrain"),
+    ({"end_ns": 1e300}, "this is not a plan"),
+]
+
+
+@pytest.mark.parametrize(("changes", "told"), REFUSED)
+def test_what_cannot_be_followed_is_refused_with_its_place(changes: dict[str, Any], told: str) -> None:
+    assert told in refusal(plan(**changes))
+    assert "\n" not in refusal(plan(**changes))
+
+
+def test_a_plan_with_every_option_wrong_is_refused() -> None:
+    good = plan()["options"]
+    for name, wrong in (("workload", "x"), ("nemesis", "x"), ("system", 3), ("bug", "M999"), ("nodes", "500"),
+                        ("concurrency", "0"), ("rate", -1), ("time_limit", "long"), ("interval", 0), ("seed", 2**70),
+                        ("world", "moon"), ("strange", 1)):  # fmt: skip
+        assert refusal(plan(options={**good, name: wrong})), name
+
+
+def test_the_example_of_the_documentation_judges_a_plan_that_was_changed_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [example] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "simulation.md").read_text(), flags=re.DOTALL)
+    [file] = re.findall(r'load\("(.*?)"\)', example)
+    changed = plan(versions={}, of_seed="0" * 32)
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text(json.dumps(changed, indent=2))
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(example, names)
+    [test] = [function for name, function in names.items() if name.startswith("test_")]
+    test()
