@@ -27,7 +27,13 @@ from results.errors import HistoryFormatError, UsageError
 _CRASHES: Final = "crashes"
 
 
-def judge(history: pa.Table, specs: Sequence[CheckerSpec], telemetry: pa.Table | None = None) -> list[Verdict]:
+def judge(
+    history: pa.Table,
+    specs: Sequence[CheckerSpec],
+    telemetry: pa.Table | None = None,
+    *,
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[Verdict]:
     """One verdict per checker, in the order of `specs`.
 
     Args:
@@ -35,6 +41,7 @@ def judge(history: pa.Table, specs: Sequence[CheckerSpec], telemetry: pa.Table |
         specs: who judges it.
         telemetry: what the nodes told (`results.arrow.TELEMETRY_SCHEMA`). Where there is none, or not one row, a
             checker of telemetry answers "unknown": whoever asks for it expects telemetry, and nothing was proven.
+        tell: called with the name of each checker before it judges.
 
     Raises:
         UsageError: a checker is unknown, or an option of one is wrong.
@@ -42,7 +49,11 @@ def judge(history: pa.Table, specs: Sequence[CheckerSpec], telemetry: pa.Table |
     """
     checkers = [checker(spec.name) for spec in specs]
     recorded = _Recorded(history, telemetry)
-    return [merge(each, spec, recorded.parts(each, spec)) for spec, each in zip(specs, checkers, strict=True)]
+    verdicts: list[Verdict] = []
+    for spec, each in zip(specs, checkers, strict=True):
+        tell(spec.name)
+        verdicts.append(merge(each, spec, recorded.parts(each, spec)))
+    return verdicts
 
 
 def judge_each(history: pa.Table, specs: Sequence[CheckerSpec], telemetry: pa.Table | None = None) -> list[Verdict]:
@@ -252,6 +263,8 @@ def crashed(verdicts: Iterable[Verdict]) -> str | None:
 def broken(name: str, error: Exception, doing: str, *, key: str | None = None) -> Verdict:
     """The verdict of a checker that broke: "unknown", with the traceback in its evidence."""
     what = "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
+    if isinstance(error, MemoryError):
+        what = f"{what} (memory ran out; splitbrain analyze judges a stored run again, where there is more)"
     crash = {
         "checker": name,
         "key": key,

@@ -21,6 +21,7 @@ from results.atomic import replace_file
 from results.columns import Column, array, numbers, valid
 from results.errors import HistoryFormatError, StoreVersionError
 from results.history import FORMAT_VERSION, Mop, Op, OpType
+from results.plainfile import refuse_others
 from results.values import canonical_json
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ compute: Final[Any] = _Compute()
 
 FORMAT_KEY: Final = b"splitbrain.format"
 RECOVERED_KEY: Final = b"splitbrain.recovered"
+DAMAGED_KEY: Final = b"splitbrain.damaged"
+"""What was wrong with the write-ahead file that a history is from, beyond what a crash of its controller leaves."""
 _FIELDS: Final = tuple(cast("Iterable[Any]", HISTORY_SCHEMA))
 _TYPES: Final = frozenset({"invoke", "ok", "fail", "info"})
 
@@ -322,6 +325,13 @@ def read_parquet(path: Path, content: bytes | None = None) -> pa.Table:
         return file.read()
 
 
+def read_parquet_pieces(path: Path) -> Generator[pa.Table]:
+    """The same table piece by piece, some ten thousand rows each; raises what `read_parquet` raises."""
+    with _opened(path) as file:
+        for batch in file.iter_batches():
+            yield pa.Table.from_batches([batch])
+
+
 class ParquetHead(msgspec.Struct, frozen=True):
     """What a Parquet file says of itself before its rows: how many they are, their columns, and the notes."""
 
@@ -341,6 +351,8 @@ def read_parquet_head(path: Path) -> ParquetHead:
 def _opened(path: Path, content: bytes | None = None) -> Generator[pq.ParquetFile]:
     import pyarrow.parquet as pq
 
+    if content is None:
+        refuse_others(path)
     # ParquetFile, not read_table: the latter adds columns from folder names such as `run=...`.
     try:
         source = path if content is None else pa.BufferReader(content)

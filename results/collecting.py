@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,14 +31,15 @@ def collect_telemetry(run: RunDir) -> bool:
     Raises:
         SplitbrainError: the run, or a raw file, cannot be read.
     """
-    if run.telemetry_path.exists() and read_parquet_head(run.telemetry_path).rows:
+    there = os.path.lexists(run.telemetry_path)
+    if there and read_parquet_head(run.telemetry_path).rows:
         return False
     told = _sources(run.read_test(), run.path / "test.json")
     paths = {node: _place(run, node, relative) for node, relative in (told.telemetry or {}).items()}
     began_ns = told.began_wall_ns or told.start_wall_ns
     if not paths or began_ns is None:
         return False
-    if run.telemetry_path.exists() and not any(path.exists() for path in paths.values()):
+    if there and not any(path.exists() for path in paths.values()):
         return False
     start = telemetry.Start(wall_ns=began_ns, mono_ns=told.began_mono_ns, ahead_ns=clocks_in(run.history()).ahead_ns())
     run.write_telemetry(telemetry.collect(paths, start).table)

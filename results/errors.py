@@ -21,6 +21,8 @@
         ├── SystemUnderTestError
         ├── SimulationError
         │   └── SimulationDeadlockError
+        ├── DamagedRunError
+        ├── JudgingStoppedError
         └── EngineError
 
 A message is for the person who reads it: what is wrong, where, and what to do about it, in one line.
@@ -153,6 +155,14 @@ class SimulationError(HarnessError):
 
 class SimulationDeadlockError(SimulationError):
     """Nothing in a simulation can ever happen again, and it has not ended. The message says who waits, and where."""
+
+
+class DamagedRunError(HarnessError):
+    """A stored run cannot be judged: a file of it is damaged, missing, or of a newer version. The message names it."""
+
+
+class JudgingStoppedError(HarnessError):
+    """Judging was interrupted, or had too little memory. What was recorded is kept; the message has the command."""
 
 
 class EngineError(HarnessError):

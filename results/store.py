@@ -36,6 +36,8 @@ import results
 from results import arrow, wal
 from results.atomic import replace_file
 from results.errors import HarnessError, HistoryFormatError, RunNotFoundError, StoreVersionError, UsageError
+from results.plainfile import refuse_others
+from results.soundness import sound_history, sound_telemetry
 
 FORMAT: Final = 1
 """The version of test.json and verdict.json. A higher one is refused, never touched."""
@@ -196,16 +198,22 @@ class RunDir:
             self._writer.close()
         elif self._lock is None and self.is_running():
             raise UsageError(f"run {self.name} is still under way ({self._controller()}): wait for it, or stop it.")
-        if self.history_path.exists():
+        if os.path.lexists(self.history_path):
             table = self.history()
             self.wal_path.unlink(missing_ok=True)  # only now: a history that cannot be read needs its source
             return table
         self.read_test()
         table = self._from_wal()
-        notes = {key: value for key, value in (table.schema.metadata or {}).items() if key == arrow.RECOVERED_KEY}
+        metadata = table.schema.metadata or {}
+        notes = {key: metadata[key] for key in (arrow.RECOVERED_KEY, arrow.DAMAGED_KEY) if key in metadata}
         arrow.write_parquet(table, self.history_path, notes)
         self.wal_path.unlink(missing_ok=True)
         return table
+
+    def recorded(self) -> bool:
+        """Whether a file says that the run began; even one that leads nowhere does."""
+        files = (self.history_path, self.wal_path, self.path / "verdict.json")
+        return any(os.path.lexists(path) for path in files)
 
     def history(self) -> pa.Table:
         """The history: finished, or as much as the write-ahead file of a crashed or running run holds.
@@ -218,21 +226,24 @@ class RunDir:
             StoreVersionError: a newer splitbrain wrote it.
         """
         self.read_test()
-        if self.history_path.exists():
-            return arrow.conform(arrow.read_parquet(self.history_path), str(self.history_path))
+        if os.path.lexists(self.history_path):
+            return sound_history(arrow.read_parquet(self.history_path), str(self.history_path))
         return self._from_wal()
 
     def _from_wal(self) -> pa.Table:
-        if not self.wal_path.exists():
+        if not os.path.lexists(self.wal_path):
             raise RunNotFoundError(f"run {self.name} of test {self.test_name} has no history: nothing was recorded.")
         content = wal.read(self.wal_path)
-        table = arrow.to_table(content.ops)
+        table = sound_history(arrow.to_table(content.ops), str(self.wal_path))
         if content.complete:
             return table
         note = f"recovered {len(content.ops)} ops from the write-ahead file of a run that did not come to its end"
         if content.problem is not None:
             note = f"{note} ({content.problem})"
-        return table.replace_schema_metadata({arrow.RECOVERED_KEY: note.encode()})
+        metadata = {arrow.RECOVERED_KEY: note.encode()}
+        if content.damaged:
+            metadata[arrow.DAMAGED_KEY] = f"{self.wal_path}: {content.problem}".encode()
+        return table.replace_schema_metadata(metadata)
 
     # --- plan, marks --------------------------------------------------------------------------------------------
 
@@ -255,6 +266,8 @@ class RunDir:
             return msgspec.json.decode(self.marks_path.read_bytes(), type=dict[str, int])
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise HistoryFormatError(str(self.marks_path), f"cannot be read: {error.strerror}") from error
         except msgspec.MsgspecError as error:
             raise HistoryFormatError(str(self.marks_path), f"damaged: {error}") from error
 
@@ -270,9 +283,9 @@ class RunDir:
         Raises:
             HistoryFormatError: the file is damaged.
         """
-        if not self.telemetry_path.exists():
+        if not os.path.lexists(self.telemetry_path):
             return arrow.TELEMETRY_SCHEMA.empty_table()
-        return arrow.conform_telemetry(arrow.read_parquet(self.telemetry_path), str(self.telemetry_path))
+        return sound_telemetry(arrow.read_parquet(self.telemetry_path), str(self.telemetry_path))
 
     def write_verdicts(
         self,
@@ -304,7 +317,11 @@ class RunDir:
     # --- life ---------------------------------------------------------------------------------------------------
 
     def status(self) -> RunStatus:
-        """Where the run stands (see `RunStatus`). Looks, changes nothing."""
+        """Where the run stands (see `RunStatus`). Looks, changes nothing.
+
+        Raises:
+            SplitbrainError: a file that tells cannot be read.
+        """
         if self.is_running():
             return "running"
         if (self.path / "verdict.json").exists():
@@ -315,13 +332,19 @@ class RunDir:
         return "crashed" if self.wal_path.exists() else "empty"
 
     def is_running(self) -> bool:
-        """Whether a controller holds this run: this process or another."""
+        """Whether a controller holds this run: this process or another.
+
+        Raises:
+            HistoryFormatError: its lock is there and cannot be read.
+        """
         if self._lock is not None:
             return True
         try:
-            descriptor = os.open(self.path / "controller.lock", os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(self.path / "controller.lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise HistoryFormatError(str(self.path / "controller.lock"), f"cannot be read: {error.strerror}") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -406,6 +429,20 @@ class Store:
             raise
         return run
 
+    def folders(self) -> list[RunDir]:
+        """Every folder that is called a run, oldest first, whatever is in it; also folders that cannot be read.
+
+        Raises:
+            UsageError: the store cannot be read.
+        """
+        found: list[RunDir] = []
+        for test in _named(self.root, "test="):
+            try:
+                found += [RunDir(path) for path in _named(test, "run=")]
+            except UsageError:
+                found.append(RunDir(test))
+        return sorted(found, key=lambda run: (run.name, run.test_name))
+
     def runs(self) -> list[RunDir]:
         """Every run of the store, oldest first."""
         found = [RunDir(path.parent) for path in self.root.glob("test=*/run=*/test.json")]
@@ -422,7 +459,7 @@ class Store:
             RunNotFoundError: none, or more than one is meant.
         """
         path = Path(reference)
-        if (path / "test.json").is_file():
+        if (path / "test.json").is_file() or (path.name.startswith("run=") and path.is_dir()):
             return RunDir(path.resolve())
         runs = self.runs()
         if not runs:
@@ -462,6 +499,16 @@ def _take_name(aside: Path, target: Path) -> Path:
             if not candidate.exists():
                 raise
     raise HarnessError(f"there are a thousand runs named {target.name}: give each run its own seed.")
+
+
+def _named(folder: Path, prefix: str) -> list[Path]:
+    """What is called so in a folder; nothing where there is no such folder."""
+    try:
+        return [path for path in folder.iterdir() if path.name.startswith(prefix)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise UsageError(f"the folder {folder} cannot be read: {error.strerror}.") from error
 
 
 # --- provenance ----------------------------------------------------------------------------------------------------
@@ -510,10 +557,13 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 def _read_json(path: Path, kind: type[T]) -> T | None:
     """A JSON file of this splitbrain's format, None if there is none."""
+    refuse_others(path)
     try:
         text = path.read_bytes()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise HistoryFormatError(str(path), f"cannot be read: {error.strerror}") from error
     try:
         version = msgspec.json.decode(text, type=_Versioned).format
         if version > FORMAT:
@@ -522,7 +572,7 @@ def _read_json(path: Path, kind: type[T]) -> T | None:
                 f"splitbrain; nothing was changed."
             )
         return msgspec.json.decode(text, type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise HistoryFormatError(str(path), f"damaged: {error}") from error
 
 

@@ -22,6 +22,7 @@ import msgspec
 
 from results.errors import HarnessError, HistoryFormatError, StoreVersionError
 from results.history import Op
+from results.plainfile import refuse_others
 from results.values import refuse_not_finite
 
 MAGIC: Final = b"SBHIST\r\n"
@@ -153,11 +154,13 @@ class WalContent(msgspec.Struct, frozen=True):
         ops: every op that was flushed whole, in order.
         complete: whether the controller came to its end and closed the file.
         problem: what is wrong with the file, in words; None where nothing is (it may still be incomplete).
+        damaged: whether that is more than a crash of the controller leaves: ops that were flushed are lost.
     """
 
     ops: list[Op]
     complete: bool
     problem: str | None
+    damaged: bool = False
 
 
 def read(path: Path) -> WalContent:
@@ -170,6 +173,7 @@ def read(path: Path) -> WalContent:
         HistoryFormatError: there is no such file, or it is not a write-ahead file.
         StoreVersionError: a newer splitbrain wrote it.
     """
+    refuse_others(path)
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -202,30 +206,49 @@ def _read_frames(data: memoryview) -> WalContent:
         start = position + _FRAME.size
         end = start + (_COUNT.size if length == _FOOTER else length)
         if end > len(data):
-            return WalContent(ops, complete=False, problem=f"torn tail: {unread}")
+            damaged = _frame_within(data, position + 1)
+            where = f"damaged at byte {position}" if damaged else "torn tail"
+            return WalContent(ops, complete=False, problem=f"{where}: {unread}", damaged=damaged)
         payload = data[start:end]
         if zlib.crc32(payload) != checksum:
-            where = "torn tail" if end == len(data) else f"damaged at byte {position}"
-            return WalContent(ops, complete=False, problem=f"{where}: {unread}")
+            damaged = end != len(data)
+            where = f"damaged at byte {position}" if damaged else "torn tail"
+            return WalContent(ops, complete=False, problem=f"{where}: {unread}", damaged=damaged)
         if length == _FOOTER:
             return _ended(ops, _COUNT.unpack(payload)[0], left_over=len(data) - end)
         try:
             batch = decode(payload)
-        except msgspec.MsgspecError as error:
-            return WalContent(ops, complete=False, problem=f"damaged at byte {position} ({error}): {unread}")
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return WalContent(
+                ops, complete=False, problem=f"damaged at byte {position} ({error}): {unread}", damaged=True
+            )
         gap = _gap(ops, batch)
         if gap is not None:
-            return WalContent(ops, complete=False, problem=f"{gap}: {unread}")
+            return WalContent(ops, complete=False, problem=f"{gap}: {unread}", damaged=True)
         ops += batch
         position = end
     return WalContent(ops, complete=False, problem=None)
 
 
+def _frame_within(data: memoryview, begin: int) -> bool:
+    """Whether a whole frame follows: then what is before it was not torn by a crash, but its length is damaged."""
+    content = bytes(data[begin:])
+    at = content.find(_ARRAY32, _FRAME.size)
+    while at >= 0:
+        length, checksum = _FRAME.unpack_from(content, at - _FRAME.size)
+        if length <= len(content) - at and zlib.crc32(content[at : at + length]) == checksum:
+            return True
+        at = content.find(_ARRAY32, at + 1)
+    return False
+
+
 def _ended(ops: list[Op], promised: int, left_over: int) -> WalContent:
     if promised != len(ops):
-        return WalContent(ops, complete=False, problem=f"{promised} ops were recorded, {len(ops)} are in the file")
+        problem = f"{promised} ops were recorded, {len(ops)} are in the file"
+        return WalContent(ops, complete=False, problem=problem, damaged=True)
     if left_over:
-        return WalContent(ops, complete=False, problem=f"{left_over} bytes follow the end of the history")
+        problem = f"{left_over} bytes follow the end of the history"
+        return WalContent(ops, complete=False, problem=problem, damaged=True)
     return WalContent(ops, complete=True, problem=None)
 
 

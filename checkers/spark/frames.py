@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
-from checkers.spark.runs import BY_KEY, OF_TELEMETRY, WHOLE, Ready, Specs, scopes, wants
+from checkers.spark.runs import BY_KEY, OF_TELEMETRY, WHOLE, scopes, wants
+from checkers.stored import Ready
 from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
 from results.store import RunDir
 
@@ -49,8 +50,8 @@ class Frames:
     ids: dict[str, int]
 
 
-def frames(spark: SparkSession, runs: Sequence[Ready], wanting: Callable[[Specs], tuple[str, ...]] = scopes) -> Frames:
-    """The rows of all runs that some checker wants to see; `wanting` tells how it wants to see a history.
+def frames(spark: SparkSession, runs: Sequence[Ready]) -> Frames:
+    """The rows of all runs that some checker wants to see.
 
     Runs of one store that want the same are one table: their folders are its partitions `test` and `run`. A run has the
     same id in each of its tables.
@@ -60,7 +61,7 @@ def frames(spark: SparkSession, runs: Sequence[Ready], wanting: Callable[[Specs]
     of_histories: dict[tuple[Path | None, tuple[str, ...]], list[int]] = {}
     of_telemetry: dict[Path | None, list[int]] = {}
     for place, each in enumerate(runs):
-        store, wanted = _store_of(each.run.path), wanting(each.specs)
+        store, wanted = _store_of(each.run.path), scopes(each.specs)
         if wanted and each.rows:
             of_histories.setdefault((store, wanted), []).append(place)
         if each.telemetry and any(wants(spec, OF_TELEMETRY) or wants(spec, WHOLE) for spec in each.specs):

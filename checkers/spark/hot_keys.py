@@ -39,7 +39,8 @@ from checkers.linearizable.segments import (
 from checkers.registry import checker
 from checkers.spark.frames import frames, union
 from checkers.spark.jobs import ROWS_PER_TASK, collect, tasks_for
-from checkers.spark.runs import BY_KEY, Ready, wants
+from checkers.spark.runs import BY_KEY, wants
+from checkers.stored import Ready
 from checkers.verdict import CheckerSpec, Verdict
 
 if TYPE_CHECKING:

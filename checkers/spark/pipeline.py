@@ -1,12 +1,12 @@
 """Judging any number of stored runs with Spark: one table, grouped by (run, key) or by run, the inline checkers inside.
 
-A small run is one group (`checkers.spark.small_runs`). Of the others,
-every row of a history goes where it is judged: to the group of its run, and, if it is a client's, to the group of its
-run and key; each only where some checker of that run wants it. One shuffle and one pass of Python workers does both.
-The nodes' telemetry is a table of its own, grouped by run, in the same job; where a checker wants both, the two meet in
-groups of one run each. The verdicts on the groups come back as
-rows and are merged here, by the same code as in `checkers.engine`. A key with very many ops is split before
-(`checkers.spark.hot_keys`), and what is left of it to be judged goes the same way as everything else.
+A small run is judged by the worker that opens it (`checkers.spark.by_path`). Of the others, whose files are known to be
+sound by then, every row of a history goes where it is judged: to the group of its run, and, if it is a client's, to the
+group of its run and key; each only where some checker of that run wants it. One shuffle and one pass of Python workers
+does both. The nodes' telemetry is a table of its own, grouped by run, in the same job; where a checker wants both, the
+two meet in groups of one run each. The verdicts on the groups come back as rows and are merged here, by the same code
+as in `checkers.engine`. A key with very many ops is split before (`checkers.spark.hot_keys`), and what is left of it to
+be judged goes the same way as everything else.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ import pyarrow as pa
 from checkers import engine
 from checkers.registry import checker
 from checkers.spark import hot_keys
+from checkers.spark.by_path import Found, Large, apart, judge_by_path
 from checkers.spark.frames import ROW, Frames, frames, no_telemetry, routed, union
 from checkers.spark.hot_keys import Sizes, Split, Where
 from checkers.spark.jobs import collect, tasks_for
 from checkers.spark.lists import with_null_lists, with_null_voters, without_null_lists, without_null_voters
-from checkers.spark.runs import BY_KEY, BY_RUN, OF_TELEMETRY, WHOLE, Ready, Specs, ready, scopes, wants
-from checkers.spark.small_runs import judge_small
+from checkers.spark.runs import BY_KEY, BY_RUN, OF_TELEMETRY, WHOLE, scopes, wants
 from checkers.spark.verdict_rows import VERDICTS, verdict_rows
+from checkers.stored import Ready, Specs, Unjudged, or_unjudged
 from checkers.verdict import CheckerSpec, Verdict
 from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, conform, conform_telemetry
-from results.errors import EngineError, UsageError
+from results.errors import DamagedRunError, EngineError, UsageError
+from results.store import RunDir
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,9 +40,7 @@ _Otherwise: TypeAlias = Mapping[int, CheckerSpec | None]
 """Checkers that judge a hot key with other options, by position; None for one that is settled."""
 
 
-def judge_runs(
-    spark: SparkSession, runs: Iterable[Path | Ready], *, sizes: Sizes | None = None
-) -> dict[Path, list[Verdict]]:
+def judge_runs(spark: SparkSession, runs: Iterable[Path], *, sizes: Sizes | None = None) -> dict[Path, list[Verdict]]:
     """One verdict per checker for every run, the same as `checkers.engine.judge` gives.
 
     The checkers are those that each run's test.json names. One that is unknown here, or whose options are wrong, breaks
@@ -48,29 +48,51 @@ def judge_runs(
 
     Args:
         spark: the session.
-        runs: the runs, or their folders.
-        sizes: up to which size a run is one group, and from which size on a key is split.
+        runs: the folders of the runs.
+        sizes: up to which size a run is judged by one worker, and from which size on a key is split.
 
     Raises:
         EngineError: Spark failed.
-        SplitbrainError: a run cannot be judged (see `runs.ready`; `runs.sort_out` tells those apart beforehand).
+        DamagedRunError: a run cannot be judged (`judge_apart` says of each whether it can).
     """
-    sizes = sizes or Sizes()
-    prepared = [run if isinstance(run, Ready) else ready(run) for run in runs]
-    small = [each for each in prepared if _is_small(each, sizes)]
-    large = [each for each in prepared if not _is_small(each, sizes)]
-    found = dict(zip([each.run.path for each in small], judge_small(spark, small), strict=True))
-    splits = hot_keys.split(spark, large, sizes)
-    judged = _judge_groups(spark, large, splits)
-    for place, each in enumerate(large):
-        of_groups = {**judged.get(place, {}), **_judge_nothing(each)}
-        found[each.run.path] = _merge(each.specs, of_groups, _splits_of(splits, place))
-    return {each.run.path: found[each.run.path] for each in prepared}
+    judged: dict[Path, list[Verdict]] = {}
+    for path, found in judge_apart(spark, runs, sizes=sizes).items():
+        if isinstance(found, Unjudged):
+            raise DamagedRunError(found.why)
+        judged[path] = found
+    return judged
 
 
-def _is_small(each: Ready, sizes: Sizes) -> bool:
-    """Whether a run is one group: only one with ops, since a group needs a row."""
-    return 0 < each.rows < sizes.hot_rows and each.rows + each.telemetry <= sizes.run_rows
+def judge_apart(
+    spark: SparkSession, runs: Iterable[Path], *, sizes: Sizes | None = None
+) -> dict[Path, list[Verdict] | Unjudged]:
+    """The same for runs of which some may be damaged: those get no verdict, and keep no other from its own.
+
+    Raises:
+        EngineError: Spark failed.
+    """
+    paths, sizes = list(runs), sizes or Sizes()
+    found = dict(zip(paths, judge_by_path(spark, paths, sizes), strict=True))
+    large: dict[Path, Ready] = {}
+    for path, each in found.items():
+        if isinstance(each, Large):
+            specs = or_unjudged(path, lambda path=path: engine.specs_of(RunDir(path).read_test(), str(path)))
+            if isinstance(specs, Unjudged):
+                found[path] = specs
+            else:
+                large[path] = Ready(RunDir(path), specs, each.rows, each.telemetry)
+    judged = apart(spark, list(large), lambda some: _judge_large(spark, [large[path] for path in some], sizes))
+    found.update(zip(large, judged, strict=True))
+    return {path: each for path, each in found.items() if not isinstance(each, Large)}
+
+
+def _judge_large(spark: SparkSession, runs: Sequence[Ready], sizes: Sizes) -> list[Found]:
+    splits = hot_keys.split(spark, runs, sizes)
+    judged = _judge_groups(spark, runs, splits)
+    return [
+        _merge(each.specs, {**judged.get(place, {}), **_judge_nothing(each)}, _splits_of(splits, place))
+        for place, each in enumerate(runs)
+    ]
 
 
 # --- on the driver --------------------------------------------------------------------------------------------------

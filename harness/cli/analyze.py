@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +13,9 @@ import click
 import msgspec
 
 from harness.cli import options
-from results.errors import EXIT_USAGE, RunNotFoundError
+from results.errors import RunNotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from checkers.spark.runs import Ready
     from harness.cli.many import Judged
     from results.store import RunDir, Store
 
@@ -34,87 +35,111 @@ def command(
     """Judge stored runs again, all of a store or those named, in one pass of the Spark pipeline.
 
     A RUN is the path of its folder, its name, the beginning of its name, or "latest". A run whose controller was
-    killed is recovered first: every operation that had been flushed is judged. Runs still under way and damaged ones
-    are named and left alone.
+    killed is recovered first: every operation that had been flushed is judged. A run that is damaged is named with the
+    file and the cause, counts as an error of the harness, and keeps no other from its verdict. Runs still under way are
+    named and left alone.
     """
-    from checkers.verdict import Outcome, worst
+    from checkers.verdict import worst
+    from harness.cli.rejudging import told_to_analyze
     from results.store import Store
 
-    chosen, refused = _choose(Store(Path(store)), runs)
-    judged = _judge(chosen, engine or "spark", master)
+    chosen = _choose(Store(Path(store)), runs)
+    with told_to_analyze(f"splitbrain analyze --store {shlex.quote(store)}"):
+        judged = _judge(chosen, engine or "spark", master)
     if as_json:
         _print_json(judged)
     else:
         _print(judged)
-    outcome = worst(each.outcome for each in judged)
-    ctx.exit(EXIT_USAGE if refused and outcome is not Outcome.VIOLATION else outcome.exit_code)
+    ctx.exit(worst(each.outcome for each in judged).exit_code)
 
 
-def _choose(store: Store, references: Sequence[str]) -> tuple[list[Ready], int]:
-    """The runs that are meant and can be judged, and how many of a store are damaged. Those are told and left alone.
+def _choose(store: Store, references: Sequence[str]) -> list[RunDir]:
+    """The runs that are meant: each named one, or all of the store but those of which nothing is there to be judged.
 
     Raises:
         RunNotFoundError: there is none.
-        SplitbrainError: a run that was named, or the only one, cannot be read.
+        UsageError: a run that was named is under way.
     """
-    from checkers.spark.runs import sort_out
-
-    found = [store.find(reference) for reference in references] or [run for run in store.runs() if _is_over(run)]
-    if not found:
-        raise RunNotFoundError(f"there is no run to judge in the store {store.root}.")
-    good, refused = sort_out(run.path for run in found)
-    if refused and (references or not good):
-        raise next(iter(refused.values()))
-    for error in refused.values():
-        click.echo(f"left out: {error}", err=True)
-    return good, len(refused)
+    if not references:
+        found = [run for run in store.folders() if _is_over(run)]
+        if not found:
+            raise RunNotFoundError(f"there is no run to judge in the store {store.root}.")
+        return found
+    named = {run.path: run for run in map(store.find, references)}
+    for run in named.values():
+        if _standing(run) == "running":
+            raise UsageError(f"run {run.name} of test {run.test_name} is still under way: wait for it, or stop it.")
+    return list(named.values())
 
 
 def _is_over(run: RunDir) -> bool:
-    """Whether there is something to judge; if not, that is told."""
-    status = run.status()
-    if status in ("running", "empty"):
-        why = "is under way" if status == "running" else "recorded nothing"
+    """Whether there is something to judge; if not, that is told. What cannot be told of a run is found out later."""
+    standing = _standing(run)
+    if standing in ("running", "empty"):
+        why = "is under way" if standing == "running" else "recorded nothing"
         click.echo(f"left out: {run.test_name}/{run.name} {why}", err=True)
         return False
     return True
 
 
-def _judge(runs: list[Ready], engine: str, master: str) -> list[Judged]:
+def _standing(run: RunDir) -> str:
+    """ "running", "empty", or "over"; also of a run that is damaged."""
+    from checkers.stored import or_unjudged
+
+    if or_unjudged(run.path, run.is_running) is True:
+        return "running"
+    began = or_unjudged(run.path, lambda: run.recorded() or "began_wall_ns" in run.read_test())
+    return "empty" if began is False else "over"
+
+
+def _judge(runs: list[RunDir], engine: str, master: str) -> list[Judged]:
     from harness.cli.many import judge_in_batches, judge_one_by_one, page_writers
     from harness.cli.planned import cores
+    from harness.cli.steps import Steps
 
     began_s = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        steps = Steps(len(runs))
 
-    def show(done: int) -> None:
-        click.echo(f"judged {done} of {len(runs)} runs in {time.monotonic() - began_s:.0f} s", err=True)
+        def show(done: int) -> None:
+            steps.reach(done)
+            if done == len(runs) or engine != "inline":
+                with steps.aside():
+                    click.echo(f"judged {done} of {len(runs)} runs in {time.monotonic() - began_s:.0f} s", err=True)
 
-    if engine == "inline":
-        return judge_one_by_one(runs, show)
-    from checkers.spark.session import session
+        if engine == "inline":
+            stack.enter_context(steps).tell("judging runs")
+            return judge_one_by_one(runs, show)
+        from checkers.spark.session import session
 
-    click.echo(f"starting Spark ({master}) for {len(runs)} runs", err=True)
-    with page_writers(len(runs), cores(None)) as pages, session(master) as spark:
-        click.echo(f"{STARTED} after {spark.start_s:.1f} s", err=True)
+        click.echo(f"starting Spark ({master}) for {len(runs)} runs", err=True)
+        stack.enter_context(steps).tell("starting Spark")
+        pages = stack.enter_context(page_writers(len(runs), cores(None)))
+        spark = stack.enter_context(session(master))
+        with steps.aside():
+            click.echo(f"{STARTED} after {spark.start_s:.1f} s", err=True)
+        steps.tell("judging runs")
         began_s = time.monotonic()
         return judge_in_batches(runs, spark, pages, show)
 
 
 def _print_json(judged: list[Judged]) -> None:
     """An array with a document per run, one after the other: all of them at once may be more than fits into memory."""
-    from harness.cli.judging import stored_document
+    from harness.cli.judging import damaged_document, stored_document
 
     click.echo("[")
     for number, each in enumerate(judged, 1):
-        document = msgspec.json.format(msgspec.json.encode(stored_document(each.run)))
+        found = damaged_document(each.run, each.said) if each.damaged else stored_document(each.run)
+        document = msgspec.json.format(msgspec.json.encode(found))
         click.echo(f"{document.decode()}{',' if number < len(judged) else ''}")
     click.echo("]")
 
 
 def _print(judged: list[Judged]) -> None:
-    from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
+    from harness.cli.tables import print_table
     from harness.cli.words import COLOURS
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -122,8 +147,9 @@ def _print(judged: list[Judged]) -> None:
         table.add_column(column, overflow="fold")
     for each in judged:
         colour = COLOURS[each.outcome]
-        table.add_row(f"[{colour}]{each.outcome.value}[/]", each.run.test_name, each.run.name, each.said)
-    Console().print(table)
+        names = (escape(each.run.test_name), escape(each.run.name), escape(each.said))
+        table.add_row(f"[{colour}]{each.outcome.value}[/]", *names)
+    print_table(table)
     for each in judged:
         for how in each.hot_keys:
             click.echo(f"{each.run.test_name}/{each.run.name}: {how}")

@@ -69,11 +69,9 @@ def command(ctx: click.Context, store: str, time_limit: float, seed: int | None)
 
     from checkers.spark.session import session
 
-    with Progress("judging both runs with Spark") as progress:
-        progress.enter("starting")
-        with session() as spark:
-            progress.enter("judging")
-            conclusions = judge_with_spark(runs, spark, errors)
+    with Progress("both runs") as progress, progress.during("Spark") as tell, session() as spark:
+        tell("judging")
+        conclusions = judge_with_spark(runs, spark, errors)
     ctx.exit(_show(conclusions, [healthy, broken]))
 
 

@@ -46,13 +46,15 @@ def command(
     from rich.console import Console
 
     console = Console()
-    _show_findings(console, findings)
-    _show_matrix(console, faults)
+    _show_findings(findings)
+    _show_matrix(faults)
     _show_reasons(console, faults)
 
 
-def _show_findings(console: Console, findings: Sequence[Finding]) -> None:
+def _show_findings(findings: Sequence[Finding]) -> None:
     from rich.table import Table
+
+    from harness.cli.tables import print_table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "area", "what", "found"):
@@ -61,11 +63,13 @@ def _show_findings(console: Console, findings: Sequence[Finding]) -> None:
         mark = "[green]works[/]" if finding.works else "[red]missing[/]"
         detail = finding.detail if not finding.advice else f"{finding.detail}\n[dim]{finding.advice}[/]"
         table.add_row(mark, finding.area, finding.item, detail)
-    console.print(table)
+    print_table(table)
 
 
-def _show_matrix(console: Console, faults: Sequence[Fault]) -> None:
+def _show_matrix(faults: Sequence[Fault]) -> None:
     from rich.table import Table
+
+    from harness.cli.tables import print_table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("fault")
@@ -74,8 +78,8 @@ def _show_matrix(console: Console, faults: Sequence[Fault]) -> None:
     for fault in faults:
         marks = ["[green]works[/]" if found.works else "[red]no[/]" for found in fault.backends.values()]
         table.add_row(fault.kind, *marks)
-    console.print()
-    console.print(table)
+    click.echo()
+    print_table(table)
 
 
 def _show_reasons(console: Console, faults: Sequence[Fault]) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from checkers import engine
 from checkers.verdict import Outcome, Verdict
+from harness.cli.rejudging import command_for, told_to_analyze
 from results.collecting import collect_telemetry
 from results.errors import RunNotFoundError
 from results.figures import write_figures
@@ -39,16 +40,20 @@ class Conclusion(msgspec.Struct, frozen=True):
     report: Path
 
 
-def judge_inline(run: RunDir, harness_error: str | None = None) -> Conclusion:
-    """Judge one run in this process.
+def judge_inline(
+    run: RunDir, harness_error: str | None = None, tell: Callable[[str], None] = lambda _: None
+) -> Conclusion:
+    """Judge one run in this process; `tell` is called with the name of each checker before it judges.
 
     Raises:
         SplitbrainError: the run cannot be read.
+        JudgingStoppedError: an interrupt, or too little memory.
     """
-    history = run.finish_history()
-    collect_telemetry(run)
-    verdicts = engine.judge(history, engine.specs_of(run.read_test(), str(run.path)), run.telemetry())
-    return _conclude(run, verdicts, "inline", harness_error)
+    with told_to_analyze(command_for(run.path)):
+        history = run.finish_history()
+        collect_telemetry(run)
+        verdicts = engine.judge(history, engine.specs_of(run.read_test(), str(run.path)), run.telemetry(), tell=tell)
+        return _conclude(run, verdicts, "inline", harness_error)
 
 
 def judge_with_spark(
@@ -58,24 +63,31 @@ def judge_with_spark(
 
     Raises:
         SplitbrainError: a run cannot be read, or Spark failed.
+        JudgingStoppedError: an interrupt, or too little memory.
     """
     from checkers.spark.pipeline import judge_runs
 
-    for run in runs:
-        run.finish_history()
-        collect_telemetry(run)
-    verdicts = judge_runs(spark.session, [run.path for run in runs])
-    errors = harness_errors or {}
-    return [_conclude(run, verdicts[run.path], "spark", errors.get(run.path)) for run in runs]
+    with told_to_analyze(", ".join(command_for(run.path) for run in runs)):
+        for run in runs:
+            run.finish_history()
+            collect_telemetry(run)
+        verdicts = judge_runs(spark.session, [run.path for run in runs])
+        errors = harness_errors or {}
+        return [_conclude(run, verdicts[run.path], "spark", errors.get(run.path)) for run in runs]
 
 
 def judge_run(
-    run: RunDir, *, engine_name: str, spark: Callable[[], Spark], harness_error: str | None = None
+    run: RunDir,
+    *,
+    engine_name: str,
+    spark: Callable[[], Spark],
+    harness_error: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Conclusion:
     """Judge one run with the engine of that name; `spark` gives the session where one is needed."""
     if engine_name == "spark":
         return judge_with_spark([run], spark(), {run.path: harness_error})[0]
-    return judge_inline(run, harness_error)
+    return judge_inline(run, harness_error, tell)
 
 
 def _conclude(run: RunDir, verdicts: list[Verdict], engine_name: str, harness_error: str | None) -> Conclusion:
@@ -133,6 +145,11 @@ def stored_document(run: RunDir) -> dict[str, Any]:
     if found is None:
         raise RunNotFoundError(f"run {run.name} of test {run.test_name} lost its verdict: analyze it again.")
     return _document(run, found.outcome, found.harness_error, run.path / REPORT, found.verdicts)
+
+
+def damaged_document(run: RunDir, why: str) -> dict[str, Any]:
+    """The same, of a run that no checker could judge."""
+    return _document(run, Outcome.HARNESS_ERROR.value, why, run.path / REPORT, [])
 
 
 def _document(

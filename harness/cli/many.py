@@ -7,20 +7,20 @@ the pages are written, by as many processes as there are cores, since one alone 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
 import msgspec
 
-from checkers import engine
-from checkers.spark.runs import Ready, ready
+from checkers import engine, stored
+from checkers.stored import Unjudged, or_unjudged
 from checkers.verdict import Outcome, Verdict, worst
 from harness.cli.judging import keep_verdicts, write_pages
 from harness.cli.words import hot_keys, sentences
 from harness.cli.workers import Workers
-from results.collecting import collect_telemetry
+from results.arrow import DAMAGED_KEY, read_parquet_head
 from results.store import RunDir
 
 if TYPE_CHECKING:
@@ -50,12 +50,14 @@ class Judged(msgspec.Struct, frozen=True):
         outcome: what the verdicts add up to.
         said: the first sentence that is worth saying of it, "" if none is.
         hot_keys: how its hot keys were judged.
+        damaged: whether no checker could judge it; `said` has the file and the cause, and its folder is as it was.
     """
 
     run: RunDir
     outcome: Outcome
     said: str
-    hot_keys: tuple[str, ...]
+    hot_keys: tuple[str, ...] = ()
+    damaged: bool = False
 
 
 @contextlib.contextmanager
@@ -69,7 +71,7 @@ def page_writers(runs: int, jobs: int) -> Generator[Pages | None]:
 
 
 def judge_in_batches(
-    runs: Sequence[Ready], spark: Spark, pages: Pages | None, show: Callable[[int], None]
+    runs: Sequence[RunDir], spark: Spark, pages: Pages | None, show: Callable[[int], None]
 ) -> list[Judged]:
     """Judge runs with the Spark pipeline, in their order.
 
@@ -79,51 +81,63 @@ def judge_in_batches(
         pages: who writes the pages.
         show: called after each batch with how many runs are judged.
 
-    A page that cannot be written is a harness error of its run, and keeps no other from its verdict and its page.
+    A run that cannot be judged, or whose page cannot be written, is a harness error of its own, and keeps no other from
+    its verdict and its page.
 
     Raises:
-        SplitbrainError: a run cannot be read, or Spark failed.
+        EngineError: Spark failed.
     """
-    from checkers.spark.pipeline import judge_runs
+    from checkers.spark.pipeline import judge_apart
 
     judged: list[Judged] = []
     for begin in range(0, len(runs), BATCH_RUNS):
         batch = runs[begin : begin + BATCH_RUNS]
-        verdicts = judge_runs(spark.session, [_complete(each) for each in batch])
-        kept = [_keep(each.run, verdicts[each.run.path]) for each in batch]
-        problems = _write_all(pages, verdicts)
-        judged += [_without_page(each, problems.get(each.run.path)) for each in kept]
+        judged += _keep_all(batch, judge_apart(spark.session, [run.path for run in batch]), pages, "spark")
         show(len(judged))
     return judged
 
 
-def judge_one_by_one(runs: Sequence[Ready], show: Callable[[int], None]) -> list[Judged]:
-    """Judge runs one by one in this process, as `judge_in_batches` does; `show` is called after each.
-
-    Raises:
-        SplitbrainError: a run cannot be read.
-    """
+def judge_one_by_one(runs: Sequence[RunDir], show: Callable[[int], None]) -> list[Judged]:
+    """Judge runs one by one in this process, as `judge_in_batches` does; `show` is called after each."""
     judged: list[Judged] = []
-    for each in runs:
-        run = _complete(each).run
-        verdicts = engine.judge_each(run.history(), each.specs, run.telemetry())
-        kept = _keep(run, verdicts, "inline")
-        judged.append(_without_page(kept, _write_all(None, {run.path: verdicts}).get(run.path)))
+    for run in runs:
+        judged += _keep_all([run], {run.path: stored.judge(run.path)}, None, "inline")
         show(len(judged))
     return judged
 
 
-def _complete(each: Ready) -> Ready:
-    """A run with its telemetry in one table, and without the write-ahead file of a history that is finished."""
-    if each.run.wal_path.exists():
-        each.run.finish_history()
-    return ready(each.run.path) if collect_telemetry(each.run) else each
+def _keep_all(
+    runs: Sequence[RunDir], found: Mapping[Path, list[Verdict] | Unjudged], pages: Pages | None, by: str
+) -> list[Judged]:
+    """Keep the verdicts of some runs, then write their pages."""
+    kept = [_keep(run, found[run.path], by) for run in runs]
+    sound = {each.run.path for each in kept if not each.damaged}
+    verdicts = {path: each for path, each in found.items() if path in sound and not isinstance(each, Unjudged)}
+    problems = _write_all(pages, verdicts)
+    return [_without_page(each, problems.get(each.run.path)) for each in kept]
 
 
-def _keep(run: RunDir, verdicts: list[Verdict], by: str = "spark") -> Judged:
-    outcome, error = keep_verdicts(run, verdicts, by)
+def _keep(run: RunDir, verdicts: list[Verdict] | Unjudged, by: str) -> Judged:
+    if isinstance(verdicts, Unjudged):
+        return _damaged(run, verdicts)
+    kept = or_unjudged(run.path, lambda: keep_verdicts(run, verdicts, by, _lost(run)))
+    if isinstance(kept, Unjudged):
+        return _damaged(run, kept)
+    outcome, error = kept
     said = [error] if error else sentences(verdicts)
     return Judged(run, outcome, (said or [""])[0], tuple(hot_keys(verdicts)))
+
+
+def _lost(run: RunDir) -> str | None:
+    """What was wrong with the write-ahead file of a run: what could be read of it was judged, the rest is lost."""
+    note = read_parquet_head(run.history_path).notes.get(DAMAGED_KEY)
+    return None if note is None else f"a part of the history is lost: {note.decode(errors='replace')}"
+
+
+def _damaged(run: RunDir, found: Unjudged) -> Judged:
+    said = f"this run cannot be judged: {found.why}"
+    click.echo(said, err=True)
+    return Judged(run, Outcome.HARNESS_ERROR, said, damaged=True)
 
 
 def _without_page(judged: Judged, problem: str | None) -> Judged:

@@ -1,14 +1,18 @@
 """Live progress of a run: elapsed time, operations, the fault in force, who leads.
 
 On a terminal one status line is redrawn four times a second. Elsewhere (CI, a pipe) a plain line goes to standard error
-every ten seconds, so that a log shows that the run lives.
+every ten seconds, so that a log shows that the run lives. What follows the run (`during`) may not return for long: a
+thread shows it, from two seconds on.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -20,6 +24,7 @@ from results.history import HARNESS, NEMESIS, Op
 
 _REDRAW_S = 0.25
 _PLAIN_S = 10.0
+_QUIET_S = 2.0
 
 
 class Progress:
@@ -68,6 +73,37 @@ class Progress:
         """Say what goes on outside the recorded phases ("judging")."""
         self.phase = phase
         self.show(now=True)
+
+    @contextmanager
+    def during(self, phase: str, hint: str = "") -> Generator[Callable[[str], None]]:
+        """Show that something goes on that does not observe; call what this gives with what it is about.
+
+        Args:
+            phase: what goes on.
+            hint: a line that stays, once it takes long.
+        """
+        self.leaders = None  # whoever follows the nodes' files is not made for two threads
+        ended = threading.Event()
+
+        def watch() -> None:
+            wait_s = _QUIET_S
+            while not ended.wait(wait_s):
+                if hint and wait_s == _QUIET_S:
+                    self.console.print(hint, highlight=False, soft_wrap=True, markup=False)
+                wait_s = _PLAIN_S if self._live is None else _REDRAW_S
+                self.show(now=True)
+
+        def tell(what: str) -> None:
+            self.phase = f"{phase}: {what}"
+
+        self.enter(phase)
+        thread = threading.Thread(target=watch, name="progress", daemon=True)
+        thread.start()
+        try:
+            yield tell
+        finally:
+            ended.set()
+            thread.join()
 
     def show(self, *, now: bool = False) -> None:
         """Redraw, if it is time."""

@@ -8,14 +8,17 @@ import click
 import msgspec
 
 from harness.cli import options
+from results.errors import SplitbrainError
 
 
 @click.command("report")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @options.store
 @options.as_json
-def command(runs: tuple[str, ...], store: str, as_json: bool) -> None:
-    """Build the report page of runs again, from what is stored; the latest run if none is named.
+@click.pass_context
+def command(ctx: click.Context, runs: tuple[str, ...], store: str, as_json: bool) -> None:
+    """Build the report page of runs again, from what is stored; the latest run if none is named. One that cannot be
+    read does not keep the others from their pages.
 
     The verdict stays as it is: `splitbrain analyze RUN` judges again.
     """
@@ -24,9 +27,16 @@ def command(runs: tuple[str, ...], store: str, as_json: bool) -> None:
     from results.store import Store
 
     pages: list[str] = []
+    problems: list[SplitbrainError] = []
     for reference in runs or ("latest",):
-        run = Store(Path(store)).find(reference)
-        if run.status() != "running":
-            collect_telemetry(run)
-        pages.append(str(write_report(run.path)))
-    click.echo(msgspec.json.encode(pages).decode() if as_json else "\n".join(pages))
+        try:
+            run = Store(Path(store)).find(reference)
+            if not run.is_running():
+                collect_telemetry(run)
+            pages.append(str(write_report(run.path)))
+        except SplitbrainError as error:
+            problems.append(error)
+            click.echo(f"splitbrain: {error}", err=True)
+    if as_json or pages:
+        click.echo(msgspec.json.encode(pages).decode() if as_json else "\n".join(pages))
+    ctx.exit(max((problem.exit_code for problem in problems), default=0))

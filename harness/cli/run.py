@@ -91,17 +91,19 @@ def run_and_judge(test: Test, chosen: RunOptions, store: Path, engine: str, mast
     from harness.cli.documents import keep_plan
     from harness.cli.judging import judge_run
     from harness.cli.progress import Progress
+    from harness.cli.rejudging import command_for, told_to_analyze
 
     with contextlib.ExitStack() as stack, Progress(f"{test.name} seed {test.seed}") as progress:
         pending = stack.enter_context(_spark_in_background(master)) if engine == "spark" else None
         run, summary = record(test, chosen, store, progress, at_heal=pending.start if pending is not None else None)
         stack.callback(run.release)
-        progress.enter("judging")
-        keep_plan(run, test)
         error = str(summary.failure) if summary.failure is not None else None
-        if pending is None:
-            return judge_run(run, engine_name="inline", spark=_no_spark, harness_error=error)
-        return judge_run(run, engine_name="spark", spark=pending.result, harness_error=error)
+        again = command_for(run.path)
+        kept = f"judging takes long; the run is kept, and can be judged again:  {again}"
+        spark = _no_spark if pending is None else pending.result
+        with progress.during("judging", kept) as tell, told_to_analyze(again):
+            keep_plan(run, test)
+            return judge_run(run, engine_name=engine, spark=spark, harness_error=error, tell=tell)
 
 
 def record(

@@ -353,8 +353,8 @@ def store_run(plan: Plan, store: Path, progress: Progress) -> Conclusion:
     try:
         run.write_plan(encode(plan))
         run.write_test({**run.read_test(), "scripted": True})
-        progress.enter("judging")
-        return judge_inline(run, None if summary.failure is None else str(summary.failure))
+        with progress.during("judging") as tell:
+            return judge_inline(run, None if summary.failure is None else str(summary.failure), tell)
     finally:
         run.release()
 

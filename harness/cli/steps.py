@@ -1,7 +1,7 @@
 """What a command that reads and judges files is about: shown on standard error once it takes long.
 
-On a terminal, after two seconds, one line is redrawn. Elsewhere (CI, a pipe) a plain line says every ten seconds that
-the command lives.
+On a terminal, after two seconds, one line is redrawn. Elsewhere (CI, a pipe) a plain line after two seconds, and then
+every ten, says that the command lives and what it does.
 """
 
 from __future__ import annotations
@@ -49,6 +49,11 @@ class Steps:
             self._done += bool(self._what)
             self._what = what
 
+    def reach(self, done: int) -> None:
+        """Say how many steps are done."""
+        with self._lock:
+            self._done = done
+
     def tell(self, what: str) -> None:
         """Say how far the step is."""
         with self._lock:
@@ -62,16 +67,15 @@ class Steps:
             yield
 
     def _watch(self) -> None:
-        wait_s = _QUIET_S if self._live else _PLAIN_S
+        wait_s = _QUIET_S
         while not self._ended.wait(wait_s):
             wait_s = _REDRAW_S if self._live else _PLAIN_S
             with self._lock:
                 self._show()
 
     def _show(self) -> None:
-        line = f"{self._what}  ({self._done}/{self._count})"
+        line = f"{self._what}  ({self._done}/{self._count})  {time.monotonic() - self._started:.0f} s"
         if self._live:
-            line += f"  {time.monotonic() - self._started:.0f} s"
             self._file.write(f"\r\x1b[2K{line}")
         else:
             self._file.write(f"{line}\n")

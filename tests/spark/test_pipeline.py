@@ -3,26 +3,19 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 import pytest
 
 from checkers import engine
 from checkers.spark.hot_keys import Sizes
-from checkers.spark.pipeline import judge_runs
-from checkers.spark.runs import sort_out
+from checkers.spark.pipeline import judge_apart, judge_runs
 from checkers.spark.session import Spark
-from checkers.verdict import CheckerSpec, Outcome
+from checkers.stored import Unjudged
+from checkers.verdict import CheckerSpec, Outcome, Verdict
 from results import arrow
-from results.errors import (
-    EngineError,
-    HistoryFormatError,
-    RunNotFoundError,
-    SplitbrainError,
-    StoreVersionError,
-    UsageError,
-)
+from results.errors import DamagedRunError
 from results.history import Mop, Op
 from results.store import RunDir, Store
 
@@ -132,40 +125,52 @@ def test_a_run_with_a_wrong_request_breaks_alone(spark: Spark, sizes: Sizes, tmp
     assert timeless(verdicts[good.path]) == _inline(good)
 
 
-def test_runs_that_cannot_be_judged_are_told_from_those_that_can(spark: Spark, tmp_path: Path) -> None:
+@IN_GROUPS
+def test_each_run_that_cannot_be_judged_is_named_and_the_others_are_judged(
+    spark: Spark, sizes: Sizes, tmp_path: Path
+) -> None:
     store = Store(tmp_path)
-    good = stored(store, "good", 1, set_history(5), SET)
+    good = [stored(store, "good", seed, set_history(5), SET) for seed in (1, 2)]
     running = store.create("running", 2, {"checkers": []}, 0)
     running.history_writer().flush()
     cut = stored(store, "cut", 3, set_history(5), SET)
     cut.history_path.write_bytes(cut.history_path.read_bytes()[:-100])
-    newer = stored(store, "newer", 4, set_history(5), SET)
-    (newer.path / "test.json").write_text('{"format": 2}')
-    foreign = stored(store, "foreign", 5, set_history(5), SET)
-    pq.write_table(arrow.to_table([]).drop_columns(["index"]), foreign.history_path)
-    paths = [run.path for run in (good, running, cut, newer, foreign)] + [tmp_path / "nowhere"]
-    able, refused = sort_out(paths)
-    assert [each.run.path for each in able] == [good.path]
-    expected: list[type[SplitbrainError]] = [
-        UsageError,
-        HistoryFormatError,
-        StoreVersionError,
-        HistoryFormatError,
-        RunNotFoundError,
-    ]
-    assert [type(refused[path]) for path in paths[1:]] == expected
-    assert judge_runs(spark.session, able)[good.path][0].valid == "true"
-    with pytest.raises(StoreVersionError):
-        judge_runs(spark.session, [good.path, newer.path])
-
-
-def test_a_file_damaged_within_is_an_error_not_a_shorter_history(spark: Spark, tmp_path: Path) -> None:
-    run = stored(Store(tmp_path), "t", 1, register_history(1, 10, 100), REGISTER)
-    content = bytearray(run.history_path.read_bytes())
+    within = stored(store, "within", 4, register_history(1, 10, 100), REGISTER)
+    content = bytearray(within.history_path.read_bytes())
     content[100:400] = bytes(300)
-    run.history_path.write_bytes(content)
-    with pytest.raises(EngineError, match=r"Spark could not judge 1 runs: .+"):
-        judge_runs(spark.session, [run.path])
+    within.history_path.write_bytes(content)
+    newer = stored(store, "newer", 5, set_history(5), SET)
+    (newer.path / "test.json").write_text('{"format": 2}')
+    foreign = stored(store, "foreign", 6, set_history(5), SET)
+    pq.write_table(arrow.to_table([]).drop_columns(["index"]), foreign.history_path)
+    expected = {
+        running.path: "still under way",
+        cut.path: f"{cut.history_path}: this is not a whole Parquet file",
+        within.path: f"{within.history_path}: this is not a whole Parquet file",
+        newer.path: "upgrade splitbrain",
+        foreign.path: f"{foreign.history_path}: there is no column 'index'",
+        tmp_path / "nowhere": "not the folder of a run",
+    }
+    found = judge_apart(spark.session, [good[0].path, *expected, good[1].path], sizes=sizes)
+    for run in good:
+        assert timeless(cast("list[Verdict]", found[run.path])) == _inline(run)
+    for path, why in expected.items():
+        each = found[path]
+        assert isinstance(each, Unjudged)
+        assert why in each.why
+    with pytest.raises(DamagedRunError, match="upgrade splitbrain"):
+        judge_runs(spark.session, [good[0].path, newer.path])
+
+
+def test_a_run_that_ends_its_worker_fails_alone(spark: Spark, tmp_path: Path, misbehaving: None) -> None:
+    store = Store(tmp_path)
+    runs = [stored(store, "t", seed, set_history(5), SET) for seed in range(5)]
+    runs[3].write_test({**runs[3].read_test(), "checkers": [{"name": "misbehaving:Deadly", "options": {}}]})
+    found = judge_apart(spark.session, [run.path for run in runs])
+    for number, run in enumerate(runs):
+        each = found[run.path]
+        assert isinstance(each, Unjudged) == (number == 3), each
+    assert str(runs[3].path) in cast(Unjudged, found[runs[3].path]).why
 
 
 def test_no_runs_no_verdicts(spark: Spark) -> None:

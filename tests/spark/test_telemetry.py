@@ -17,8 +17,8 @@ from checkers import engine
 from checkers.spark import frames
 from checkers.spark.hot_keys import Sizes
 from checkers.spark.pipeline import judge_runs
-from checkers.spark.runs import ready, sort_out
 from checkers.spark.session import Spark
+from checkers.stored import Unjudged, judge, ready
 from checkers.verdict import CheckerSpec, Outcome
 from harness.cli.judging import Conclusion, judge_inline, judge_with_spark
 from results.collecting import collect_telemetry
@@ -173,9 +173,9 @@ def test_damaged_telemetry_is_named_and_a_run_that_lost_its_raw_files_is_judged_
     lost = stored(store, "t", 3, keyed("a"), CONSENSUS)
     lost.write_test({**lost.read_test(), "telemetry": {"n1": "nodes/n1/data/telemetry.jsonl"}})
     collect_telemetry(lost)
-    able, refused = sort_out([damaged.path, foreign.path, lost.path])
-    assert [each.run.path for each in able] == [lost.path]
-    assert {type(error) for error in refused.values()} == {HistoryFormatError}
-    assert "telemetry.parquet" in str(refused[damaged.path])
+    for run in (damaged, foreign):
+        found = judge(run.path)
+        assert isinstance(found, Unjudged)
+        assert str(run.telemetry_path) in found.why
     assert ready(lost.path).telemetry == 0
     assert {verdict["valid"] for verdict in inline(lost)} == {"unknown"}

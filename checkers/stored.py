@@ -1,0 +1,107 @@
+"""Stored runs, each opened by itself: what keeps one from a verdict is said of that run, and touches no other.
+
+This is the one way from the folder of a run to its verdicts. Both engines take it: this process goes from folder to
+folder, and the workers of Spark get paths.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+import msgspec
+
+from checkers import engine
+from checkers.verdict import CheckerSpec, Verdict
+from results.arrow import read_parquet_head
+from results.collecting import collect_telemetry
+from results.errors import SplitbrainError
+from results.store import RunDir
+
+T = TypeVar("T")
+
+Specs: TypeAlias = tuple[CheckerSpec, ...]
+
+
+class Unjudged(msgspec.Struct, frozen=True):
+    """A run that no checker could judge.
+
+    Attributes:
+        why: the file, and what is wrong with it, in one line.
+    """
+
+    why: str
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """A stored run that can be judged: its folder, its checkers, how many ops it has, how many rows of telemetry."""
+
+    run: RunDir
+    specs: Specs
+    rows: int
+    telemetry: int = 0
+
+
+def or_unjudged(path: Path, work: Callable[[], T]) -> T | Unjudged:
+    """What `work` on a run answers, or why it could not: nothing that a damaged file does to it gets past this."""
+    try:
+        return work()
+    except SplitbrainError as error:
+        said = str(error)
+    except OSError as error:
+        said = f"{error.filename or path}: {error.strerror or error}"
+    except Exception as error:
+        said = f"{path}: cannot be read: {type(error).__name__}: {error}"
+    line = " ".join(said.split())
+    return Unjudged(line if str(path) in line else f"{path}: {line}")
+
+
+def finish(path: Path) -> None:
+    """Finish a history that is still a write-ahead file, and bring telemetry into one table, where that is to be done.
+
+    Raises:
+        RunNotFoundError: it is no run, or nothing was recorded.
+        UsageError: the run is under way.
+        StoreVersionError: a newer splitbrain wrote it.
+        HistoryFormatError: a file of it is damaged.
+    """
+    run = RunDir(path)
+    if os.path.lexists(run.wal_path) or not os.path.lexists(run.history_path):
+        run.finish_history()
+    collect_telemetry(run)
+
+
+def ready(path: Path) -> Ready:
+    """Make ready a run that is finished; nothing is written. Of the history and the telemetry only the heads are read.
+
+    Raises:
+        RunNotFoundError: it is no run.
+        StoreVersionError: a newer splitbrain wrote it.
+        HistoryFormatError: a file of it is damaged.
+    """
+    run = RunDir(path)
+    specs = engine.specs_of(run.read_test(), str(path / "test.json"))
+    telemetry = read_parquet_head(run.telemetry_path).rows if os.path.lexists(run.telemetry_path) else 0
+    run.read_verdicts()  # one that cannot be read cannot be replaced: what went wrong in the run would be lost
+    return Ready(run, specs, read_parquet_head(run.history_path).rows, telemetry)
+
+
+def judge(path: Path) -> list[Verdict] | Unjudged:
+    """One verdict per checker of a stored run, as `checkers.engine.judge_each` gives, or why there is none."""
+
+    def judged() -> list[Verdict]:
+        finish(path)
+        return judge_ready(ready(path))
+
+    return or_unjudged(path, judged)
+
+
+def judge_ready(each: Ready) -> list[Verdict]:
+    """The same of a run that is ready.
+
+    Raises:
+        SplitbrainError: its history or its telemetry is damaged.
+    """
+    return engine.judge_each(each.run.history(), each.specs, each.run.telemetry())

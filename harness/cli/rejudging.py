@@ -1,0 +1,57 @@
+"""Judging that is cut short loses nothing: what was recorded is kept, and whoever ended it learns how to go on."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from results.errors import JudgingStoppedError
+
+
+def command_for(run: Path) -> str:
+    """The command that judges a stored run again."""
+    return f"splitbrain analyze {shlex.quote(str(run))}"
+
+
+@contextmanager
+def told_to_analyze(command: str) -> Generator[None]:
+    """Judge in here: an interrupt, a SIGTERM or a lack of memory becomes an error that ends with the command.
+
+    Raises:
+        JudgingStoppedError: judging was cut short.
+    """
+    try:
+        with _terminated_as_interrupted():
+            yield
+    except KeyboardInterrupt as error:
+        raise JudgingStoppedError(
+            f"interrupted while judging; what was recorded is kept. {_advice(command)}"
+        ) from error
+    except MemoryError as error:
+        raise JudgingStoppedError(
+            f"memory ran out while judging; what was recorded is kept. {_advice(command)}, where there is more memory"
+        ) from error
+
+
+def _advice(command: str) -> str:
+    return f"To judge it:  {command}"
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Generator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(_: int, __: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

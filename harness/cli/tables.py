@@ -1,0 +1,24 @@
+"""Tables of text: fitted to a terminal; elsewhere (a pipe, a file) a line a row, whatever its length."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+_WIDE: Final = 1_000_000
+
+
+def print_table(table: Table) -> None:
+    """Print to standard output. Where that is no terminal no cell is folded or cut, for those who search in it."""
+    if sys.stdout.isatty():
+        Console().print(table)
+        return
+    text = io.StringIO()
+    Console(file=text, width=_WIDE, color_system=None).print(table)
+    for line in text.getvalue().splitlines():
+        click.echo(line.rstrip())

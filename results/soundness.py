@@ -1,0 +1,107 @@
+"""Whether the tables of a stored run say what they should, before anybody judges by them.
+
+Pages of Parquet files have checksums; their headers and the footer have none, and a whole file may still hold what no
+run wrote. What passes here can be read by every checker and every page without surprise.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from results.arrow import conform, conform_telemetry, read_parquet_pieces
+from results.errors import HistoryFormatError
+
+_TYPES: Final = frozenset({"invoke", "ok", "fail", "info"})
+_FAR_NS: Final = 2**62
+"""No run is 146 years from its start; times beyond that overflow when they are subtracted."""
+
+
+def sound_history(table: pa.Table, source: str) -> pa.Table:
+    """The history of a stored run, with exactly the columns of `results.arrow.HISTORY_SCHEMA`.
+
+    Raises:
+        HistoryFormatError: a column or a value is not what a history has; `source` names the file.
+    """
+    history = _sound_ops(table, source)
+    _check_numbers(history.column("index").to_numpy(), source)
+    return history
+
+
+def sound_telemetry(table: pa.Table, source: str) -> pa.Table:
+    """The telemetry of a stored run, with exactly the columns of `results.arrow.TELEMETRY_SCHEMA`.
+
+    Raises:
+        HistoryFormatError: a column or a value is not what telemetry has; `source` names the file.
+    """
+    _check_content(table, source)
+    telemetry = conform_telemetry(table, source)
+    _check_times(telemetry, source)
+    return telemetry
+
+
+def check_history_file(path: Path) -> None:
+    """Read a history piece by piece, and refuse it as `sound_history` does."""
+    pieces = [_sound_ops(piece, str(path)).column("index").to_numpy() for piece in read_parquet_pieces(path)]
+    _check_numbers(np.concatenate([np.empty(0, np.int64), *pieces]), str(path))
+
+
+def check_telemetry_file(path: Path) -> None:
+    """Read telemetry piece by piece, and refuse it as `sound_telemetry` does."""
+    for piece in read_parquet_pieces(path):
+        sound_telemetry(piece, str(path))
+
+
+def _sound_ops(table: pa.Table, source: str) -> pa.Table:
+    import pyarrow.compute as pc  # takes long, and not every command needs it
+
+    _check_content(table, source)
+    history = conform(table, source)
+    _check_times(history, source)
+    for found in pc.unique(history.column("type")).to_pylist():
+        if found not in _TYPES:
+            raise HistoryFormatError(source, f"an op's type is {found!r:.40}; known are invoke, ok, fail and info")
+    decode = msgspec.json.Decoder().decode
+    for text in pc.unique(history.column("value")).to_pylist():
+        try:
+            decode("null" if text is None else text)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise HistoryFormatError(source, f"the value {text!r:.80} is not JSON: {error}") from error
+    return history
+
+
+def _check_content(table: pa.Table, source: str) -> None:
+    names = table.schema.names
+    if len(set(names)) < len(names):
+        raise HistoryFormatError(source, "it has two columns of the same name")
+    try:
+        table.validate(full=True)
+    except pa.ArrowException as error:
+        first = str(error).partition("\n")[0]
+        raise HistoryFormatError(source, f"its content is damaged: {first}") from error
+
+
+def _check_times(table: pa.Table, source: str) -> None:
+    times = table.column("time").to_numpy()
+    if len(times) and (times.max() >= _FAR_NS or times.min() <= -_FAR_NS):
+        raise HistoryFormatError(source, "it has a time that is more than a century from the start of the run")
+
+
+def _check_numbers(index: npt.NDArray[np.int64], source: str) -> None:
+    """The indexes of a history run from 0 without gaps, each once; rows may stand in any order."""
+    count = len(index)
+    expected = np.arange(count)
+    if np.array_equal(index, expected):
+        return
+    inside = (index >= 0) & (index < count)
+    if not inside.all():
+        wrong = index[~inside][0]
+        raise HistoryFormatError(source, f"op {wrong} is in a history of {count} ops, whose indexes begin at 0")
+    times = np.bincount(index, minlength=count)
+    if times.max(initial=0) > 1:
+        raise HistoryFormatError(source, f"op {times.argmax()} is there {times.max()} times")
