@@ -208,7 +208,7 @@ def test_the_write_ahead_file_goes_only_after_the_history_is_there(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr(arrow.pq, "write_table", full)
+        broken.setattr("pyarrow.parquet.write_table", full)
         with pytest.raises(OSError, match="No space"):
             run.finish_history()
     assert {path.name for path in run.path.iterdir()} == {"test.json", "controller.lock", "history.wal"}
