@@ -125,7 +125,8 @@ def with_faults(plan: Plan, faults: Sequence[ScriptedFault]) -> Plan:
 
 
 def with_nodes(plan: Plan, kept: Sequence[str]) -> Plan | None:
-    """With these nodes only: without the clients of the others, and without faults that strike none but others.
+    """With these nodes only: without the clients of the others, and without faults that strike none but others, and
+    without what heals those.
 
     None if no node or no client is left.
     """
@@ -134,7 +135,9 @@ def with_nodes(plan: Plan, kept: Sequence[str]) -> Plan | None:
     if fewer is None:
         return None
     gone = [node for node in plan.nodes if node not in kept]
-    faults = [fault for fault in (_fault_without(each, gone) for each in plan.faults) if fault is not None]
+    left = [_fault_without(each, gone) for each in plan.faults]
+    whole = sorted(place for window in windows(plan) if left[window[0]] is not None for place in window)
+    faults = [fault for fault in (left[place] for place in whole) if fault is not None]
     return msgspec.structs.replace(fewer, nodes=tuple(kept), faults=tuple(faults))
 
 

@@ -38,7 +38,7 @@ from harness.generators import (
 from harness.generators.leaves import assign
 from harness.protocols import DefiniteError, IndefiniteError, NodeId
 from harness.systems.locks import LEASE_LOCK, LeaseLockSession
-from harness.test import Test, Workload
+from harness.test import OpShape, Test, Workload
 from results.errors import ProtocolError
 from results.history import Op
 from workloads.sessions import SessionClient
@@ -124,6 +124,7 @@ def lease_lock(
             CheckerSpec("coverage", {"fs": ["acquire", "hold", "release"]}),
         ),
         fs=("acquire", "hold", "release"),
+        shapes={f: OpShape(keyed=True) for f in ("acquire", "hold", "release")},
         needs=frozenset({LEASE_LOCK}),
         local=frozenset({"hold", "release"}),
     )

@@ -11,6 +11,7 @@ import msgspec
 
 from checkers.verdict import Outcome
 from harness.cli.compose import compose, names
+from harness.cli.followable import checked
 from harness.cli.planned import (
     LIMIT_S,
     Guilt,
@@ -102,13 +103,12 @@ def failure_of(reference: str, store: Path) -> Failure:
 
 
 def _followable(plan: Plan) -> Plan:
-    """The plan, if it can be followed.
+    """The plan with whole requests, as what makes it smaller reads them.
 
     Raises:
-        UsageError: it cannot.
+        UsageError: it cannot be followed.
     """
-    test_of(options_of(plan.options, "plan"), plan)
-    return plan
+    return checked(plan, compose(options_of(plan.options, "plan")))
 
 
 def plan_of_run(run: RunDir) -> Plan:

@@ -12,10 +12,13 @@ import msgspec
 import pytest
 
 from harness.cli.planned import play_plan
-from harness.plan import decode
+from harness.generators.script import ScriptedFault
+from harness.plan import Plan, decode
+from nemesis.reductions import with_nodes
 from results.errors import UsageError
 from tests.cli.support import ROOT
 from tests.plan.mutants import FAULTS, ODD, OPS, followed, hunt, mutant, sound
+from workloads.catalogue import WORKLOADS, build
 
 
 def plan(workload: str = "register", **changes: Any) -> dict[str, Any]:
@@ -80,6 +83,22 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_what_cannot_be_followed_is_refused_with_its_place(changes: dict[str, Any], told: str) -> None:
     assert told in refusal(plan(**changes))
     assert "\n" not in refusal(plan(**changes))
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_workload_says_what_its_ops_carry(name: str) -> None:
+    workload = build(name, nodes=("n1", "n2", "n3"), concurrency=3)
+    assert sorted(workload.shapes) == sorted(workload.fs)
+
+
+def test_what_heals_a_fault_leaves_the_plan_with_it() -> None:
+    struck = ScriptedFault(at_ns=5, f="bounce", value={"fault": "bounce", "action": "start", "nodes": ["n2"]})
+    healed = ScriptedFault(at_ns=6, f="stop-bounce", value={"fault": "bounce", "action": "stop"})
+    large = Plan(options={}, nodes=("n1", "n2"), placement=("n1", "n2"), end_ns=9, faults=(struck, healed))
+    smaller = with_nodes(large, ["n1"])
+    assert smaller is not None
+    assert smaller.faults == ()
+    assert with_nodes(large, ["n2"]) == msgspec.structs.replace(large, nodes=("n2",), placement=("n2",))
 
 
 def test_a_plan_with_every_option_wrong_is_refused() -> None:
