@@ -52,7 +52,7 @@ class Violation:
     def states(self) -> list[str]:
         """The states in which the object can have been when the failing op returned, as text."""
         numbers = np.unique(self.result.reachable[:, 0] & STATE)
-        return [show(self.stepper.states.known[int(number)]) for number in numbers]
+        return [_state(self.stepper, int(number)) for number in numbers]
 
     @property
     def has_every_state(self) -> bool:
@@ -202,7 +202,12 @@ def _step(ops: Ops, op: int) -> dict[str, Any]:
 
 
 def _known(stepper: Stepper, states: Sequence[int]) -> list[str]:
-    return [show(stepper.states.known[state]) for state in states[:STATES]]
+    return [_state(stepper, state) for state in states[:STATES]]
+
+
+def _state(stepper: Stepper, number: int) -> str:
+    alike = " (or another that no op tells from it)" if number in stepper.states.several else ""
+    return show(stepper.states.known[number]) + alike
 
 
 def describe(ops: Ops, op: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Sized
+from collections.abc import Callable, Hashable, Iterable, Sequence, Sized
 from itertools import islice
 from typing import Any, Final, TypeGuard, cast
 
@@ -31,7 +31,7 @@ from checkers.linearizable.frontier import (
 )
 from checkers.linearizable.limits import Clock
 from checkers.linearizable.ops import Transition, show
-from checkers.models import UNKNOWN, Assignment, AssignmentModel, Model, Special, examined
+from checkers.models import UNKNOWN, Assignment, AssignmentModel, Model, Special, State, examined
 from results.errors import ModelError, UsageError
 
 CLOSURE_CELLS: Final = 4_096
@@ -66,15 +66,21 @@ class States:
     """States by number, in the order in which they were met.
 
     Attributes:
-        known: the states.
+        known: the states; of those that a model need not tell apart, the one that was met first.
+        several: numbers that stand for several states.
         bytes: about what they take. Elements that states share are counted for each of them.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, transitions: Sequence[Transition] = ()) -> None:
         self.model = model
         self.known: list[Any] = []
+        self.several: set[int] = set()
         self.bytes = 0
         self._number: dict[Any, int] = {}
+        signature = getattr(model, "signature", None)
+        self._signature: Callable[[State], Hashable] | None = (
+            None if signature is None else signature([(t.f, t.value, t.result) for t in transitions])
+        )
 
     def number(self, state: Any) -> int:
         """The number of a state, a new one if it is new.
@@ -83,15 +89,18 @@ class States:
             UsageError: the state is not hashable.
         """
         try:
-            found = self._number.get(state)
+            known_by = state if self._signature is None else self._signature(state)
+            found = self._number.get(known_by)
         except TypeError as error:
             raise UsageError(
                 f"model {self.model.name!r} has the state {state!r}, which is not hashable: use tuples and frozensets."
             ) from error
         if found is None:
-            found = self._number[state] = len(self.known)
+            found = self._number[known_by] = len(self.known)
             self.known.append(state)
             self.bytes += _size(state) + ENTRY_BYTES
+        elif self._signature is not None and self.known[found] != state:
+            self.several.add(found)
         return found
 
 
@@ -139,7 +148,7 @@ class Stepper:
         """
         self.model = model
         self.transitions = transitions
-        self.states = States(model)
+        self.states = States(model, transitions)
         self._ask = examined(model)
         self.states.number(model.init())
         self.observer: npt.NDArray[np.bool_] = np.zeros(len(transitions), np.bool_)

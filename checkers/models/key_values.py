@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import bisect
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, cast
 
 from checkers.models.model import IMPOSSIBLE, UNKNOWN, Facts, Special, State
@@ -45,6 +46,19 @@ class KeyValue:
     def overwrites(self, f: str, value: Any, result: Any) -> bool:
         """A put does."""
         return f == "put"
+
+    def signature(self, calls: Iterable[tuple[str, Any, Any]]) -> Callable[[State], Hashable]:
+        """A string is itself while some get's answer begins with it; all others are one.
+
+        Whatever is appended, no get shows such a string any more, until the next put, which leaves the same of all.
+        """
+        answers = sorted({_text(result) for f, _, result in calls if f == "get" and result is not UNKNOWN})
+
+        def shown(state: State) -> Hashable:
+            at = bisect.bisect_left(answers, cast(str, state))
+            return state if at < len(answers) and answers[at].startswith(cast(str, state)) else None
+
+        return shown
 
     def facts(self, f: str, value: Any, result: Any) -> Facts | None:
         """What is put is there; what an append leaves is not told by its value alone."""

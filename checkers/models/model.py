@@ -83,6 +83,9 @@ class Model(Protocol):
         facts(f, value, result) -> Facts | None
             What an op sees and leaves, place by place, from which violations are proven in linear time (`Facts`). None
             if it cannot be told. Leaving it out is always right; what it says must be true.
+        signature(calls) -> Callable[[State], Hashable]
+            By what states differ for a history with these calls, each (f, value, result): the function must give equal
+            signatures only to states from which the calls are possible in the same orders. Fewer states are searched.
         at_first(place) -> Hashable
             What a place of the facts holds at first. If it is left out, any value may be there.
 

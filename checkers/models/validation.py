@@ -23,6 +23,7 @@ _OPTIONAL: Final[Mapping[str, tuple[str, ...]]] = {
     "overwrites": ("f", "value", "result"),
     "facts": ("f", "value", "result"),
     "at_first": ("place",),
+    "signature": ("calls",),
 }
 
 

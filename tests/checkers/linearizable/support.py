@@ -13,7 +13,7 @@ from checkers.linearizable.encoding import Problem, events
 from checkers.linearizable.ops import Ops, read_ops
 from checkers.linearizable.search import Limits, Result, Search
 from checkers.linearizable.transitions import Stepper
-from checkers.models import IMPOSSIBLE, UNKNOWN, Model, frozen
+from checkers.models import IMPOSSIBLE, UNKNOWN, KeyValue, Model, frozen
 from results.arrow import to_table
 from results.history import Op, OpType, Pair, pairs
 
@@ -67,6 +67,13 @@ class Table:
     def __init__(self, model: Model) -> None:
         self.name, self.fs = model.name, model.fs
         self.init, self.step, self.observes = model.init, model.step, model.observes
+
+
+class Texts(KeyValue):
+    """A string of which every value is a state of its own, even if no get shows it: appends that are hard."""
+
+    name = "texts"
+    signature = None  # pyright: ignore[reportAssignmentType]
 
 
 def results_of(f: str, value: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from checkers.models import IMPOSSIBLE, UNKNOWN, Counter, Register
 from results.arrow import to_table
 from results.errors import HistoryFormatError, UnknownNameError, UsageError
 from results.history import Op
-from tests.checkers.linearizable.support import random_history
+from tests.checkers.linearizable.support import Texts, random_history
 
 SECOND = 1_000_000_000
 
@@ -142,7 +142,7 @@ def hard(key: str) -> list[Op]:
 
 
 def test_a_search_that_runs_out_is_unknown_and_says_of_what_and_how_far_it_got() -> None:
-    verdict = check_ops(history(*hard("k")), "kv", time_limit_s=0.3)
+    verdict = check_ops(history(*hard("k")), Texts(), time_limit_s=0.3)
     assert verdict.valid == "unknown"
     assert verdict.sentence.startswith('Undecided: key "k": 0.3 s of CPU time ran out')
     assert "op 16 of 17 is linearizable" in verdict.sentence
@@ -155,7 +155,7 @@ def test_one_bad_key_makes_the_run_a_violation_however_many_are_undecided() -> N
     get = Op(process=2, type="invoke", f="get", key="3")
     empty = Op(process=3, type="invoke", f="get", key="good")
     stale = [put, put.complete("ok", "x"), get, get.complete("ok", "")]
-    verdict = check_ops(history(*hard("slow"), *stale, empty, empty.complete("ok", "")), "kv", time_limit_s=0.3)
+    verdict = check_ops(history(*hard("slow"), *stale, empty, empty.complete("ok", "")), Texts(), time_limit_s=0.3)
     assert verdict.valid == "false"
     assert 'key "3"' in verdict.sentence
     assert verdict.evidence["failing_keys"] == ["3"]

@@ -21,12 +21,13 @@ from checkers.linearizable.options import Options
 from checkers.linearizable.portfolio import search
 from checkers.linearizable.search import Result, Search
 from checkers.linearizable.transitions import Stepper
-from checkers.models import IMPOSSIBLE
+from checkers.models import IMPOSSIBLE, Model
 from results.arrow import to_table
 from results.errors import UsageError
 from results.history import Op
 from tests.checkers.linearizable.busy_registers import busy_register
 from tests.checkers.linearizable.decided import acknowledged, history_of
+from tests.checkers.linearizable.support import Texts
 from tests.checkers.linearizable.support import search as breadth_first
 
 MEGABYTE = 1 << 20
@@ -69,9 +70,9 @@ def appends(clients: int, length: int) -> list[Op]:
     return history_of(*rows, (100, "invoke", "get", None), (100, "ok", "get", "zzz"))
 
 
-def prepared(model: str, history: list[Op], memory_bytes: int) -> tuple[Ops, Stepper]:
-    ops = read_ops(to_table(history), models.model(model))
-    return ops, Stepper(models.model(model), ops.transitions, cells=1_000_000, memory_bytes=memory_bytes)
+def prepared(model: Model, history: list[Op], memory_bytes: int) -> tuple[Ops, Stepper]:
+    ops = read_ops(to_table(history), model)
+    return ops, Stepper(model, ops.transitions, cells=1_000_000, memory_bytes=memory_bytes)
 
 
 def characters(stepper: Stepper) -> int:
@@ -79,20 +80,20 @@ def characters(stepper: Stepper) -> int:
 
 
 def test_large_states_count_as_memory_of_the_frontier() -> None:
-    result, _, _, stepper = breadth_first(models.model("kv"), appends(18, 2000), Limits(memory_bytes=20 * MEGABYTE))
+    result, _, _, stepper = breadth_first(Texts(), appends(18, 2000), Limits(memory_bytes=20 * MEGABYTE))
     assert result.answer == "memory"
     assert 10 * MEGABYTE < characters(stepper) < 20 * MEGABYTE
 
 
 def test_large_states_count_as_memory_of_the_depth_first_arm() -> None:
-    ops, stepper = prepared("kv", appends(18, 2000), 20 * MEGABYTE)
+    ops, stepper = prepared(Texts(), appends(18, 2000), 20 * MEGABYTE)
     result = DepthFirst(ops, stepper, Limits(memory_bytes=5 * MEGABYTE)).run()
     assert result.answer == "memory"
     assert 10 * MEGABYTE < characters(stepper) < 20 * MEGABYTE + 40 * 2000 * 18
 
 
 def test_large_states_count_as_memory_of_both_arms_together() -> None:
-    ops, stepper = prepared("kv", appends(18, 2000), 20 * MEGABYTE)
+    ops, stepper = prepared(Texts(), appends(18, 2000), 20 * MEGABYTE)
     result = search(ops, stepper, Limits(memory_bytes=20 * MEGABYTE))
     assert result.answer == "memory"
     assert characters(stepper) < 20 * MEGABYTE + 40 * 2000 * 18
@@ -103,7 +104,7 @@ def test_the_checker_gives_its_memory_limit_to_the_states() -> None:
     alike = [*acknowledged(100, "append", "z"), *acknowledged(100, "append", "z")]
     history = [*history_of(*alike), *appends(18, 2000)[:-1], Op(process=100, type="ok", f="get", value="zz")]
     verdict = check_ops(
-        [msgspec.structs.replace(op, index=i) for i, op in enumerate(history)], "kv", memory_limit_mb=10
+        [msgspec.structs.replace(op, index=i) for i, op in enumerate(history)], Texts(), memory_limit_mb=10
     )
     assert verdict.valid == "unknown"
     assert verdict.evidence["ran_out"] == "memory"
@@ -125,7 +126,7 @@ def test_no_cell_is_asked_for_that_no_configuration_needs(monkeypatch: pytest.Mo
     """Values that were appended at once: states are their orders, and no value is appended twice."""
     monkeypatch.setattr(transitions, "CLOSURE_CELLS", 0)
     history = appends(6, 2)
-    result, _, _, stepper = breadth_first(models.model("kv"), history)
+    result, _, _, stepper = breadth_first(Texts(), history)
     orders = sum(len([*itertools.permutations(range(6), length)]) for length in range(7))
     assert result.answer == "violation"
     assert len(stepper.states.known) == orders
@@ -158,14 +159,14 @@ def test_final_paths_have_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
         clock.now += 3.0
 
     monkeypatch.setattr(paths, "_configurations_before", gives_up)
-    result, problem, ops, stepper = breadth_first(models.model("kv"), appends(4, 2))
+    result, problem, ops, stepper = breadth_first(Texts(), appends(4, 2))
     failing = int(problem.op[result.event])
     assert paths.find(ops, stepper, failing, Limits(time_s=8.0, clock=lambda: clock.now)) is None
     assert given == [8.0, 5.0, 2.0]
 
 
 def test_the_replay_of_final_paths_ends_at_the_deadline() -> None:
-    result, problem, ops, stepper = breadth_first(models.model("kv"), appends(5, 2))
+    result, problem, ops, stepper = breadth_first(Texts(), appends(5, 2))
     failing = int(problem.op[result.event])
     assert paths.find(ops, stepper, failing, Limits(time_s=1000.0)) is not None
     clock = Clock(1.0)
@@ -208,12 +209,12 @@ def test_the_limit_holds_for_search_and_explanation_together(limit_s: float, bad
 def test_a_violation_is_not_explained_for_longer_than_it_took_to_find() -> None:
     clock = Clock(0.0)
     for took, expected in ((0.1, EXPLAIN_LEAST_S), (1.0, 1.0), (30.0, EXPLAIN_S)):
-        judging = Judging(to_table(appends(4, 2)), models.model("kv"), Options("kv"), clock.cpu_s)
+        judging = Judging(to_table(appends(4, 2)), Texts(), Options("texts"), clock.cpu_s)
         with judging.budget:
             clock.now += took
         assert judging.explain_s() == pytest.approx(expected)
-    asked = Options("kv", time_limit_s=20.0, witness_time_s=7.0)
-    judging = Judging(to_table(appends(4, 2)), models.model("kv"), asked, clock.cpu_s)
+    asked = Options("texts", time_limit_s=20.0, witness_time_s=7.0)
+    judging = Judging(to_table(appends(4, 2)), Texts(), asked, clock.cpu_s)
     assert judging.explain_s() == 7.0
     with judging.budget:
         clock.now += 15.0
@@ -243,7 +244,7 @@ def test_steps_between_two_looks_at_the_clock_become_fewer_where_they_are_slow()
 
 def test_a_violation_that_is_known_is_no_unknown_when_time_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The frontier knows that there is one, and not yet where the smallest failing prefix ends."""
-    found = breadth_first(models.model("kv"), appends(3, 2))[0]
+    found = breadth_first(Texts(), appends(3, 2))[0]
 
     def known(_: Search) -> Result:
         return replace(found, exact=False)
@@ -254,6 +255,6 @@ def test_a_violation_that_is_known_is_no_unknown_when_time_runs_out(monkeypatch:
     monkeypatch.setattr(Search, "given_up", known)
     monkeypatch.setattr(Search, "advance", no_answer)
     monkeypatch.setattr(DepthFirst, "advance", no_answer)
-    ops, stepper = prepared("kv", appends(3, 2), MEGABYTE)
+    ops, stepper = prepared(Texts(), appends(3, 2), MEGABYTE)
     result = search(ops, stepper, Limits(time_s=5.0, clock=Clock(0.5).cpu_s))
     assert (result.answer, result.exact) == ("violation", False)
