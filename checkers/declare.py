@@ -24,6 +24,7 @@ import pyarrow as pa
 from checkers.verdict import Partition, Valid, Verdict
 from results.calls import Calls, cell, client_calls, place, seconds
 from results.errors import UsageError
+from results.reasons import Code, Reason
 
 _LISTED = 20
 
@@ -75,6 +76,7 @@ class Declare:
             key=key,
             algorithm="one winner",
             sentence=findings[0].sentence if findings else judge.praise(),
+            inconclusive=(Reason(Code.READS_SAW_NOTHING, judge.praise()),) if valid == "unknown" else (),
             anomalies=tuple(dict.fromkeys(finding.anomaly for finding in findings)),
             evidence=judge.evidence(findings),
             figures=figures,
@@ -101,6 +103,7 @@ class Declare:
             algorithm="one winner",
             key=None,
             sentence=sentence,
+            inconclusive=() if broken or proven else (Reason(Code.READS_SAW_NOTHING, sentence),),
             anomalies=tuple({anomaly: None for verdict in broken for anomaly in verdict.anomalies}),
             evidence={}
             if first is None

@@ -23,8 +23,12 @@ from checkers.verdict import AnyChecker, Checker, CheckerSpec, Outcome, Verdict,
 from results.arrow import TELEMETRY_SCHEMA, conform, conform_telemetry
 from results.columns import array, codes, numbers
 from results.errors import HistoryFormatError, UsageError
+from results.reasons import Code, Reason
 
 _CRASHES: Final = "crashes"
+
+COVERAGE: Final = "coverage"
+"""The checker that tells whether a run tested what it was meant to."""
 
 
 def judge(
@@ -112,6 +116,22 @@ def specs_of(test_document: Mapping[str, Any], source: str) -> tuple[CheckerSpec
     except msgspec.ValidationError as error:
         raise HistoryFormatError(source, f"test.json does not say which checkers judge the run: {error}") from error
     return specs
+
+
+def cut_short(specs: Sequence[CheckerSpec], note: str | None) -> tuple[CheckerSpec, ...]:
+    """The checkers of a run whose controller was killed: coverage, which is then always among them, knows of it.
+
+    Args:
+        specs: the checkers that its test names.
+        note: how its history was recovered (`results.arrow.recovered_note`); None where the run came to its end.
+    """
+    if note is None:
+        return tuple(specs)
+    if not any(spec.name == COVERAGE for spec in specs):
+        specs = (*specs, CheckerSpec(COVERAGE))
+    return tuple(
+        CheckerSpec(spec.name, {**spec.options, "cut_short": note}) if spec.name == COVERAGE else spec for spec in specs
+    )
 
 
 # --- partitions -----------------------------------------------------------------------------------------------------
@@ -218,10 +238,12 @@ def check_telemetry(each: Checker, spec: CheckerSpec, telemetry: pa.Table | None
         UsageError: an option is wrong.
     """
     if telemetry is None or not telemetry.num_rows:
+        sentence = f"Unknown: the nodes of this run left no telemetry, so there is nothing for {spec.name} to judge."
         return Verdict(
             checker=spec.name,
             valid="unknown",
-            sentence=f"Unknown: the nodes of this run left no telemetry, so there is nothing for {spec.name} to judge.",
+            sentence=sentence,
+            inconclusive=(Reason(Code.NO_TELEMETRY, sentence),),
         )
     return check_partition(each, spec, telemetry)
 
@@ -248,7 +270,10 @@ def merge(each: AnyChecker, spec: CheckerSpec, parts: Sequence[Verdict]) -> Verd
     evidence = {**merged.evidence, _CRASHES: crashes}
     if merged.valid == "false":
         return msgspec.structs.replace(merged, evidence=evidence)
-    return msgspec.structs.replace(merged, valid="unknown", sentence=_sentence(crashes), evidence=evidence)
+    reasons = (_broke(crashes), *merged.inconclusive)
+    return msgspec.structs.replace(
+        merged, valid="unknown", sentence=_sentence(crashes), inconclusive=reasons, evidence=evidence
+    )
 
 
 def crashed(verdicts: Iterable[Verdict]) -> str | None:
@@ -272,7 +297,14 @@ def broken(name: str, error: Exception, doing: str, *, key: str | None = None) -
         "error": what,
         "traceback": "".join(traceback.format_exception(error)),
     }
-    return Verdict(checker=name, valid="unknown", key=key, sentence=_sentence([crash]), evidence={_CRASHES: [crash]})
+    return Verdict(
+        checker=name,
+        valid="unknown",
+        key=key,
+        sentence=_sentence([crash]),
+        inconclusive=(_broke([crash]),),
+        evidence={_CRASHES: [crash]},
+    )
 
 
 def encode(verdict: Verdict) -> bytes:
@@ -292,6 +324,11 @@ def _plain(value: Any) -> Any:
     if type(value).__module__ == "numpy":
         return value.tolist()
     raise TypeError(f"a verdict cannot hold a {type(value).__name__}: {value!r:.80}")
+
+
+def _broke(crashes: Sequence[Mapping[str, Any]]) -> Reason:
+    advice = "This is a defect of the checker: verdict.json has the traceback."
+    return Reason(Code.CHECKER_BROKE, _sentence(crashes), advice)
 
 
 def _sentence(crashes: Sequence[Mapping[str, Any]]) -> str:

@@ -18,6 +18,7 @@ from results.calls import seconds
 from results.errors import UsageError
 from results.faults import Happenings, happenings
 from results.history import Op
+from results.reasons import Code, Reason
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,7 +45,8 @@ class Recovery:
         around = happenings(history)
         notes = around.of_harness("recovered")
         if not notes:
-            return self._verdict("unknown", "Unknown: the run ended before it was seen whether the system recovers.")
+            sentence = "Unknown: the run ended before it was seen whether the system recovers."
+            return self._unknown(Code.RECOVERY_NOT_SEEN, sentence)
         note = notes[0]
         recovery_s = _value(note).get("seconds")
         if recovery_s is None:
@@ -66,13 +68,17 @@ class Recovery:
         who = "; ".join(f"{node} {problem}" if problem else node for node, problem in problems.items())
         if any(op.index < note.index for op in around.of_harness("interrupted")):
             sentence = "Unknown: the run was interrupted before the bound on its recovery was over."
-            return self._verdict("unknown", sentence, figures)
+            return self._unknown(Code.INTERRUPTED, sentence, figures)
         if waited_s < bound_s:
             sentence = f"Unknown: the harness waited {waited_s:.3f} s only for recovery; the bound is {bound_s:g} s."
-            return self._verdict("unknown", sentence, figures)
+            return self._unknown(Code.NO_RECOVERY, sentence, figures, "Give --recovery at least the bound.")
         sentence = f"No recovery within {bound_s:g} s after everything was healed: {who or 'some node is not usable'}."
         evidence = {"op": note.index, "time_s": seconds(note.time), "problems": problems}
         return self._verdict("false", sentence, figures, evidence)
+
+    def _unknown(self, code: Code, sentence: str, figures: dict[str, Any] | None = None, advice: str = "") -> Verdict:
+        verdict = self._verdict("unknown", sentence, figures)
+        return msgspec.structs.replace(verdict, inconclusive=(Reason(code, sentence, advice),))
 
     def _verdict(
         self,

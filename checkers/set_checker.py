@@ -36,6 +36,7 @@ import pyarrow.compute as pc
 from checkers.verdict import Partition, Valid, Verdict
 from results.calls import Calls, Ints, client_calls, ints, is_equal, place, seconds
 from results.errors import HistoryFormatError, UsageError
+from results.reasons import Code, Reason
 
 NEVER: Final = np.iinfo(np.int64).max
 """Later than every op."""
@@ -118,6 +119,7 @@ class SetChecker:
             valid=decisive.valid if decisive else "true",
             algorithm="element intervals",
             sentence=decisive.sentence if decisive else f"All {len(found)} sets are linearizable.",
+            inconclusive=decisive.inconclusive if decisive else (),
             anomalies=tuple(anomalies),
             evidence=decisive.evidence if decisive else {},
             figures=dict(totals),
@@ -159,8 +161,15 @@ def _judge_one(table: pa.Table, add: str, read: str, key: str | None) -> Verdict
             if attempted
             else ("The set was never read: no read was invoked.")
         )
+        reason = Reason(Code.NEVER_OK if attempted else Code.NOT_EXERCISED, sentence)
         return Verdict(
-            checker="set", valid="unknown", key=key, algorithm="element intervals", sentence=sentence, figures=figures
+            checker="set",
+            valid="unknown",
+            key=key,
+            algorithm="element intervals",
+            sentence=sentence,
+            inconclusive=(reason,),
+            figures=figures,
         )
     findings = _Judge(table, adds, coded).findings()
     counts = Counter(finding.anomaly for finding in findings)

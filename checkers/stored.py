@@ -15,7 +15,7 @@ import msgspec
 
 from checkers import engine
 from checkers.verdict import CheckerSpec, Verdict
-from results.arrow import read_parquet_head
+from results.arrow import RECOVERED_KEY, read_parquet_head
 from results.collecting import collect_telemetry
 from results.errors import SplitbrainError
 from results.store import RunDir
@@ -82,10 +82,21 @@ def ready(path: Path) -> Ready:
         HistoryFormatError: a file of it is damaged.
     """
     run = RunDir(path)
-    specs = engine.specs_of(run.read_test(), str(path / "test.json"))
+    specs = specs_for(run)
     telemetry = read_parquet_head(run.telemetry_path).rows if os.path.lexists(run.telemetry_path) else 0
     run.read_verdicts()  # one that cannot be read cannot be replaced: what went wrong in the run would be lost
     return Ready(run, specs, read_parquet_head(run.history_path).rows, telemetry)
+
+
+def specs_for(run: RunDir) -> Specs:
+    """The checkers of a run that is finished: those that its test.json names, told whether its controller was killed.
+
+    Raises:
+        HistoryFormatError: test.json or the history is damaged.
+    """
+    specs = engine.specs_of(run.read_test(), str(run.path / "test.json"))
+    note = read_parquet_head(run.history_path).notes.get(RECOVERED_KEY)
+    return engine.cut_short(specs, None if note is None else note.decode())
 
 
 def judge(path: Path) -> list[Verdict] | Unjudged:

@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from results import errors
+from results.reasons import Code, Reason, in_order, reason_of
 
 Valid = Literal["true", "false", "unknown"]
 
@@ -34,7 +35,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         algorithm: how it was decided, e.g. "frontier".
         sentence: the answer in plain words; for "false" it names key, node and times, for "unknown" what ran out.
         anomalies: names of what was found, e.g. "nonlinearizable", "lost", "G-single".
-        inconclusive: reasons why the run tested too little; only meta checkers fill it.
+        inconclusive: reasons why the run proves too little, root causes first; an "unknown" has at least one. A plain
+            sentence becomes a reason of the code "other".
         evidence: a minimal witness, in terms of op indexes and values.
         figures: counts and other numbers.
         seconds: CPU time of the kernel after compilation.
@@ -46,10 +48,17 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     algorithm: str = ""
     sentence: str = ""
     anomalies: tuple[str, ...] = ()
-    inconclusive: tuple[str, ...] = ()
+    inconclusive: tuple[Reason, ...] = ()
     evidence: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     figures: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Put the reasons in order; an "unknown" of a checker that gives none is one by itself."""
+        reasons = list(map(reason_of, self.inconclusive))
+        if not reasons and self.valid == "unknown":
+            reasons = [Reason(Code.UNDECIDED, self.sentence or f"the checker {self.checker} could not decide.")]
+        msgspec.structs.force_setattr(self, "inconclusive", tuple(in_order(reasons)))
 
 
 class CheckerSpec(msgspec.Struct, frozen=True):
@@ -137,6 +146,11 @@ _EXIT_CODES = {
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
     """The most severe of many outcomes; a pass if there are none."""
     return max(outcomes, key=lambda outcome: outcome.severity, default=Outcome.PASS)
+
+
+def reasons(verdicts: Iterable[Verdict]) -> list[Reason]:
+    """Why a run proves too little, by all its verdicts, root causes first; empty if it proves what it should."""
+    return in_order(reason for verdict in verdicts for reason in verdict.inconclusive)
 
 
 def outcome(verdicts: Iterable[Verdict], harness_error: str | None = None) -> Outcome:

@@ -263,7 +263,7 @@ _SUFFIX: Final = "-plan"
 def _asking_little(spec: CheckerSpec) -> CheckerSpec:
     if spec.name != "coverage":
         return spec
-    return CheckerSpec(spec.name, {**spec.options, "fs": [], "faults": False})
+    return CheckerSpec(spec.name, {**spec.options, "fs": [], "faults": False, "floors": False})
 
 
 # --- files ----------------------------------------------------------------------------------------------------------

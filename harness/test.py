@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias
@@ -52,7 +53,8 @@ class Workload:
         generator: invocations for the faults phase; without end, the test limits it in time and rate.
         final_generator: invocations after everything was healed (final reads); must come to an end.
         checkers: who judges the history.
-        fs: every function that clients invoke; a run in which one of them was never ok is inconclusive.
+        fs: every function that clients invoke; a run in which one of them was never ok is inconclusive. A test sees to
+            that, whether or not `checkers` names coverage.
         shapes: what ops of each function carry, so that plans that people write can be checked; functions that are
             left out are not.
         needs: operations that its clients need of sessions beyond what every session has ("lock"); a system that has
@@ -165,6 +167,30 @@ class Test:
             )
         if self.placement is not None:
             check_placement(self.placement, self.nodes, self.concurrency)
+        judged = dataclasses.replace(self.workload, checkers=self._checkers())
+        object.__setattr__(self, "workload", judged)
+
+    def _checkers(self) -> tuple[CheckerSpec, ...]:
+        """The workload's checkers; coverage is always one of them, and is given what the test asks for.
+
+        What the author of a workload says of coverage stays: fewer functions, other floors.
+        """
+        load = {
+            "rate": self.rate,
+            "time_limit_s": self.time_limit_s,
+            "concurrency": self.concurrency,
+            "op_timeout_s": self.op_timeout_s,
+            "recovery_s": self.recovery_s,
+            "nodes": list(dict.fromkeys(self.node_of(thread) for thread in range(self.concurrency))),
+        }
+        asked = {"fs": list(self.workload.fs), "faults": self.nemesis.generator is not None}
+        specs = self.workload.checkers
+        if not any(spec.name == "coverage" for spec in specs):
+            specs = (*specs, CheckerSpec("coverage"))
+        return tuple(
+            CheckerSpec(spec.name, {**asked, **spec.options, "load": load}) if spec.name == "coverage" else spec
+            for spec in specs
+        )
 
     def node_of(self, thread: int) -> NodeId:
         """The node that a client thread talks to."""

@@ -37,6 +37,7 @@ from results import arrow, wal
 from results.atomic import replace_file
 from results.errors import HarnessError, HistoryFormatError, RunNotFoundError, StoreVersionError, UsageError
 from results.plainfile import refuse_others
+from results.reasons import reasons_of
 from results.soundness import sound_history, sound_telemetry
 
 FORMAT: Final = 1
@@ -65,6 +66,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         harness_error: what went wrong in the harness, None if nothing did.
         verdicts: one object per checker, with the fields of `checkers.verdict.Verdict`; `valid` is true, false or
             "unknown".
+        reasons: why the run proves too little, by all verdicts, root causes first: each a `results.reasons.Reason`
+            with code, class, sentence and advice. Empty where it proves enough, and in files of older versions.
         format: the version of this shape.
     """
 
@@ -72,6 +75,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     harness_error: str | None
     verdicts: list[dict[str, Any]]
+    reasons: list[dict[str, Any]] = msgspec.field(default_factory=list[dict[str, Any]])
     format: int = FORMAT
 
 
@@ -303,7 +307,9 @@ class RunDir:
         path = self.path / "verdict.json"
         _read_json(path, dict[str, Any])
         plain = [plain_verdict(verdict) for verdict in verdicts]
-        _write_json(path, Judgement(outcome=outcome, engine=engine, harness_error=harness_error, verdicts=plain))
+        reasons = msgspec.to_builtins(reasons_of(plain))
+        judged = Judgement(outcome=outcome, engine=engine, harness_error=harness_error, verdicts=plain, reasons=reasons)
+        _write_json(path, judged)
 
     def read_verdicts(self) -> Judgement | None:
         """What verdict.json says, None if the run was not judged yet.

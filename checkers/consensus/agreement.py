@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows
+from checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, untold
 from checkers.verdict import Partition, Valid, Verdict
 
 Place: TypeAlias = tuple[str | None, int]
@@ -57,7 +57,7 @@ class ReplicaAgreement:
         broken = {place: found for place, sightings in places.items() if (found := list(_anomalies(sightings)))}
         findings = _first_of_each(places, compared, broken)
         valid: Valid = "false" if findings else "true" if compared or len(nodes) < 2 else "unknown"
-        return Verdict(
+        verdict = Verdict(
             checker=self.name,
             valid=valid,
             algorithm="hashes by index",
@@ -72,6 +72,7 @@ class ReplicaAgreement:
                 "broken": len(broken),
             },
         )
+        return untold(verdict)
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """A run is one partition: there is one verdict."""

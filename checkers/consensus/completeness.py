@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows
+from checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, untold
 from checkers.verdict import Partition, Valid, Verdict
 
 
@@ -46,7 +46,7 @@ class LeaderCompleteness:
         judged = [row for row in elected if row.last_index is not None]
         found = [finding for row in judged if (finding := _finding(row, earlier.get(row.group)))]
         valid: Valid = "false" if found else "unknown" if len(judged) < len(elected) else "true"
-        return Verdict(
+        verdict = Verdict(
             checker=self.name,
             valid=valid,
             algorithm="commits by term",
@@ -59,6 +59,7 @@ class LeaderCompleteness:
                 "broken": len(found),
             },
         )
+        return untold(verdict)
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """A run is one partition: there is one verdict."""

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows
+from checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, untold
 from checkers.verdict import Partition, Valid, Verdict
 from results.calls import seconds
 
@@ -61,7 +61,7 @@ class ElectionSafety:
         found += [_double_vote(node, told) for (_, node, _), told in votes.items() if len(told) > 1]
         nodes = dict.fromkeys(node for leaders in terms.values() for node, _, _ in leaders)
         valid: Valid = "false" if found else "true" if roles_told else "unknown"
-        return Verdict(
+        verdict = Verdict(
             checker=self.name,
             valid=valid,
             algorithm="leaders by term",
@@ -76,6 +76,7 @@ class ElectionSafety:
                 "broken": len(found),
             },
         )
+        return untold(verdict)
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """A run is one partition: there is one verdict."""

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.consensus.rows import Row, of_group, refuse_options, rows
+from checkers.consensus.rows import Row, of_group, refuse_options, rows, untold
 from checkers.verdict import Partition, Valid, Verdict
 
 _LISTED = 4
@@ -59,7 +59,7 @@ class CommitMonotonic:
         nothing = all(figures[name] is None for name in ("max_commit", "max_applied", "max_term"))
         valid: Valid = "false" if findings else "unknown" if nothing else "true"
         broken = dict(Counter(anomaly for anomaly, _, _ in findings))
-        return Verdict(
+        verdict = Verdict(
             checker=self.name,
             valid=valid,
             algorithm="row by row",
@@ -68,6 +68,7 @@ class CommitMonotonic:
             evidence={"findings": [_shown(*finding) for finding in _first_of_each(findings)]} if findings else {},
             figures={**figures, "broken": broken},
         )
+        return untold(verdict)
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """A run is one partition: there is one verdict."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
+from checkers.verdict import Verdict
 from results.calls import seconds
 from results.errors import UsageError
+from results.reasons import Code, Reason
 
 LISTED: Final = 20
 """How many findings go into a verdict's evidence."""
@@ -61,3 +64,10 @@ def refuse_options(checker: str, options: Mapping[str, Any]) -> None:
     """
     if options:
         raise UsageError(f"checker {checker} takes no options, not {', '.join(map(repr, options))}.")
+
+
+def untold(verdict: Verdict) -> Verdict:
+    """The verdict; an "unknown" gets its reason: the nodes did not tell what it takes to judge them."""
+    if verdict.valid != "unknown":
+        return verdict
+    return msgspec.structs.replace(verdict, inconclusive=(Reason(Code.NO_TELEMETRY, verdict.sentence),))

@@ -18,6 +18,7 @@ from checkers.turns import Task, judge_in_turns
 from checkers.verdict import Partition, Verdict
 from results.arrow import to_table
 from results.history import Op
+from results.reasons import Reason
 
 KEYS_SHOWN: Final = 100
 
@@ -84,13 +85,16 @@ class Linearizable:
             )
         if unknown:
             more = f" {len(unknown)} of {len(parts)} keys are undecided." if len(unknown) > 1 else ""
+            sentence = unknown[0].sentence + more
+            first = unknown[0].inconclusive[0]
             return Verdict(
                 checker=self.name,
                 valid="unknown",
+                inconclusive=(Reason(first.code, sentence, first.advice),),
                 algorithm=_algorithms(unknown),
                 seconds=seconds,
                 figures=figures,
-                sentence=unknown[0].sentence + more,
+                sentence=sentence,
                 evidence={
                     **unknown[0].evidence,
                     "undecided_keys": [part.key for part in unknown[:KEYS_SHOWN]],

@@ -28,6 +28,7 @@ from checkers.linearizable.transitions import CLOSURE_S, Stepper
 from checkers.models import Model
 from checkers.verdict import Valid, Verdict
 from results.errors import EngineError, ModelError, UsageError
+from results.reasons import Code, Reason
 
 ANOMALY: Final = "nonlinearizable"
 
@@ -294,10 +295,14 @@ class Judging:
             "memory": f"{self._options.memory_limit_mb} MB of configurations and states ran out (memory_limit_mb)",
             "cells": "the model has too many states for the table of its steps",
         }[result.answer]
+        sentence = (
+            f"Undecided:{where} {ran_out}. Everything before op {explained} of {len(ops.invoked)} is "
+            f"linearizable; {result.expanded} configurations had been looked at."
+        )
         return msgspec.structs.replace(
             plain,
-            sentence=f"Undecided:{where} {ran_out}. Everything before op {explained} of {len(ops.invoked)} is "
-            f"linearizable; {result.expanded} configurations had been looked at.",
+            sentence=sentence,
+            inconclusive=(Reason(Code.CHECKER_LIMIT, sentence),),
             evidence={
                 "key": self.key,
                 "ran_out": result.answer,

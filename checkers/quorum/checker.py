@@ -26,6 +26,7 @@ from results.errors import UsageError
 from results.faults import Happenings, happenings
 from results.figures import DECIDED
 from results.quorum import RECOVERY_ELECTIONS, RULES
+from results.reasons import Code, Reason
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,17 +134,39 @@ class QuorumProgress:
         return verdict
 
 
-_INCONCLUSIVE: Final[Mapping[Fared, tuple[str, ...]]] = {
-    "too few ops": ("no window had enough ops at each node of a core to tell progress from silence.",),
-    "stalled": ("the controller stood still in every window in which a core had to answer.",),
+_INCONCLUSIVE: Final[Mapping[Fared, tuple[Reason, ...]]] = {
+    "too few ops": (
+        Reason(
+            Code.TOO_FEW_OPS,
+            "no window had enough ops at each node of a core to tell progress from silence.",
+            "Give a higher --rate, more clients, or a longer --interval between faults.",
+        ),
+    ),
+    "stalled": (
+        Reason(
+            Code.MACHINE_BUSY,
+            "the controller stood still in every window in which a core had to answer.",
+            "Run it again on a machine with less load.",
+        ),
+    ),
 }
+_NO_OCCASION: Final = Reason(
+    Code.NO_OCCASION,
+    "no rule had an occasion to be broken, so this run proves nothing of quorum progress.",
+    "Give it faults, or a longer --time-limit.",
+)
+_NOBODY_ASKED: Final = Reason(
+    Code.NOT_EXERCISED,
+    "nobody asked for anything: availability could not be judged.",
+    "Give it a longer --time-limit or a higher --rate.",
+)
 
 
-def _inconclusive(rules: Mapping[str, Fared]) -> tuple[str, ...]:
+def _inconclusive(rules: Mapping[str, Fared]) -> tuple[Reason, ...]:
     """Why the run proves too little. Recovery times and availability without a floor are figures, and judge nothing."""
     if all(fared == "not judged" for rule, fared in rules.items() if rule not in FIGURES_ONLY):
-        return ("no rule had an occasion to be broken, so this run proves nothing of quorum progress.",)
-    asked = () if rules["Q9"] != "not judged" else ("nobody asked for anything: availability could not be judged.",)
+        return (_NO_OCCASION,)
+    asked = () if rules["Q9"] != "not judged" else (_NOBODY_ASKED,)
     return (*_INCONCLUSIVE.get(rules["Q3"], ()), *asked)
 
 

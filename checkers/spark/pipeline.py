@@ -27,7 +27,7 @@ from checkers.spark.jobs import collect, tasks_for
 from checkers.spark.lists import with_null_lists, with_null_voters, without_null_lists, without_null_voters
 from checkers.spark.runs import BY_KEY, BY_RUN, OF_TELEMETRY, WHOLE, scopes, wants
 from checkers.spark.verdict_rows import VERDICTS, verdict_rows
-from checkers.stored import Ready, Specs, Unjudged, or_unjudged
+from checkers.stored import Ready, Specs, Unjudged, or_unjudged, specs_for
 from checkers.verdict import CheckerSpec, Verdict
 from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, conform, conform_telemetry
 from results.errors import DamagedRunError, EngineError, UsageError
@@ -76,7 +76,7 @@ def judge_apart(
     large: dict[Path, Ready] = {}
     for path, each in found.items():
         if isinstance(each, Large):
-            specs = or_unjudged(path, lambda path=path: engine.specs_of(RunDir(path).read_test(), str(path)))
+            specs = or_unjudged(path, lambda path=path: specs_for(RunDir(path)))
             if isinstance(specs, Unjudged):
                 found[path] = specs
             else:

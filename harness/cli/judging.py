@@ -11,9 +11,11 @@ import msgspec
 from checkers import engine
 from checkers.verdict import Outcome, Verdict
 from harness.cli.rejudging import command_for, told_to_analyze
+from results.arrow import recovered_note
 from results.collecting import collect_telemetry
 from results.errors import RunNotFoundError
 from results.figures import write_figures
+from results.reasons import reasons_of
 from results.report import REPORT, write_report
 from results.report.counterexample import COUNTEREXAMPLE, is_drawable, write_counterexample
 from results.store import RunDir, plain_verdict
@@ -52,7 +54,8 @@ def judge_inline(
     with told_to_analyze(command_for(run.path)):
         history = run.finish_history()
         collect_telemetry(run)
-        verdicts = engine.judge(history, engine.specs_of(run.read_test(), str(run.path)), run.telemetry(), tell=tell)
+        specs = engine.cut_short(engine.specs_of(run.read_test(), str(run.path)), recovered_note(history))
+        verdicts = engine.judge(history, specs, run.telemetry(), tell=tell)
         return _conclude(run, verdicts, "inline", harness_error)
 
 
@@ -161,5 +164,6 @@ def _document(
         "test": run.test_name,
         "report": str(report),
         "harness_error": harness_error,
+        "reasons": msgspec.to_builtins(reasons_of(verdicts)),
         "verdicts": verdicts,
     }

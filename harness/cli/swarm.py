@@ -30,6 +30,9 @@ NODES: Final = (3, 4, 5, 6, 7)
 CONCURRENCY: Final = ("1n", "2n", "2n", "3n")
 RATES_HZ: Final = (20.0, 50.0, 100.0, 200.0)
 TIME_LIMITS_S: Final = (5.0, 8.0, 12.0, 20.0, 30.0, 60.0)
+S_PER_KIND: Final = 5.0
+"""A kind of fault that was asked for and never struck makes a run inconclusive: in shorter tests many never do."""
+
 INTERVALS_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Shorter than an election as well as longer than one."""
 
@@ -141,7 +144,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     kinds, nemesis = _faults(rng, asked.nemeses, nodes)
     concurrency = rng.choice(CONCURRENCY)
     rate = rng.choice(RATES_HZ)
-    time_limit = _given(asked.time_limit, rng.choice(TIME_LIMITS_S))
+    time_limit = _given(asked.time_limit, _long_enough(rng.choice(TIME_LIMITS_S), kinds))
     interval = _interval(rng, time_limit, kinds)
     op_timeout = rng.choice(OP_TIMEOUTS_S)
     lasting = [name for name in LASTING if name in asked.nemeses and _fewest_nodes(name) <= nodes]
@@ -170,6 +173,11 @@ def draw(seed: int, asked: Asked) -> RunOptions:
 
 def _given(given: float | None, drawn: float) -> float:
     return drawn if given is None else given
+
+
+def _long_enough(drawn_s: float, kinds: int) -> float:
+    """The time limit that was drawn, or the shortest one in which each of so many kinds of fault has its turn."""
+    return min(each for each in TIME_LIMITS_S if each >= max(drawn_s, S_PER_KIND * kinds))
 
 
 def _interval(rng: Rng, time_limit_s: float, kinds: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.verdict import Outcome, Verdict
+from checkers.verdict import Outcome, Verdict, reasons
 from results.clocks import Clocks
 
 COLOURS = {
@@ -16,11 +16,10 @@ COLOURS = {
 
 
 def sentences(verdicts: list[Verdict]) -> list[str]:
-    """What is worth saying of a run: violations first, then what is unknown, then why it tested too little."""
+    """What is worth saying of a run: violations first, then why it proves too little, root causes first."""
     violated = [verdict.sentence for verdict in verdicts if verdict.valid == "false"]
-    unknown = [verdict.sentence for verdict in verdicts if verdict.valid == "unknown"]
-    too_little = [f"Inconclusive: {reason}" for verdict in verdicts for reason in verdict.inconclusive]
-    return [sentence for sentence in [*violated, *unknown, *too_little] if sentence]
+    too_little = [f"Inconclusive: {str(reason).removeprefix('Unknown: ')}" for reason in reasons(verdicts)]
+    return [sentence for sentence in [*violated, *too_little] if sentence]
 
 
 def figures(verdicts: list[Verdict]) -> str:

@@ -26,8 +26,11 @@ def unchecked(view: RunView, verdicts: Sequence[Mapping[str, Any]], quorum: Quor
     """What nobody can conclude from this run."""
     if view.judgement is None:
         return ["Nothing was judged: the run has no verdict."]
-    found = [f"{verdict['checker']}: {verdict['sentence']}" for verdict in verdicts if verdict["valid"] == "unknown"]
-    found += [f"{verdict['checker']}: {reason}" for verdict in verdicts for reason in verdict["inconclusive"]]
+    found = [
+        f"{verdict['checker']}: {said}"
+        for verdict in verdicts
+        for said in verdict["inconclusive"] or ([verdict["sentence"]] if verdict["valid"] == "unknown" else ())
+    ]
     if quorum.figures is None:
         found.append(quorum.why_not or "")
     else:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from results.calls import OPEN, cell
+from results.reasons import reason_of
 from results.report.counterexample import COUNTEREXAMPLE, is_drawable
 from results.report.run_view import RunView, rows_of
 from results.report.text import clip
@@ -66,7 +67,7 @@ def _verdict(view: RunView, verdict: dict[str, Any]) -> dict[str, Any]:
         "algorithm": verdict.get("algorithm", ""),
         "sentence": verdict.get("sentence", ""),
         "anomalies": verdict.get("anomalies", ()),
-        "inconclusive": verdict.get("inconclusive", ()),
+        "inconclusive": [str(reason) for reason in map(reason_of, verdict.get("inconclusive", ()))],
         "seconds": verdict.get("seconds", 0.0),
         "evidence": text[:_TEXT_MAX],
         "evidence_cut": max(len(text) - _TEXT_MAX, 0),

@@ -19,6 +19,7 @@ from results.counts import ENDS, run_counts, window_counts
 from results.figures import leader_changes
 from results.history import Op
 from results.quorum import RULES
+from results.reasons import reasons_of
 from results.report.bounds import left_out, unchecked
 from results.report.evidence import Finding, verdicts_of
 from results.report.fault_rows import fault_rows
@@ -169,8 +170,7 @@ def _headline(view: RunView) -> dict[str, Any]:
     verdicts = judgement.verdicts
     said = {
         "violation": [v.get("sentence", "") for v in verdicts if v.get("valid") is False],
-        "inconclusive": [v.get("sentence", "") for v in verdicts if v.get("valid") == "unknown"]
-        + [_begun(str(reason)) for v in verdicts for reason in v.get("inconclusive", ())],
+        "inconclusive": [_begun(str(reason)) for reason in reasons_of(verdicts)],
         "harness error": [judgement.harness_error or ""],
         "pass": [
             v.get("sentence", "")

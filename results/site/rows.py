@@ -16,6 +16,7 @@ import msgspec
 
 from results.errors import RunNotFoundError, SplitbrainError
 from results.figures import FIGURES, Figures
+from results.reasons import reasons_of
 from results.site.beneath import read
 from results.store import FORMAT, RunDir
 
@@ -114,7 +115,7 @@ class _Verdict(msgspec.Struct):
     checker: str = ""
     valid: bool | str = "unknown"
     sentence: str = ""
-    inconclusive: list[str] = []
+    inconclusive: list[Any] = []
 
 
 class _Judged(msgspec.Struct):
@@ -283,8 +284,7 @@ def _sentence(judged: _Judged | None) -> str:
     said = [
         *(each.sentence for each in judged.verdicts if each.valid is False),
         judged.harness_error or "",
-        *(each.sentence for each in judged.verdicts if each.valid == "unknown"),
-        *(reason for each in judged.verdicts for reason in each.inconclusive),
+        *(str(reason) for reason in reasons_of(msgspec.structs.asdict(each) for each in judged.verdicts)),
     ]
     sentence = next((sentence for sentence in said if sentence), "")
     return sentence if len(sentence) <= SAYS_MAX else f"{sentence[:SAYS_MAX]}..."

@@ -99,6 +99,6 @@ def judged(done: subprocess.CompletedProcess[str], outcome: str, exit_code: int)
     """The answer of a run that came out as it should; what was said about it if it did not."""
     found = answer(done)
     said = [verdict["sentence"] for verdict in found["verdicts"] if verdict["valid"] is not True]
-    said += [reason for verdict in found["verdicts"] for reason in verdict["inconclusive"]]
+    said += [f"{reason['code']}: {reason['sentence']}" for reason in found["reasons"]]
     assert (found["outcome"], done.returncode) == (outcome, exit_code), [found["harness_error"], *said]
     return found

@@ -104,6 +104,9 @@ def show(tally: Tally, wall_s: float, findings: Sequence[Finding], smaller: Smal
     if smaller is not None:
         _show_smaller(smaller)
     click.echo()
+    if tally.reasons:
+        told = ", ".join(f"{code} {count}" for code, count in tally.reasons.most_common())
+        click.echo(f"inconclusive because of: {told}")
     if tally.never:
         click.echo(f"never reached: {', '.join(tally.never)}")
     click.echo(f"figures {file}")

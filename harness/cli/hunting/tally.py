@@ -21,6 +21,7 @@ class Tally:
         kinds: how often each kind of violation and of harness error was found (`Trial.kind`), in the order in which
             they were found first.
         firsts: the first trial of each kind.
+        reasons: how many inconclusive trials had each root cause, by its code (`results.reasons.Code`).
         marks: how often each coverage mark was reached, in all trials; zeros included.
         seeds: of the trials, in the order in which they were begun.
     """
@@ -28,6 +29,7 @@ class Tally:
     outcomes: Counter[Outcome] = field(default_factory=Counter[Outcome])
     kinds: dict[str, int] = field(default_factory=dict[str, int])
     firsts: dict[str, Trial] = field(default_factory=dict[str, Trial])
+    reasons: Counter[str] = field(default_factory=Counter[str])
     marks: Counter[str] = field(default_factory=Counter[str])
     seeds: list[int] = field(default_factory=list[int])
     simulated_s: float = 0.0
@@ -42,6 +44,8 @@ class Tally:
         self.cpu_s += trial.cpu_s
         self.ops += trial.ops
         self.marks.update(trial.marks)
+        if trial.reason:
+            self.reasons[trial.reason] += 1
         if trial.kind:
             self.kinds[trial.kind] = self.kinds.get(trial.kind, 0) + 1
             self.firsts.setdefault(trial.kind, trial)
@@ -95,6 +99,7 @@ class Tally:
             "outcome": self.outcome.value,
             "seeds": ranges(self.seeds),
             "outcomes": {outcome.value: self.outcomes[outcome] for outcome in Outcome},
+            "reasons": dict(self.reasons.most_common()),
             "kinds": self.kinds,
             "figures": self.figures(wall_s),
             "marks": dict(sorted(self.marks.items())),

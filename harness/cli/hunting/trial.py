@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from checkers import engine
-from checkers.verdict import Outcome, Verdict
+from checkers.verdict import Outcome, Verdict, reasons
 from harness.cli.compose import RunOptions, compose
 from harness.cli.words import sentences
 from harness.simulate import simulate
@@ -27,6 +27,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
             with the anomalies that they name, or the error of the harness; "" if nothing was.
         sentences: what is worth saying of it.
         harness_error: what went wrong in the harness, None if nothing did.
+        reason: why it is inconclusive: the code of the root cause; "" if it is not.
         simulated_s: how much virtual time passed, in seconds.
         cpu_s: how much CPU time that took, judging included, in seconds.
         ops: how many ops were recorded, of every kind.
@@ -41,6 +42,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = ""
     sentences: tuple[str, ...] = ()
     harness_error: str | None = None
+    reason: str = ""
     simulated_s: float = 0.0
     cpu_s: float = 0.0
     ops: int = 0
@@ -67,6 +69,7 @@ def carry_out(options: RunOptions) -> Trial:
         kind=kind_of(outcome, verdicts, error),
         sentences=tuple(sentences(verdicts)[:SENTENCES_MAX]),
         harness_error=error,
+        reason=next((reason.code for reason in reasons(verdicts)), "") if outcome is Outcome.INCONCLUSIVE else "",
         simulated_s=simulated.simulated_s,
         cpu_s=time.process_time() - began_s,
         ops=simulated.history.num_rows,

@@ -344,7 +344,7 @@ def test_a_stall_is_told_beside_the_rule_and_the_recovery_that_it_touches() -> N
     alone.ask("12345", 0.0, 9.0)
     alone.note(5.0, "stall", {"gap_ms": 700})
     assert alone.judged().figures["rules"]["Q3"] == "stalled"
-    assert "the controller stood still" in alone.judged().inconclusive[0]
+    assert "the controller stood still" in alone.judged().inconclusive[0].sentence
 
 
 def test_while_clocks_leave_open_which_voters_decide_all_of_them_may() -> None:
@@ -399,7 +399,7 @@ def test_voters_that_are_no_nodes_of_the_test_may_make_a_majority_and_must_not()
 
 def test_a_run_that_gave_no_occasion_to_break_a_rule_proves_nothing() -> None:
     empty = QuorumProgress().check(HISTORY_SCHEMA.empty_table(), TELEMETRY_SCHEMA.empty_table(), {"availability": 0.9})
-    assert "no rule had an occasion" in empty.inconclusive[0]
+    assert "no rule had an occasion" in empty.inconclusive[0].sentence
     asked = Story()
     asked.ask("12345", 0.0, 9.0)
     assert asked.judged().inconclusive == ()  # Q3 held
@@ -408,7 +408,7 @@ def test_a_run_that_gave_no_occasion_to_break_a_rule_proves_nothing() -> None:
     silent.tell(1.0, "n1", event="role", role="leader", term=2)
     verdict = silent.judged(availability=0.9)
     assert verdict.figures["rules"]["Q9"] == "not judged"
-    assert any("nobody asked" in reason for reason in verdict.inconclusive)
+    assert any("nobody asked" in reason.sentence for reason in verdict.inconclusive)
 
 
 def test_telemetry_that_tells_neither_roles_nor_indexes_lets_nobody_judge_leaders() -> None:

@@ -1,0 +1,88 @@
+"""A run's client ops as coverage looks at them: when, where, and whether the system answered."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from results.calls import OPEN, Bools, Calls, Ints, ints, is_equal
+from results.faults import Happenings
+from results.figures import DECIDED
+
+_LATE: Final = np.iinfo(np.int64).max
+
+
+class Asked:
+    """Client ops as columns, in the order of their invocations.
+
+    Attributes:
+        begun: when each was invoked, in nanoseconds.
+        ended: when each was over; later than everything where it never was.
+        ok: which were ok.
+        answered: which the system answered: ok, or refused by its state (`results.figures.DECIDED`).
+        faults: which were invoked in the faults phase; all of them in a history without phases.
+        final: which were invoked in the final phase.
+        begin_ns, end_ns: the faults phase.
+    """
+
+    def __init__(self, calls: Calls, around: Happenings) -> None:
+        self._calls = calls
+        times = ints(calls.table, "time")
+        closed = calls.complete != OPEN
+        self.begun: Ints = times[calls.invoke]
+        self.ended: Ints = np.where(closed, times[calls.complete], _LATE) if len(times) else self.begun
+        self.ok: Bools = calls.ended("ok")
+        decided = pc.is_in(calls.table["error"], value_set=pa.array(list(DECIDED), pa.string()))
+        said = np.asarray(decided.to_numpy(zero_copy_only=False), dtype=np.bool_)
+        refused = calls.ended("fail") & closed & (said[calls.complete] if len(said) else closed)
+        self.answered: Bools = self.ok | refused
+        phases = {phase.name: phase for phase in around.phases}
+        loaded, last = phases.get("faults"), phases.get("final")
+        self.begin_ns, self.end_ns = (loaded.begin_ns, loaded.end_ns) if loaded else (0, around.end_ns)
+        within = (self.begun >= self.begin_ns) & (self.begun < self.end_ns)
+        self.faults: Bools = within if around.phases else np.ones(len(self.begun), dtype=np.bool_)
+        self.final: Bools = (
+            np.zeros(len(self.begun), dtype=np.bool_)
+            if last is None
+            else (self.begun >= last.begin_ns) & (self.begun <= last.end_ns)
+        )
+        self.has_final = last is not None
+
+    @property
+    def lasted_s(self) -> float:
+        """Length of the faults phase."""
+        return (self.end_ns - self.begin_ns) / 1e9
+
+    def functions(self) -> list[str]:
+        """All functions that clients invoked, in the order in which they first were."""
+        return [str(f) for f in _unique(self._calls.table["f"], self._calls.invoke)]
+
+    def are(self, f: str) -> Bools:
+        """Which ops are of this function."""
+        return self._calls.are(f)
+
+    def at(self, node: str) -> Bools:
+        """Which ops this node was asked."""
+        return is_equal(self._calls.table, "node", node)[self._calls.invoke]
+
+    def nodes(self) -> list[str]:
+        """The nodes that clients asked, sorted."""
+        found = _unique(self._calls.table["node"], self._calls.invoke)
+        return sorted(str(node) for node in found if node is not None)
+
+    def told(self, chosen: Bools) -> list[str | None]:
+        """The values with which these ops completed, as JSON text."""
+        rows = self._calls.complete[chosen]
+        return self._calls.table["value"].take(pa.array(rows[rows != OPEN], pa.int64())).to_pylist()
+
+    def given(self, chosen: Bools) -> list[str | None]:
+        """The values with which these ops were invoked, as JSON text, each once."""
+        return _unique(self._calls.table["value"], self._calls.invoke[chosen])
+
+
+def _unique(column: Any, rows: Ints) -> list[Any]:
+    """The values in these rows of a column, each once, in the order in which they are met."""
+    return pc.unique(column.take(pa.array(rows, pa.int64()))).to_pylist()

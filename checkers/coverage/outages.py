@@ -1,0 +1,59 @@
+"""When no fault was in force, and for how long faults kept each node from its peers or from running."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from results.faults import FaultOp, Happenings
+
+
+def calm(around: Happenings, begin_ns: int, end_ns: int) -> Iterator[tuple[int, int, bool]]:
+    """Stretches of [begin_ns, end_ns) without any fault: from, to, and whether a fault came before."""
+    taken = [(op.invoke.time, _effective_ns(op)) for op in around.fault_ops]
+    taken += [(window.begin_ns, window.end_ns) for window in around.windows]
+    at_ns, struck = begin_ns, False
+    for first, last in sorted(taken):
+        if first > at_ns and first < end_ns:
+            yield at_ns, first, struck
+        struck = struck or first < end_ns
+        at_ns = max(at_ns, last)
+    if at_ns < end_ns:
+        yield at_ns, end_ns, struck
+
+
+def out_ns(around: Happenings, nodes: Sequence[str], begin_ns: int, end_ns: int) -> dict[str, int]:
+    """For how long in [begin_ns, end_ns) each node was down, paused, or cut off from half of its peers or more."""
+    out = dict.fromkeys(nodes, 0)
+    state: dict[str, list[Any]] = {"down": [], "paused": [], "cut": []}
+    at_ns = begin_ns
+    for until_ns, change in [*_changes(around), (end_ns, {})]:
+        until_ns = min(max(until_ns, at_ns), end_ns)
+        for node in nodes:
+            if _is_out(node, nodes, state):
+                out[node] += until_ns - at_ns
+        at_ns = until_ns
+        state.update(change)
+    return out
+
+
+def _changes(around: Happenings) -> Iterator[tuple[int, dict[str, list[Any]]]]:
+    """When each nemesis op was over, and what it tells of the state after it."""
+    for op in around.fault_ops:
+        told = {name: op.value.get(name) for name in ("down", "paused", "cut")}
+        yield _effective_ns(op), {name: cast("list[Any]", value) for name, value in told.items() if _is_list(value)}
+
+
+def _effective_ns(op: FaultOp) -> int:
+    return (op.completion or op.invoke).time
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _is_out(node: str, nodes: Sequence[str], state: dict[str, list[Any]]) -> bool:
+    if node in state["down"] or node in state["paused"]:
+        return True
+    lost = {other for link in state["cut"] if node in link for other in link if other != node}
+    return bool(lost) and 2 * len(lost) >= len(nodes) - 1

@@ -1,0 +1,63 @@
+"""Whether the faults that were asked for took place, did something, and met clients at work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from checkers.coverage.options import Options
+from results.calls import seconds
+from results.faults import Happenings
+from results.reasons import Code, Reason
+
+_MORE_TIME = "Give it a longer --time-limit, a shorter --interval, or fewer kinds of --nemesis."
+_MORE_LOAD = "Give it a higher --rate or more clients, or faults that last longer."
+
+
+def of_faults(around: Happenings, windows: Sequence[dict[str, Any]], wanted: Options) -> Iterator[Reason]:
+    """What is missing of the faults.
+
+    Args:
+        around: what happened beside the client ops.
+        windows: what clients did while each fault was in force (`results.counts.window_counts`).
+        wanted: what was asked for.
+    """
+    for op in around.fault_ops:
+        if not op.verified:
+            yield Reason(
+                Code.FAULT_NOT_VERIFIED,
+                f"the nemesis op {op.invoke.f!r} at {seconds(op.invoke.time):.3f} s was not verified: {op.error}",
+            )
+    kinds = dict.fromkeys(window.fault for window in around.windows if window.start.verified)
+    yield from _missing(list(kinds), wanted)
+    for kind in kinds:
+        bit = [window.bit for window in around.windows if window.fault == kind]
+        if all(did is False for did in bit):
+            yield Reason(
+                Code.FAULT_DID_NOT_BITE,
+                f"no fault of kind {kind!r} did anything: what it counted stayed 0 in all {len(bit)} windows.",
+                "Give it a stronger fault, or one that lasts longer.",
+            )
+    for window in windows:
+        if not window["ended"]:
+            yield _unmet(window)
+
+
+def _missing(kinds: Sequence[str], wanted: Options) -> Iterator[Reason]:
+    if wanted.faults and not kinds:
+        yield Reason(Code.NO_FAULT, "no fault took place although the test asks for faults.", _MORE_TIME)
+    elif isinstance(wanted.faults, tuple):
+        for kind in wanted.faults:
+            if kind not in kinds:
+                sentence = f"no fault of kind {kind!r} took place although the test asks for it."
+                yield Reason(Code.NO_FAULT, sentence, _MORE_TIME)
+
+
+def _unmet(window: dict[str, Any]) -> Reason:
+    nothing = "none of the client ops under way" if window["under_way"] else "no client op was under way"
+    return Reason(
+        Code.FAULT_MET_NO_LOAD,
+        f"{nothing} during the {window['fault']} of {window['start_s']:.3f} s to {window['end_s']:.3f} s "
+        f"({window['target']}){' ever ended' if window['under_way'] else ''}.",
+        _MORE_LOAD,
+    )

@@ -1,0 +1,263 @@
+"""What clients must have got done for a run to prove anything: floors, and what is below them.
+
+Floors follow from what the run could have done (`Load.possible`): length, rate, clients and op timeout.
+
+    functions   each was invoked; of each at least `OK_SHARE` of what was possible was ok in the faults phase
+    all         at least `ANSWERED_SHARE` of what was possible was answered in the faults phase
+    time        the system answered in more than half of the parts of the faults phase, and never stopped to while no
+                fault was in force
+    nodes       each node that faults left in action for half of the time answered its share of `OK_SHARE`
+    final       after all faults one in `ONE_OF` ops of each function was ok, and each node that was asked answered
+    reads       some saw what clients wrote (`checkers.coverage.sights`)
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from checkers.coverage.calls import Asked
+from checkers.coverage.options import Load, Options
+from checkers.coverage.outages import calm, out_ns
+from checkers.coverage.sights import ONE_OF, of_reads
+from results.calls import Bools, Calls, seconds
+from results.faults import Happenings
+from results.reasons import Code, Reason
+
+ANSWERED_SHARE: Final = 0.15
+OK_SHARE: Final = 0.02
+"""A lock that is held is refused most of the time: an answer as well, but not one that proves much by itself."""
+
+OK_MIN: Final = 7
+PARTS: Final = 10
+PART_OPS: Final = 5
+"""A part of the faults phase in which fewer ops are possible is too short to tell anything."""
+
+SILENCE_MIN_S: Final = 5.0
+"""A shorter silence without a fault is none."""
+
+SILENCE_OPS: Final = 10
+ASKED_MIN: Final = 3
+"""A node that was asked fewer ops in the final phase is not called silent."""
+
+MORE: Final = "Give it a longer --time-limit, a higher --rate, or fewer faults; a slow system a longer --op-timeout."
+
+
+class Work:
+    """What the clients of one run did, and what is missing of it."""
+
+    def __init__(self, calls: Calls, around: Happenings, wanted: Options) -> None:
+        self._around = around
+        self._wanted = wanted
+        self._asked = Asked(calls, around)
+        self._fs = list(wanted.fs) or self._asked.functions()
+        load = wanted.load
+        invoked = _count(self._asked.faults)
+        self._possible = float(invoked) if load is None else load.possible(self._asked.lasted_s)
+
+    def ok_by_f(self) -> dict[str, int]:
+        """How many ops of each function were ok, in all phases."""
+        return {f: _count(self._asked.are(f) & self._asked.ok) for f in self._fs}
+
+    def floors(self) -> dict[str, Any]:
+        """What the run had to do in its faults phase: ops that are answered, and ok ops of each function."""
+        if not self._wanted.floors:
+            return {}
+        return {
+            "possible": round(self._possible),
+            "answered": self._answered_floor(),
+            "ok": {f: self._floor(f) for f in self._fs},
+        }
+
+    def reasons(self) -> Iterator[Reason]:
+        """What is missing."""
+        asked = self._asked
+        for chosen, when in ((np.ones_like(asked.ok), ""), (asked.faults, " of the faults phase")):
+            if chosen.any() and not (chosen & asked.ok).any():
+                yield Reason(
+                    Code.NOTHING_OK,
+                    f"none of {_count(chosen)} client ops{when} was ok: there is nothing that could be judged.",
+                    "See the errors in the report: are the nodes reachable, is --op-timeout long enough?",
+                )
+                return
+        yield from self._functions()
+        yield from self._final()
+        yield from of_reads(asked, self._wanted, self._fs)
+        if self._wanted.floors:
+            yield from self._all()
+            yield from self._time()
+            yield from self._nodes()
+
+    # --- functions ----------------------------------------------------------------------------------------------
+
+    def _functions(self) -> Iterator[Reason]:
+        for f in self._fs:
+            of_f = self._asked.are(f)
+            ok, invoked = _count(of_f & self._asked.ok), _count(of_f)
+            if not invoked:
+                yield Reason(Code.NOT_EXERCISED, f"no op of {f!r} was ever invoked.", MORE)
+                continue
+            given = self._wanted.given_floor(f)
+            if not ok and given != 0:
+                least = f", at least {given} are needed" if given else ""
+                yield Reason(Code.NEVER_OK, f"no op of {f!r} was ok, of {invoked} that were invoked{least}.", MORE)
+            elif given is not None:
+                if ok < given:
+                    yield Reason(Code.TOO_FEW_OPS, f"only {ok} ok ops of {f!r}, at least {given} are needed.", MORE)
+            elif self._wanted.floors:
+                yield from self._too_few(f)
+
+    def _too_few(self, f: str) -> Iterator[Reason]:
+        """Below the floor of the faults phase."""
+        asked = self._asked
+        of_f = asked.are(f) & asked.faults
+        ok, invoked, least = _count(of_f & asked.ok), _count(of_f), self._floor(f)
+        if ok < least:
+            yield Reason(
+                Code.TOO_FEW_OPS,
+                f"only {ok} of {invoked} ops of {f!r} were ok in the faults phase, at least {least} are needed: "
+                f"{self._of_what(f'{OK_SHARE:.0%}', least > self._least(invoked))}.",
+                MORE,
+            )
+
+    def _floor(self, f: str) -> int:
+        """How many ops of `f` must be ok in the faults phase; none where none was due in it."""
+        of_f, total = _count(self._asked.are(f) & self._asked.faults), _count(self._asked.faults)
+        if not of_f:
+            return 0
+        return max(self._least(of_f), math.floor(OK_SHARE * self._possible * of_f / total))
+
+    def _least(self, invoked: int) -> int:
+        return min(OK_MIN, -(-invoked // ONE_OF))
+
+    def _of_what(self, share: str, by_share: bool) -> str:
+        """Where a floor comes from."""
+        load = self._wanted.load
+        if not by_share:
+            return f"less than {OK_MIN} prove nothing"
+        if load is None:
+            return f"{share} of what was invoked"
+        return f"{share} of the {round(self._possible):,} ops that the run could have done ({_load(load)})"
+
+    # --- all ops ------------------------------------------------------------------------------------------------
+
+    def _answered_floor(self) -> int:
+        return math.ceil(ANSWERED_SHARE * self._possible)
+
+    def _all(self) -> Iterator[Reason]:
+        asked = self._asked
+        answered, least = _count(asked.answered & asked.faults), self._answered_floor()
+        if answered < least:
+            yield Reason(
+                Code.TOO_FEW_OPS,
+                f"only {answered} of {_count(asked.faults)} ops were answered in the faults phase, at least {least} "
+                f"are needed: {self._of_what(f'{ANSWERED_SHARE:.0%}', True)}.",
+                MORE,
+            )
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    def _time(self) -> Iterator[Reason]:
+        parts = min(PARTS, int(self._possible / PART_OPS))
+        asked = self._asked
+        if asked.lasted_s > 0 and parts > 1:
+            bounds = np.linspace(asked.begin_ns, asked.end_ns, parts + 1).tolist()
+            good = asked.answered
+            begun, ended = asked.begun[good], asked.ended[good]
+            served = sum(bool(np.any((begun < last) & (ended >= first))) for first, last in itertools.pairwise(bounds))
+            if 2 * served <= parts:
+                yield Reason(
+                    Code.MOSTLY_SILENT,
+                    f"the system answered in only {served} of {parts} equal parts of the faults phase, more than half "
+                    f"are needed.",
+                    "Give it fewer or shorter faults, a longer --interval between them, or a longer --time-limit.",
+                )
+        if self._wanted.load is not None:
+            yield from self._silences(self._wanted.load)
+
+    def _silences(self, load: Load) -> Iterator[Reason]:
+        """The first stretch without a fault in which clients asked, and the system answered nothing for too long."""
+        bound_s = max(SILENCE_MIN_S, 2 * load.op_timeout_s, SILENCE_OPS / load.rate)
+        asked = self._asked
+        answers = np.sort(asked.ended[asked.answered])
+        for begin_ns, end_ns, struck in calm(self._around, asked.begin_ns, asked.end_ns):
+            first_ns = begin_ns + (round(load.recovery_s * 1e9) if struck else 0)
+            if first_ns >= end_ns:
+                continue
+            inside = answers[(answers >= first_ns) & (answers < end_ns)]
+            marks = np.concatenate([[first_ns], inside, [end_ns]])
+            longest = int(np.argmax(np.diff(marks)))
+            from_ns, until_ns = int(marks[longest]), int(marks[longest + 1])
+            waiting = (asked.begun < until_ns) & (asked.ended > from_ns) & ~asked.answered
+            if until_ns - from_ns > bound_s * 1e9 and waiting.any():
+                yield Reason(
+                    Code.STOPPED_ANSWERING,
+                    f"the system answered nothing from {seconds(from_ns):.3f} s to {seconds(until_ns):.3f} s although "
+                    f"no fault was in force and clients asked.",
+                    "See the nodes' logs of that time; a slow system needs a longer --op-timeout.",
+                )
+                return
+
+    # --- nodes --------------------------------------------------------------------------------------------------
+
+    def _nodes(self) -> Iterator[Reason]:
+        asked = self._asked
+        nodes = list(self._wanted.load.nodes) if self._wanted.load is not None else asked.nodes()
+        if not nodes:
+            return
+        least = max(1, math.floor(OK_SHARE * self._possible / len(nodes)))
+        out = out_ns(self._around, nodes, asked.begin_ns, asked.end_ns)
+        for node in nodes:
+            at_node = asked.at(node) & asked.faults
+            invoked, answered = _count(at_node), _count(at_node & asked.answered)
+            in_action = 2 * out[node] < asked.end_ns - asked.begin_ns
+            if invoked >= max(least, ASKED_MIN) and answered < least and in_action:
+                yield Reason(
+                    Code.NODE_SILENT,
+                    f"{node} answered only {answered} of the {invoked} ops that it was asked in the faults phase, at "
+                    f"least {least} are needed, although faults left it in action for more than half of that time.",
+                    MORE,
+                )
+
+    # --- after all faults ---------------------------------------------------------------------------------------
+
+    def _final(self) -> Iterator[Reason]:
+        asked = self._asked
+        if not asked.has_final:
+            return
+        if not asked.final.any():
+            if not self._around.of_harness("interrupted"):
+                yield Reason(Code.NOT_EXERCISED, "no op was invoked in the final phase, after all faults.")
+            return
+        for f in asked.functions():
+            of_f = asked.are(f) & asked.final
+            invoked, answered = _count(of_f), _count(of_f & asked.answered)
+            least = -(-invoked // ONE_OF)
+            if answered < least:
+                yield Reason(
+                    Code.TOO_FEW_OPS if answered else Code.NEVER_OK,
+                    f"only {answered} of {invoked} ops of {f!r} were answered after all faults, at least {least} are "
+                    f"needed.",
+                    "See why in the report: everything was healed by then.",
+                )
+        for node in asked.nodes():
+            at_node = asked.at(node) & asked.final
+            if _count(at_node) >= ASKED_MIN and not (at_node & asked.answered).any():
+                yield Reason(
+                    Code.NODE_SILENT,
+                    f"{node} answered none of the {_count(at_node)} ops that it was asked after all faults.",
+                    "See its log: everything was healed by then.",
+                )
+
+
+def _count(chosen: Bools) -> int:
+    return int(np.count_nonzero(chosen))
+
+
+def _load(load: Load) -> str:
+    clients = f"{load.concurrency} clients with an op timeout of {load.op_timeout_s:g} s"
+    return f"{load.rate:g} ops/s for {load.time_limit_s:g} s, {clients}"

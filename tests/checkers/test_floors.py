@@ -1,0 +1,231 @@
+"""What a run must have done to pass: floors that follow from its length, rate, clients and op timeout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+
+from checkers.coverage import Coverage
+from checkers.verdict import Verdict
+from results.arrow import to_table
+from results.history import HARNESS, NEMESIS, Op, OpType
+
+LOAD: dict[str, Any] = {
+    "rate": 10.0,
+    "time_limit_s": 30.0,
+    "concurrency": 3,
+    "op_timeout_s": 2.0,
+    "recovery_s": 5.0,
+    "nodes": ["n1", "n2", "n3"],
+}
+"""So 300 ops are due, and three clients can do 450: 45 must be answered, and of each function 2 % be ok, or 7."""
+
+NODES = ("n1", "n2", "n3")
+
+Change: TypeAlias = Callable[[int, float, int], dict[str, Any]]
+Chosen: TypeAlias = Callable[[int, float, int], bool]
+
+
+def no_change(_number: int, _at_s: float, _process: int) -> dict[str, Any]:
+    return {}
+
+
+class Run:
+    """A healthy run of ten ops a second, three clients, a node each; `change` says how an op ends instead."""
+
+    def __init__(self, length_s: float = 30.0, rate: float = 10.0) -> None:
+        self.length_s = length_s
+        self.rate = rate
+        self.events: list[tuple[float, int, OpType, str, Any, str | None, str | None]] = []
+
+    def op(
+        self, at_s: float, process: int, f: str, how: OpType | None, value: Any = None, answer: Any = None, **more: Any
+    ) -> None:
+        node = NODES[process % 3]
+        self.events.append((at_s, process, "invoke", f, value, node, None))
+        if how is not None:
+            took_s = more.get("took_s", 0.05)
+            self.events.append((at_s + took_s, process, how, f, answer, node, more.get("error")))
+
+    def load(self, change: Change = no_change, final: int = 6) -> Run:
+        """A write, a read, a write, ...; the final phase begins 2 s after the heal."""
+        for number in range(int(self.length_s * self.rate)):
+            at_s, process = number / self.rate, number % 3
+            read = number % 2 == 1
+            told: dict[str, Any] = {"f": "read" if read else "write", "how": "ok", "value": None if read else number}
+            told["answer"] = number - 1 if read else number
+            told.update(change(number, at_s, process))
+            self.op(at_s, process, told.pop("f"), told.pop("how"), told.pop("value"), told.pop("answer"), **told)
+        for number in range(final):
+            self.op(self.length_s + 2.1 + number / 10, number % 3, "read", "ok", None, 6)
+        return self
+
+    def judge(self, **options: Any) -> Verdict:
+        notes: list[tuple[float, int, OpType, str, Any, str | None, str | None]] = [
+            (0.0, HARNESS, "info", "phase", {"phase": "faults"}, None, None),
+            (self.length_s, HARNESS, "info", "phase", {"phase": "heal"}, None, None),
+            (self.length_s + 1, HARNESS, "info", "recovered", {"seconds": 1.0}, None, None),
+            (self.length_s + 2, HARNESS, "info", "phase", {"phase": "final"}, None, None),
+        ]
+        ordered = sorted([*notes, *self.events], key=lambda event: event[0])
+        ops = [
+            Op(index=index, time=round(at * 1e9), process=who, type=how, f=f, value=value, node=node, error=error)
+            for index, (at, who, how, f, value, node, error) in enumerate(ordered)
+        ]
+        return Coverage().check(to_table(ops), {"fs": ["write", "read"], "load": LOAD, **options})
+
+
+def codes(verdict: Verdict) -> list[str]:
+    return [reason.code.value for reason in verdict.inconclusive]
+
+
+def test_a_healthy_run_passes_and_states_its_floors() -> None:
+    verdict = Run().load().judge()
+    assert verdict.inconclusive == ()
+    assert verdict.figures["floors"] == {"possible": 300, "answered": 45, "ok": {"write": 7, "read": 7}}
+
+
+def test_floors_grow_with_length_rate_and_clients_and_shrink_with_a_long_op_timeout() -> None:
+    def answered(**load: Any) -> int:
+        verdict = Run(60.0).load().judge(load={**LOAD, "time_limit_s": 60.0, **load})
+        return verdict.figures["floors"]["answered"]
+
+    assert answered() == 2 * 45
+    assert answered(rate=5.0) == 45
+    assert answered(rate=1000.0) == answered(rate=2000.0) == 135  # what three clients can do
+    assert answered(rate=1000.0, concurrency=6) == 270
+    assert answered(op_timeout_s=40.0) == 7
+
+
+def every(chosen: Chosen, **told: Any) -> Change:
+    return lambda number, at_s, process: dict(told) if chosen(number, at_s, process) else {}
+
+
+INFO = {"how": "info", "error": "timeout", "answer": None}
+REFUSED = {"how": "fail", "error": "connection refused", "answer": None}
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (every(lambda n, at, p: True, **INFO), "nothing-ok"),
+        (every(lambda n, at, p: True, **REFUSED), "nothing-ok"),
+        (every(lambda n, at, p: n % 2 == 0, **INFO), "never-ok"),
+        (every(lambda n, at, p: n % 2 == 0 and n > 6, **INFO), "too-few-ops"),
+        (every(lambda n, at, p: n > 40, **REFUSED), "too-few-ops"),
+        (every(lambda n, at, p: at > 14, **REFUSED), "mostly-silent"),
+        (every(lambda n, at, p: at > 20, **REFUSED), "stopped-answering"),
+        (every(lambda n, at, p: 3 < at < 12, **INFO), "stopped-answering"),
+        (every(lambda n, at, p: p == 1, **REFUSED), "node-silent"),
+        (every(lambda n, at, p: n % 2 == 1, answer=None), "reads-saw-nothing"),
+        (every(lambda n, at, p: n % 2 == 1, answer=-5), "reads-saw-nothing"),
+    ],
+    ids=[
+        "nothing answers",
+        "everything fails",
+        "one function dead",
+        "one function dies",
+        "dead after a moment",
+        "dead from the middle",
+        "dead in the last third",
+        "dead for a while without a fault",
+        "one node silent",
+        "reads of nothing",
+        "reads of one value that no client wrote",
+    ],
+)
+def test_a_run_below_a_floor_is_inconclusive_and_says_why(change: Change, code: str) -> None:
+    verdict = Run().load(change, final=0 if code == "reads-saw-nothing" else 6).judge()
+    assert code in codes(verdict)
+
+
+def test_the_sentence_tells_what_was_done_what_is_needed_and_what_to_change() -> None:
+    verdict = Run().load(every(lambda n, at, p: n > 40, **REFUSED)).judge()
+    [reason] = [each for each in verdict.inconclusive if "were answered" in each.sentence]
+    assert "only 41 of 300 ops were answered in the faults phase, at least 45 are needed: 15% of the 300" in str(reason)
+    assert "10 ops/s for 30 s, 3 clients with an op timeout of 2 s" in reason.sentence
+    assert "--time-limit" in reason.advice
+
+
+@pytest.mark.parametrize("answer", [None, [], {}])
+def test_final_reads_that_find_nothing_prove_nothing(answer: Any) -> None:
+    run = Run().load(final=0)
+    for number in range(6):
+        run.op(32.1 + number / 10, number % 3, "read", "ok", None, answer)
+    assert codes(run.judge()) == ["reads-saw-nothing"]
+
+
+@pytest.mark.parametrize(
+    ("how", "nodes", "expected"),
+    [("info", (0, 1, 2), "never-ok"), ("fail", (0, 1, 2), "never-ok"), ("info", (1,), "node-silent")],
+)
+def test_ops_after_all_faults_must_be_answered_on_every_node(
+    how: OpType, nodes: tuple[int, ...], expected: str
+) -> None:
+    run = Run().load(final=0)
+    for number in range(12):
+        dead = number % 3 in nodes
+        run.op(32.1 + number / 10, number % 3, "read", how if dead else "ok", None, None if dead else 6)
+    assert expected in codes(run.judge())
+
+
+def test_a_final_phase_without_an_op_is_no_final_phase() -> None:
+    assert codes(Run().load(final=0).judge()) == ["not-exercised"]
+
+
+def test_a_function_that_was_never_invoked_is_missed_whatever_the_author_says_of_floors() -> None:
+    for options in ({}, {"floors": False}, {"min_ok": {"write": 1}}):
+        verdict = Run().load().judge(fs=["write", "read", "cas"], **options)
+        assert codes(verdict) == ["not-exercised"], options
+
+
+def test_an_author_may_ask_for_less_but_not_for_nothing() -> None:
+    thin = every(lambda n, at, p: n > 40, **REFUSED)
+    assert codes(Run().load(thin).judge(floors=False)) == []
+    dead = every(lambda n, at, p: True, **REFUSED)
+    assert codes(Run().load(dead, final=0).judge(floors=False)) == ["nothing-ok"]
+
+
+def test_refusals_by_the_state_are_answers() -> None:
+    """Most attempts on a lock that is held are refused: the lock answered."""
+    held = every(lambda n, at, p: n % 2 == 0 and n % 10 != 0, how="fail", error="held")
+    assert codes(Run().load(held).judge()) == []
+
+
+def fault(run: Run, begin_s: float, end_s: float, **state: Any) -> None:
+    """A fault that leaves the nodes in this state while it lasts."""
+    calm: dict[str, Any] = {"down": [], "paused": [], "cut": []}
+    start, stop = {"fault": "kill", "action": "start"}, {"fault": "kill", "action": "stop"}
+    run.events.append((begin_s, NEMESIS, "invoke", "kill", start, None, None))
+    run.events.append((begin_s + 0.01, NEMESIS, "ok", "kill", {**start, **calm, **state, "target": "n2"}, None, None))
+    run.events.append((end_s, NEMESIS, "invoke", "start", stop, None, None))
+    run.events.append((end_s + 0.01, NEMESIS, "ok", "start", {**stop, **calm}, None, None))
+
+
+@pytest.mark.parametrize(
+    "state", [{"down": ["n2"]}, {"paused": ["n2"]}, {"cut": [["n2", "n1"], ["n3", "n2"]]}, {"cut": [["n2", "n1"]]}]
+)
+def test_a_node_that_faults_kept_out_of_action_may_be_silent(state: dict[str, Any]) -> None:
+    run = Run().load(every(lambda n, at, p: p == 1, **REFUSED))
+    fault(run, 0.1, 29.0, **state)
+    assert codes(run.judge(faults=["kill"])) == []
+
+
+def test_a_node_that_a_fault_kept_out_for_a_moment_may_not() -> None:
+    run = Run().load(every(lambda n, at, p: p == 1, **REFUSED))
+    fault(run, 0.1, 5.0, down=["n2"])
+    assert codes(run.judge(faults=["kill"])) == ["node-silent"]
+
+
+def test_an_outage_under_a_fault_and_the_recovery_from_it_are_no_silence() -> None:
+    run = Run().load(every(lambda n, at, p: 10 < at < 19, **REFUSED))
+    fault(run, 10.0, 15.0, down=["n1", "n2"])
+    assert codes(run.judge(faults=["kill"])) == []
+
+
+def test_a_history_without_a_load_is_measured_by_what_was_invoked() -> None:
+    assert codes(Run().load().judge(load=None, fs=[])) == []
+    dying = every(lambda n, at, p: n > 40, **REFUSED)
+    assert "too-few-ops" in codes(Run().load(dying).judge(load=None, fs=[]))
