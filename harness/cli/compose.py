@@ -28,7 +28,9 @@ from harness.test import CONCURRENCY_MAX, NODES_MAX, RATE_MAX, TIME_MAX_S, Nemes
 from nemesis import catalogue as nemeses
 from nemesis.compose import INTERVAL_S
 from nemesis.requests import kind_of, needs_of
+from results import quantities
 from results.errors import UnknownNameError, UsageError
+from results.nodedata import KEEP_DATA
 from workloads import catalogue as workloads
 
 
@@ -58,6 +60,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     ssh_user: str | None = None
     progress_bound: float | None = None
     availability: float = 0.0
+    keep_data: str = KEEP_DATA
 
     @staticmethod
     def of(**options: Any) -> RunOptions:
@@ -281,7 +284,8 @@ def _judged_by(specs: Sequence[CheckerSpec], workload: Workload) -> Workload:
 
 
 def _check_demands(options: RunOptions) -> None:
-    """Refuse a share that is none. (Not a number compares as false.)"""
+    """Refuse a share or a size that is none. (Not a number compares as false.)"""
+    quantities.size("--keep-data", options.keep_data)
     if options.progress_bound is not None:
         check_number("progress bound", options.progress_bound, TIME_MAX_S)
     if not 0 <= options.availability <= 1:
@@ -324,6 +328,7 @@ _DEFAULTS = {
     "ssh_user": None,
     "progress_bound": None,
     "availability": 0.0,
+    "keep_data": KEEP_DATA,
 }
 
 

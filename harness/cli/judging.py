@@ -15,6 +15,7 @@ from results.arrow import recovered_note
 from results.collecting import collect_telemetry
 from results.errors import RunNotFoundError
 from results.figures import write_figures
+from results.nodedata import pack_as_asked
 from results.reasons import reasons_of
 from results.report import REPORT, write_report
 from results.report.counterexample import COUNTEREXAMPLE, is_drawable, write_counterexample
@@ -110,6 +111,7 @@ def keep_verdicts(
         harness_error = before.harness_error if before is not None else None
     outcome, error = engine.judged_outcome(verdicts, harness_error)
     run.write_verdicts(verdicts, outcome.value, engine=engine_name, harness_error=error)
+    pack_as_asked(run)
     run.release()
     return outcome, error
 

@@ -208,6 +208,13 @@ test = _apply(
             help="The share of seconds in which the cluster must answer, such as 0.95.  [default: figures only]",
         ),
         click.option(
+            "--keep-data",
+            default="256M",
+            show_default=True,
+            metavar="SIZE",
+            help="How much of the nodes' data is kept, packed: 0, 500M, 2G.",
+        ),
+        click.option(
             "--seed", type=int, default=None, metavar="N", help="Root of all randomness.  [default: drawn, and printed]"
         ),
     ]
