@@ -98,7 +98,7 @@ def explain(violation: Violation, limits: Limits, decision: Decision | None = No
         with budget:
             witness = smallest.find(ops, stepper, failing, replace(limits, time_s=limits.time_s * WITNESS_SHARE))
             paths = final.find(ops, stepper, failing, replace(limits, time_s=budget.left()))
-    if witness is None and decision is not None and _fails_last(ops, decision.culprits) == failing:
+    if witness is None and decision is not None and fails_last(ops, decision.culprits) == failing:
         witness = Witness(_by_return(ops, decision.culprits), minimal=False)
     reason = "" if decision is None else decision.reason
     found = facts(violation, witness, paths)
@@ -106,10 +106,10 @@ def explain(violation: Violation, limits: Limits, decision: Decision | None = No
 
 
 def _by_return(ops: Ops, culprits: Sequence[int]) -> list[int]:
-    return sorted(culprits, key=lambda op: int(ops.completed[op]))
+    return sorted(culprits, key=lambda op: OPEN if ops.crashed[op] else int(ops.completed[op]))
 
 
-def _fails_last(ops: Ops, culprits: Sequence[int]) -> int:
+def fails_last(ops: Ops, culprits: Sequence[int]) -> int:
     """Of ops that contradict each other the one that returned last: with its return the contradiction is there."""
     return _by_return(ops, culprits)[-1]
 
@@ -117,7 +117,7 @@ def _fails_last(ops: Ops, culprits: Sequence[int]) -> int:
 def explain_decision(key: str | None, ops: Ops, model: Model, decision: Decision) -> Explanation:
     """Why a decider proved that no order exists: its culprits are the witness, the last of them to return fails.
 
-    The prefix up to that return is impossible; a smaller one may be.
+    The prefix up to that return is impossible; a smaller one may be, unless the decision is exact.
     """
     culprits = _by_return(ops, decision.culprits)
     failing = culprits[-1]
@@ -125,7 +125,7 @@ def explain_decision(key: str | None, ops: Ops, model: Model, decision: Decision
     return Explanation(
         f"{_accusation(key, ops, failing)}, but {reason}.{_contradiction(ops, culprits)}",
         {
-            **_common(key, ops, model, failing, exact=False),
+            **_common(key, ops, model, failing, exact=decision.exact),
             "reason": decision.reason,
             "witness": {"ops": [describe(ops, op) for op in culprits], "minimal": False},
         },
@@ -250,7 +250,7 @@ def sentence(violation: Violation, witness: Witness | None, decision: Decision |
     culprits = [] if witness is None else witness.ops
     given = "" if witness is None else _given(violation, witness)
     proven = "" if decision is None else decision.reason
-    if proven and decision is not None and _fails_last(ops, decision.culprits) == violation.failing:
+    if proven and decision is not None and fails_last(ops, decision.culprits) == violation.failing:
         return f"{who}, but {proven}{_states_left(violation)}.{_contradiction(ops, culprits, given)}"
     later = f" Later ops contradict each other too: {proven}." if proven else ""
     return f"{who}, but {_general_reason(violation)}.{_contradiction(ops, culprits, given)}{later}"
@@ -294,7 +294,7 @@ def _contradiction(ops: Ops, culprits: Sequence[int], given: str = "") -> str:
     listed = [
         f"{_who(ops, op)}'s {_what(ops, op)} (op {_cell(ops, 'index', row)})"
         for op in culprits
-        for row in [int(ops.completed[op])]
+        for row in [int(ops.invoked[op] if ops.crashed[op] else ops.completed[op])]
     ]
     return (
         f"{given} Whatever the other ops did, {len(listed)} cannot all have happened as recorded: "

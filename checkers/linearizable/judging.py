@@ -78,7 +78,7 @@ class Judging:
         """Of a violation, the index in the history of the completion by which it is there."""
         ops = self._read()
         if self._proof is not None:
-            row = max(int(ops.completed[op]) for op in self._proof[1].culprits)
+            row = int(ops.completed[evidence.fails_last(ops, self._proof[1].culprits)])
         elif self._problem is not None:
             row = int(ops.completed[int(self._problem.op[self._answer.event])])
         else:
@@ -214,14 +214,15 @@ class Judging:
         algorithm, decision = self._proof
         budget = Budget(seconds, limits.clock)
         with budget:
-            result = self._smallest_prefix(ops, algorithm, decision, limits) if seconds > 0 else None
+            search_it = seconds > 0 and not decision.exact
+            result = self._smallest_prefix(ops, algorithm, decision, limits) if search_it else None
             if result is None:
                 return evidence.explain_decision(self.key, ops, self._model, decision)
             return self._explanation(ops, result, replace(limits, time_s=budget.left()), decision)
 
     def _smallest_prefix(self, ops: Ops, algorithm: str, decision: Decision, limits: Limits) -> Result | None:
         """Where the smallest failing prefix ends, of what a decider found impossible; None if that takes too long."""
-        until = max(int(ops.completed[op]) for op in decision.culprits)
+        until = int(ops.completed[evidence.fails_last(ops, decision.culprits)])
         stepper = self._prepared(ops)
         limits = replace(limits, time_s=limits.time_s * PREFIX_SHARE / 2)
         result = search(ops, stepper, limits, until_row=until)

@@ -26,6 +26,7 @@ class Decision:
         culprits: where it is not, ops (by number) that contradict each other whatever the other ops did, by
             invocation; few enough to be verified by hand.
         reason: why they do, as a clause that follows "but" or stands alone: "7 was read after 8 had replaced it".
+        exact: whether the return of the last culprit to return ends the smallest prefix that is not linearizable.
     """
 
     valid: bool
@@ -57,11 +58,22 @@ DECIDERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
         "unique-ids": (("distinct-ids", "checkers.linearizable.deciders.unique_ids:decide_unique_ids"),),
         "fifo-queue": (
             ("fifo-patterns", "checkers.linearizable.deciders.queues:fifo"),
+            ("fifo-crashes", "checkers.linearizable.deciders.queues:fifo_crashed"),
             ("fifo-pairs", "checkers.linearizable.deciders.fifo_pairs:fifo"),
         ),
-        "unordered-queue": (("bag-patterns", "checkers.linearizable.deciders.queues:unordered"),),
-        "stack": (("stack-stretches", "checkers.linearizable.deciders.stacks:stack"),),
-        "priority-queue": (("priority-placement", "checkers.linearizable.deciders.priority_queues:smallest_first"),),
+        "unordered-queue": (
+            ("bag-patterns", "checkers.linearizable.deciders.queues:unordered"),
+            ("bag-crashes", "checkers.linearizable.deciders.queues:unordered_crashed"),
+        ),
+        "stack": (
+            ("stack-stretches", "checkers.linearizable.deciders.stacks:stack"),
+            ("stack-crashes", "checkers.linearizable.deciders.stacks:stack_crashed"),
+            ("stack-nests", "checkers.linearizable.deciders.stack_nests:stack"),
+        ),
+        "priority-queue": (
+            ("priority-placement", "checkers.linearizable.deciders.priority_queues:smallest_first"),
+            ("priority-crashes", "checkers.linearizable.deciders.priority_queues:smallest_first_crashed"),
+        ),
     }
 )
 """Name of a model: (algorithm, where it is), in the order in which they are asked."""

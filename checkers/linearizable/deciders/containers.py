@@ -78,12 +78,13 @@ class Stays:
         """Some values and empty takes only, in times that are as near to each other as their order allows."""
         lasting = self.take[values] == NEVER
         unending = self.put_until[values] == self.end
+        unreturned = self.take_until[values] > self.end
         times = np.concatenate(
             (
                 self.put_from[values],
                 self.put_until[values][~unending],
                 self.take_from[values][~lasting],
-                self.take_until[values][~lasting],
+                self.take_until[values][~unreturned],
                 self.empty_from[empties],
                 self.empty_until[empties],
             )
@@ -101,7 +102,7 @@ class Stays:
             put_from=rank(self.put_from[values]),
             put_until=np.where(unending, end, rank(self.put_until[values])),
             take_from=np.where(lasting, end, rank(self.take_from[values])),
-            take_until=np.where(lasting, end + 1, rank(self.take_until[values])),
+            take_until=np.where(unreturned, end + 1, rank(self.take_until[values])),
             value=self.value[values],
             empty=self.empty[empties],
             empty_from=rank(self.empty_from[empties]),
@@ -137,7 +138,7 @@ def decide(stays: Stays | Decision | None, ops: Ops, find: Find, tell: Tell) -> 
     clash = find(stays)
     if clash is None:
         return Decision(True)
-    small = _shrink(stays, clash, find)
+    small = shrink(stays, clash, find)
     return Decision(False, small.ops, tell(small, names(ops, small)))
 
 
@@ -151,7 +152,7 @@ def in_order(names: list[str], when: I64) -> list[str]:
     return [names[which] for which in cast("list[int]", np.argsort(when).tolist())]
 
 
-def read_stays(ops: Ops, put: str, take: str) -> Stays | Decision | None:
+def read_stays(ops: Ops, put: str, take: str, *, though_taken: bool = False) -> Stays | Decision | None:
     """The stays of a history, or why it needs none: a take that no put explains.
 
     None where a value was put in more than once, or a take crashed although a value that surely went in was never seen
@@ -161,6 +162,7 @@ def read_stays(ops: Ops, put: str, take: str) -> Stays | Decision | None:
         ops: the history.
         put: the function that puts a value in; its value is that.
         take: the function that takes one out; its result is the value, or null where there was none.
+        though_taken: give the stays, as if no take had crashed, where a crashed one may have taken a value.
     """
     known = by_transition(ops, put, take)
     if known is None:
@@ -177,7 +179,7 @@ def read_stays(ops: Ops, put: str, take: str) -> Stays | Decision | None:
     taker = np.full(known.values, NEVER, np.int64)
     taker[take_value] = take_op
     missing = (taker[put_value] == NEVER) & ~ops.crashed[put_op]
-    if bool(np.any(missing)) and len(known.of_kind(ops, CRASHED_TAKE)[0]) > 0:
+    if not though_taken and bool(np.any(missing)) and len(known.of_kind(ops, CRASHED_TAKE)[0]) > 0:
         return None
     return _stays(ops, put_op, taker[put_value], known.of_kind(ops, EMPTY)[0])
 
@@ -260,7 +262,7 @@ def _stays(ops: Ops, put: I64, take: I64, empty: I64) -> Stays:
     )
 
 
-def _shrink(stays: Stays, clash: Clash, find: Find) -> Stays:
+def shrink(stays: Stays, clash: Clash, find: Find) -> Stays:
     """A part of the clash that is a clash still: no value in it can be left out, if the attempts suffice.
 
     Values are left out in halves, quarters and so on down to one by one, as in Zeller and Hildebrandt's delta

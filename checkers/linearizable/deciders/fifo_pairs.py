@@ -29,16 +29,14 @@ for complete histories of few processes.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from checkers.linearizable.deciders import Decision
+from checkers.linearizable.deciders.ended_ops import NOTHING, EndedOps, Line
 from checkers.linearizable.deciders.intervals import FOREVER
 from checkers.linearizable.deciders.repeated_values import ANY, Part, Parts, decide_repeated
 from checkers.linearizable.ops import Ops
 from checkers.models import Model
-
-Line: TypeAlias = tuple[int, int]
-"""What was used of some ops in a row: all before the first number, and of those from there on the ones in the mask."""
 
 Situation: TypeAlias = tuple[Line, Line, Line, int, int, int]
 """Puts, takes and empty takes with an end that were used; crashed puts (a mask) and crashed takes (how many) that were;
@@ -47,81 +45,11 @@ and the time before which an optional op that comes later cannot have returned."
 Past: TypeAlias = tuple[int, int, tuple[int, ...]]
 """The latest beginning of a put and of a take that was used, and how many crashed takes took each value."""
 
-NOTHING: Final[Line] = (0, 0)
-
 
 def fifo(ops: Ops, model: Model) -> Decision | None:
     """Decide a FIFO queue; None if that takes too many situations."""
     del model
     return decide_repeated(ops, "enqueue", "dequeue", Matching, "the first value in the queue")
-
-
-class _Row:
-    """Puts, takes or empty takes that have an end, by invocation."""
-
-    def __init__(self, parts: list[Part]) -> None:
-        self.parts = parts
-        self.looked = 0
-
-    def ahead(self, line: Line) -> tuple[int, list[int]]:
-        """The first return among those that must still happen, and which of the row were invoked before it."""
-        first, mask = line
-        parts, least, found, i = self.parts, FOREVER, list[int](), first
-        for i in range(first, len(parts)):
-            invoked, until, _, obliged = parts[i]
-            if invoked > least:
-                break
-            if not mask & 1:
-                found.append(i)
-                if obliged and until < least:
-                    least = until
-            mask >>= 1
-        self.looked += 1 + i - first
-        return least, [i for i in found if parts[i].invoked < least]
-
-    def use(self, line: Line, i: int, past: int) -> Line:
-        """The line once `i` was used, without optional ones that returned before `past`."""
-        first, mask = line
-        mask |= 1 << (i - first)
-        parts, count = self.parts, len(self.parts)
-        while first < count and (mask & 1 or (not parts[first].obliged and parts[first].until < past)):
-            first += 1
-            mask >>= 1
-        return first, mask
-
-    def by_value(self, which: list[int]) -> dict[int, list[int]]:
-        """Those of `which` by value, the first to return first."""
-        found: dict[int, list[int]] = {}
-        for i in which:
-            found.setdefault(self.parts[i].value, []).append(i)
-        for alike in found.values():
-            if len(alike) > 1:
-                alike.sort(key=lambda i: self.parts[i].until)
-        return found
-
-    def best(self, alike: list[int], past: int, soon: int) -> list[int]:
-        """Of one value those that are not surely better left for later.
-
-        Args:
-            alike: the first to return first.
-            past: what is optional and returned before cannot come any more.
-            soon: an op that began before is no hindrance to others. One that began later may be, so that another that
-                returned after it is as good if it began before it.
-        """
-        found: list[int] = []
-        for i in alike:
-            part = self.parts[i]
-            if (part.obliged or part.until > past) and not self.dominated(part, found, soon):
-                found.append(i)
-        return found
-
-    def dominated(self, part: Part, others: list[int], soon: int) -> bool:
-        """Whether one of the others of its value, which returned before it, comes before it if both come."""
-        for i in others:
-            other = self.parts[i]
-            if other.invoked <= max(part.invoked, soon) and (other.obliged or not part.obliged):
-                return True
-        return False
 
 
 class _Ahead(NamedTuple):
@@ -147,11 +75,13 @@ class _Ahead(NamedTuple):
 class Matching:
     """One search for two orders that match."""
 
+    most = 2_000_000
+
     def __init__(self, parts: Parts) -> None:
         """Prepare the search."""
-        self._puts = _Row([part for part in parts.puts if part.until != FOREVER])
-        self._takes = _Row([part for part in parts.takes if part.value != ANY])
-        self._empties = _Row([part for part in parts.empties if part.obliged])
+        self._puts = EndedOps([part for part in parts.puts if part.until != FOREVER])
+        self._takes = EndedOps([part for part in parts.takes if part.value != ANY])
+        self._empties = EndedOps([part for part in parts.empties if part.obliged])
         self._crashed_puts: dict[int, list[tuple[int, int]]] = {}
         self._crashed_since = [part.invoked for part in parts.puts if part.until == FOREVER]
         for i, put in enumerate(part for part in parts.puts if part.until == FOREVER):

@@ -20,6 +20,7 @@ import numpy as np
 from checkers.kernels import kernel
 from checkers.linearizable.deciders import Decision
 from checkers.linearizable.deciders.containers import NONE, Clash, Stays, decide, in_order, read_stays
+from checkers.linearizable.deciders.crashed_takes import decide_crashed
 from checkers.linearizable.deciders.moments import free_from
 from checkers.linearizable.deciders.queues import found_nothing
 from checkers.linearizable.ops import I64, B, Ops
@@ -37,14 +38,21 @@ def smallest_first(ops: Ops, model: Model) -> Decision | None:
     stays = read_stays(ops, "enqueue", "dequeue")
     if not isinstance(stays, Stays):
         return stays
-    ascending = _ascending([ops.transitions[transition].value for transition in stays.value.tolist()])
+    ascending = _ascending(ops, stays)
     if ascending is None:
         return None
     return decide(stays.part(ascending, np.arange(len(stays.empty), dtype=np.int64)), ops, _clash, _tell)
 
 
-def _ascending(values: list[Any]) -> I64 | None:
+def smallest_first_crashed(ops: Ops, model: Model) -> Decision | None:
+    """Decide a priority queue in which dequeues crashed; None as above, and where that takes too long."""
+    del model
+    return decide_crashed(ops, "enqueue", "dequeue", _clash, _tell, _ascending)
+
+
+def _ascending(ops: Ops, stays: Stays) -> I64 | None:
     """The values' indices from the smallest value on, None where they are not all of one kind."""
+    values: list[Any] = [ops.transitions[transition].value for transition in stays.value.tolist()]
     if not values:
         return NONE
     if not _ordered(_kind(values[0])) or len({_kind(value) for value in values}) > 1:

@@ -31,6 +31,7 @@ from checkers.linearizable.deciders.containers import (
     in_order,
     read_stays,
 )
+from checkers.linearizable.deciders.crashed_takes import decide_crashed
 from checkers.linearizable.deciders.moments import unfounded_empty
 from checkers.linearizable.ops import Ops, show
 from checkers.models import Model
@@ -40,6 +41,18 @@ def fifo(ops: Ops, model: Model) -> Decision | None:
     """Decide a FIFO queue, in O(n log n); None for values enqueued twice and dequeues that crashed."""
     del model
     return decide(read_stays(ops, "enqueue", "dequeue"), ops, _fifo_clash, _tell_fifo)
+
+
+def fifo_crashed(ops: Ops, model: Model) -> Decision | None:
+    """Decide a FIFO queue in which dequeues crashed; None for values enqueued twice, and where that takes too long."""
+    del model
+    return decide_crashed(ops, "enqueue", "dequeue", _fifo_clash, _tell_fifo)
+
+
+def unordered_crashed(ops: Ops, model: Model) -> Decision | None:
+    """Decide an unordered queue in which dequeues crashed; None as for `fifo_crashed`."""
+    del model
+    return decide_crashed(ops, "enqueue", "dequeue", unfounded_empty, _tell_empty)
 
 
 def unordered(ops: Ops, model: Model) -> Decision | None:

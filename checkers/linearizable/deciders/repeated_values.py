@@ -18,9 +18,6 @@ from checkers.linearizable.deciders.intervals import FOREVER
 from checkers.linearizable.deciders.prefixes import contradiction, smallest_prefix
 from checkers.linearizable.ops import B, Ops, show
 
-LOOKS: Final = 2_000_000
-"""How often a search looks at an op for a verdict, some seconds; and once more for the smallest prefix."""
-
 TO_BLAME: Final = 60_000
 """How often searches look at an op to find few culprits."""
 
@@ -64,6 +61,9 @@ class Search(Protocol):
         """How often it has looked at an op."""
         ...
 
+    most: int
+    """How often it may do so for a verdict, some seconds of it."""
+
     def exists(self, most: int) -> bool | None:
         """Whether there is one; None if that takes more than `most` looks at ops."""
         ...
@@ -86,10 +86,11 @@ def decide_repeated(ops: Ops, put: str, take: str, search: MakeSearch, first: st
     if known is None:
         return None
     history = _History(ops, known)
-    exists = search(history.parts(FOREVER, ~ops.crashed)).exists(LOOKS)
+    whole = search(history.parts(FOREVER, ~ops.crashed))
+    exists = whole.exists(whole.most)
     if exists is None or exists:
         return None if exists is None else Decision(True)
-    failing, exact = smallest_prefix(ops, _Refutation(history, search, LOOKS, LOOKS))
+    failing, exact = smallest_prefix(ops, _Refutation(history, search, whole.most, whole.most))
     culprits = contradiction(ops, failing, _Refutation(history, search, TO_BLAME, TO_BLAME // ATTEMPTS))
     return Decision(False, culprits, _reason(ops, known, failing, put, take, first), exact)
 

@@ -26,6 +26,7 @@ import numpy as np
 from checkers.kernels import kernel
 from checkers.linearizable.deciders import Decision
 from checkers.linearizable.deciders.containers import NEVER, NONE, Clash, Stays, decide, in_order, read_stays
+from checkers.linearizable.deciders.crashed_takes import decide_crashed
 from checkers.linearizable.deciders.minimum_trees import FAR, add, assign, first_zero, least, tree
 from checkers.linearizable.deciders.moments import chain, free_from, unfounded_empty
 from checkers.linearizable.deciders.queues import found_nothing
@@ -37,6 +38,12 @@ def stack(ops: Ops, model: Model) -> Decision | None:
     """Decide a stack, in O(n log n); None for values pushed twice and pops that crashed."""
     del model
     return decide(read_stays(ops, "push", "pop"), ops, _clash, _tell)
+
+
+def stack_crashed(ops: Ops, model: Model) -> Decision | None:
+    """Decide a stack in which pops crashed; None for values pushed twice, and where that takes too long."""
+    del model
+    return decide_crashed(ops, "push", "pop", _clash, _tell)
 
 
 def _clash(stays: Stays) -> Clash | None:

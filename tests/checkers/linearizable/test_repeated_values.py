@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from checkers.linearizable import deciders
-from checkers.linearizable.deciders import Decision, fifo_pairs
+from checkers.linearizable.deciders import Decision, fifo_pairs, priority_queues, queues, stack_nests, stacks
 from checkers.linearizable.ops import Ops
 from tests.checkers.linearizable.container_histories import (
     FAR,
@@ -19,15 +19,29 @@ from tests.checkers.linearizable.container_histories import (
     Call,
     Kind,
     linearizable,
+    part,
     random_calls,
     to_ops,
     twisted,
 )
 
 QUEUE = replace(KINDS[0], decide=fifo_pairs.fifo)
-SEARCHED = (QUEUE,)
+STACK = replace(KINDS[2], decide=stack_nests.stack)
+SEARCHED = (QUEUE, STACK)
+CRASHED = (
+    replace(KINDS[0], decide=queues.fifo_crashed),
+    replace(KINDS[1], decide=queues.unordered_crashed),
+    replace(KINDS[2], decide=stacks.stack_crashed),
+    replace(KINDS[3], decide=priority_queues.smallest_first_crashed),
+)
 
 every_kind = pytest.mark.parametrize("kind", SEARCHED, ids=lambda kind: kind.name)
+every_crashed = pytest.mark.parametrize("kind", CRASHED, ids=lambda kind: kind.name)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_kernels() -> None:
+    deciders.warm_up()
 
 
 def small(seed: int, kind: Kind) -> Ops:
@@ -71,15 +85,57 @@ def compare(kind: Kind, seeds: range) -> Counter[bool]:
 
 @every_kind
 def test_decisions_on_small_histories_are_those_of_the_definition(kind: Kind) -> None:
-    said = compare(kind, range(2000))
-    assert min(said[True], said[False]) > 250
+    said = compare(kind, range(1000))
+    assert min(said[True], said[False]) > 125
 
 
 @pytest.mark.slow
 @every_kind
 def test_decisions_on_many_small_histories_are_those_of_the_definition(kind: Kind) -> None:
-    said = compare(kind, range(2000, 42_000))
+    said = compare(kind, range(1000, 41_000))
     assert min(said[True], said[False]) > 5000
+
+
+def compare_crashed(kind: Kind, seeds: range) -> Counter[Any]:
+    """Histories of distinct values, of which many takes crashed: the culprits alone are wrong, too."""
+    said: Counter[Any] = Counter()
+    for seed in seeds:
+        rng = random.Random(f"crashed {kind.name} {seed}")
+        calls = random_calls(
+            rng,
+            kind,
+            count=rng.randint(4, 10),
+            processes=rng.randint(2, 4),
+            crashed_puts=rng.choice([0.0, 0.2]),
+            crashed_takes=rng.choice([0.2, 0.3, 0.5]),
+            takes=rng.choice([0.4, 0.5, 0.6]),
+            hurry=rng.choice([0.0, 0.3, 0.5, 0.7]),
+        )
+        ops = to_ops(twisted(rng, kind, calls) if rng.random() < 0.7 else calls)
+        decision = kind.decide(ops, kind.model)
+        assert decision is not None
+        assert decision.valid == linearizable(ops, kind.model), (seed, decision)
+        said[decision.valid] += 1
+        if not decision.valid:
+            said["blames a crashed one"] += bool(ops.crashed[list(decision.culprits)].any())
+            assert decision.reason
+            assert not linearizable(part(ops, list(decision.culprits)), kind.model), (seed, decision)
+            assert not linearizable(ops, kind.model, must=decision.culprits), (seed, decision)
+    return said
+
+
+@every_crashed
+def test_which_values_crashed_takes_took_is_found_out_as_by_the_definition(kind: Kind) -> None:
+    said = compare_crashed(kind, range(600))
+    assert min(said[True], said[False]) > 75
+    assert said["blames a crashed one"] > 4
+
+
+@pytest.mark.slow
+@every_crashed
+def test_which_values_crashed_takes_took_is_found_out_in_many_histories(kind: Kind) -> None:
+    said = compare_crashed(kind, range(600, 20_600))
+    assert min(said[True], said[False]) > 2000
 
 
 def busy(seed: int, kind: Kind, *, clients: int, count: int, crashes: float = 0.0, distinct: int | None) -> list[Call]:
@@ -114,10 +170,8 @@ def spoilt(calls: list[Call], kind: Kind, how: str) -> list[Call]:
 SHAPES = [
     pytest.param(5, 200, 0.0, 3, id="5-clients-3-values"),
     pytest.param(10, 400, 0.0, 3, id="10-clients-3-values"),
-    pytest.param(10, 400, 0.0, 20, id="10-clients-20-values"),
     pytest.param(5, 400, 0.05, None, id="5-clients-crashes"),
     pytest.param(10, 400, 0.05, None, id="10-clients-crashes"),
-    pytest.param(10, 400, 0.02, 3, id="10-clients-3-values-crashes"),
 ]
 
 
@@ -136,22 +190,44 @@ def test_what_the_contents_of_the_container_are_too_many_for_is_decided(
         calls = busy(seed, kind, clients=clients, count=count, crashes=crashes, distinct=distinct)
         algorithm, decision = judged(to_ops(calls), kind)
         assert decision.valid
-        assert algorithm == deciders.DECIDERS[kind.name][-1][0]
+        assert algorithm in [name for name, _ in deciders.DECIDERS[kind.name][1:]]
 
 
 @every_kind
-@pytest.mark.parametrize("how", ["changed", "exchanged", "lost"])
-@pytest.mark.parametrize(("clients", "count"), [(5, 200), (10, 400)])
-def test_a_busy_history_that_was_spoilt_is_decided_and_explained(
-    clients: int, count: int, how: str, kind: Kind
-) -> None:
+def test_a_busy_history_that_was_spoilt_is_decided_and_explained(kind: Kind) -> None:
     said: Counter[bool] = Counter()
-    for seed in range(2):
-        ops = to_ops(spoilt(busy(seed, kind, clients=clients, count=count, distinct=3), kind, how))
-        _, decision = judged(ops, kind)
-        said[decision.valid] += 1
-        assert decision.valid or decision.exact
-    assert said[False]
+    for how in ("changed", "exchanged", "lost"):
+        for seed in range(2):
+            ops = to_ops(spoilt(busy(seed, kind, clients=5, count=200, distinct=3), kind, how))
+            _, decision = judged(ops, kind)
+            said[decision.valid] += 1
+            assert decision.valid or decision.exact
+    assert said[False] >= 2
+
+
+def test_a_crowded_queue_of_three_values_that_was_spoilt_is_decided() -> None:
+    calls = busy(1, QUEUE, clients=10, count=400, distinct=3)
+    algorithm, decision = judged(to_ops(spoilt(calls, QUEUE, "exchanged")), QUEUE)
+    assert (algorithm, decision.valid) == ("fifo-pairs", False)
+
+
+@every_crashed
+def test_a_value_that_only_one_of_many_crashed_takes_can_have_taken_too_late_is_a_violation(kind: Kind) -> None:
+    """Two values are missing before one that came out, and one take had crashed by then."""
+    first, second, third = (3, 2, 1) if kind.name == "stack" else (1, 2, 3)
+    calls = [put(kind, value, 2 * i, 2 * i + 1) for i, value in enumerate((first, second, third))]
+    last = first if kind.name == "stack" else third
+    crashed = [Call(kind.take, None, 6), Call(kind.take, None, 20)]
+    decision = decided(kind, *calls, *crashed, take(kind, last, 8, 9))
+    assert decision is not None
+    if kind.name == "unordered-queue":
+        assert decision.valid
+        return
+    assert not decision.valid
+    assert decision.culprits == (0, 1, 2, 3, 4)
+    assert "and the " in decision.reason
+    crashed[1] = replace(crashed[1], invoked=7)
+    assert decided(kind, *calls, *crashed, take(kind, last, 8, 9)) == Decision(True)
 
 
 # --- by example -------------------------------------------------------------------------------------------------------
@@ -207,7 +283,7 @@ def test_the_later_of_two_equal_dequeues_may_have_to_wait_for_the_queue_to_be_em
 
 
 def test_a_search_that_would_take_too_long_leaves_the_history_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checkers.linearizable.deciders.repeated_values.LOOKS", 10)
+    monkeypatch.setattr(fifo_pairs.Matching, "most", 10)
     assert decided(QUEUE, *busy(1, QUEUE, clients=5, count=200, distinct=3)) is None
 
 
