@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 
 from checkers.verdict import Partition, Verdict
+from results.arrivals import Asked
 from results.calls import client_calls
 from results.counts import run_counts
+from results.errors import UsageError
 from results.faults import happenings
 
 
@@ -19,24 +22,57 @@ class Stats:
     The figures: `ops`, and how they ended (`ok`, `fail`, `info`; an op without a completion counts as info),
     `duration_s`, `ok_per_s` (over the whole run but its quiet phase), `info_share` (0 to 1), `max_concurrency` (ops in
     flight at once); then the same counts `by_f`, `by_node` and `by_phase` (an op belongs to the phase in which it was
-    invoked); `latency_ms` holds p50, p95, p99 and max from invocation to completion, by the way in which the ops ended;
-    `errors` the commonest.
+    invoked); `latency_ms` holds p50, p95, p99 and max from invocation to completion, by the way in which the ops ended,
+    `due_latency_ms` the same from when ops were due by the schedule of the test (ops without one are left out);
+    `load` the rates that were asked for, offered and achieved (`results.arrivals.Load`), None where there was no
+    schedule; `errors` the commonest.
+
+    Its options are the load that the test asked for (`results.arrivals.Asked`).
     """
 
     name = "stats"
     partition: Partition = "run"
 
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
-        """Count one run."""
-        calls = client_calls(history)
-        figures = run_counts(calls, happenings(history))
+        """Count one run.
+
+        Raises:
+            UsageError: an option is wrong.
+        """
+        try:
+            asked = msgspec.convert(dict(options), Asked)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"checker stats: {error}; it takes {', '.join(Asked.__struct_fields__)}.") from None
+        calls, around = client_calls(history), happenings(history)
+        figures = run_counts(calls, around, asked)
         sentence = (
             f"{figures['ops']} ops in {figures['duration_s']:.1f} s: {figures['ok']} ok, {figures['fail']} "
             f"fail, {figures['info']} info; up to {figures['max_concurrency']} at once."
         )
-        return Verdict(checker=self.name, valid="true", algorithm="counts", sentence=sentence, figures=figures)
+        told: list[str | None] = [sentence, waited(figures)]
+        if figures["load"] is not None:
+            told.append(figures["load"]["sentence"])
+        return Verdict(
+            checker=self.name,
+            valid="true",
+            algorithm="counts",
+            sentence=" ".join(each for each in told if each is not None),
+            figures=figures,
+        )
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """A run is one partition: there is one verdict."""
         (verdict,) = verdicts
         return verdict
+
+
+WAIT_TOLD_MS: Final = 100.0
+"""From so much more on it is told that latencies are longer from when ops were due."""
+
+
+def waited(figures: Mapping[str, Any]) -> str | None:
+    """In words that ops waited for a free client, where that makes the slowest of them clearly slower; else None."""
+    begun, due = (figures[name].get("ok", {}).get("p99", 0.0) for name in ("latency_ms", "due_latency_ms"))
+    if due - begun <= WAIT_TOLD_MS:
+        return None
+    return f"p99 of ok ops is {due / 1000:.3g} s from when they were due, {begun / 1000:.3g} s from when they began."

@@ -56,6 +56,7 @@ class Journal:
                 value=op.value,
                 mops=op.mops,
                 node=node,
+                due=op.due,
             )
         )
 

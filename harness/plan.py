@@ -154,8 +154,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                     raise UsageError(f"{name}[{place}] is for thread {op.thread}; the placement has {threads}.")
         for name, timed in (("ops", self.ops), ("final_ops", self.final_ops), ("faults", self.faults)):
             for place, each in enumerate(timed):
-                if each.at_ns < 0:
-                    raise UsageError(f"{name}[{place}] has a negative time: {each.at_ns}.")
+                for time_ns in (each.at_ns, getattr(each, "due_ns", None) or 0):
+                    if time_ns < 0:
+                        raise UsageError(f"{name}[{place}] has a negative time: {time_ns}.")
 
     def check_times(self) -> None:
         """Refuse ops and faults that would never come.
@@ -201,11 +202,10 @@ def plan_of(
                 end_ns = op.time
         elif op.type == "invoke" and op.process >= 0:
             thread = op.process % test.concurrency
-            scripted_op = ScriptedOp(at_ns=op.time, thread=thread, f=op.f, key=op.key, value=op.value, mops=op.mops)
             if phase == "final":
-                final_ops.append(msgspec.structs.replace(scripted_op, at_ns=op.time - phase_ns))
+                final_ops.append(_scripted_op(op, thread, phase_ns))
             else:
-                ops.append(scripted_op)
+                ops.append(_scripted_op(op, thread, 0))
         elif op.type == "invoke" and op.process == NEMESIS and phase == "faults":
             faults.append(ScriptedFault(at_ns=op.time, f=op.f, value=op.value))
     return Plan(
@@ -218,6 +218,19 @@ def plan_of(
         final_ops=tuple(final_ops),
         expect=expect,
         versions=dict(versions or {}),
+    )
+
+
+def _scripted_op(op: Op, thread: int, zero_ns: int) -> ScriptedOp:
+    """A recorded invocation as an op of a plan whose times count from `zero_ns` of the test."""
+    return ScriptedOp(
+        at_ns=op.time - zero_ns,
+        thread=thread,
+        f=op.f,
+        key=op.key,
+        value=op.value,
+        mops=op.mops,
+        due_ns=None if op.due is None or op.due == op.time else op.due - zero_ns,
     )
 
 
@@ -261,6 +274,8 @@ _SUFFIX: Final = "-plan"
 
 
 def _asking_little(spec: CheckerSpec) -> CheckerSpec:
+    if spec.name == "stats":
+        return CheckerSpec(spec.name)  # a plan has times, and no rate
     if spec.name != "coverage":
         return spec
     return CheckerSpec(spec.name, {**spec.options, "fs": [], "faults": False, "floors": False})

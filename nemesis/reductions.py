@@ -201,17 +201,17 @@ def beginning_at(plan: Plan, begin_ns: int) -> Plan | None:
         or (len(window) == 1 and plan.faults[window[0]].at_ns < begin_ns and not heals(plan.faults[window[0]]))
     ]
     faults = [
-        msgspec.structs.replace(fault, at_ns=max(0, fault.at_ns - begin_ns))
+        fault.moved(max(0, fault.at_ns - begin_ns))
         for place, fault in enumerate(plan.faults)
         if fault.at_ns >= begin_ns or place in in_force
     ]
-    ops = [msgspec.structs.replace(op, at_ns=op.at_ns - begin_ns) for op in plan.ops if op.at_ns >= begin_ns]
+    ops = [op.moved(op.at_ns - begin_ns) for op in plan.ops if op.at_ns >= begin_ns]
     return msgspec.structs.replace(plan, end_ns=plan.end_ns - begin_ns, ops=tuple(ops), faults=tuple(faults))
 
 
 def final_at_once(plan: Plan) -> Plan:
     """With final ops that follow one another without a pause."""
-    return with_final_ops(plan, [msgspec.structs.replace(op, at_ns=0) for op in plan.final_ops])
+    return with_final_ops(plan, [op.moved(0) for op in plan.final_ops])
 
 
 def _times(plan: Plan) -> list[int]:
@@ -250,7 +250,7 @@ def _with_times(plan: Plan, moved: Callable[[int], int]) -> Plan | None:
         return None
 
     def at_other_times(timed: tuple[Timed, ...]) -> tuple[Timed, ...]:
-        return tuple(msgspec.structs.replace(each, at_ns=moved(each.at_ns)) for each in timed)
+        return tuple(each.moved(moved(each.at_ns)) for each in timed)
 
     return msgspec.structs.replace(
         plan, end_ns=end_ns, ops=at_other_times(plan.ops), faults=at_other_times(plan.faults)

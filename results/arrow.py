@@ -52,6 +52,7 @@ HISTORY_SCHEMA: Final = pa.schema(
         pa.field("node", pa.string()),
         pa.field("term", pa.int64()),
         pa.field("error", pa.string()),
+        pa.field("due", pa.int64()),
     ]
 )
 """The columns of a history; the fields are described at `results.history.Op`."""
@@ -120,6 +121,7 @@ def to_table(ops: Sequence[Op]) -> pa.Table:
                 [op.node for op in ops],
                 [op.term for op in ops],
                 [op.error for op in ops],
+                [op.due for op in ops],
             ]
         arrays: list[Any] = [array(column, field.type) for column, field in zip(columns, _FIELDS, strict=True)]
     except (TypeError, ValueError, OverflowError, pa.ArrowException, msgspec.MsgspecError) as error:
@@ -138,7 +140,7 @@ def from_table(table: pa.Table, source: str = "history") -> list[Op]:
     table = conform(table, source)
     with _without_cycle_collection():
         columns = [table.column(name).to_pylist() for name in HISTORY_SCHEMA.names]
-        index, time, process, types, f, key, values, mops, node, term, error = columns
+        index, time, process, types, f, key, values, mops, node, term, error, due = columns
         for type_ in compute.unique(table.column("type")).to_pylist():
             if type_ not in _TYPES:
                 raise HistoryFormatError(source, f"an op's type is {type_!r}; known are invoke, ok, fail and info")
@@ -156,9 +158,10 @@ def from_table(table: pa.Table, source: str = "history") -> list[Op]:
                 node=n,
                 term=e,
                 error=x,
+                due=d,
             )
-            for i, t, p, y, g, k, v, m, n, e, x in zip(
-                index, time, process, types, f, key, decoded, mops, node, term, error, strict=True
+            for i, t, p, y, g, k, v, m, n, e, x, d in zip(
+                index, time, process, types, f, key, decoded, mops, node, term, error, due, strict=True
             )
         ]
 
@@ -272,6 +275,7 @@ def storable(op: Op) -> str | None:
             op.node,
             op.term,
             op.error,
+            op.due,
         ]
         for field, cell in zip(_FIELDS, row, strict=True):
             if cell is None and not field.nullable:
@@ -380,7 +384,8 @@ def recovered_note(table: pa.Table) -> str | None:
 def history_hash(table: pa.Table) -> str:
     """A hash of what a history says: 64 hex digits (SHA-256), the same for equal rows in equal order.
 
-    Independent of how the columns are encoded, compressed, sliced or split into chunks.
+    Independent of how the columns are encoded, compressed, sliced or split into chunks. A history in which no op was
+    due by a schedule has the hash that it has without the column.
 
     Raises:
         HistoryFormatError: the table is not a history.
@@ -388,6 +393,8 @@ def history_hash(table: pa.Table) -> str:
     table = conform(table)
     digest = hashlib.sha256(f"history {FORMAT_VERSION} {table.num_rows}".encode())
     for field in _FIELDS:
+        if field.name == "due" and table.column("due").null_count == table.num_rows:
+            continue
         digest.update(f"\0{field.name}\0".encode())
         for part in _canonical(table.column(field.name).combine_chunks()):
             digest.update(part)

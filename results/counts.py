@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from results.arrivals import Asked, arrivals, load
 from results.calls import OPEN, Bools, Calls, ints, is_equal, seconds
 from results.faults import Happenings, Window
 
@@ -20,9 +21,12 @@ _QUANTILES: Final = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0))
 _ERRORS_LISTED: Final = 10
 
 
-def run_counts(calls: Calls, around: Happenings) -> dict[str, Any]:
-    """The figures of a run, as `checkers.stats.Stats` describes them."""
-    return _Count(calls, around).figures()
+NOTHING_ASKED: Final = Asked()
+
+
+def run_counts(calls: Calls, around: Happenings, asked: Asked = NOTHING_ASKED) -> dict[str, Any]:
+    """The figures of a run, as `checkers.stats.Stats` describes them; `asked` is the load that its test asked for."""
+    return _Count(calls, around, asked).figures()
 
 
 def window_counts(calls: Calls, window: Window) -> dict[str, Any]:
@@ -51,19 +55,14 @@ def window_counts(calls: Calls, window: Window) -> dict[str, Any]:
 class _Count:
     """The client ops of a run as arrays, one element per op."""
 
-    def __init__(self, calls: Calls, around: Happenings) -> None:
+    def __init__(self, calls: Calls, around: Happenings, asked: Asked) -> None:
         self.calls = calls
         self.around = around
         self.ends = {how: calls.ended(how) for how in ENDS}
-        times = ints(calls.table, "time")
-        self.begun = times[calls.invoke]
-        closed = calls.complete != OPEN
-        self.closed = closed
-        self.latency_ms = (
-            np.where(closed, times[calls.complete] - self.begun, 0) / 1e6
-            if len(times)
-            else np.zeros(0, dtype=np.float64)
-        )
+        self.closed = calls.complete != OPEN
+        self.arrivals = arrivals(calls)
+        self.begun = self.arrivals.begun
+        self.load = load(self.arrivals, around, asked)
 
     def figures(self) -> dict[str, Any]:
         every = np.ones(len(self.begun), dtype=np.bool_)
@@ -79,6 +78,8 @@ class _Count:
             "info_share": round(counts["info"] / total, 6) if total else 0.0,
             "max_concurrency": self._max_concurrency(),
             "latency_ms": self._latencies(every),
+            "due_latency_ms": self._due_latencies(every),
+            "load": None if self.load is None else self.load.document(),
             "by_f": {f: self._group(mask) for f, mask in self._by("f")},
             "by_node": {node: self._group(mask) for node, mask in self._by("node")},
             "by_phase": self._by_phase(),
@@ -89,10 +90,20 @@ class _Count:
         return {how: int(np.count_nonzero(mask & self.ends[how])) for how in ENDS}
 
     def _group(self, mask: Bools) -> dict[str, Any]:
-        return {**self._ends(mask), "latency_ms": self._latencies(mask)}
+        return {
+            **self._ends(mask),
+            "latency_ms": self._latencies(mask),
+            "due_latency_ms": self._due_latencies(mask),
+        }
 
     def _latencies(self, mask: Bools) -> dict[str, dict[str, float]]:
-        found = {how: self.latency_ms[mask & self.ends[how] & self.closed] for how in ENDS}
+        return self._quantiles(mask, self.arrivals.latency_ms)
+
+    def _due_latencies(self, mask: Bools) -> dict[str, dict[str, float]]:
+        return self._quantiles(mask & self.arrivals.scheduled, self.arrivals.due_latency_ms)
+
+    def _quantiles(self, mask: Bools, latency_ms: npt.NDArray[np.float64]) -> dict[str, dict[str, float]]:
+        found = {how: latency_ms[mask & self.ends[how] & self.closed] for how in ENDS}
         return {how: _quantiles(latencies) for how, latencies in found.items() if len(latencies)}
 
     def _by(self, column: str) -> Iterable[tuple[str, Bools]]:

@@ -17,8 +17,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from results.arrivals import arrivals
 from results.atomic import replace_file
-from results.calls import OPEN, Calls, client_calls, ints, is_equal, seconds
+from results.availability import availability
+from results.calls import OPEN, Calls, client_calls, is_equal, seconds
 from results.counts import run_counts
 from results.errors import HistoryFormatError
 from results.faults import FaultOp, Happenings, happenings
@@ -32,8 +34,6 @@ FORMAT: Final[Literal[1]] = 1
 
 DECIDED: Final = ("mismatch", "exists", "held", "not the owner")
 """Errors of `fail` ops with which the state answered, unless a test names others to the checker of quorum-progress."""
-
-_SECOND_NS: Final = 1_000_000_000
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,11 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         ops: client ops; `ok`, `fail` and `info` tell how they ended.
         ok_per_s: ok ops a second, over the run but its quiet phase.
         latency_ms: p50, p95, p99 and max of ok ops, from invocation to completion; empty if there are none.
-        available_time: the share of seconds in which clients asked and were answered, 0 to 1; None if nobody asked.
+        due_latency_ms: the same from when ops were due by the schedule of the test; empty where they had none.
+        offered_per_s: ops a second that were due by it; None where there was none.
+        achieved_per_s: ops a second that were begun, of these.
+        available_time: the share of the seconds with an op due or in progress in which one was answered, 0 to 1; None
+            if nobody asked (`results.availability`).
         available_ops: the share of ops that were answered, 0 to 1.
         recoveries: one for each operation of the nemesis that struck, in order.
         healed_s: how long the harness waited after it had healed everything until every node was usable; None if it
@@ -90,6 +94,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     healed_s: float | None
     leader_changes: int | None
     marks: dict[str, int] | None
+    due_latency_ms: dict[str, float] = {}
+    offered_per_s: float | None = None
+    achieved_per_s: float | None = None
     format: Literal[1] = FORMAT
 
 
@@ -114,11 +121,10 @@ def figures(
     """
     calls, around = client_calls(history), happenings(history)
     counts = run_counts(calls, around)
-    judged = next(
-        (_part(one, "figures") for one in verdicts if one.get("checker") == "quorum-progress"), dict[str, Any]()
-    )
+    judged = _part(_of(verdicts, "quorum-progress"), "figures")
+    told_load = _part(_part(_of(verdicts, "stats"), "figures"), "load") or counts["load"] or {}
     answered = _Answered(calls, nodes)
-    shares = _part(_part(judged, "availability"), "cluster") or answered.shares()
+    shares = _part(_part(judged, "availability"), "cluster") or answered.shares(around.end_ns)
     return Figures(
         duration_s=counts["duration_s"],
         ops=counts["ops"],
@@ -133,7 +139,15 @@ def figures(
         healed_s=_healed_s(around),
         leader_changes=leader_changes(telemetry),
         marks=None if marks is None else dict(marks),
+        due_latency_ms=counts["due_latency_ms"].get("ok", {}),
+        offered_per_s=told_load.get("offered_per_s"),
+        achieved_per_s=told_load.get("achieved_per_s"),
     )
+
+
+def _of(verdicts: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
+    """The verdict of a checker; empty if it did not judge the run."""
+    return next((one for one in verdicts if one.get("checker") == name), dict[str, Any]())
 
 
 def figures_of(run: RunDir) -> Figures:
@@ -192,10 +206,9 @@ class _Answered:
     """Which client ops were answered, when, and by whom; one element per op in each array."""
 
     def __init__(self, calls: Calls, nodes: Sequence[str]) -> None:
-        times = ints(calls.table, "time")
+        found = arrivals(calls)
         self.nodes = list(nodes)
-        self.begun = times[calls.invoke]
-        self.ended = times[calls.complete] if len(times) else self.begun
+        self.due, self.begun, self.ended = found.due, found.begun, found.ended
         said = np.zeros(calls.table.num_rows, dtype=np.bool_)
         for error in DECIDED:
             said |= is_equal(calls.table, "error", error)
@@ -203,15 +216,10 @@ class _Answered:
         self.given = (calls.ended("ok") | (calls.ended("fail") & decided)) & (calls.complete != OPEN)
         self.at = {node: is_equal(calls.table, "node", node)[calls.invoke] for node in self.nodes}
 
-    def shares(self) -> dict[str, float | None]:
+    def shares(self, end_ns: int) -> dict[str, float | None]:
         """The shares of seconds and of ops."""
-        if not len(self.begun):
-            return {"time": None, "ops": None}
-        asked, served = (np.unique(begun // _SECOND_NS) for begun in (self.begun, self.begun[self.given]))
-        return {
-            "time": round(len(served) / len(asked), 6),
-            "ops": round(int(np.count_nonzero(self.given)) / len(self.begun), 6),
-        }
+        found = availability(self.due, self.ended, self.given, end_ns)
+        return {"time": found.time, "ops": found.ops}
 
     def first_s(self, op: FaultOp, node: str, until_ns: int) -> float | None:
         """Seconds from the invocation of a nemesis op to the node's first answer to an op invoked after it was done."""

@@ -44,6 +44,8 @@ class Op(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         index: position in the history, from 0 without gaps.
         time: nanoseconds since the test began.
+        due: of a client's invocation that a schedule asked for: when it should have begun, on the same scale. It began
+            later if no client was free. None where there is no schedule.
         process: the logical single-threaded actor; negative ones are not clients.
         type: invoke, ok, fail or info.
         f: the function, e.g. "read".
@@ -66,6 +68,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node: str | None = None
     term: int | None = None
     error: str | None = None
+    due: int | None = None
 
     def complete(self, type: OpType, value: Any = None, *, term: int | None = None, error: str | None = None) -> Op:
         """The completion of this invocation, with its process, function, key and node."""

@@ -15,10 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.quorum.topology import NodeId
+from results.arrivals import NEVER, arrivals
 from results.calls import OPEN, Bools, Ints, client_calls, ints, place, seconds
-
-NEVER: Final = 2**62
-"""When an op ended that did not."""
 
 NO_TERM: Final = -1
 
@@ -34,7 +32,8 @@ class Answers(msgspec.Struct, frozen=True):
         nodes: all nodes of the test; `node` counts them.
         row: rows of the invocations.
         completion: rows of the completions, OPEN where there is none.
-        begun: nanoseconds since the test began.
+        due: when it was due by its schedule, in ns since the test began; when it was invoked if there is none.
+        begun: when it was invoked, likewise.
         ended: likewise; NEVER for an op without a completion.
         node: the number of the node that was asked, or NOWHERE.
         given: whether it was a quorum answer.
@@ -46,6 +45,7 @@ class Answers(msgspec.Struct, frozen=True):
     nodes: tuple[NodeId, ...]
     row: Ints
     completion: Ints
+    due: Ints
     begun: Ints
     ended: Ints
     node: Ints
@@ -117,6 +117,7 @@ def answers(history: pa.Table, nodes: Sequence[NodeId], fs: Sequence[str] | None
         nodes=tuple(nodes),
         row=asked,
         completion=done,
+        due=arrivals(calls).due[chosen],
         begun=times[asked],
         ended=np.where(closed[chosen], times[done], NEVER),
         node=np.asarray(number.fill_null(NOWHERE).to_numpy(), dtype=np.int64)[asked],

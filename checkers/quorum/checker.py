@@ -10,16 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.quorum.answers import NEVER, Answers, answers
+from checkers.quorum.answers import Answers, answers
 from checkers.quorum.findings import Fared, Finding, in_all
 from checkers.quorum.leaders import consensus, convergence, superseded
 from checkers.quorum.outages import outages
 from checkers.quorum.output import FINDINGS_MAX, evidence, fared_by_window, violation_rows, window_rows
-from checkers.quorum.progress import Bounds, availability, progress, recovery_times
+from checkers.quorum.progress import Bounds, progress, recovery_times, shares
 from checkers.quorum.silence import before_a_majority, judged, wrong_side
 from checkers.quorum.topology import NodeId
 from checkers.quorum.windows import healed_by, windows_and_lulls
 from checkers.verdict import Verdict, Whole
+from results.arrivals import NEVER
 from results.calls import ints
 from results.clocks import clocks_of
 from results.errors import UsageError
@@ -47,7 +48,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         convergence_bound_s: for so long after the load members may differ; as `recovery_bound_s` if None.
         clock_offset_s: how far the clocks of nodes and controller may be apart, at least: where the run tells how
             exactly that is known (`results.clocks`), it is as much as the largest error.
-        availability: the least share of seconds in which the cluster answers; 0 for figures only.
+        availability: the least share of the seconds that the cluster must serve (`results.availability`); 0: none.
     """
 
     nodes: tuple[NodeId, ...] = ()
@@ -205,7 +206,7 @@ class _Run:
             progress(number, window, self.given, self._bounds(outage_ns), self.stalls)
             for number, (window, outage_ns) in enumerate(zip(self.windows, self.outages, strict=True))
         ]
-        self.availability = availability(self.given, 0, self.around.end_ns)
+        self.availability = shares(self.given, self.around.end_ns)
         self.share: float | None = self.availability["cluster"]["time"]
         self.converged: Fared = "not judged"
         self.led: Fared = "not judged"
@@ -261,7 +262,11 @@ class _Run:
         least = self.wanted.availability
         if self.share is None or self.share >= least:
             return []
-        sentence = f"The cluster answered in {self.share:.1%} of the seconds, at least {least:.1%} are wanted."
+        silent = max(self.availability["cluster"]["silent"], key=lambda each: each[1] - each[0])
+        sentence = (
+            f"The cluster answered in {self.share:.1%} of the seconds in which ops were due or in progress, at least "
+            f"{least:.1%} are wanted; the longest time without an answer was from {silent[0]} s to {silent[1]} s."
+        )
         return [Finding(rule="Q9", sentence=sentence)]
 
     def fared(self, found: Sequence[Finding]) -> list[dict[str, Fared]]:

@@ -15,20 +15,19 @@ elect nobody else. (Partial connectivity without a quorum lost: Ng, Haridi and C
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from checkers.quorum.answers import NEVER, NOWHERE, Answers
+from checkers.quorum.answers import NOWHERE, Answers
 from checkers.quorum.findings import Fared, Finding, during
 from checkers.quorum.topology import NodeId, Topology, cores, possibly_capable
 from checkers.quorum.windows import Window
+from results.arrivals import NEVER
+from results.availability import availability
 from results.calls import Bools, Ints, seconds
 from results.faults import FaultOp, Happenings
-
-BIN_NS: Final = 1_000_000_000
-"""Availability in time: a second is served if an op that was invoked in it was answered."""
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -164,23 +163,18 @@ def first_per_node(given: Answers, found: Ints) -> dict[NodeId, int | None]:
     }
 
 
-def availability(given: Answers, begin_ns: int, end_ns: int) -> dict[str, Any]:
-    """Q9: the shares of seconds and of ops that were answered, by node and for the cluster; None where nobody asked."""
-    asked = (given.begun >= begin_ns) & (given.begun <= end_ns)
-    return {
-        "cluster": _shares(given, asked),
-        "nodes": {node: _shares(given, asked & given.at(node)) for node in given.nodes},
+def shares(given: Answers, end_ns: int) -> dict[str, Any]:
+    """Q9: the shares of seconds and of ops that were answered, by node and for the cluster; None where nobody asked.
+
+    `silent` lists for the cluster the seconds that were not served (`results.availability`).
+    """
+    cluster = availability(given.due, given.ended, given.given, end_ns)
+    of_nodes = {
+        node: availability(given.due[asked], given.ended[asked], given.given[asked], end_ns)
+        for node in given.nodes
+        for asked in (given.at(node),)
     }
-
-
-def _shares(given: Answers, asked: Bools) -> dict[str, float | None]:
-    total = int(np.count_nonzero(asked))
-    if not total:
-        return {"time": None, "ops": None}
-    served = asked & given.given & (given.ended < NEVER)
-    seconds_asked = np.unique(given.begun[asked] // BIN_NS)
-    seconds_served = np.unique(given.begun[served] // BIN_NS)
     return {
-        "time": round(len(seconds_served) / len(seconds_asked), 6),
-        "ops": round(int(np.count_nonzero(served)) / total, 6),
+        "cluster": {"time": cluster.time, "ops": cluster.ops, "silent": [list(each) for each in cluster.silent]},
+        "nodes": {node: {"time": found.time, "ops": found.ops} for node, found in of_nodes.items()},
     }

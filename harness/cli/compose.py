@@ -159,7 +159,7 @@ def compose(options: RunOptions) -> Test:
         seed=options.seed,
         nodes=nodes,
         system=system,
-        workload=_judged_for(nemeses.kinds(nemesis_names), workload),
+        workload=_judged_for(nemeses.kinds(nemesis_names), _counted(workload, options)),
         nemesis=_package(options, nemesis_names, nodes, backend, system),
         bugs=bugs,
         concurrency=concurrency,
@@ -298,6 +298,16 @@ def _check_world(options: RunOptions) -> None:
         raise UnknownNameError("world", options.world, WORLDS)
     if options.backend != "sim" and options.world != "lan":
         raise UsageError(f"--world {options.world} is for simulated nodes: add --backend sim, or leave it out.")
+
+
+def _counted(workload: Workload, options: RunOptions) -> Workload:
+    """The workload, whose checker of figures knows the load that was asked for."""
+    asked = {"rate": options.rate, "time_limit_s": options.time_limit}
+    checkers = tuple(
+        CheckerSpec(spec.name, {**spec.options, **asked}) if spec.name == "stats" else spec
+        for spec in workload.checkers
+    )
+    return dataclasses.replace(workload, checkers=checkers)
 
 
 def _judged_for(faults: Sequence[str], workload: Workload) -> Workload:

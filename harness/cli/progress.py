@@ -26,6 +26,9 @@ _REDRAW_S = 0.25
 _PLAIN_S = 10.0
 _QUIET_S = 2.0
 
+BEHIND_TOLD_NS = 1_000_000_000
+"""From so much on it is told how late ops begin: no client was free when they were due."""
+
 
 class Progress:
     """Counts what the runner reports through `observe`, and shows it."""
@@ -37,6 +40,7 @@ class Progress:
         self.phase = "starting"
         self.faults: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
+        self.behind_ns = 0
         self._started = time.monotonic()
         self._shown = self._started
         self._live = Live(console=self.console, refresh_per_second=4, transient=True) if sys.stderr.isatty() else None
@@ -60,9 +64,12 @@ class Progress:
             self._observe_fault(op)
         elif op.process == HARNESS:
             if op.f == "phase" and isinstance(op.value, dict):
+                self.behind_ns = 0
                 self.phase = str(op.value.get("phase"))  # pyright: ignore[reportUnknownArgumentType]
         else:
             self.counts[op.type] += 1
+            if op.due is not None:
+                self.behind_ns = op.time - op.due
         self.show()
 
     def up(self, seconds: float) -> None:
@@ -126,8 +133,10 @@ class Progress:
         counts = self.counts
         fault = ", ".join(self.faults.values()) or "none"
         leader = self.leaders.leader() if self.leaders is not None else None
+        ended = f"{counts['ok']} ok, {counts['fail']} fail, {counts['info']} info"
+        late = f"{self.behind_ns / 1e9:.1f} s behind --rate  " if self.behind_ns >= BEHIND_TOLD_NS else ""
         return (
-            f"{elapsed}  {counts['invoke']} ops ({counts['ok']} ok, {counts['fail']} fail, {counts['info']} info)  "
+            f"{elapsed}  {counts['invoke']} ops ({ended})  {late}"
             f"fault: {fault}{f'  leader: {leader}' if leader is not None else ''}"
         )
 

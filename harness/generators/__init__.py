@@ -22,7 +22,7 @@ from harness.generators.leaves import NOTHING, Source, each, generator, invoke, 
 from harness.generators.order import f_map, limit, phases, repeat, sequence, synchronize
 from harness.generators.outcome import final, until_ok
 from harness.generators.threads import clients, each_process, each_thread, nemesis, reserve
-from harness.generators.timing import rate, sleep, stagger, time_limit
+from harness.generators.timing import rate, sleep, spaced, stagger, time_limit
 
 __all__ = [
     "NOTHING",
@@ -56,6 +56,7 @@ __all__ = [
     "sequence",
     "sequential_keys",
     "sleep",
+    "spaced",
     "stagger",
     "synchronize",
     "time_limit",

@@ -37,7 +37,7 @@ OfKey = Callable[[str], Source]
 
 
 def _with_key(op: Op, key: str) -> Op:
-    return Op(process=op.process, type=op.type, f=op.f, key=key, value=op.value, mops=op.mops)
+    return Op(process=op.process, type=op.type, f=op.f, key=key, value=op.value, mops=op.mops, due=op.due)
 
 
 class _Group(msgspec.Struct, frozen=True):

@@ -55,6 +55,7 @@ def assign(template: Op, ctx: Context) -> Op | None:
         key=template.key,
         value=template.value,
         mops=template.mops,
+        due=template.due,
     )
 
 

@@ -8,7 +8,7 @@ from harness.generators.context import Context, Generator, Pending, Result
 from harness.generators.leaves import Source, generator
 from harness.generators.order import repeat
 from harness.generators.threads import clients, each_thread
-from harness.generators.timing import rate, time_limit
+from harness.generators.timing import spaced, time_limit
 from results.history import Op
 
 
@@ -47,7 +47,7 @@ def final(source: Source, *, retry_s: float = 0.2, timeout_s: float = 20.0) -> G
     As many client threads as nodes, or more, reach every node, so `final(invoke("read"))` reads everywhere once the
     faults were healed. A thread waits `retry_s` between its attempts.
     """
-    return clients(time_limit(timeout_s, each_thread(until_ok(rate(1 / retry_s, repeat(source))))))
+    return clients(time_limit(timeout_s, each_thread(until_ok(spaced(retry_s, repeat(source))))))
 
 
 __all__ = ["final", "until_ok"]

@@ -23,6 +23,7 @@ class ScriptedOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         at_ns: when, in nanoseconds since the test (or, of a final op, the final phase) began; later if its thread is
             busy then, or an earlier op of the thread was late.
         thread: on which client thread.
+        due_ns: when the schedule of the recorded run had it due, on the same scale, where that was another time.
         f, key, value, mops: as in `results.history.Op`.
     """
 
@@ -32,6 +33,11 @@ class ScriptedOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     key: str | None = None
     value: Any = None
     mops: tuple[Mop, ...] | None = None
+    due_ns: int | None = None
+
+    def moved(self, at_ns: int) -> ScriptedOp:
+        """The same op at another time: what it was late by is no longer known then."""
+        return self if at_ns == self.at_ns else msgspec.structs.replace(self, at_ns=at_ns, due_ns=None)
 
 
 class ScriptedFault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -41,17 +47,23 @@ class ScriptedFault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     f: str
     value: Any = None
 
+    def moved(self, at_ns: int) -> ScriptedFault:
+        """The same at another time."""
+        return msgspec.structs.replace(self, at_ns=at_ns)
+
 
 class _Script(msgspec.Struct, frozen=True):
     """`queues[t]` are the ops of thread t, in order, each with its place in the script; `done[t]` of them are out.
 
-    Times count from `zero_ns` of the test; None stands for the moment in which the script is first asked.
+    Times count from `zero_ns` of the test; None stands for the moment in which the script is first asked. If `timed`,
+    an op is due at its time; if not, only where it says when.
     """
 
     queues: tuple[tuple[tuple[int, ScriptedOp], ...], ...]
     done: tuple[int, ...]
     end_ns: int | None
     zero_ns: int | None
+    timed: bool
 
     def op(self, ctx: Context) -> Result:
         if len(self.queues) > ctx.concurrency:
@@ -83,7 +95,16 @@ class _Script(msgspec.Struct, frozen=True):
     def _emit(self, ctx: Context, thread: int) -> Result:
         done = self.done[thread]
         _, op = self.queues[thread][done]
-        invocation = Op(process=ctx.processes[thread], type="invoke", f=op.f, key=op.key, value=op.value, mops=op.mops)
+        due_ns = op.at_ns if op.due_ns is None and self.timed else op.due_ns
+        invocation = Op(
+            process=ctx.processes[thread],
+            type="invoke",
+            f=op.f,
+            key=op.key,
+            value=op.value,
+            mops=op.mops,
+            due=None if due_ns is None else (self.zero_ns or 0) + due_ns,
+        )
         return invocation, msgspec.structs.replace(self, done=(*self.done[:thread], done + 1, *self.done[thread + 1 :]))
 
 
@@ -106,7 +127,7 @@ def script(ops: Iterable[ScriptedOp], end_ns: int | None = None, *, from_now: bo
         queues.setdefault(op.thread, []).append((place, op))
     count = max(queues, default=-1) + 1
     listed = tuple(tuple(queues.get(thread, ())) for thread in range(count))
-    return _Script(listed, (0,) * count, end_ns, None if from_now else 0)
+    return _Script(listed, (0,) * count, end_ns, None if from_now else 0, not from_now)
 
 
 class _FaultScript(msgspec.Struct, frozen=True):

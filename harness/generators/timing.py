@@ -10,13 +10,12 @@ import msgspec
 from harness.generators.context import PENDING, Context, Generator, Pending, Result, earlier
 from harness.generators.leaves import Source, generator
 from results.errors import UsageError
-from results.history import Op
+from results.history import NEMESIS, Op
 
 _SECOND_NS = 1_000_000_000
 
 CATCH_UP_NS = 100_000_000
-"""How far `rate` and `stagger` may fall behind and still catch up. More than that (every process was waiting for a dead
-node, the controller stalled) is forgotten: the ops would all come at once."""
+"""How far what keeps no schedule (ops of the nemesis, `spaced`) may fall behind and still catch up."""
 
 
 def _nanoseconds(seconds: float, what: str) -> int:
@@ -26,9 +25,22 @@ def _nanoseconds(seconds: float, what: str) -> int:
 
 
 class _Paced(msgspec.Struct, frozen=True):
+    """Ops of `source` at distances.
+
+    Attributes:
+        interval_ns: between two ops; their mean if `random`.
+        random: whether distances are random.
+        scheduled: whether ops of clients keep a schedule, however late one of them begins.
+        next_ns: when the next one is due; None for the moment at which this is first asked.
+        idle: whether the source had nothing to do although a client was free, so that nothing was due.
+        source: what to do.
+    """
+
     interval_ns: int
     random: bool
+    scheduled: bool
     next_ns: int | None
+    idle: bool
     source: Generator
 
     def op(self, ctx: Context) -> Result:
@@ -41,28 +53,60 @@ class _Paced(msgspec.Struct, frozen=True):
             return None
         op, after = result
         if isinstance(op, Pending):
-            return op, self if after is self.source else _Paced(self.interval_ns, self.random, self.next_ns, after)
+            return op, self._waiting(ctx, op, due, after)
         step = int(ctx.rng.random() * 2 * self.interval_ns) if self.random else self.interval_ns
-        return op, _Paced(self.interval_ns, self.random, max(due, now - CATCH_UP_NS) + step, after)
+        if not self.scheduled or op.process == NEMESIS:
+            return op, self._after(max(due, now - CATCH_UP_NS) + step, after)
+        if self.idle:
+            due = now
+        emitted = op if op.due is not None else msgspec.structs.replace(op, due=due)
+        return emitted, self._after(due + step, after)
+
+    def _waiting(self, ctx: Context, pending: Pending, due: int, source: Generator) -> Generator:
+        """What remains while the source waits: for a client the schedule goes on, for a time of its own it stands."""
+        if not self.scheduled:
+            return self if source is self.source else self._after(self.next_ns, source)
+        if pending.until_ns is not None and ctx.free & ~ctx.nemesis_bit:
+            next_ns, idle = due, True
+        else:
+            next_ns, idle = (ctx.time_ns if self.idle else due), False
+        if source is self.source and (next_ns, idle) == (self.next_ns, self.idle):
+            return self
+        return self._after(next_ns, source, idle)
+
+    def _after(self, next_ns: int | None, source: Generator, idle: bool = False) -> Generator:
+        return _Paced(self.interval_ns, self.random, self.scheduled, next_ns, idle, source)
 
     def update(self, ctx: Context, event: Op) -> Generator:
         source = self.source.update(ctx, event)
-        return self if source is self.source else _Paced(self.interval_ns, self.random, self.next_ns, source)
+        return self if source is self.source else self._after(self.next_ns, source, self.idle)
 
 
 def rate(hz: float, source: Source) -> Generator:
-    """Ops of `source` at a fixed rate, `hz` a second over all threads together, as long as one of them is free."""
+    """Ops of `source` by a schedule of `hz` a second over all threads together.
+
+    An op that finds no client free begins late, and those that follow it come as soon as clients are free until the
+    schedule is met again: what clients do must not depend on how slow the system is. Every op says when it was `due`
+    (without that, the wait for a client would be in no latency: Tene's coordinated omission; wrk2 and YCSB do the
+    same). While the source itself waits for a time of its own, nothing is due. Ops of the nemesis are as in `spaced`.
+    """
     if not 0 < hz <= _SECOND_NS:
         raise UsageError(f"a rate must be a positive number of ops per second, not {hz}.")
-    return _Paced(round(_SECOND_NS / hz), False, None, generator(source))
+    return _Paced(round(_SECOND_NS / hz), False, True, None, False, generator(source))
 
 
 def stagger(seconds: float, source: Source) -> Generator:
     """Ops of `source` at random distances between 0 and twice `seconds`, over all threads together.
 
     The first comes at once. Use it where a fixed rate could fall into step with something in the system under test.
+    The distances make a schedule, which is kept as that of `rate`.
     """
-    return _Paced(_nanoseconds(seconds, "stagger"), True, None, generator(source))
+    return _Paced(_nanoseconds(seconds, "stagger"), True, True, None, False, generator(source))
+
+
+def spaced(seconds: float, source: Source) -> Generator:
+    """Ops of `source`, `seconds` apart, without a schedule: time that was lost is not made up, and no op is `due`."""
+    return _Paced(_nanoseconds(seconds, "a distance"), False, False, None, False, generator(source))
 
 
 class _TimeLimit(msgspec.Struct, frozen=True):
@@ -115,4 +159,4 @@ def sleep(seconds: float) -> Generator:
     return _Sleep(_nanoseconds(seconds, "sleep"))
 
 
-__all__ = ["CATCH_UP_NS", "rate", "sleep", "stagger", "time_limit"]
+__all__ = ["CATCH_UP_NS", "rate", "sleep", "spaced", "stagger", "time_limit"]

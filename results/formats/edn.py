@@ -10,7 +10,7 @@ table's notes. How EDN becomes JSON is described at `edn_text`. Further:
 *   Values that are tuples of independent keys, ops without processes or completions: see `rows.table_of`.
 *   A transaction (`:f :txn`, or no :f and micro-operations as the value) keeps its value, and has it as columns too.
 *   `:splitbrain/type`, `:splitbrain/value` and `:splitbrain/key` come from our own export: what the op is exactly,
-    where Jepsen would have to be told something else.
+    where Jepsen would have to be told something else. `:splitbrain/due` is when it was due.
 
 Most files have an op a line in a few layouts. Such lines are taken apart by one regular expression for each layout,
 and each distinct value is parsed once; whatever is written in another way goes through the parser. Both read the same.
@@ -49,6 +49,7 @@ _FIELDS: Final = (
     "error",
     "time",
     "index",
+    "splitbrain/due",
     "splitbrain/type",
     "splitbrain/value",
     "splitbrain/key",
@@ -325,6 +326,7 @@ def _rows(line: Ints, columns: dict[str, Column], source: str) -> Rows:
         term=fields.numbers("term"),
         time=_filled(time, NONE),
         index=_filled(index, NONE),
+        due=fields.numbers("splitbrain/due"),
         mops=with_mops(f, value),
         exact_key=fields.json("splitbrain/key", explicit_nil=True) if "splitbrain/key" in columns else None,
         exact_value=fields.json("splitbrain/value", explicit_nil=True) if "splitbrain/value" in columns else None,

@@ -96,9 +96,9 @@ def _only_cas(table: pa.Table, client: Bools) -> bool:
 
 
 def _edn_lines(piece: pa.Table, asked: Sequence[str | None], named: bool) -> Iterator[str]:
-    names = ("index", "time", "type", "process", "f", "key", "value", "mops", "node", "term", "error")
+    names = ("index", "time", "type", "process", "f", "key", "value", "mops", "node", "term", "error", "due")
     columns = [piece.column(name).to_pylist() for name in names]
-    for index, time, kind, process, f, key, value, mops, node, term, error, argument in zip(
+    for index, time, kind, process, f, key, value, mops, node, term, error, due, argument in zip(
         *columns, asked, strict=True
     ):
         shown, says, exact = _as_jepsen_has_it(process, kind, f, value, argument)
@@ -117,6 +117,8 @@ def _edn_lines(piece: pa.Table, asked: Sequence[str | None], named: bool) -> Ite
             line += f", :term {term}"
         if error is not None:
             line += f", :error {string(error)}"
+        if due is not None:
+            line += f", :splitbrain/due {due}"
         if says != kind:
             line += f", :splitbrain/type :{kind}"
         if exact:

@@ -43,6 +43,7 @@ class _Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     term: int | None = None
     error: msgspec.Raw = _NULL
     mops: list[Mop] | None = None
+    due: int | None = None
 
 
 class _LooseOp(_Op, frozen=True, forbid_unknown_fields=False, gc=False):
@@ -164,12 +165,13 @@ def _rows(ops: list[_Op], line: Ints, source: str, foreign: bool, ignored: tuple
             term=array([op.term for op in ops], pa.int64()),
             time=_numbers([op.time for op in ops]),
             index=_numbers([op.index for op in ops]),
+            due=array([op.due for op in ops], pa.int64()),
             mops=mops,
             tuples=foreign,
             ignored=ignored,
         )
     except OverflowError as error:
-        raise HistoryFormatError(source, "a time, an index or a term is too large for 64 bits.") from error
+        raise HistoryFormatError(source, "a time, an index, a term or a due time is too large for 64 bits.") from error
 
 
 def _numbers(column: list[int | None]) -> Ints:

@@ -48,7 +48,7 @@ class Rows:
         type, f: text, null where the file does not say.
         value: canonical JSON, null for none.
         key, node, error: text or null.
-        term: whole numbers or null.
+        term, due: whole numbers or null.
         time: nanoseconds, NONE where the file does not say.
         index: as in the file, NONE where it does not say.
         mops: micro-operations, where the format has them as such.
@@ -69,6 +69,7 @@ class Rows:
     term: Column
     time: Ints
     index: Ints
+    due: Column | None = None
     mops: Column | None = None
     exact_key: Column | None = None
     exact_value: Column | None = None
@@ -129,6 +130,7 @@ def _table(rows: Rows) -> pa.Table:
         "node": rows.node,
         "term": rows.term,
         "error": rows.error,
+        "due": rows.due if rows.due is not None else pa.nulls(count, pa.int64()),
     }
     schema = HISTORY_SCHEMA
     if rows.ignored:
@@ -255,6 +257,7 @@ def _with_crashes(rows: Rows, source: str) -> Rows:
         type=compute.if_else(is_added, text_scalar("info"), longer.type),
         error=compute.if_else(is_added, text_scalar("never completed"), longer.error),
         value=compute.if_else(is_added, text_scalar(None), longer.value),
+        due=None if longer.due is None else compute.if_else(is_added, pa.nulls(1, pa.int64())[0], longer.due),
     )
 
 

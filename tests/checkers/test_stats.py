@@ -81,7 +81,8 @@ def test_time_in_which_nobody_asks_for_anything_lowers_no_rate() -> None:
     script.event(HARNESS, "info", "converged", {"seconds": 6}, time_s=10)
     found = figures(script)
     assert (found["ok_per_s"], found["duration_s"]) == (0.25, 10)
-    assert found["by_phase"]["quiet"] == {"begin_s": 4, "end_s": 10, "by_f": {"add": NONE}, **NONE, "latency_ms": {}}
+    no_latencies: dict[str, Any] = {"latency_ms": {}, "due_latency_ms": {}}
+    assert found["by_phase"]["quiet"] == {"begin_s": 4, "end_s": 10, "by_f": {"add": NONE}, **NONE, **no_latencies}
 
 
 def test_concurrency_counts_ops_in_flight_at_once() -> None:

@@ -61,7 +61,13 @@ def histories(draw: st.DrawFn) -> pa.Table:
             ops.append(Op(process=process, type=kind, f=draw(FUNCTIONS), key=key, value=draw(VALUES), **about))
         elif asked is None:
             under_way[process] = Op(
-                process=process, type="invoke", f=draw(functions), key=draw(keys), value=draw(VALUES), **about
+                process=process,
+                type="invoke",
+                f=draw(functions),
+                key=draw(keys),
+                value=draw(VALUES),
+                due=draw(st.none() | st.integers(0, 2**40)),
+                **about,
             )
             ops.append(under_way[process])
         else:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
+import msgspec
+
 from harness.generators import Context, Generator, Pending, generator
 from harness.generators.leaves import Source
 from harness.rng import Streams
@@ -65,7 +67,7 @@ def simulate(source: Source, ending: Ending, concurrency: int = 2, *, seed: int 
             assert ctx.free >> thread & 1, f"{op} for a busy thread"
             assert processes[thread] == op.process, f"{op} for a process that is gone"
             ctx.free &= ~(1 << thread)
-            op = Op(time=ctx.time_ns, process=op.process, type=op.type, f=op.f, key=op.key, value=op.value)
+            op = msgspec.structs.replace(op, time=ctx.time_ns)
             history.append(op)
             invoked += 1
             latency, kind = ending(op, ended[thread])

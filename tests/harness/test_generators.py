@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 
 import pytest
-from simulator import MS, fs, imperfect, invocations, perfect, quick, simulate, times_ms, values
+from simulator import MS, Ending, fs, imperfect, invocations, perfect, quick, simulate, times_ms, values
 
 from harness.generators import (
     NOTHING,
@@ -37,6 +37,7 @@ from harness.generators import (
     sequence,
     sequential_keys,
     sleep,
+    spaced,
     stagger,
     time_limit,
     until_ok,
@@ -149,12 +150,61 @@ def test_rate_is_fixed_and_counts_over_all_threads_together() -> None:
     assert times_ms(perfect(clients(limit(6, rate(500, READ_FOREVER))), 10)) == [0, 2, 4, 6, 8, 10]
 
 
-def test_rate_catches_up_after_a_short_wait_and_forgets_a_long_one() -> None:
-    slow = simulate(limit(40, clients(rate(100, READ_FOREVER))), lambda op, n: (50 * MS if n == 0 else 0, "ok"), 1)
-    assert times_ms(slow)[:8] == [0, 50, 50, 50, 50, 50, 60, 70]
-    stuck = simulate(limit(40, clients(rate(100, READ_FOREVER))), lambda op, n: (5000 * MS if n == 0 else 0, "ok"), 1)
-    at_once = [time for time in times_ms(stuck) if time == 5000]
-    assert len(at_once) == CATCH_UP_NS // (10 * MS) + 1
+def dues_ms(history: list[Op]) -> list[float | None]:
+    """When the ops were due, in milliseconds."""
+    return [None if op.due is None else op.due / MS for op in invocations(history)]
+
+
+def stalling(length_ms: int) -> Ending:
+    """The first op of each thread takes so long, all others are ok at once."""
+    return lambda op, n: (length_ms * MS if n == 0 else 0, "ok")
+
+
+def test_a_schedule_goes_on_while_no_client_is_free_and_is_caught_up_with() -> None:
+    history = simulate(limit(700, clients(rate(100, READ_FOREVER))), stalling(5000), 1)
+    assert dues_ms(history) == [10 * number for number in range(700)]
+    times = times_ms(history)
+    assert times.count(5000) == 500, "those that were due in the 5 s meanwhile, and one that is due then"
+    assert times[501:] == [10 * number for number in range(501, 700)]
+
+
+def test_a_random_schedule_goes_on_while_no_client_is_free() -> None:
+    alone, late = (
+        simulate(limit(300, clients(stagger(0.01, READ_FOREVER))), ending, 1)
+        for ending in (stalling(0), stalling(1000))
+    )
+    assert dues_ms(late) == dues_ms(alone) == times_ms(alone)
+
+
+def test_nothing_is_due_while_a_source_waits_for_a_time_of_its_own() -> None:
+    source = sequence(limit(2, READ_FOREVER), sleep(1), limit(3, READ_FOREVER))
+    history = perfect(clients(rate(100, source)), 3)
+    assert times_ms(history) == dues_ms(history) == [0, 10, 1020, 1030, 1040]
+
+
+def test_ops_are_due_while_a_source_waits_for_clients() -> None:
+    """The second phase begins when the slow op of the first has ended; its ops were due before."""
+    source = phases(limit(2, READ_FOREVER), limit(2, READ_FOREVER))
+    history = simulate(clients(rate(100, source)), lambda op, n: (500 * MS if op.process == 0 else 0, "ok"), 2)
+    ended = max(op.time / MS for op in history[:4])
+    assert ended >= 500
+    assert times_ms(history)[2:] == [ended] * 2
+    assert dues_ms(history) == [0, 10, 20, 30]
+
+
+def test_an_op_keeps_the_due_time_of_the_inner_schedule() -> None:
+    history = simulate(limit(30, clients(rate(10_000, rate(100, READ_FOREVER)))), stalling(100), 1)
+    assert dues_ms(history) == [10 * number for number in range(30)]
+
+
+def test_what_keeps_no_schedule_makes_up_for_a_short_wait_only_and_its_ops_are_not_due() -> None:
+    for length_ms, at_once in ((50, 5), (5000, CATCH_UP_NS // (10 * MS) + 1)):
+        history = simulate(limit(40, clients(spaced(0.01, READ_FOREVER))), stalling(length_ms), 1)
+        assert times_ms(history).count(length_ms) == at_once
+        assert set(dues_ms(history)) == {None}
+    faults = simulate(limit(40, nemesis(rate(100, repeat(KILL)))), stalling(5000), 1)
+    assert times_ms(faults).count(5000) == CATCH_UP_NS // (10 * MS) + 1
+    assert set(dues_ms(faults)) == {None}
 
 
 def test_stagger_keeps_its_mean_and_its_bounds() -> None:

@@ -38,6 +38,7 @@ _FIELDS = st.fixed_dictionaries(
         "value": _JSON,
         "mops": st.none() | st.lists(_MOPS, max_size=3).map(tuple),
         "node": st.none() | _TEXT,
+        "due": st.none() | _INT64,
         "term": st.none() | _INT64,
         "error": st.none() | _TEXT,
     }

@@ -63,6 +63,7 @@ def test_the_columns_are_those_of_the_format() -> None:
         "node": "string",
         "term": "int64",
         "error": "string",
+        "due": "int64",
     }
     assert arrow.TELEMETRY_SCHEMA.names == [
         "time",
@@ -109,12 +110,22 @@ def test_the_hash_does_not_depend_on_how_columns_are_cut_or_encoded(ops: list[Op
         {"node": "n1"},
         {"term": 0},
         {"error": ""},
+        {"due": 0},
     ],
 )
 def test_the_hash_depends_on_every_field(change: dict[str, Any]) -> None:
     op = Op(index=0, time=0, process=0, type="invoke", f="f")
     changed = msgspec.structs.replace(op, **change)
     assert arrow.history_hash(arrow.to_table([op])) != arrow.history_hash(arrow.to_table([changed]))
+
+
+def test_a_history_from_before_ops_said_when_they_were_due_reads_as_one_without_a_schedule(tmp_path: Path) -> None:
+    ops = writes(3)
+    old = arrow.to_table(ops).drop_columns(["due"])
+    arrow.write_parquet(old, tmp_path / "history.parquet")
+    stored = arrow.read_parquet(tmp_path / "history.parquet")
+    assert arrow.from_table(stored) == ops
+    assert arrow.history_hash(stored) == arrow.history_hash(arrow.to_table(ops))
 
 
 def test_the_hash_tells_where_one_string_ends_and_the_next_begins() -> None:

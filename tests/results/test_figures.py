@@ -62,7 +62,7 @@ def test_an_answer_is_ok_or_decided_and_recovery_counts_nodes_that_answered_afte
     assert (cut.first_s, cut.majority_s, cut.all_s) == (1.5, 3.5, None)
     assert (found.ops, found.ok, found.fail, found.info) == (6, 3, 2, 1)
     assert found.available_ops == round(4 / 6, 6)
-    assert found.available_time == round(4 / 6, 6)  # of seconds 0 to 5 those numbered 3 and 5 had no answer
+    assert found.available_time == round(4 / 6, 6)  # in seconds 3 and 5 of 0 to 5 no op was completed with an answer
     assert found.healed_s == 0.75
     assert found.leader_changes is None
     assert found.marks == {"seen": 2, "never": 0}

@@ -7,7 +7,7 @@ what is uncertain counts as open and up, for progress rules (Q3) as cut and down
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from typing import Any
@@ -278,7 +278,7 @@ def judge(history: Sequence[Row], telemetry: Sequence[Row], options: Mapping[str
     _recovery(run, said)
     said.converged = _converged(run)
     for node in (None, *run.nodes):
-        said.availability[node] = _availability([op for op in run.ops if node in (None, op.node)])
+        said.availability[node] = _availability([op for op in run.ops if node in (None, op.node)], run.end)
     return said
 
 
@@ -435,10 +435,29 @@ def _met(rows: Sequence[Row], nodes: Collection[Node], *, over: bool) -> str:
     return "violated" if over or not apart else "not judged"
 
 
-def _availability(ops: Sequence[Op]) -> tuple[float | None, float | None]:
-    """Q9: shares of the seconds in which ops were asked, and of the ops, by when they were invoked."""
+def _availability(ops: Sequence[Op], end: int) -> tuple[float | None, float | None]:
+    """Q9: shares of the seconds in which ops were in progress that were served, and of the ops that were answered."""
     if not ops:
         return None, None
-    seconds = {op.begin // 1_000_000_000 for op in ops}
-    answered = [op for op in ops if op.answered]
-    return len({op.begin // 1_000_000_000 for op in answered}) / len(seconds), len(answered) / len(ops)
+    in_progress: dict[int, list[Op]] = {}
+    served: set[int] = set()
+    for op in ops:
+        for second in range(op.begin // SECOND, _second_of_end(op, end) + 1):
+            in_progress.setdefault(second, []).append(op)
+        if op.answered:
+            served.add(_second_of_end(op, end))
+    for second, found in in_progress.items():
+        if all(op.answered and op.end is not None and op.end - op.begin <= SECOND for op in found):
+            served.add(second)
+
+    def length(seconds: Iterable[int]) -> int:
+        return sum(min(SECOND, max(1, end - second * SECOND)) for second in seconds)
+
+    return length(served) / length(in_progress), sum(op.answered for op in ops) / len(ops)
+
+
+SECOND = 1_000_000_000
+
+
+def _second_of_end(op: Op, end: int) -> int:
+    return max(op.begin, (end if op.end is None else op.end) - 1) // SECOND
