@@ -35,8 +35,8 @@ class Dropped:
         self.applied = 0
 
     def record(self, op: Op) -> None:
-        """Count an op."""
-        self.ops += 1
+        """Count an op of a client, by its invocation."""
+        self.ops += op.process >= 0 and op.type == "invoke"
 
     def flush(self) -> None:
         """Nothing is kept back."""

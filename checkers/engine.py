@@ -179,7 +179,7 @@ def check_partition(each: Checker, spec: CheckerSpec, part: pa.Table) -> Verdict
         UsageError: an option is wrong.
     """
     key = part.column("key")[0].as_py() if each.partition == "key" else None
-    rows = f"{part.num_rows} {'rows of telemetry' if each.partition == 'telemetry' else 'ops'}"
+    rows = f"{part.num_rows} rows of {'telemetry' if each.partition == 'telemetry' else 'the history'}"
     what = f"judging {rows}" if key is None else f"judging {rows} of key {key!r}"
     return _answer(lambda: each.check(part, spec.options), spec, what, key)
 
@@ -212,7 +212,7 @@ def check_whole(each: WholeChecker, spec: CheckerSpec, history: pa.Table, teleme
         UsageError: an option is wrong.
     """
     told = TELEMETRY_SCHEMA.empty_table() if telemetry is None else telemetry
-    what = f"judging {history.num_rows} ops and {told.num_rows} rows of telemetry"
+    what = f"judging {history.num_rows} rows of the history and {told.num_rows} of telemetry"
     return _answer(lambda: each.check(history, told, spec.options), spec, what, None)
 
 

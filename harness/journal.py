@@ -26,7 +26,8 @@ class Journal:
 
     Attributes:
         started_ns: what the clock showed when the test began; an op's time counts from there.
-        recorded: how many ops there are so far.
+        recorded: how many rows the history has so far.
+        invoked: how many ops clients began.
         completed: how many client ops ended in each way.
     """
 
@@ -37,6 +38,7 @@ class Journal:
         self.flush = recorder.flush
         self.started_ns = clock.now_ns()
         self.recorded = 0
+        self.invoked = 0
         self.completed = {"ok": 0, "fail": 0, "info": 0}
 
     def time_ns(self) -> int:
@@ -45,6 +47,8 @@ class Journal:
 
     def invoke(self, op: Op, node: str | None) -> Op:
         """Record an invocation that a generator emitted."""
+        if op.process >= 0:
+            self.invoked += 1
         return self._write(
             Op(
                 index=self.recorded,

@@ -77,8 +77,9 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         started_ns: what the runtime's clock showed at time 0 of the history.
-        ops: how many ops were recorded, of every kind.
-        ok, fail, info: how many client ops ended in each way.
+        ops: how many ops clients invoked.
+        ok, fail, info: how many of them ended in each way.
+        rows: how many rows the history has: invocations and completions, those of the nemesis and the harness too.
         recovered_s: how long the healed system took until every node answered; None if it did not, or was not asked.
         interrupted: whether the run was asked to end early.
         failure: what ended the run before its time, an error of the harness or of a plug-in; its history is kept.
@@ -89,6 +90,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     ok: int
     fail: int
     info: int
+    rows: int
     recovered_s: float | None
     interrupted: bool
     failure: SplitbrainError | None
@@ -125,8 +127,9 @@ async def run_test(
     failure = await run.carry_out()
     return RunSummary(
         started_ns=journal.started_ns,
-        ops=journal.recorded,
+        ops=journal.invoked,
         **journal.completed,
+        rows=journal.recorded,
         recovered_s=run.recovered_s,
         interrupted=run.stop.requests > 0,
         failure=failure,

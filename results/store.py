@@ -35,6 +35,7 @@ import pyarrow as pa
 import results
 from results import arrow, wal
 from results.atomic import replace_file
+from results.calls import client_ops
 from results.errors import HarnessError, HistoryFormatError, RunNotFoundError, StoreVersionError, UsageError
 from results.plainfile import refuse_others
 from results.reasons import reasons_of
@@ -241,7 +242,10 @@ class RunDir:
         table = sound_history(arrow.to_table(content.ops), str(self.wal_path))
         if content.complete:
             return table
-        note = f"recovered {len(content.ops)} ops from the write-ahead file of a run that did not come to its end"
+        note = (
+            f"recovered {client_ops(table)} ops ({table.num_rows} rows) from the write-ahead file of a run that did "
+            f"not come to its end"
+        )
         if content.problem is not None:
             note = f"{note} ({content.problem})"
         metadata = {arrow.RECOVERED_KEY: note.encode()}

@@ -62,7 +62,7 @@ class HistoryWriter:
 
     @property
     def recorded(self) -> int:
-        """How many ops were recorded so far."""
+        """How many rows of the history were recorded so far."""
         return self._recorded + self._pending
 
     def record(self, op: Op) -> None:
@@ -199,7 +199,7 @@ def _read_frames(data: memoryview) -> WalContent:
     position = _HEADER.size
     while position < len(data):
         left = len(data) - position
-        unread = f"the last {left} bytes were not read, after {len(ops)} ops"
+        unread = f"the last {left} bytes were not read, after {len(ops)} rows"
         if left < _FRAME.size:
             return WalContent(ops, complete=False, problem=f"torn tail: {unread}")
         length, checksum = _FRAME.unpack_from(data, position)
@@ -244,7 +244,7 @@ def _frame_within(data: memoryview, begin: int) -> bool:
 
 def _ended(ops: list[Op], promised: int, left_over: int) -> WalContent:
     if promised != len(ops):
-        problem = f"{promised} ops were recorded, {len(ops)} are in the file"
+        problem = f"{promised} rows were recorded, {len(ops)} are in the file"
         return WalContent(ops, complete=False, problem=problem, damaged=True)
     if left_over:
         problem = f"{left_over} bytes follow the end of the history"

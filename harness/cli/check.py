@@ -95,6 +95,7 @@ def command(
     from checkers.verdict import CheckerSpec, outcome, worst
     from harness.cli.histories import refuse_missing
     from harness.cli.steps import Steps
+    from results.calls import client_ops
     from results.store import plain_verdict
 
     refuse_missing(files)
@@ -126,7 +127,8 @@ def command(
                 continue
             outcomes.append(outcome([verdict]))
             drawn = pictures.draw(file, history, verdict) if pictures is not None else None
-            rows.append({"file": file, "ops": history.num_rows, **plain_verdict(verdict), "picture": drawn})
+            counted = {"ops": client_ops(history), "rows": history.num_rows}
+            rows.append({"file": file, **counted, **plain_verdict(verdict), "picture": drawn})
             if not as_json:
                 with steps.aside():
                     _print(file, verdict, drawn)

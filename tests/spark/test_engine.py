@@ -47,7 +47,7 @@ def test_a_checker_that_breaks_hides_neither_itself_nor_what_others_found(misbeh
     fragile, sets = engine.judge(table, [FRAGILE, CheckerSpec("set")])
     assert fragile.valid == "unknown"
     assert fragile.sentence == (
-        "Unknown: checker 'misbehaving:Fragile' broke while judging 2 ops of key 'bad1': "
+        "Unknown: checker 'misbehaving:Fragile' broke while judging 2 rows of the history of key 'bad1': "
         "ZeroDivisionError: cannot divide bad1 by zero (and 1 more such)"
     )
     assert "ZeroDivisionError" in fragile.evidence["crashes"][0]["traceback"]

@@ -12,6 +12,7 @@ from checkers.verdict import Outcome, Verdict, reasons
 from harness.cli.compose import RunOptions, compose
 from harness.cli.words import sentences
 from harness.simulate import simulate
+from results.calls import client_ops
 from results.errors import SplitbrainError
 
 SENTENCES_MAX = 5
@@ -30,7 +31,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         reason: why it is inconclusive: the code of the root cause; "" if it is not.
         simulated_s: how much virtual time passed, in seconds.
         cpu_s: how much CPU time that took, judging included, in seconds.
-        ops: how many ops were recorded, of every kind.
+        ops: how many ops clients invoked.
         marks: how often each coverage mark was reached, zeros included.
         fingerprint: of the streams of randomness at the end.
         history_hash: of the history's content.
@@ -72,7 +73,7 @@ def carry_out(options: RunOptions) -> Trial:
         reason=next((reason.code for reason in reasons(verdicts)), "") if outcome is Outcome.INCONCLUSIVE else "",
         simulated_s=simulated.simulated_s,
         cpu_s=time.process_time() - began_s,
-        ops=simulated.history.num_rows,
+        ops=client_ops(simulated.history),
         marks=dict(simulated.marks),
         fingerprint=simulated.fingerprint,
         history_hash=simulated.history_hash,
