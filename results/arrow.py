@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from results.atomic import replace_file
-from results.columns import Column, array, numbers, valid
+from results.columns import Column, array, codes, numbers, valid
 from results.errors import HistoryFormatError, StoreVersionError
 from results.history import FORMAT_VERSION, Mop, Op, OpType
 from results.plainfile import refuse_others
@@ -204,6 +204,13 @@ def _conform(table: pa.Table, schema: pa.Schema, kind: str, source: str) -> pa.T
                 source, f"column {field.name!r} is {column.type}, expected {field.type}: {_first_line(error)}"
             ) from error
     return pa.Table.from_arrays(columns, schema=schema.with_metadata(table.schema.metadata))
+
+
+def client_ops(history: pa.Table) -> int:
+    """How many ops clients invoked: what "ops" counts wherever a number of them is told (`docs/verdicts.md`)."""
+    kind, names = codes(history.column("type"))
+    invokes = kind == (names.index("invoke") if "invoke" in names else len(names))
+    return int(np.count_nonzero(invokes & (numbers(history.column("process")) >= 0)))
 
 
 def mops_column(transactions: Sequence[Sequence[Mop] | None]) -> Column:

@@ -72,11 +72,6 @@ def client_calls(history: pa.Table, source: str = "history") -> Calls:
     return Calls(history, invoke, complete[invoke])
 
 
-def client_ops(history: pa.Table) -> int:
-    """How many ops clients invoked: what "ops" counts wherever a number of them is told (`docs/verdicts.md`)."""
-    return int(np.count_nonzero(is_equal(history, "type", "invoke") & (ints(history, "process") >= 0)))
-
-
 def _refuse(history: pa.Table, rows: Ints, problem: str, source: str) -> None:
     if len(rows):
         row = int(rows.min())

@@ -35,7 +35,6 @@ import pyarrow as pa
 import results
 from results import arrow, wal
 from results.atomic import replace_file
-from results.calls import client_ops
 from results.errors import HarnessError, HistoryFormatError, RunNotFoundError, StoreVersionError, UsageError
 from results.plainfile import refuse_others
 from results.reasons import reasons_of
@@ -243,8 +242,8 @@ class RunDir:
         if content.complete:
             return table
         note = (
-            f"recovered {client_ops(table)} ops ({table.num_rows} rows) from the write-ahead file of a run that did "
-            f"not come to its end"
+            f"recovered {arrow.client_ops(table)} ops ({table.num_rows} rows) from the write-ahead file of a run that "
+            f"did not come to its end"
         )
         if content.problem is not None:
             note = f"{note} ({content.problem})"

@@ -95,7 +95,7 @@ def command(
     from checkers.verdict import CheckerSpec, outcome, worst
     from harness.cli.histories import refuse_missing
     from harness.cli.steps import Steps
-    from results.calls import client_ops
+    from results.arrow import client_ops
     from results.store import plain_verdict
 
     refuse_missing(files)

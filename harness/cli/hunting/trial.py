@@ -12,7 +12,7 @@ from checkers.verdict import Outcome, Verdict, reasons
 from harness.cli.compose import RunOptions, compose
 from harness.cli.words import sentences
 from harness.simulate import simulate
-from results.calls import client_ops
+from results.arrow import client_ops
 from results.errors import SplitbrainError
 
 SENTENCES_MAX = 5
