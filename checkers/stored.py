@@ -36,7 +36,7 @@ class Unjudged(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """A stored run that can be judged: its folder, its checkers, how many ops it has, how many rows of telemetry."""
+    """A stored run that can be judged: its folder, its checkers, how many rows its history and its telemetry have."""
 
     run: RunDir
     specs: Specs
