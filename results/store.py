@@ -17,12 +17,9 @@ write-ahead file goes only after the history that was made from it is on the dis
 from __future__ import annotations
 
 import fcntl
-import importlib.metadata
 import os
-import platform
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -32,10 +29,10 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 import msgspec
 import pyarrow as pa
 
-import results
 from results import arrow, wal
 from results.atomic import replace_file
 from results.errors import HarnessError, HistoryFormatError, RunNotFoundError, StoreVersionError, UsageError
+from results.origin import git_revision, machine, versions
 from results.plainfile import refuse_others
 from results.reasons import reasons_of
 from results.soundness import sound_history, sound_telemetry
@@ -53,7 +50,6 @@ with a history recovered after a crash. complete: judged.
 
 T = TypeVar("T")
 
-_LIBRARIES: Final = ("splitbrain", "numpy", "numba", "pyarrow", "pandas", "pyspark", "msgspec")
 _TEST_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,+@-]{0,120}")
 
 
@@ -429,6 +425,7 @@ class Store:
                     "start_wall_ns": wall_ns,
                     "versions": versions(),
                     "git": git_revision(),
+                    "machine": machine(),
                 },
             )
             run.path = _take_name(aside, parent / f"run={name}")
@@ -518,47 +515,6 @@ def _named(folder: Path, prefix: str) -> list[Path]:
         return []
     except OSError as error:
         raise UsageError(f"the folder {folder} cannot be read: {error.strerror}.") from error
-
-
-# --- provenance ----------------------------------------------------------------------------------------------------
-
-
-def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that have a say in a result."""
-    found = {"python": platform.python_version(), "platform": platform.platform()}
-    for library in _LIBRARIES:
-        try:
-            found[library] = importlib.metadata.version(library)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def git_revision() -> dict[str, Any] | None:
-    """The commit of splitbrain's own checkout, and whether files differ from it; None outside a checkout."""
-    home = Path(results.__file__).resolve().parent.parent
-    top = _git(home, "rev-parse", "--show-toplevel")
-    if top is None or Path(top) != home:
-        return None
-    revision = _git(home, "rev-parse", "HEAD")
-    if revision is None:
-        return None
-    changes = _git(home, "status", "--porcelain", "--untracked-files=no")
-    return {"revision": revision, "dirty": changes != ""}
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
-            capture_output=True,
-            timeout=10,
-            check=False,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None
 
 
 # --- JSON files ----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import msgspec
 from harness.cli.compose import RunOptions, command_line
 from harness.cli.polling import FILE
 from harness.polled import observable
+from results.origin import tools
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,11 +32,19 @@ def document_of(test: Test, chosen: RunOptions) -> dict[str, Any]:
     }
 
 
-def keep_image(run: RunDir, deployment: Deployment) -> None:
-    """Store which image the nodes run, where they are containers (`image` in test.json: its tag and its id)."""
-    used = getattr(deployment, "image", None)
+def keep_surroundings(run: RunDir, deployment: Deployment) -> None:
+    """Store on what the nodes run, in test.json.
+
+    `tools` are versions of programs; `image` is the tag and the id of the image, where nodes are containers; `links` is
+    how links are cut, where that depends on the machine: "namespaces" or "proxy".
+    """
+    used, links = getattr(deployment, "image", None), getattr(deployment, "links", None)
+    told: dict[str, Any] = {"tools": tools()}
     if used is not None:
-        run.write_test({**run.read_test(), "image": {"tag": used.tag, "id": used.id}})
+        told["image"] = {"tag": used.tag, "id": used.id}
+    if isinstance(links, str):
+        told["links"] = links
+    run.write_test({**run.read_test(), **told})
 
 
 def telemetry_of(test: Test, run: RunDir) -> dict[str, str]:

@@ -16,7 +16,8 @@ from harness.cli.workers import Workers
 from harness.plan import Plan, encode, load
 from results.arrow import history_hash
 from results.errors import HarnessError, SplitbrainError
-from results.store import Store, git_revision, versions
+from results.origin import git_revision, versions
+from results.store import Store
 
 if TYPE_CHECKING:
     from harness.cli.judging import Conclusion

@@ -134,7 +134,7 @@ async def _record(
     test: Test, chosen: RunOptions, store: Path, progress: Progress, at_heal: Callable[[], None] | None
 ) -> tuple[RunDir, RunSummary]:
     from harness.cli.compose import backend_of
-    from harness.cli.documents import document_of, keep_image, telemetry_of
+    from harness.cli.documents import document_of, keep_surroundings, telemetry_of
     from harness.cli.interrupts import heeded
     from harness.cli.leaders import LeaderPoll, LeaderWatch
     from harness.cli.runlog import RunLog
@@ -174,7 +174,7 @@ async def _record(
 
     async def beside(deployment: Deployment) -> None:
         found = folders[-1]
-        keep_image(found, deployment)
+        keep_surroundings(found, deployment)
         files = {node: found.path / path for node, path in telemetry_of(test, found).items()}
         told, asked = LeaderWatch(files), observable(test.system)
         if asked is not None:

@@ -30,7 +30,8 @@ from nemesis import catalogue
 from nemesis.shrink import Shrunk, Step, shrink
 from results.arrow import from_table
 from results.errors import UsageError
-from results.store import RunDir, Store, git_revision, versions
+from results.origin import git_revision, versions
+from results.store import RunDir, Store
 
 if TYPE_CHECKING:
     from harness.cli.judging import Conclusion

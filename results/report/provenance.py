@@ -42,10 +42,29 @@ def versions_of(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     image = _dict(document.get("image"))
     if image.get("id"):
         found.append(("image of the system", f"{clip(image.get('tag'))} = {clip(image['id'])}"))
+    found += _surroundings(document)
     versions = _dict(document.get("versions"))
     found += [(name, clip(versions[name])) for name in ("python", "platform") if name in versions]
     others = [f"{name} {version}" for name, version in versions.items() if name not in ("python", "platform")]
     return found + ([("packages", clip(", ".join(others), 600))] if others else [])
+
+
+def _surroundings(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The machine of the controller when the run began, how links were cut, and the tools of faults."""
+    found: list[tuple[str, str]] = []
+    machine = _dict(document.get("machine"))
+    if machine:
+        cpus, usable = machine.get("cpus"), machine.get("cpus_usable")
+        processors = f"{clip(cpus)} processors" + (f", {clip(usable)} of them usable" if usable != cpus else "")
+        user = "root" if machine.get("root") else "not root"
+        load = machine.get("load")
+        busy = ", ".join(map(str, cast("list[Any]", load)[:3])) if isinstance(load, list) else "unknown"
+        found.append(("machine", f"{processors}, {clip(machine.get('memory_mib'))} MiB of memory, {user}"))
+        found.append(("load at the start", f"{clip(busy)} (averages of 1, 5 and 15 minutes)"))
+    if document.get("links"):
+        found.append(("links are cut by", clip(document["links"])))
+    told = [f"{name}: {said}" for name, said in _dict(document.get("tools")).items()]
+    return found + ([("tools", clip("; ".join(told), 600))] if told else [])
 
 
 def artefacts_of(folder: Path, written_now: Mapping[str, int]) -> tuple[list[tuple[str, int]], int]:

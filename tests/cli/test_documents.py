@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from harness.backends.docker.deployment import ImageUsed
-from harness.cli.documents import keep_image
+from harness.cli.documents import keep_surroundings
 from harness.protocols import Deployment
 from results.store import Store
 
@@ -31,6 +31,8 @@ def test_the_image_is_kept_beside_what_is_there_and_only_where_nodes_are_contain
 ) -> None:
     run = Store(tmp_path).create("t", 1, {"nodes": ["n1"]}, 1)
     before = run.read_test()
-    keep_image(run, cast(Deployment, deployment))
+    keep_surroundings(run, cast(Deployment, deployment))
     run.release()
-    assert run.read_test() == {**before, **({"image": image} if image else {})}
+    after = run.read_test()
+    assert all(isinstance(said, str) for said in after.pop("tools").values())
+    assert after == {**before, **({"image": image} if image else {})}

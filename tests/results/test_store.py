@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from checkers.verdict import CheckerSpec, Verdict
-from results import arrow, store
+from results import arrow, origin, store
 from results.errors import HarnessError, HistoryFormatError, RunNotFoundError, StoreVersionError, UsageError
 from results.store import RunDir, Store
 
@@ -108,16 +108,30 @@ def test_the_git_revision_is_that_of_our_own_checkout_and_says_whether_files_dif
     package = tmp_path / "results" / "__init__.py"
     package.parent.mkdir()
     package.write_text("")
-    monkeypatch.setattr(store.results, "__file__", str(package))
-    assert store.git_revision() is None
+    monkeypatch.setattr(origin.results, "__file__", str(package))
+    assert origin.git_revision() is None
     git("init", "-q")
     git("add", ".")
     git("commit", "-qm", "one")
-    assert store.git_revision() == {"revision": git("rev-parse", "HEAD"), "dirty": False}
+    assert origin.git_revision() == {"revision": git("rev-parse", "HEAD"), "dirty": False}
     package.write_text("changed = 1\n")
-    assert store.git_revision() == {"revision": git("rev-parse", "HEAD"), "dirty": True}
-    monkeypatch.setattr(store.results, "__file__", str(tmp_path / "results" / "results" / "__init__.py"))
-    assert store.git_revision() is None, "a checkout around an installed splitbrain is not its own"
+    assert origin.git_revision() == {"revision": git("rev-parse", "HEAD"), "dirty": True}
+    monkeypatch.setattr(origin.results, "__file__", str(tmp_path / "results" / "results" / "__init__.py"))
+    assert origin.git_revision() is None, "a checkout around an installed splitbrain is not its own"
+
+
+def test_a_wheel_knows_its_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "revision.json").write_text('{"revision": "abc", "dirty": false}')
+    monkeypatch.setattr(origin.results, "__file__", str(tmp_path / "__init__.py"))
+    assert origin.git_revision() == {"revision": "abc", "dirty": False}
+
+
+def test_a_run_tells_of_its_machine(tmp_path: Path) -> None:
+    found = _store(tmp_path).create("t", 1, DOCUMENT, WALL_NS).read_test()["machine"]
+    assert 1 <= found["cpus_usable"] <= found["cpus"] == os.cpu_count()
+    assert found["memory_mib"] > 100
+    assert len(found["load"]) == 3
+    assert found["root"] is (os.geteuid() == 0)
 
 
 # --- history --------------------------------------------------------------------------------------------------------

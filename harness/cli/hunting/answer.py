@@ -22,7 +22,7 @@ from harness.cli.shrink import sizes
 from harness.cli.swarm import Asked
 from harness.cli.words import COLOURS
 from harness.plan import figures
-from results.store import git_revision, versions
+from results.origin import git_revision, versions
 
 FORMAT: Final = 1
 """The version of the document."""
