@@ -101,6 +101,23 @@ def codes(column: Any) -> tuple[npt.NDArray[np.int32], list[Any]]:
     return numbers(encoded.indices).astype(np.int32, copy=False), encoded.dictionary.to_pylist()
 
 
+def ranked(values: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
+    """The distinct values, ascending, and the number among them of each value.
+
+    As `numpy.unique` with its inverse, which sorts all values: where there are few distinct ones, of a million, this
+    takes a quarter of the time and of the room.
+    """
+    if len(values) <= _FEW:
+        distinct, number = np.unique(values, return_inverse=True)
+        return distinct, number.reshape(-1).astype(np.int32)
+    encoded = array(values).dictionary_encode()
+    found = numbers(encoded.dictionary)
+    order = np.argsort(found)
+    rank = np.empty(len(found), np.int32)
+    rank[order] = np.arange(len(found), dtype=np.int32)
+    return found[order], rank[numbers(encoded.indices)]
+
+
 def _whole(column: Any) -> Any:
     whole: Any = column
     return whole.combine_chunks() if isinstance(column, pa.ChunkedArray) else whole

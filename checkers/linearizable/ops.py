@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from checkers.kernels import kernel
 from checkers.models import UNKNOWN, JsonScalar, Model, apart, frozen
-from results.columns import array, codes, numbers
+from results.columns import array, codes, numbers, ranked
 from results.errors import HistoryFormatError, UsageError
 
 I32: TypeAlias = npt.NDArray[np.int32]
@@ -116,23 +116,22 @@ def read_ops(table: pa.Table, model: Model) -> Ops:
     return Ops(table, invoked, completed, crashed, transition, transitions)
 
 
-def _codes(table: pa.Table, column: str) -> tuple[I64, list[Any]]:
+def _codes(table: pa.Table, column: str) -> tuple[I32, list[Any]]:
     """A text column as codes into its distinct texts; null is one of them."""
-    of_row, distinct = codes(table.column(column))
-    return of_row.astype(np.int64), distinct
+    return codes(table.column(column))
 
 
 def _code(names: list[Any], name: str) -> int:
     return names.index(name) if name in names else -2
 
 
-def _pairs(table: pa.Table, types: I64, type_names: list[Any]) -> tuple[I64, I64]:
+def _pairs(table: pa.Table, types: I32, type_names: list[Any]) -> tuple[I64, I64]:
     """Rows of the invocations, and of their completions."""
     processes = numbers(table.column("process"))
-    distinct, codes = np.unique(processes, return_inverse=True)
+    _, names = ranked(processes)
     partner = np.full(len(types), OPEN, np.int64)
     invoke = _code(type_names, "invoke")
-    wrong = _pair(codes.astype(np.int64), types, invoke, partner, np.full(len(distinct), -1, np.int64))
+    wrong = _pair(names, types, invoke, partner, np.full(int(names.max(initial=-1)) + 1, -1, np.int64))
     if wrong >= 0:
         index = table.column("index")[wrong].as_py()
         what = "invokes while an op of its own is open" if types[wrong] == invoke else "completes what it never invoked"
@@ -144,7 +143,7 @@ def _pairs(table: pa.Table, types: I64, type_names: list[Any]) -> tuple[I64, I64
 
 
 @kernel
-def _pair(processes: I64, types: I64, invoke: int, partner: I64, under_way: I64) -> int:
+def _pair(processes: I32, types: I32, invoke: int, partner: I64, under_way: I64) -> int:
     """Fill in the completion's row of each invocation; the row that does not fit, or -1."""
     for row in range(types.size):
         process = processes[row]
@@ -160,7 +159,7 @@ def _pair(processes: I64, types: I64, invoke: int, partner: I64, under_way: I64)
     return -1
 
 
-def _refuse_unknown(table: pa.Table, model: Model, fs: I64, f_names: list[Any], invoked: I64) -> None:
+def _refuse_unknown(table: pa.Table, model: Model, fs: I32, f_names: list[Any], invoked: I64) -> None:
     for code in np.unique(fs):
         if f_names[code] not in model.fs:
             index = table.column("index")[int(invoked[np.argmax(fs == code)])].as_py()
@@ -170,20 +169,21 @@ def _refuse_unknown(table: pa.Table, model: Model, fs: I64, f_names: list[Any], 
             )
 
 
-def _owners(table: pa.Table, invoked: I64, arguments: I64, texts: list[Any]) -> tuple[I64, list[Any]]:
+def _owners(table: pa.Table, invoked: I64, arguments: I32, texts: list[Any]) -> tuple[I32, list[Any]]:
     """Arguments with the process where the value is null, as codes into the texts and those of the processes."""
     processes = numbers(table.column("process"))[invoked]
     distinct, codes = np.unique(processes, return_inverse=True)
     null = np.array([text in (None, "null") for text in texts], np.bool_)[arguments]
-    return np.where(null, len(texts) + codes.reshape(-1), arguments), [*texts, *map(str, distinct.tolist())]
+    owned = np.where(null, len(texts) + codes.reshape(-1), arguments).astype(np.int32)
+    return owned, [*texts, *map(str, distinct.tolist())]
 
 
 def _transitions(
-    fs: I64, values: I64, results: I64, f_names: list[Any], texts: list[Any], opaque: Collection[str] | None
+    fs: I32, values: I32, results: I32, f_names: list[Any], texts: list[Any], opaque: Collection[str] | None
 ) -> tuple[I32, list[Transition]]:
     width = len(texts) + 1
-    combined = (fs * width + values) * width + results + 1
-    distinct, transition = np.unique(combined, return_inverse=True)
+    combined = (fs.astype(np.int64) * width + values) * width + results + 1
+    distinct, transition = ranked(combined)
     rest, result = np.divmod(distinct, width)
     f, value = np.divmod(rest, width)
     answers = [UNKNOWN, *_parsed(texts)]
@@ -198,7 +198,7 @@ def _transitions(
             map(meant.__getitem__, (result + compares * len(answers)).tolist()),
         )
     )
-    return transition.astype(np.int32).reshape(-1), transitions
+    return transition, transitions
 
 
 def _parsed(texts: list[Any]) -> list[Any]:
@@ -219,5 +219,5 @@ def _array(texts: list[Any]) -> str:
 
 def warm_up() -> None:
     """Compile the kernel of this module, or load it from the cache."""
-    numbers = np.zeros(0, np.int64)
-    _pair(numbers, numbers, 0, numbers, numbers)
+    marks, rows = np.zeros(0, np.int32), np.zeros(0, np.int64)
+    _pair(marks, marks, 0, rows, rows)

@@ -63,3 +63,12 @@ def test_codes_are_by_the_first_of_each_text(rows: int) -> None:
     codes, distinct = columns.codes(arrow.array(texts, pa.string()))
     assert [distinct[code] for code in codes] == texts
     assert distinct == list(dict.fromkeys(texts))
+
+
+@pytest.mark.parametrize("rows", [0, 7, 30_000])
+def test_ranks_are_those_of_sorted_values(rows: int) -> None:
+    values = np.random.default_rng(rows).integers(-50, 50, rows)
+    distinct, rank = columns.ranked(values)
+    expected, inverse = np.unique(values, return_inverse=True)
+    assert np.array_equal(distinct, expected)
+    assert np.array_equal(rank, inverse.reshape(-1))
