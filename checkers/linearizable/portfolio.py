@@ -3,7 +3,7 @@
 The depth-first arm goes first: an explanation is found in a fraction of the time in which the frontier finds all of
 them, and most histories have one. Where there is none the frontier is the better one, as it looks at each configuration
 once and remembers few. The slices of time grow, so that whichever arm is right for a history has a fixed share of the
-whole, and the other costs at most about as much again.
+whole, and the other costs at most about as much again; less, while the depth-first arm comes farther with every turn.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ SLICE_S: Final = 0.03
 
 DEPTH_FIRST_SHARE: Final = 4
 """While there are two arms, the depth-first one has one part in so many of the memory: it can forget."""
+
+AHEAD: Final = 8
+"""While the depth-first arm comes farther with every turn, the other one has one part in so many of its time."""
 
 DEPTH_FIRST: Final = depth_first.ALGORITHM
 FRONTIER: Final = "frontier"
@@ -70,6 +73,7 @@ class Portfolio:
         self._arms: dict[str, Arm] = {}
         self._due: list[str] = []
         self._slice_s = SLICE_S / 2
+        self._furthest = -1
         self._ended: list[Result] = []
 
     @property
@@ -104,13 +108,21 @@ class Portfolio:
         name = self._due.pop(0)
         if name not in self._arms:
             self._arms[name] = self._makers[name]()
-        result = self._arms[name].advance(min(self._slice_s, most_s))
+        result = self._arms[name].advance(min(self._share_s(name), most_s))
         if result is None:
             return None
         if result.answer in ("linearizable", "violation"):
             return replace(result, seconds=self._budget.spent())
         self._end(name, result)
         return None if result.answer == "memory" else self._unknown(result.answer)
+
+    def _share_s(self, name: str) -> float:
+        """CPU seconds of an arm's turn."""
+        first = self._arms.get(DEPTH_FIRST)
+        if name == DEPTH_FIRST or not isinstance(first, DepthFirst):
+            return self._slice_s
+        ahead, self._furthest = first.furthest > self._furthest, first.furthest
+        return self._slice_s / AHEAD if ahead else self._slice_s
 
     def _depth_first(self) -> DepthFirst:
         share = self._limits.memory_bytes // DEPTH_FIRST_SHARE

@@ -163,3 +163,27 @@ def test_the_frontier_begins_with_what_the_first_arm_explained() -> None:
     assert (result.answer, result.event, result.exact) == ("violation", alone_.event, True)
     assert result.covering
     assert result.expanded < alone_.expanded
+
+
+@pytest.mark.parametrize(("progress", "part"), [(1, 1 / portfolio.AHEAD), (0, 1.0)])
+def test_the_frontier_has_little_time_while_the_other_arm_comes_farther(
+    progress: int, part: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, list[float]] = {"depth-first": [], "frontier": []}
+    furthest = [5]
+
+    def first(_: DepthFirst, seconds: float) -> None:
+        given["depth-first"].append(seconds)
+        furthest[0] += progress
+
+    def second(_: Search, seconds: float) -> None:
+        given["frontier"].append(seconds)
+
+    clock = iter(range(1_000_000))
+    monkeypatch.setattr(DepthFirst, "advance", first)
+    monkeypatch.setattr(DepthFirst, "furthest", property(lambda _: furthest[0]))
+    monkeypatch.setattr(Search, "advance", second)
+    limits = Limits(time_s=1000.0, clock=lambda: next(clock) / 10)
+    search(*prepared(models.model("counter"), sums(4)), limits)
+    shares = [two / one for one, two in zip(given["depth-first"], given["frontier"], strict=False)]
+    assert shares[1:8] == pytest.approx([part] * 7)
