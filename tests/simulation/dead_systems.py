@@ -1,0 +1,81 @@
+"""The metadata cluster behind sessions that go dead: the nodes are well, and clients are answered nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from harness.protocols import DefiniteError, Deployment, IndefiniteError, NodeId, Session
+from harness.recovery import PROBE_KEY
+from harness.systems.metadata import Metadata
+from results.history import HARNESS, Op
+
+OPS: Final = ("read", "write", "compare_and_set", "create", "add", "elements", "lock", "unlock")
+
+
+class Moments:
+    """Where a run is, as its history tells: an observer of `harness.simulate.simulate`."""
+
+    def __init__(self) -> None:
+        self.phase = ""
+        self.time_s = 0.0
+
+    def observe(self, op: Op) -> None:
+        """Take note of an op."""
+        self.time_s = op.time / 1e9
+        if op.process == HARNESS and op.f == "phase":
+            self.phase = op.value["phase"]
+
+
+class Dying(Metadata):
+    """Sessions of some nodes, or all, whose ops of some functions, or all, do not get through while it is `dead`.
+
+    Attributes:
+        how: "silent" (clients wait until their op timeout), "refused" (each op certainly fails) or "unknown" (each op
+            fails at once, and nobody knows whether it happened).
+    """
+
+    def __init__(
+        self,
+        how: str,
+        dead: Callable[[], bool],
+        *,
+        nodes: tuple[NodeId, ...] = (),
+        calls: tuple[str, ...] = OPS,
+    ) -> None:
+        super().__init__()
+        self.how = how
+        self.dead = dead
+        self.dead_nodes = nodes
+        self.calls = calls
+
+    async def connect(self, deployment: Deployment, node: NodeId) -> Session:
+        """A session that goes dead."""
+        session: Any = await super().connect(deployment, node)
+        concerned = not self.dead_nodes or node in self.dead_nodes
+        return _DyingSession(session, self) if concerned else session
+
+
+class _DyingSession:
+    def __init__(self, session: Any, system: Dying) -> None:
+        self._session = session
+        self._system = system
+
+    def __getattr__(self, name: str) -> Any:
+        through = getattr(self._session, name)
+        if name not in OPS:
+            return through
+
+        async def call(*arguments: Any) -> Any:
+            system = self._system
+            probed = name == "read" and arguments[:1] == (PROBE_KEY,)
+            if name not in system.calls or probed or not system.dead():
+                return await through(*arguments)
+            if system.how == "refused":
+                raise DefiniteError("connection refused")
+            if system.how == "unknown":
+                raise IndefiniteError("nobody knows")
+            return await asyncio.get_running_loop().create_future()  # for ever
+
+        return call

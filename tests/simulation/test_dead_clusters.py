@@ -1,0 +1,192 @@
+"""No pass over a dead cluster: for each fault and workload, what a run must come to when clients are answered nothing.
+
+The table says what is expected and why; nothing here is measured first. Nodes are well in every cell: it is clients
+who are answered nothing, as if a proxy, a firewall or a client library had died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from checkers import engine
+from checkers.verdict import Outcome, reasons
+from harness.cli.compose import RunOptions, compose
+from harness.simulate import simulate
+from harness.systems import catalogue as systems
+from tests.simulation.dead_systems import Dying, Moments
+from workloads.catalogue import WORKLOADS
+
+OPTIONS: Final[dict[str, Any]] = {
+    "system": "metadata",
+    "backend": "sim",
+    "bug": "",
+    "nodes": "3",
+    "concurrency": "2n",
+    "rate": 50.0,
+    "time_limit": 12.0,
+    "interval": 2.0,
+    "op_timeout": 1.0,
+    "recovery": 20.0,
+    "seed": 3,
+}
+
+Dead = Callable[[Moments], bool]
+Kill = Callable[[Moments], Dying]
+
+
+def always(_: Moments) -> bool:
+    return True
+
+
+def under_faults(at: Moments) -> bool:
+    return at.phase == "faults"
+
+
+def after_a_moment(at: Moments) -> bool:
+    return at.time_s > 3.0
+
+
+def under_faults_after_a_moment(at: Moments) -> bool:
+    return at.phase == "faults" and at.time_s > 3.0
+
+
+def at_the_end(at: Moments) -> bool:
+    return at.phase == "final"
+
+
+def dying(at: Moments, *, how: str, dead: Dead, **more: Any) -> Dying:
+    return Dying(how, lambda: dead(at), **more)
+
+
+def kill(how: str, dead: Dead, **more: Any) -> Kill:
+    return partial(dying, how=how, dead=dead, **more)
+
+
+class Cell(NamedTuple):
+    """How clients are cut off, and why a run of that may not pass."""
+
+    kill: Kill
+    why: str
+
+
+DEAD: Final[dict[str, Cell]] = {
+    "nothing answers": Cell(kill("silent", always), "no op ended but by its timeout"),
+    "everything fails": Cell(kill("refused", always), "no op happened"),
+    "only unknown": Cell(kill("unknown", always), "nobody knows whether any op happened"),
+    "nothing answers under faults": Cell(kill("silent", under_faults), "faults met a dead system"),
+    "everything fails under faults": Cell(kill("refused", under_faults), "faults met a dead system"),
+    "clients stuck after a moment": Cell(kill("silent", after_a_moment), "a quarter of the run was tested"),
+    "dead after a moment, well at the end": Cell(
+        kill("refused", under_faults_after_a_moment), "a quarter of the run was tested"
+    ),
+    "one node silent": Cell(kill("silent", under_faults, nodes=("n2",)), "a healthy node answered nobody"),
+    "one node refuses": Cell(kill("refused", always, nodes=("n2",)), "a healthy node answered nobody"),
+}
+
+AT_THE_END: Final[dict[str, Cell]] = {
+    "nothing answers at the end": Cell(kill("silent", at_the_end), "what survived the faults was never read"),
+    "everything fails at the end": Cell(kill("refused", at_the_end), "what survived the faults was never read"),
+}
+"""For workloads that have a final phase."""
+
+CALLS: Final[dict[str, tuple[str, ...]]] = {
+    "register": ("read", "write", "compare_and_set"),
+    "set": ("add", "elements"),
+    "declare": ("create", "read"),
+    "create-once": ("create", "read"),
+    "lock": ("lock", "unlock"),
+    "records": ("write",),
+}
+"""What each workload asks of a session: with any one of them dead alone, one of its functions proves nothing."""
+
+FOREIGN: Final = {"lease-lock": "it needs leases, and the metadata cluster has none"}
+"""Workloads that the system in the simulation cannot carry."""
+
+WITHOUT_END: Final = ("lock", "records")
+"""Workloads without a final phase."""
+
+SURVIVED: Final[dict[str, str]] = {
+    "none": "nothing breaks",
+    "clock": "no correct cluster trusts its clocks",
+    "pause-one": "a majority goes on, and the node answers once it is resumed",
+    "partition-one": "a majority goes on, and the node answers once it is healed",
+}
+"""Faults that a correct cluster survives, and why: with these a live cluster still passes."""
+
+
+def outcome_of(workload: str, nemesis: str, dead: Kill | None = None, **given: Any) -> tuple[Outcome, list[str]]:
+    at = Moments()
+    options = RunOptions.of(**{**OPTIONS, "workload": workload, "nemesis": nemesis, **given})
+    with pytest.MonkeyPatch.context() as patch:
+        if dead is not None:
+            patch.setattr(systems, "build", lambda *_: dead(at))
+        test = compose(options)
+    left = simulate(test, observe=at.observe)
+    assert left.failure is None
+    verdicts = engine.judge(left.history, test.workload.checkers, left.telemetry)
+    return engine.judged_outcome(verdicts, None)[0], [str(reason) for reason in reasons(verdicts)]
+
+
+def never_passes(workload: str, nemesis: str, cell: Cell) -> None:
+    outcome, told = outcome_of(workload, nemesis, cell.kill)
+    assert outcome is not Outcome.PASS, cell.why
+    assert outcome is Outcome.VIOLATION or told
+
+
+def cells(workload: str) -> dict[str, Cell]:
+    """All that can be dead for a workload."""
+    alone = {
+        f"{call} dead alone": Cell(kill("silent", always, calls=(call,)), "one function was never ok")
+        for call in CALLS[workload]
+    }
+    return {**DEAD, **({} if workload in WITHOUT_END else AT_THE_END), **alone}
+
+
+QUICK: Final = [
+    (workload, "none" if place % 2 else "partition-one", name)
+    for place, (workload, name) in enumerate(
+        [
+            ("register", "nothing answers under faults"),
+            ("set", "clients stuck after a moment"),
+            ("declare", "everything fails at the end"),
+            ("create-once", "dead after a moment, well at the end"),
+            ("lock", "everything fails under faults"),
+            ("records", "one node silent"),
+            ("set", "elements dead alone"),
+        ]
+    )
+]
+
+ALL: Final = [(workload, nemesis, name) for workload in CALLS for nemesis in SURVIVED for name in cells(workload)]
+
+
+def test_the_table_has_a_row_for_every_workload() -> None:
+    assert set(CALLS) | set(FOREIGN) == set(WORKLOADS)
+
+
+@pytest.mark.parametrize(("workload", "nemesis", "name"), QUICK)
+def test_a_dead_cluster_does_not_pass(workload: str, nemesis: str, name: str) -> None:
+    never_passes(workload, nemesis, cells(workload)[name])
+
+
+@pytest.mark.parametrize("workload", ["register", "lock"])
+def test_a_live_cluster_still_passes(workload: str) -> None:
+    assert outcome_of(workload, "none")[0] is Outcome.PASS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("workload", "nemesis", "name"), ALL)
+def test_no_dead_cluster_passes(workload: str, nemesis: str, name: str) -> None:
+    never_passes(workload, nemesis, cells(workload)[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", list(CALLS))
+@pytest.mark.parametrize("nemesis", list(SURVIVED))
+def test_what_a_correct_cluster_survives_passes(workload: str, nemesis: str) -> None:
+    outcome, told = outcome_of(workload, nemesis)
+    assert outcome is Outcome.PASS, (SURVIVED[nemesis], told)
