@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from harness.protocols import DefiniteError, Deployment, IndefiniteError, NodeId, Session
+from harness.protocols import DefiniteError, Deployment, IndefiniteError, NodeId
 from harness.recovery import PROBE_KEY
 from harness.systems.metadata import Metadata
 from results.history import HARNESS, Op
@@ -50,7 +50,7 @@ class Dying(Metadata):
         self.dead_nodes = nodes
         self.calls = calls
 
-    async def connect(self, deployment: Deployment, node: NodeId) -> Session:
+    async def connect(self, deployment: Deployment, node: NodeId) -> Any:
         """A session that goes dead."""
         session: Any = await super().connect(deployment, node)
         concerned = not self.dead_nodes or node in self.dead_nodes

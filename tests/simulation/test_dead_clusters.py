@@ -123,7 +123,11 @@ def outcome_of(workload: str, nemesis: str, dead: Kill | None = None, **given: A
     options = RunOptions.of(**{**OPTIONS, "workload": workload, "nemesis": nemesis, **given})
     with pytest.MonkeyPatch.context() as patch:
         if dead is not None:
-            patch.setattr(systems, "build", lambda *_: dead(at))
+
+            def build(*_: str) -> Dying:
+                return dead(at)
+
+            patch.setattr(systems, "build", build)
         test = compose(options)
     left = simulate(test, observe=at.observe)
     assert left.failure is None
