@@ -185,11 +185,16 @@ def _paths(violation: Violation, paths: Paths) -> dict[str, Any]:
 
 
 def _path(violation: Violation, path: Path) -> dict[str, Any]:
-    ops, end = violation.ops, show(path.ends)
+    ops, states = violation.ops, violation.stepper.states
+
+    def named(state: Any) -> str:
+        return _state(violation.stepper, states.number(state), state)
+
+    end = named(path.ends)
     return {
-        "begins": show(path.begins),
+        "begins": named(path.begins),
         "already": [_step(ops, op) for op in path.already],
-        "steps": [{**_step(ops, op), "state": show(state)} for op, state in path.steps],
+        "steps": [{**_step(ops, op), "state": named(state)} for op, state in path.steps],
         "ends": end,
         "then": f"{_what(ops, violation.failing)} cannot follow: the state is {_brief(end)}",
     }
@@ -205,9 +210,10 @@ def _known(stepper: Stepper, states: Sequence[int]) -> list[str]:
     return [_state(stepper, state) for state in states[:STATES]]
 
 
-def _state(stepper: Stepper, number: int) -> str:
+def _state(stepper: Stepper, number: int, state: Any = Special.UNKNOWN) -> str:
+    """A state as text, by its number or one of those that have it."""
     alike = " (or another that no op tells from it)" if number in stepper.states.several else ""
-    return show(stepper.states.known[number]) + alike
+    return show(stepper.states.known[number] if state is Special.UNKNOWN else state) + alike
 
 
 def describe(ops: Ops, op: int) -> dict[str, Any]:

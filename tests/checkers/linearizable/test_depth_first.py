@@ -50,8 +50,8 @@ def assert_as_by_definition(model: Model, definition: Model, history: list[Op]) 
     end = ops.table.column("index")[int(ops.completed[int(problem.op[result.event])])].as_py()
     assert linearizable(definition, history, end - 1)
     assert not linearizable(definition, history, end)
-    found = {stepper.states.known[int(number)] for number in result.reachable[:, 0]}
-    assert found == set(finals(definition, history, end - 1))
+    found = {int(number) for number in result.reachable[:, 0]}
+    assert found == {stepper.states.number(state) for state in finals(definition, history, end - 1)}
     return False
 
 

@@ -64,8 +64,8 @@ def assert_as_by_definition(model: Model, definition: Model, history: list[Op]) 
         end = failing_index(problem, ops, result)
         assert linearizable(definition, history, end - 1)
         assert not linearizable(definition, history, end)
-        found = {stepper.states.known[int(number)] for number in result.reachable[:, 0]}
-        possible = set(finals(definition, history, end - 1))
+        found = {int(number) for number in result.reachable[:, 0]}
+        possible = {stepper.states.number(state) for state in finals(definition, history, end - 1)}
         assert found == possible if result.complete else found <= possible
     return legal
 
