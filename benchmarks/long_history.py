@@ -30,7 +30,7 @@ from results.formats import read_table
 CLIENTS, VALUES, BLOCK_OPS = 5, 5, 20_000
 BAD_AT = 0.9
 
-_field: Any = HISTORY_SCHEMA.field
+_schema: Any = HISTORY_SCHEMA
 
 
 def long_history(ops: int, *, bad: bool, folder: Path) -> Any:
@@ -47,9 +47,9 @@ def long_history(ops: int, *, bad: bool, folder: Path) -> Any:
     source.write_bytes(lines([*first, *seen]))
     block = read_table(source)
     table: Any = pa.concat_tables([block] * max(1, ops // BLOCK_OPS))
-    row = np.arange(table.num_rows)
-    table = table.set_column(0, _field("index"), columns.array(row))
-    table = table.set_column(1, _field("time"), columns.array(row * 1000))
+    row: Any = np.arange(int(table.num_rows))
+    table = table.set_column(0, _schema.field("index"), columns.array(row))
+    table = table.set_column(1, _schema.field("time"), columns.array(row * 1000))
     return _with_wrong_read(table) if bad else table
 
 
@@ -60,7 +60,7 @@ def _with_wrong_read(table: Any) -> Any:
     value = table.column("value")
     wrong = columns.array([str(NEVER_WRITTEN)], pa.string())
     changed = pa.chunked_array([*value.slice(0, at).chunks, wrong, *value.slice(at + 1).chunks])
-    return table.set_column(table.schema.get_field_index("value"), _field("value"), changed)
+    return table.set_column(table.schema.get_field_index("value"), _schema.field("value"), changed)
 
 
 def main() -> None:
