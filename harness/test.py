@@ -157,8 +157,8 @@ class Test:
             check_number("quiet time", self.quiet_s, TIME_MAX_S)
         if self.recovery_s != 0:
             check_number("recovery", self.recovery_s, TIME_MAX_S)
-        if not -SEED_END <= self.seed < SEED_END:
-            raise UsageError("the seed must be a whole number of 64 bits.")
+        if not 0 <= self.seed < SEED_END:
+            raise UsageError("the seed must be a whole number from 0 to 2^63 - 1.")
         missing = sorted(self.workload.needs - getattr(self.system, "operations", frozenset[str]()))
         if missing:
             raise UsageError(

@@ -103,7 +103,8 @@ def weights(listed: Sequence[str]) -> dict[str, int]:
     """The names of a list such as ["partition:2", "kill"], without "none", with their weights; 1 where none is given.
 
     Raises:
-        UsageError: a name is not known, or a weight is no whole number from 1 to `WEIGHT_MAX`.
+        UsageError: a name is not known or stands there twice, a weight is no whole number from 1 to `WEIGHT_MAX`, or
+            "none" has a weight or a name beside it.
     """
     found: dict[str, int] = {}
     for each in listed:
@@ -113,8 +114,12 @@ def weights(listed: Sequence[str]) -> dict[str, int]:
             raise UnknownNameError("nemesis", name, descriptions())
         if colon and not (weight.strip().isascii() and weight.strip().isdigit() and 1 <= int(weight) <= WEIGHT_MAX):
             raise UsageError(f"--nemesis {each}: a weight is a whole number from 1 to {WEIGHT_MAX}, as in {name}:2.")
+        if name == "none" and (colon or len(listed) > 1):
+            raise UsageError(f"--nemesis {','.join(listed)}: none stands for no fault at all, and stands alone.")
+        if name in found:
+            raise UsageError(f"--nemesis {','.join(listed)} names {name} twice: give it once, as in {name}:2.")
         if name != "none":
-            found.setdefault(name, int(weight) if colon else 1)
+            found[name] = int(weight) if colon else 1
     return found
 
 

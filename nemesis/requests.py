@@ -15,7 +15,7 @@ from nemesis import bounce, clock, cpu, disk, membership, packet, swizzle
 from nemesis.catalogue import KINDS
 from nemesis.ledger import Ledger
 from nemesis.partition import SHAPES
-from nemesis.targets import SPECS
+from nemesis.targets import SPECS, fewest
 from results.errors import UnknownNameError, UsageError
 
 _ACTIONS: Final = {
@@ -158,6 +158,8 @@ class _Asked(NamedTuple):
 def _check(kind: str, f: str, own: Mapping[str, Any], order: Sequence[NodeId], nodes: Sequence[NodeId]) -> None:
     """Refuse what the nemesis of this kind would refuse, and names that it would pass over."""
     _check_name(f"node spec of {f}", own.get("spec", "one"), membership.SPECS if kind == membership.FAULT else SPECS)
+    spec = str(own.get("spec", "one"))
+    _check_enough(order, fewest(spec), f"{f}: the node spec {spec!r}")
     if kind in _CHECKS:
         try:
             _CHECKS[kind](_Asked(f, own, order, nodes))

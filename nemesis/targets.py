@@ -65,16 +65,24 @@ def _primaries(order: Sequence[NodeId], seen: Sequence[NodeView]) -> Sequence[No
 
 SPECS: Final[Mapping[str, Choice]] = {
     "one": lambda order, _: order[:1],
-    "minority": lambda order, _: order[: max(1, len(order) - majority(len(order)))],
+    "minority": lambda order, _: order[: len(order) - majority(len(order))],
     "majority": lambda order, _: order[: majority(len(order))],
-    "minority-third": lambda order, _: order[: max(1, (len(order) - 1) // 3)],
+    "minority-third": lambda order, _: order[: (len(order) - 1) // 3],
     "all": lambda order, _: order,
     "leader": _leader,
     "follower": _followers,
     "primaries": _primaries,
 }
-"""Node specs by name. "minority" is the largest one and at least one node; "minority-third" what a Byzantine quorum
-tolerates; where nobody is known to lead, "leader" and "primaries" take the first node of the order."""
+"""Node specs by name. "minority" is the largest one; "minority-third" what a Byzantine quorum tolerates; where nobody
+is known to lead, "leader" and "primaries" take the first node of the order."""
+
+FEWEST: Final[Mapping[str, int]] = {"minority": 3, "minority-third": 4, "follower": 2}
+"""With fewer nodes than these a spec means none, or not what it says: what is left of two nodes is no majority."""
+
+
+def fewest(spec: str) -> int:
+    """How many nodes a test needs at least, for a spec to mean any of them."""
+    return FEWEST.get(spec, 1)
 
 
 def choose(spec: str, order: Sequence[NodeId], seen: Sequence[NodeView]) -> list[NodeId]:

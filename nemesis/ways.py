@@ -13,6 +13,7 @@ from harness.protocols import FaultKind
 from nemesis import bounce, clock, cpu, disk, membership, packet, swizzle
 from nemesis.partition import SHAPES
 from nemesis.schedule import Figures, Strike
+from nemesis.targets import fewest
 
 
 class Entry(NamedTuple):
@@ -33,7 +34,7 @@ def _shapes(*names: str) -> tuple[Strike, ...]:
 
 
 def _specs(need: FaultKind, *names: str) -> tuple[Strike, ...]:
-    return tuple(Strike({"spec": name}, needs=(need,)) for name in names)
+    return tuple(Strike({"spec": name}, nodes=fewest(name), needs=(need,)) for name in names)
 
 
 def _somewhere(need: FaultKind, figures: Figures) -> tuple[Strike, ...]:
@@ -47,7 +48,7 @@ def _somewhere(need: FaultKind, figures: Figures) -> tuple[Strike, ...]:
 
 def _clogs(*scopes: str) -> tuple[Strike, ...]:
     return tuple(
-        Strike({"scope": scope, "spec": spec, "disturb": {"held": True}}, nodes=2, needs=("hold",))
+        Strike({"scope": scope, "spec": spec, "disturb": {"held": True}}, nodes=max(2, fewest(spec)), needs=("hold",))
         for scope in scopes
         for spec in ("one", "leader", "minority")
     )
@@ -55,17 +56,19 @@ def _clogs(*scopes: str) -> tuple[Strike, ...]:
 
 def _clocks(need: FaultKind, figures: Figures) -> tuple[Strike, ...]:
     return tuple(
-        Strike({"spec": spec}, figures=figures, needs=(need,)) for spec in ("one", "leader", "minority", "all")
+        Strike({"spec": spec}, nodes=fewest(spec), figures=figures, needs=(need,))
+        for spec in ("one", "leader", "minority", "all")
     )
 
 
 def _cpus(*names: str) -> tuple[Strike, ...]:
-    return tuple(Strike({"spec": name}, figures=cpu.share, needs=("cpu",)) for name in names)
+    return tuple(Strike({"spec": name}, nodes=fewest(name), figures=cpu.share, needs=("cpu",)) for name in names)
 
 
 def _disks(need: FaultKind, request: Mapping[str, Any], figures: Figures | None = None) -> tuple[Strike, ...]:
+    needs: tuple[FaultKind, ...] = (need, "kill")
     return tuple(
-        Strike({"spec": spec, **request}, nodes=disk.NODES_MIN, figures=figures, needs=(need, "kill"))
+        Strike({"spec": spec, **request}, nodes=max(disk.NODES_MIN, fewest(spec)), figures=figures, needs=needs)
         for spec in ("one", "leader", "minority")
     )
 

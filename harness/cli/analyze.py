@@ -25,7 +25,7 @@ STARTED: Final = "Spark is up"
 
 @click.command("analyze")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@options.store
+@options.stored
 @options.engine
 @options.as_json
 @click.pass_context
@@ -39,6 +39,8 @@ def command(
     file and the cause, counts as an error of the harness, and keeps no other from its verdict. Runs still under way are
     named and left alone.
     """
+    options.check_master(ctx, engine or "spark", master)
+
     from checkers.verdict import worst
     from harness.cli.rejudging import told_to_analyze
     from results.store import Store

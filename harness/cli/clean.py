@@ -9,17 +9,20 @@ import click
 import msgspec
 
 from harness.cli import options
+from results.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.backends.cleaning import Cleaned
 
 
 @click.command("clean")
-@options.store
+@options.stored
 @options.hosts
 @click.option("--dry-run", is_flag=True, help="Only tell what would be removed.")
 @options.as_json
+@click.pass_context
 def command(
+    ctx: click.Context,
     store: str,
     hosts: str | None,
     known_hosts: str | None,
@@ -44,8 +47,11 @@ def command(
     from harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory
 
     if hosts is None:
+        options.check_hosts(ctx, "which hosts? Add --hosts, or leave it out.")
         cleaned = cleaning.clean_here(Path(store), dry_run=dry_run)
     else:
+        if options.given(ctx, "store"):
+            raise UsageError("--store is on this machine, and --hosts cleans hosts: leave out one of them.")
         inventory = Inventory.of(hosts, known_hosts or KNOWN_HOSTS, ssh_key, ssh_user)
         cleaned = cleaning.clean_hosts(inventory, dry_run=dry_run)
     _tell(cleaned, dry_run, as_json)

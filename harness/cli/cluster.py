@@ -83,9 +83,10 @@ def command() -> None:
 def up(nodes: str, base_port: int, bug: str, directory: str) -> None:
     """Start the nodes and wait until one leads. Data of an earlier `up` in the same DIR is used again."""
     from cluster.client import BUGS
-    from harness.cli.compose import names, node_names
+    from harness.cli.compose import node_names
+    from harness.listed import names
 
-    for each in names(bug):
+    for each in names("--bug", bug):
         if each not in BUGS:
             raise UnknownNameError("bug", each, BUGS)
     home = Path(directory)

@@ -26,7 +26,7 @@ _CHOSEN_BY = ("outcome", "workload", "nemesis", "nemeses", "system", "backend", 
 @click.command("compare")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
-@options.store
+@options.stored
 @click.option("--page", default=None, metavar="FILE", help="Write the comparison as an HTML page as well.")
 @options.as_json
 def command(a: str, b: str, store: str, page: str | None, as_json: bool) -> None:

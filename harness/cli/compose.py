@@ -19,6 +19,7 @@ from harness.cli.followable import checked_faults
 from harness.cli.schedules import read as read_schedule
 from harness.faultkinds import supported
 from harness.generators.script import ScriptedFault, script_faults
+from harness.listed import names
 from harness.plan import NODE_NAME
 from harness.protocols import Backend, System
 from harness.simulation.worlds import WORLDS
@@ -86,23 +87,18 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(chosen, scheduled=found, nemesis=",".join(kinds))
 
 
-def names(listed: str) -> tuple[str, ...]:
-    """The names in a comma-separated list, without blanks."""
-    return tuple(name.strip() for name in listed.split(",") if name.strip())
-
-
 def node_names(nodes: str) -> tuple[str, ...]:
     """n1, n2, ... for a number, else the names as listed.
 
     Raises:
-        UsageError: no node, or a name that is not a plain word.
+        UsageError: no node, or a name that is not a plain word, or names a node twice.
     """
     if re.fullmatch(r"[+-]?\d+", nodes.strip()):
         count = int(nodes)
         if not 1 <= count <= NODES_MAX:
             raise UsageError(f"--nodes {count}: a test needs 1 to {NODES_MAX} nodes.")
         return tuple(f"n{i}" for i in range(1, count + 1))
-    listed = names(nodes)
+    listed = names("--nodes", nodes)
     if not listed:
         raise UsageError("--nodes: a test needs at least one node: give a number of 1 or more, or names.")
     for name in listed:
@@ -141,12 +137,12 @@ def compose(options: RunOptions) -> Test:
     backend = backend_of(options)
     _check_world(options)
     system = systems.build(options.system, options.read_mode)
-    bugs = names(options.bug)
+    bugs = names("--bug", options.bug)
     for bug in bugs:
         if bug not in system.bugs:
             raise UnknownNameError(f"bug of system {options.system!r}", bug, system.bugs)
     concurrency = client_count(options.concurrency, len(nodes))
-    nemesis_names = names(options.nemesis)
+    nemesis_names = names("--nemesis", options.nemesis)
     if not nemesis_names:
         raise UsageError("--nemesis names no nemesis: give one of splitbrain list nemeses, or none for no faults.")
     workload = workloads.build(
@@ -170,6 +166,10 @@ def compose(options: RunOptions) -> Test:
         quiet_s=options.progress_bound,
         options=msgspec.to_builtins(options),
     )
+    if options.backend == "sim":
+        from harness.backends.sim import check_embeddable
+
+        check_embeddable(test)
     return dataclasses.replace(test, workload=_judged_by(_beyond_clients(test, options), test.workload))
 
 

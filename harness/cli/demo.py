@@ -39,7 +39,7 @@ def command(ctx: click.Context, store: str, time_limit: float, seed: int | None)
     from harness.cli.compose import RunOptions, compose
     from harness.cli.judging import judge_with_spark
     from harness.cli.progress import Progress
-    from harness.cli.run import record
+    from harness.cli.run import check_place, record
 
     common: dict[str, Any] = {
         "workload": "register",
@@ -57,6 +57,8 @@ def command(ctx: click.Context, store: str, time_limit: float, seed: int | None)
     healthy = RunOptions.of(**common, nemesis="partition,kill", bug="")
     broken = RunOptions.of(**{**common, "seed": healthy.seed}, nemesis="partition", bug=BUG)
     tests = [(compose(each), each) for each in (healthy, broken)]
+    for test, chosen in tests:
+        check_place(test, chosen)
     runs: list[RunDir] = []
     errors: dict[Path, str | None] = {}
     for test, chosen in tests:

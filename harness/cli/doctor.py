@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 @click.command("doctor")
 @options.hosts
 @options.as_json
+@click.pass_context
 def command(
-    hosts: str | None, known_hosts: str | None, ssh_key: str | None, ssh_user: str | None, as_json: bool
+    ctx: click.Context,
+    hosts: str | None,
+    known_hosts: str | None,
+    ssh_key: str | None,
+    ssh_user: str | None,
+    as_json: bool,
 ) -> None:
     """What works on this machine and on hosts, and what is missing for the rest.
 
@@ -36,7 +42,9 @@ def command(
     from harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory
 
     inventory = None
-    if hosts is not None:
+    if hosts is None:
+        options.check_hosts(ctx, "which hosts? Add --hosts, or leave it out.")
+    else:
         inventory = Inventory.of(hosts, known_hosts or KNOWN_HOSTS, ssh_key, ssh_user)
     findings, faults = doctor.diagnose(), doctor.faults(inventory)
     if as_json:

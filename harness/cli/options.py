@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
+from results import stores
+from results.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,7 +23,51 @@ def _apply(options: list[Callable[[Any], Any]]) -> Callable[[F], F]:
     return decorate
 
 
-store = click.option("--store", default="store", show_default=True, metavar="DIR", help="Where runs are kept.")
+MASTER = "local[*]"
+"""Spark's master, unless another is asked for."""
+
+
+def given(ctx: click.Context, name: str) -> bool:
+    """Whether a parameter of the command was given, and is not its default."""
+    return ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+
+
+def _store(check: Callable[[Path, bool], None]) -> Callable[[F], F]:
+    """The option `--store`; `check` is called with the folder, and with whether it was given."""
+
+    def checked(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+        folder = Path(value)
+        stores.check_path(value)
+        check(folder, given(ctx, str(parameter.name)))
+        return value
+
+    return click.option(
+        "--store",
+        default="store",
+        show_default=True,
+        metavar="DIR",
+        help="Where runs are kept.",
+        callback=checked,
+    )
+
+
+def _refuse_missing(folder: Path, asked: bool) -> None:
+    if asked:
+        stores.check_there(folder)
+
+
+def _take(folder: Path, asked: bool) -> None:
+    """Take any."""
+
+
+store = _store(lambda folder, _: stores.check_writable(folder))
+"""Of a command that puts runs into it: made if it is not there."""
+
+stored = _store(_refuse_missing)
+"""Of a command that reads runs: one that is named must be there."""
+
+store_or_none = _store(_take)
+"""Of a command that reads runs from it, or none, and may put some into it."""
 as_json = click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for a machine.")
 history_format = click.option(
     "--format",
@@ -48,9 +96,39 @@ engine = _apply(
             help="Who judges: this process at once, or the Spark pipeline.  [default: inline for one run or "
             "file, spark for a store]",
         ),
-        click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Spark's master."),
+        click.option("--master", default=MASTER, show_default=True, metavar="URL", help="Spark's master."),
     ]
 )
+
+
+def check_master(ctx: click.Context, engine: str, master: str) -> None:
+    """Refuse a master that is none, or that is given where no Spark judges.
+
+    Raises:
+        UsageError: it is such a one.
+    """
+    if engine == "spark":
+        from checkers.spark.session import check_master
+
+        check_master(master)
+    elif given(ctx, "master"):
+        raise UsageError(f"--master is for Spark, and the {engine} engine judges: add --engine spark, or leave it out.")
+
+
+def check_hosts(ctx: click.Context, why: str) -> None:
+    """Refuse options on how to reach hosts where there are none.
+
+    Args:
+        ctx: of the command.
+        why: there are none, and what to do, as the end of a sentence.
+
+    Raises:
+        UsageError: one was given.
+    """
+    for name in ("hosts", "known_hosts", "ssh_key", "ssh_user"):
+        if given(ctx, name):
+            raise UsageError(f"--{name.replace('_', '-')} {ctx.params[name]}: {why}")
+
 
 _HOSTS = [
     click.option(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("prune")
-@options.store
+@options.stored
 @click.option("--older-than", default=None, metavar="AGE", help="Runs that began longer ago: 90m, 12h, 30d, 8w.")
 @click.option(
     "--keep", type=click.IntRange(min=0), default=None, metavar="N", help="All but the newest N of each test."
@@ -54,13 +54,13 @@ def command(
       splitbrain prune --older-than 1w --outcome pass --test metadata-register-partition
     """
     from results import pruning
-    from results.errors import HarnessError, UsageError
+    from results.errors import HarnessError
     from results.store import Store
+    from results.stores import check_there
 
     limits = _limits(older_than, keep, max_size, outcome, tests)
     where = Store(Path(store))
-    if not where.root.is_dir():
-        raise UsageError(f"--store {store!r}: there is no such store.")
+    check_there(where.root)
     runs = pruning.candidates(where)
     chosen = pruning.choose(runs, limits, time.time())
     problems: list[str] = []
@@ -87,25 +87,26 @@ def _limits(older_than: str | None, keep: int | None, max_size: str | None, outc
 
     if older_than is None and keep is None and max_size is None:
         raise UsageError("say what may go: give --older-than, --keep or --max-size.")
-    outcomes = _names("--outcome", outcome)
+    outcomes = _named("--outcome", outcome)
     for name in sorted(outcomes - set(OUTCOMES)):
         raise UnknownNameError("outcome", name, OUTCOMES)
     return Limits(
         outcomes=outcomes,
-        tests=frozenset() if tests is None else _names("--test", tests),
+        tests=frozenset() if tests is None else _named("--test", tests),
         older_than_s=None if older_than is None else quantities.age("--older-than", older_than),
         keep=keep,
         max_bytes=None if max_size is None else quantities.size("--max-size", max_size),
     )
 
 
-def _names(option: str, text: str) -> frozenset[str]:
+def _named(option: str, text: str) -> frozenset[str]:
+    from harness.listed import names
     from results.errors import UsageError
 
-    names = [name.strip() for name in text.split(",")]
-    if not all(names):
-        raise UsageError(f"{option} {text!r} names nothing between two commas, or at an end: leave that out.")
-    return frozenset(names)
+    found = frozenset(names(option, text))
+    if not found:
+        raise UsageError(f"{option} {text!r} names nothing: leave it out.")
+    return found
 
 
 def _tell(runs: list[Candidate], removed: list[Candidate], problems: list[str], dry_run: bool, as_json: bool) -> None:

@@ -29,7 +29,7 @@ TIMES_MAX = 100_000
     help="Carry out the plan there instead.  [default: where it was recorded]",
 )
 @click.option("--keep", is_flag=True, help="Keep a simulated replay as a run of its own, with its report.")
-@options.store
+@options.store_or_none
 @options.as_json
 @click.pass_context
 def command(

@@ -13,7 +13,7 @@ from results.errors import SplitbrainError
 
 @click.command("report")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@options.store
+@options.stored
 @options.as_json
 @click.pass_context
 def command(ctx: click.Context, runs: tuple[str, ...], store: str, as_json: bool) -> None:

@@ -57,14 +57,12 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
 
     if given["schedule"] and ctx.get_parameter_source("nemesis") is not click.core.ParameterSource.DEFAULT:
         raise UsageError("--schedule says itself what breaks: leave --nemesis out.")
-    if engine == "spark":
-        from checkers.spark.session import check_master
-
-        check_master(master)
+    options.check_master(ctx, engine or "inline", master)
+    if given["backend"] != "ssh":
+        options.check_hosts(ctx, f"that is for --backend ssh, not {given['backend']}.")
     chosen = RunOptions.of(**given)
-    if chosen.hosts is not None and chosen.backend != "ssh":
-        raise UsageError(f"--hosts is for --backend ssh, not {chosen.backend}.")
     test = compose(chosen)
+    check_place(test, chosen)
     for line in test.nemesis.left_out:
         click.echo(f"left out: {line}", err=True)
     conclusion = run_and_judge(test, chosen, Path(store), engine or "inline", master)
@@ -77,6 +75,19 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
     else:
         show(conclusion, chosen)
     ctx.exit(conclusion.outcome.exit_code)
+
+
+def check_place(test: Test, chosen: RunOptions) -> None:
+    """Refuse a test that its backend cannot house, as far as that shows before anything is started.
+
+    Raises:
+        SplitbrainError: it cannot; what is missing.
+    """
+    from harness.cli.compose import backend_of
+
+    check = getattr(backend_of(chosen), "check", None)
+    if check is not None:
+        check(test)
 
 
 def run_and_judge(test: Test, chosen: RunOptions, store: Path, engine: str, master: str) -> Conclusion:

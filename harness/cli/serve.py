@@ -13,7 +13,7 @@ from harness.cli import options
 
 
 @click.command("serve")
-@options.store
+@options.stored
 @click.option(
     "--host",
     default="127.0.0.1",
@@ -38,8 +38,10 @@ def command(store: str, host: str, port: int, as_json: bool) -> None:
     """
     from results.site.routes import loopback_hosts
     from results.site.server import SiteServer
+    from results.stores import check_there
 
     root = Path(store)
+    check_there(root)
     server = SiteServer(root, host, port)
 
     def stop(_: int, __: object) -> None:
@@ -52,8 +54,6 @@ def command(store: str, host: str, port: int, as_json: bool) -> None:
             click.echo(msgspec.json.encode({"url": server.url, "store": str(root)}).decode())
         else:
             click.echo(f"serving {store} at {server.url}  (Ctrl-C ends it)")
-        if not root.is_dir():
-            click.echo(f"note: there is no store {store} yet: its first run will show up.", err=True)
         if loopback_hosts(host) is None:
             click.echo(f"note: whoever reaches {host} can read every run of this store.", err=True)
         server.serve_forever(poll_interval=0.1)

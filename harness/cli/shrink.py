@@ -39,7 +39,7 @@ _PLAIN_S = 10.0
     help="Real time after which the smallest plan so far is taken.",
 )
 @click.option("--jobs", type=int, metavar="N", help="Worker processes; the result is the same.  [default: one a core]")
-@options.store
+@options.store_or_none
 @options.as_json
 @click.pass_context
 def command(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from checkers.verdict import Outcome
-from harness.cli.compose import compose, names
+from harness.cli.compose import compose
 from harness.cli.followable import checked
 from harness.cli.planned import (
     LIMIT_S,
@@ -25,6 +25,7 @@ from harness.cli.planned import (
 )
 from harness.cli.warm import warm_up
 from harness.cli.workers import Report, Workers
+from harness.listed import names
 from harness.plan import Plan, encode, kinds, load, plan_of
 from nemesis import catalogue
 from nemesis.shrink import Shrunk, Step, shrink
@@ -268,7 +269,8 @@ def _finished(before: Plan, found: Shrunk, wanted: Guilt, tries: int, pool: Pool
 
 def _with_options_that_fit(plan: Plan) -> Plan:
     left = kinds(plan.faults)
-    nemeses = [name for name in names(str(plan.options["nemesis"])) if any(k in left for k in catalogue.kinds([name]))]
+    listed = names("--nemesis", str(plan.options["nemesis"]))
+    nemeses = [name for name in listed if any(kind in left for kind in catalogue.kinds([name]))]
     options = {
         **plan.options,
         "nemesis": ",".join(nemeses) or "none",

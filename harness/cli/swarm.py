@@ -16,8 +16,9 @@ from typing import Final
 import msgspec
 
 from harness.backends import catalogue as backends
-from harness.cli.compose import RunOptions, compose, names
+from harness.cli.compose import RunOptions, compose
 from harness.faultkinds import supported
+from harness.listed import names
 from harness.rng import Rng, Streams
 from harness.systems import catalogue as systems
 from nemesis.catalogue import NEMESES, UNFAIR, descriptions, names_for
@@ -92,8 +93,8 @@ def asked_for(
     """
     asked = msgspec.convert(
         {
-            "workloads": able(systems.operations(system)) if workload is None else names(workload),
-            "nemeses": _fair(system) if nemesis is None else names(nemesis),
+            "workloads": able(systems.operations(system)) if workload is None else names("--workload", workload),
+            "nemeses": _fair(system) if nemesis is None else names("--nemesis", nemesis),
             "nodes": NODES if nodes is None else _counts(nodes),
             "system": system,
             "bug": bug,
@@ -126,6 +127,8 @@ def check(asked: Asked) -> None:
     if not asked.nemeses:
         raise UsageError("--nemesis names no nemesis: give some of splitbrain list nemeses, or leave it out.")
     for nemesis in asked.nemeses:
+        if nemesis == "none" and len(asked.nemeses) > 1:
+            raise UsageError(f"--nemesis {','.join(asked.nemeses)}: none stands for no fault at all, and stands alone.")
         if nemesis != "none" and nemesis not in NEMESES:
             raise UnknownNameError("nemesis", nemesis, descriptions())
     if not _node_counts(asked):
@@ -237,7 +240,7 @@ def _counts(listed: str) -> tuple[int, ...]:
     Raises:
         UsageError: something in it is no number of 1 to 100, or there is nothing in it.
     """
-    counts = names(listed)
+    counts = names("--nodes", listed)
     if not counts or not all(count.isascii() and count.isdigit() and 1 <= int(count) <= 100 for count in counts):
         raise UsageError(f"--nodes {listed}: a hunt draws one of the numbers given, 1 to 100 each, such as 3,5,7.")
     return tuple(int(count) for count in counts)

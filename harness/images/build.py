@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -80,18 +80,38 @@ def ensure(name: str, client: docker.DockerClient | None = None) -> str:
         ImageBuildError: its files could not be put into it.
         ContainerEngineError: no engine can be used.
     """
-    images = lineage(name)
     with ExitStack() as stack:
         client = client or stack.enter_context(closing(engine()))
-        parent, parent_hash = "", present_foundation(client)
-        for image in images:
-            made_of = content(image, parent_hash, checkout())
+        tag = ""
+        for image, made_of, parent in _wanted(client, name):
             tag = f"{image.repository}:{made_of.hash}"
             if find_image(client, tag) is None:
                 _refuse_slow(client, name, image, made_of)
                 _run(client, image, made_of, parent, {}, _silent)
-            parent, parent_hash = tag, made_of.hash
-        return parent
+        return tag
+
+
+def refuse_missing(name: str) -> None:
+    """Refuse an image that `ensure` would refuse; nothing is built.
+
+    Raises:
+        UnknownNameError: there is no such image.
+        ImageMissingError: it, or what it stands on, is not built, or was built from other packages.
+        ContainerEngineError: no engine can be used.
+    """
+    with closing(engine()) as client:
+        for image, made_of, _ in _wanted(client, name):
+            if find_image(client, f"{image.repository}:{made_of.hash}") is None:
+                _refuse_slow(client, name, image, made_of)
+
+
+def _wanted(client: docker.DockerClient, name: str) -> Iterator[tuple[Image, Content, str]]:
+    """An image and what it stands on, from the base up: what each is made of, and the tag of the one below it."""
+    parent, parent_hash = "", present_foundation(client)
+    for image in lineage(name):
+        made_of = content(image, parent_hash, checkout())
+        yield image, made_of, parent
+        parent, parent_hash = f"{image.repository}:{made_of.hash}", made_of.hash
 
 
 def build(

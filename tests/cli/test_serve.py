@@ -34,6 +34,7 @@ def test_it_serves_the_store_until_it_is_asked_to_end_and_ends_well(tmp_path: Pa
 
 def test_a_taken_port_is_one_line_and_the_harness_s_failure(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
+        (tmp_path / "store").mkdir()
         done = splitbrain("serve", "--port", str(taken.getsockname()[1]), cwd=tmp_path)
     assert done.returncode == 255
     assert done.stderr.count("\n") == 1
@@ -47,6 +48,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path, arguments: tuple[str, ...])
 
 
 def test_an_address_that_this_machine_does_not_have_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
     done = splitbrain("serve", "--host", "192.0.2.1", cwd=tmp_path)
     assert done.returncode == 255
     assert "cannot serve on 192.0.2.1 port 8080" in done.stderr

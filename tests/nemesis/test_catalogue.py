@@ -241,6 +241,12 @@ def test_every_op_of_every_name_can_be_carried_out_and_is_undone_in_the_end(name
     assert (nodes.cut_links, nodes.faults, nodes.disks, nodes.clocks, nodes.shares) == ({}, {}, {}, {}, {})
 
 
+@pytest.mark.parametrize("names", [["none", "kill"], ["kill", "none"], ["none:2"], ["kill:2", "kill"]])
+def test_what_contradicts_itself_is_refused(names: list[str]) -> None:
+    with pytest.raises(UsageError, match=r"stands alone|twice"):
+        build(names)
+
+
 @pytest.mark.parametrize("names", [["none"], []])
 def test_none_means_nothing(names: list[str]) -> None:
     package = build(names)
@@ -366,7 +372,7 @@ def test_orders_are_drawn_evenly() -> None:
 
 
 def test_names_of_one_kind_add_up_to_one_fault() -> None:
-    package = build(["partition-ring", "kill-one", "partition-leader", "partition-ring", "kill-leader"])
+    package = build(["partition-ring", "kill-one", "partition-leader", "kill-leader"])
     assert package.name == "partition-ring,kill-one,partition-leader,kill-leader"
     found = strikes(schedule(package, seconds=300))
     assert {(strike["fault"], strike.get("shape") or strike.get("spec")) for strike in found} == {

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from harness.protocols import NodeView
 from nemesis.grudges import majority
-from nemesis.targets import SPECS, choose, leader, primaries, views
+from nemesis.targets import SPECS, choose, fewest, leader, primaries, views
 from results.errors import UnknownNameError
 from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, run
 
@@ -24,13 +24,21 @@ def test_specs_by_number_take_the_first_nodes_of_the_order(order: list[str]) -> 
     count = len(order)
     sizes = {
         "one": 1,
-        "minority": max(1, count - majority(count)),
+        "minority": count - majority(count),
         "majority": majority(count),
-        "minority-third": max(1, (count - 1) // 3),
+        "minority-third": (count - 1) // 3,
         "all": count,
     }
     for spec, size in sizes.items():
         assert choose(spec, order, []) == order[:size], spec
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_spec_means_somebody_from_its_fewest_nodes_on_and_nobody_below(spec: str) -> None:
+    seen = [view("n1", "leader", 3, "n1")]
+    assert choose(spec, list(NODES[: fewest(spec)]), seen)
+    if fewest(spec) > 1:
+        assert choose(spec, list(NODES[: fewest(spec) - 1]), seen) == []
 
 
 def test_of_five_nodes_two_are_a_minority_three_a_majority_and_one_less_than_a_third() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness.backends.catalogue import build
 from harness.cli import run
-from harness.cli.compose import RunOptions, command_line, compose, names
+from harness.cli.compose import RunOptions, command_line, compose
 from harness.cli.swarm import (
     INTERVALS_S,
     KINDS_MAX,
@@ -29,6 +29,7 @@ from harness.cli.swarm import (
     draw,
 )
 from harness.lifecycle import check_support
+from harness.listed import names
 from harness.systems import catalogue as systems
 from nemesis.catalogue import NEMESES, UNFAIR, kinds
 from results.errors import UnknownNameError, UsageError
@@ -58,7 +59,7 @@ def test_a_draw_stays_within_what_was_asked_for(seed: int, asked: Asked) -> None
     assert drawn.backend == "sim"
     assert drawn.workload in asked.workloads
     assert int(drawn.nodes) in asked.nodes
-    chosen = names(drawn.nemesis)
+    chosen = names("--nemesis", drawn.nemesis)
     assert chosen
     assert set(chosen) <= set(asked.nemeses)
     assert 1 <= len(kinds(chosen)) <= KINDS_MAX
@@ -99,12 +100,12 @@ def test_500_seeds_reach_everything_that_can_be_drawn() -> None:
     assert {each.time_limit for each in drawn} == {*TIME_LIMITS_S, PATIENT_LIMIT_S}
     assert {each.interval for each in drawn} == {*INTERVALS_S, PATIENT_INTERVAL_S}
     assert {each.op_timeout for each in drawn} == set(OP_TIMEOUTS_S)
-    assert {name for each in drawn for name in names(each.nemesis)} == set(NEMESES)
+    assert {name for each in drawn for name in names("--nemesis", each.nemesis)} == set(NEMESES)
 
 
 def test_kinds_with_many_names_do_not_push_out_kinds_with_few() -> None:
     every = [each for each in (draw(seed, EVERYTHING) for seed in range(2000)) if each.time_limit != PATIENT_LIMIT_S]
-    drawn = Counter(kind for each in every for kind in kinds(names(each.nemesis)))
+    drawn = Counter(kind for each in every for kind in kinds(names("--nemesis", each.nemesis)))
     assert set(drawn) == set(kinds(list(NEMESES)))
     assert max(drawn.values()) < 1.5 * min(drawn.values())
 
@@ -131,7 +132,7 @@ def test_kinds_are_left_out_often() -> None:
     asked = Asked(workloads=("register",), nemeses=("partition", "kill", "pause"))
     alone = Counter(draw(seed, asked).nemesis for seed in range(200))
     assert {"partition", "kill", "pause"} <= set(alone)
-    assert any(len(names(both)) == 3 for both in alone)
+    assert any(len(names("--nemesis", both)) == 3 for both in alone)
 
 
 def test_a_nemesis_that_needs_more_nodes_is_not_drawn_for_few() -> None:

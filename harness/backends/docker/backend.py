@@ -77,6 +77,18 @@ class DockerBackend:
                 dry_run=dry_run,
             )
 
+    def check(self, test: Test) -> None:
+        """Refuse a test that cannot run here, as far as that shows before anything is started. Looks, changes nothing.
+
+        Raises:
+            BackendError: it does not work here, or the image has to be built first.
+            UsageError: nodes that cannot be housed, or a system that comes in no image.
+        """
+        check_nodes(self.name, test.nodes, MOST_NODES)
+        image = _image_of(test)
+        _require_that_it_works()
+        images.refuse_missing(image)
+
     async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> DockerDeployment:
         """Lay out the test's nodes, not yet started.
 
@@ -87,11 +99,7 @@ class DockerBackend:
             UsageError: nodes that cannot be housed, or a system that comes in no image.
         """
         check_nodes(self.name, test.nodes, MOST_NODES)
-        image = getattr(test.system, "image", None)
-        if image is None:
-            raise UsageError(
-                f"system {test.system.name!r} comes in no container image: take another backend, such as local."
-            )
+        image = _image_of(test)
         _require_that_it_works()
         engine = Engine(images.engine())
         try:
@@ -105,6 +113,15 @@ class DockerBackend:
         async with closed_on_failure(deployment):
             await deployment.lay_out()
         return deployment
+
+
+def _image_of(test: Test) -> str:
+    image: str | None = getattr(test.system, "image", None)
+    if image is None:
+        raise UsageError(
+            f"system {test.system.name!r} comes in no container image: take another backend, such as local."
+        )
+    return image
 
 
 def _require_that_it_works() -> None:

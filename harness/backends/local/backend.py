@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -97,6 +98,24 @@ class LocalBackend:
     def sweep(self) -> list[str]:
         """Remove processes, control groups and volumes that a dead controller left behind; a line for each."""
         return leftovers.sweep() if _is_linux() else []
+
+    def check(self, test: Test) -> None:
+        """Refuse a test that cannot run here, as far as that shows before anything is started. Looks, changes nothing.
+
+        Raises:
+            BackendError: this is not Linux, or a program is missing.
+            UsageError: nodes that cannot be housed.
+        """
+        check_nodes(self.name, test.nodes, MOST_NODES)
+        if not _is_linux():
+            raise BackendError(_needs_linux())
+        programs: Mapping[str, str] = getattr(test.system, "programs", {})
+        for program, package in programs.items():
+            if shutil.which(program) is None:
+                raise BackendError(
+                    f"there is no {program!r} on this machine (Debian and Ubuntu: apt install {package}). Install it, "
+                    "or use --backend docker, whose image brings its own."
+                )
 
     async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> LocalDeployment:
         """Lay out the test's nodes, not yet started.

@@ -64,6 +64,14 @@ class SshBackend:
                 connection.close()
         return lines
 
+    def check(self, test: Test) -> None:
+        """Refuse a test whose nodes have no hosts, before anything is started.
+
+        Raises:
+            UsageError: a node has none.
+        """
+        self._hosts_of(test)
+
     async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> SshDeployment:
         """Lay out the test's nodes on their hosts, not yet started.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from harness.listed import names
 from harness.protocols import NodeId
 from results.errors import UsageError
 
@@ -85,8 +86,8 @@ def parse_hosts(hosts: str) -> tuple[Host, ...]:
     found = tuple(_host(entry, where) for where, entry in _entries(hosts))
     if not found:
         raise UsageError("--hosts names no host: give NODE=[USER@]HOST[:PORT], separated by commas.")
-    for what, names in (("node", [host.node for host in found]), ("host", [host.name for host in found])):
-        twice = next((name for name in names if names.count(name) > 1), None)
+    for what, called in (("node", [host.node for host in found]), ("host", [host.name for host in found])):
+        twice = next((name for name in called if called.count(name) > 1), None)
         if twice is not None:
             raise UsageError(f"--hosts names the {what} {twice!r} twice: each node needs a host of its own.")
     return found
@@ -95,7 +96,7 @@ def parse_hosts(hosts: str) -> tuple[Host, ...]:
 def _entries(hosts: str) -> list[tuple[str, str]]:
     """Every entry with where it stands."""
     if not hosts.startswith("@"):
-        return [("--hosts", entry.strip()) for entry in hosts.split(",") if entry.strip()]
+        return [("--hosts", entry) for entry in names("--hosts", hosts)]
     path = Path(hosts[1:]).expanduser()
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
