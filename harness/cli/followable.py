@@ -9,6 +9,7 @@ import msgspec
 
 from harness.generators.script import ScriptedFault, ScriptedOp
 from harness.plan import Plan
+from harness.runner import FINAL_LIMIT_S
 from harness.test import KEY_MAX, OpShape
 from nemesis.requests import check_sequence, complete
 from results.errors import UnknownNameError, UsageError
@@ -16,8 +17,9 @@ from results.errors import UnknownNameError, UsageError
 if TYPE_CHECKING:
     from harness.test import Test
 
-FINAL_MAX_S: Final = 3600
-"""So late a final op may be due, in seconds since the final phase began."""
+LONGER_MAX_S: Final = 600.0
+"""So much longer than its options' time limit and one op a plan's faults phase may last, in seconds: room for what is
+still under way at the limit, and for a few faults more. Each simulated second costs milliseconds, even an idle one."""
 
 
 def checked(plan: Plan, test: Test) -> Plan:
@@ -35,12 +37,7 @@ def checked(plan: Plan, test: Test) -> Plan:
     for name, ops in (("ops", plan.ops), ("final_ops", plan.final_ops)):
         for place, op in enumerate(ops):
             _check_op(f"{name}[{place}]", op, test)
-    for place, op in enumerate(plan.final_ops):
-        if op.at_ns > FINAL_MAX_S * 1e9:
-            raise UsageError(
-                f"final_ops[{place}] is due {op.at_ns / 1e9:g} s after the final phase began: give {FINAL_MAX_S:,} s "
-                "at most."
-            )
+    _check_length(plan, test)
     if not plan.faults:
         return plan
     if test.nemesis.nemesis is None:
@@ -53,6 +50,26 @@ def checked(plan: Plan, test: Test) -> Plan:
                 "options.nemesis in the plan."
             )
     return msgspec.structs.replace(plan, faults=faults)
+
+
+def _check_length(plan: Plan, test: Test) -> None:
+    """Refuse phases that last for ages, and final ops that never come.
+
+    Raises:
+        UsageError: the faults phase is far longer than its options say, or a final op is due after the final phase.
+    """
+    most_s = test.time_limit_s + test.op_timeout_s + LONGER_MAX_S
+    if plan.end_ns > most_s * 1e9:
+        raise UsageError(
+            f"end_ns is {plan.end_ns / 1e9:g} s, and options.time_limit is {test.time_limit_s:g} s: with that, give "
+            f"{most_s:g} s at most, or raise options.time_limit in the plan."
+        )
+    for place, op in enumerate(plan.final_ops):
+        if op.at_ns > FINAL_LIMIT_S * 1e9:
+            raise UsageError(
+                f"final_ops[{place}] is due {op.at_ns / 1e9:g} s after the final phase began, which lasts "
+                f"{FINAL_LIMIT_S:g} s: give an earlier time."
+            )
 
 
 def checked_faults(faults: Sequence[ScriptedFault], nodes: Sequence[str], called: str) -> tuple[ScriptedFault, ...]:
