@@ -28,7 +28,7 @@ from results.report.hostclocks import words_of
 from results.report.inspector import packed
 from results.report.memberships import member_changes
 from results.report.nodelogs import NodeLog, excerpt, node_logs
-from results.report.past import SHOWN_MAX, bugs_of, past_of
+from results.report.past import SHOWN_MAX, bugs_of, novelty_of, past_of
 from results.report.plots import latency_plot, rate_plot
 from results.report.provenance import artefacts_of, command_of, options_of, size, versions_of
 from results.report.quorum import Quorum, quorum_of
@@ -119,6 +119,7 @@ def render(view: RunView) -> Page:
         simulated=options_of(view.document).get("backend") == "sim",
         versions=versions_of(view.document),
         past=past,
+        novelty=novelty_of(past, bugs_of(view.document)),
         others=past.others[-SHOWN_MAX:],
         bugs=bugs_of(view.document),
         unchecked=unchecked(view, verdicts, quorum),

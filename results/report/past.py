@@ -207,3 +207,31 @@ def bugs_of(document: dict[str, Any]) -> list[str]:
     """Bugs that were switched on in the run: with one of them a violation is expected."""
     bugs: Any = document.get("bugs")
     return [str(bug) for bug in cast("list[Any]", bugs)] if isinstance(bugs, list) else []
+
+
+NAMED_MAX: Final = 3
+"""Signatures that the banner names of each kind."""
+
+
+def novelty_of(past: Past, bugs: Sequence[str]) -> str:
+    """In a sentence or two whether what this run showed is new, for the banner; "" if it showed nothing."""
+    if not past.traces:
+        return ""
+    expected = f" Expected: {', '.join(bugs[:6])} was switched on." if bugs else ""
+    earlier = past.traces[0].earlier.of
+    if not earlier:
+        return f"Not known: this store has no earlier judged run of this test to compare with.{expected}"
+    told: list[str] = []
+    for word, said in (("new", "New"), ("flaky", "Seen before, not always"), ("known", "Known")):
+        alike = [trace for trace in past.traces if trace.word == word]
+        names = [f"{trace.checker} {trace.anomaly} ({_seen(trace)})" for trace in alike[:NAMED_MAX]]
+        more = f" and {len(alike) - NAMED_MAX} more" if len(alike) > NAMED_MAX else ""
+        told += [f"{said}: {'; '.join(names)}{more}."] if alike else []
+    return f"{' '.join(told)}{expected}"
+
+
+def _seen(trace: Trace) -> str:
+    """In how many earlier runs, and since when."""
+    if trace.first is None:
+        return f"in none of {trace.earlier.of} earlier runs"
+    return f"in {trace.earlier.seen} of {trace.earlier.of} earlier runs, first in {trace.first.name}"

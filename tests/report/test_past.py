@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from checkers.verdict import Verdict
 from results.report import write_report
-from results.report.past import NOTHING_EARLIER, past_of
+from results.report.past import NOTHING_EARLIER, novelty_of, past_of
 from results.store import RunDir, Store
 
 START_NS = 1_760_000_000_000_000_000
@@ -79,7 +80,7 @@ def test_the_reproduction_rate_counts_runs_with_the_same_options_and_those_with_
     assert trace.same_options == (3, 5)
     assert trace.same_seed == (2, 3)
     page = write_report(run.path).read_text()
-    assert '<td class="n">3 of 5</td><td class="n">2 of 3</td>' in page
+    assert re.search(r'any seed">3 of 5</td><td class="n" data-label="with this seed">2 of 3</td>', page)
 
 
 def test_runs_that_cannot_be_read_or_were_not_judged_count_for_nothing_and_are_told(tmp_path: Path) -> None:
@@ -113,3 +114,28 @@ def test_known_bugs_that_were_switched_on_are_named(tmp_path: Path) -> None:
     run.write_verdicts([LOST], "violation")
     run.release()
     assert "Known bugs were switched on: M23, M01." in write_report(run.path).read_text()
+
+
+@pytest.mark.parametrize(
+    ("earlier", "told"),
+    [
+        ([], "Not known: this store has no earlier judged run"),
+        ([FINE, FINE], "New: set lost (in none of 2 earlier runs)."),
+        ([LOST, LOST], "Known: set lost (in 2 of 2 earlier runs, first in "),
+        ([FINE, LOST, FINE], "Seen before, not always: set lost (in 1 of 3 earlier runs, first in "),
+    ],
+)
+def test_the_banner_says_whether_it_is_new_or_known(tmp_path: Path, earlier: list[Verdict], told: str) -> None:
+    for day, verdict in enumerate(earlier):
+        made(tmp_path, day, verdict, outcome="violation" if verdict is LOST else "pass", seed=day)
+    run = made(tmp_path, 10, LOST, outcome="violation", seed=99)
+    page = write_report(run.path).read_text(encoding="utf-8")
+    banner = page[page.index("<header") : page.index("</header>")]
+    assert told in banner
+
+
+def test_a_bug_that_was_switched_on_is_told_as_expected_and_a_pass_has_nothing_to_tell(tmp_path: Path) -> None:
+    fine = made(tmp_path, 0, FINE)
+    assert novelty_of(past_of(fine), ["M23"]) == ""
+    lost = made(tmp_path, 1, LOST, outcome="violation")
+    assert novelty_of(past_of(lost), ["M23"]).endswith("Expected: M23 was switched on.")

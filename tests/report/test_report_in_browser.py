@@ -71,6 +71,17 @@ def test_on_a_phone_what_a_table_is_about_is_read_without_scrolling_sideways(bro
     assert too_wide == []
 
 
+def test_on_a_phone_sentences_have_the_width_of_the_window(browser: Browser, tmp_path: Path) -> None:
+    page = write_report(sample_run(tmp_path, "wrong side", rate=60).path)
+    browser.open(page, width=390)
+    widths: list[float] = browser.run(
+        "[...document.querySelectorAll('table.stack td.wrap')].map((cell) => cell.getBoundingClientRect().width)"
+        ".filter((width) => width > 0)"
+    )
+    assert len(widths) > 10
+    assert min(widths) > 280
+
+
 def test_a_click_on_an_op_shows_what_each_node_logged_around_it(browser: Browser, tmp_path: Path) -> None:
     browser.open(write_report(sample_run(tmp_path, "wrong side").path))
     link = "tr[id^=op-] a"
