@@ -33,10 +33,11 @@ def sample(
     hostile: str | None = None,
     key: str | None = "k",
     faults: bool = True,
+    wrong: int = WRONG,
 ) -> Sample:
     """`ops` ops of `clients` clients that are always busy. Each takes effect when it completes.
 
-    The first read that completes after nine tenths of the history answers WRONG. A client whose op crashes goes on as
+    The first read that completes after nine tenths of the history answers `wrong`. A client whose op crashes goes on as
     another process. With `hostile`, that text is every value, node, key, and name of a fault.
     """
     rng = random.Random(seed)
@@ -66,13 +67,13 @@ def sample(
         value = op.value if op.f == "write" else value
         answer: Any = value
         if failing is None and op.f == "read" and invoked >= ops * 9 // 10:
-            failing, answer = op, WRONG
+            failing, answer = op, wrong
         elif failing is None:
             completions.append((op, value))
         history.append(msgspec.structs.replace(op.complete("ok", answer), time=time))
     indexed = [msgspec.structs.replace(op, index=index) for index, op in enumerate(history)]
     return Sample(
-        to_table(indexed), _evidence(indexed, history, completions, failing), "Not linearizable: n1 answered."
+        to_table(indexed), _evidence(indexed, history, completions, failing, wrong), "Not linearizable: n1 answered."
     )
 
 
@@ -91,7 +92,9 @@ def _fault(number: int, time: int, hostile: str | None) -> list[Op]:
     ]
 
 
-def _evidence(indexed: list[Op], history: list[Op], completions: list[tuple[Op, Any]], failing: Op) -> dict[str, Any]:
+def _evidence(
+    indexed: list[Op], history: list[Op], completions: list[tuple[Op, Any]], failing: Op, wrong: int
+) -> dict[str, Any]:
     """What a checker would say; the order is that of the completions."""
     index = {id(op): place for place, op in enumerate(history)}
     at = index[id(failing)]
@@ -122,7 +125,7 @@ def _evidence(indexed: list[Op], history: list[Op], completions: list[tuple[Op, 
         {"op": words(op, value), "process": op.process, "invoked_index": index[id(op)], "state": str(value)}
         for op, value in last
     ]
-    then = f"read -> {WRONG} cannot follow: the state is {steps[-1]['state']}"
+    then = f"read -> {wrong} cannot follow: the state is {steps[-1]['state']}"
     path = {"begins": str(completions[-26][1]), "already": [], "steps": steps, "ends": steps[-1]["state"], "then": then}
     other = {**path, "steps": steps[:-1], "ends": steps[-2]["state"]}
     return {
@@ -130,13 +133,13 @@ def _evidence(indexed: list[Op], history: list[Op], completions: list[tuple[Op, 
         "model": "register",
         "prefix": {"ops": at, "last_index": end.index, "time_ns": end.time},
         "prefix_is_smallest": True,
-        "failing_op": described(failing, WRONG),
+        "failing_op": described(failing, wrong),
         "possible_states": [steps[-1]["state"]],
         "possible_states_count": 1,
         "pending": [],
         "pending_count": 0,
         "window": [],
-        "witness": {"ops": [described(*last[-2]), described(failing, WRONG)], "minimal": True},
+        "witness": {"ops": [described(*last[-2]), described(failing, wrong)], "minimal": True},
         "final_paths": {
             "since_index": since,
             "ops_before": len(completions) - 25,

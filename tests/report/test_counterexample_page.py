@@ -238,6 +238,35 @@ def test_in_a_narrow_window_the_picture_is_moved_to_the_failing_op(
     assert abs(seen) < 210
 
 
+OVERLAPS = """(() => {
+  const boxes = [...document.querySelectorAll('#picture text')].filter((text) => !text.closest('.step'))
+    .map((text) => [text.textContent, text.getBoundingClientRect()]);
+  const found = [];
+  boxes.forEach(([one, a], i) => boxes.slice(i + 1).forEach(([other, b]) => {
+    const beside = a.left >= b.right - 1 || b.left >= a.right - 1;
+    const below = a.top >= b.bottom - 3 || b.top >= a.bottom - 3;
+    if (!beside && !below) found.push(one + ' | ' + other);
+  }));
+  return found;
+})()"""
+
+
+@pytest.mark.parametrize("value", [7, 123_456_789_012, 10**40])
+@pytest.mark.parametrize("clients", [2, 7])
+def test_the_failing_op_is_named_whole_in_the_first_view_and_labels_keep_apart(
+    browser: Browser, tmp_path: Path, clients: int, value: int
+) -> None:
+    of = sample(300, clients, wrong=value)
+    browser.open(write(tmp_path / "page.html", of), scripts=False)
+    assert browser.run("document.querySelector('.flag').textContent") == f"✗ read → {value}"
+    beside = str(browser.run("document.querySelector('.failing-label').textContent"))
+    assert f"read → {value}".startswith(beside.removesuffix("…"))
+    assert len(beside) >= min(len(str(value)) + 7, 24)
+    for label in (".flag", ".failing-label"):
+        assert in_window(browser, label, 1280, 800)
+    assert browser.run(OVERLAPS) == []
+
+
 @pytest.mark.parametrize("crashes", [0.0, 0.1])
 def test_the_script_draws_the_first_view_exactly_as_it_stands_in_the_page(
     browser: Browser, tmp_path: Path, crashes: float
@@ -297,6 +326,7 @@ def test_an_op_tells_about_itself_to_mouse_and_keyboard(browser: Browser, tmp_pa
 def test_another_possible_order_can_be_drawn(browser: Browser, tmp_path: Path) -> None:
     browser.open(write(tmp_path / "page.html", sample()))
     assert "25" in browser.run("[...document.querySelectorAll('#picture .step text')].pop().textContent")
+    browser.run("document.querySelector(\"[data-path='1']\").scrollIntoView({ block: 'center' })")
     browser.click("[data-path='1']")
     assert "24" in browser.run("[...document.querySelectorAll('#picture .step text')].pop().textContent")
 

@@ -1,8 +1,8 @@
 "use strict";
 // Draws any view of the ops, in the measures and classes of drawing.py, which draws the first one.
 (async () => {
-  const WIDTH = 1180, LEFT = 104, RIGHT = 12, ROW = 38, BAR = 22, FAULT = 18, RIBBON = 24, OVERVIEW = 26;
-  const ROWS_MAX = 40, LETTER = 6.4, PIN = 7.5, BARS_MAX = 1500, LEAST = 12, INFO = 2, CRASHED = -1;
+  const WIDTH = 1180, LEFT = 104, RIGHT = 12, ROW = 38, BAR = 22, FAULT = 18, RIBBON = 24, FLAG = 18, OVERVIEW = 26;
+  const ROWS_MAX = 40, LETTER = 7.4, BOLD = 8.8, NAMED = 24, GUTTER_LETTERS = 13, LETTERS_MIN = 5, PIN = 7.5, BARS_MAX = 1500, LEAST = 12, INFO = 2, CRASHED = -1;
   const KINDS = ["ok", "fail", "info"], STYLED = ["partition", "packet", "kill", "bounce", "power", "pause"];
   const INNER = WIDTH - LEFT - RIGHT;
   const SVG = "http://www.w3.org/2000/svg";
@@ -105,14 +105,15 @@
     return LEFT + (Math.min(Math.max(rank, low), high) - low) / (high - low) * INNER;
   }
 
-  function fitted(parent, text, x, y, room, style) {
+  const cut = (text, letters) => (text.length <= letters ? text : text.slice(0, Math.floor(letters) - 1) + "…");
+
+  function fitted(parent, text, x, y, room, style, least = 2) {
     const letters = Math.floor(room / LETTER);
-    if (letters >= 2) make(parent, "text", { class: style, x, y }, text.length <= letters ? text : text.slice(0, letters - 1) + "…");
+    if (letters >= Math.min(least, Math.max(text.length, 2))) make(parent, "text", { class: style, x, y }, cut(text, letters));
   }
 
   function gutter(text, y) {
-    const words = text.length <= 16 ? text : text.slice(0, 15) + "…";
-    make(svg, "text", { class: "lane", x: LEFT - 8, y, "text-anchor": "end" }, words);
+    make(svg, "text", { class: "lane", x: LEFT - 8, y, "text-anchor": "end" }, cut(text, GUTTER_LETTERS));
   }
 
   function draw() {
@@ -120,7 +121,7 @@
     svg.querySelectorAll(":scope > :not(title)").forEach((element) => element.remove());
     const faults = data.faults.filter(([, begin, end]) => begin < view.high && end > view.low);
     const lanes = data.kinds.map((_, kind) => kind).filter((kind) => faults.some((fault) => fault[0] === kind));
-    const ribbon = 6 + FAULT * lanes.length + (lanes.length ? 6 : 0);
+    const flagged = 6 + FAULT * lanes.length + (lanes.length ? 6 : 0), ribbon = flagged + FLAG;
     const top = ribbon + RIBBON + 8, bottom = top + ROW * found.rows.length + 2;
     for (const [, begin, end] of faults) {
       make(svg, "rect", { class: "shade", x: place(begin), y: 6, width: place(end) - place(begin), height: bottom - 6 });
@@ -130,8 +131,9 @@
     drawRows(found, top);
     if (failingEnd >= view.low && failingEnd <= view.high) {
       const x = place(failingEnd);
-      make(svg, "line", { class: "wall", x1: x, x2: x, y1: ribbon, y2: bottom });
-      fitted(svg, `✗ ${data.labels[data.label[data.failing]]}`, x + 6, ribbon + 15, 0.88 * (WIDTH - RIGHT - x - 6), "flag");
+      make(svg, "line", { class: "wall", x1: x, x2: x, y1: flagged + FLAG - 3, y2: bottom });
+      const flag = cut(`✗ ${data.labels[data.label[data.failing]]}`, INNER / BOLD);
+      make(svg, "text", { class: "flag", x: Math.max(Math.min(x - 4, WIDTH - RIGHT - flag.length * BOLD), LEFT), y: flagged + 11 }, flag);
     }
     if (path()) drawOrder(found, top);
     drawAxis(bottom);
@@ -181,10 +183,31 @@
       const ops = found.shown.get(process), node = data.nodes[data.node[ops[0]]];
       gutter(node ? `${process} · ${node}` : `process ${process}`, y + ROW - 14);
       if (dense) drawDense(ops, y + ROW - BAR - 6);
+      const taken = ops.includes(data.failing) ? failingLabel(ops) : null;
       ops.forEach((op, position) => {
-        if (!dense || isMarked(op)) drawBar(op, y + ROW - BAR - 6, position + 1 < ops.length ? data.begin[ops[position + 1]] : view.high);
+        let after = place(position + 1 < ops.length ? data.begin[ops[position + 1]] : view.high);
+        if (taken && op !== data.failing && place(data.begin[op]) < taken.end) after = Math.min(after, taken.begin);
+        if (!dense || isMarked(op)) drawBar(op, y + ROW - BAR - 6, after);
       });
+      if (taken) make(svg, "text", { class: taken.style, x: taken.begin, y: y + ROW - BAR - 6 + 16 }, taken.text);
     });
+  }
+
+  // In its bar, else left of it, else right of it: where no other bar of the row is, if there is such a side.
+  function failingLabel(ops) {
+    const x = place(data.begin[data.failing]), width = Math.max(place(failingEnd) - x, 3);
+    let text = cut(data.labels[data.label[data.failing]], NAMED), needed = text.length * BOLD;
+    if (needed <= width - 8) return { text, begin: x + 5, end: x + 5 + needed, style: "failing-label inside" };
+    const left = x - 5 - LEFT, right = WIDTH - RIGHT - (x + width + 5);
+    if (needed > Math.max(left, right)) {
+      const letters = Math.floor(Math.max(left, right) / BOLD);
+      [text, needed] = [cut(text, letters), letters * BOLD];
+    }
+    const sides = [[x - 5 - needed, left], [x + width + 5, right]].filter(([, room]) => needed <= room).map(([side]) => side);
+    const closes = (op) => place(data.kind[op] === INFO || data.end[op] < 0 ? data.ranks : data.end[op]);
+    const touches = (op, side) => op !== data.failing && place(data.begin[op]) < side + needed && closes(op) > side;
+    const begin = sides.find((side) => !ops.some((op) => touches(op, side))) ?? sides[0];
+    return { text, begin, end: begin + needed, style: "failing-label" };
   }
 
   function drawCrashed(gone, y) {
@@ -221,8 +244,8 @@
     if (op === data.failing) group.id = "failing";
     make(group, "title", {}, hover(op));
     make(group, "rect", { x, y, width, height: BAR, rx: 4 });
-    const room = kind === 0 && data.begin[op] >= view.low && op !== data.failing ? Math.max(place(after) - x, width) : width;
-    fitted(group, data.labels[data.label[op]], x + 5, y + 16, room - 8, "label");
+    const room = kind === 0 && data.begin[op] >= view.low && op !== data.failing ? after - x : Math.min(width, after - x);
+    if (op !== data.failing) fitted(group, data.labels[data.label[op]], x + 5, y + 16, room - 8, "label", LETTERS_MIN);
   }
 
   function drawOrder(found, top) {

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -27,10 +27,23 @@ BAR_DOWN: Final = ROW - BAR - 6
 
 FAULT: Final = 18
 RIBBON: Final = 24
+FLAG: Final = 18
+"""Height of the row in which the op that cannot be placed is named."""
+
 OVERVIEW: Final = 26
 ROWS_MAX: Final = 40
-LETTER: Final = 6.4
+LETTER: Final = 7.4
 """Width of a character of a label, about."""
+
+BOLD: Final = 8.8
+"""The same of a bold one."""
+
+GUTTER_LETTERS: Final = 13
+NAMED: Final = 24
+"""Characters of the failing op's label in its row, at most; it is whole in the row above."""
+
+LETTERS_MIN: Final = 5
+"""A label of an op is cut to no fewer characters: one with room for fewer is left out; a hint has the words."""
 
 PIN: Final = 7.5
 """Radius of the number of a step, which sits on the upper edge of its bar."""
@@ -114,6 +127,8 @@ def draw(scene: Scene, view: View) -> Markup:
     faults_top = top
     lanes = [kind for kind in scene.kinds if any(fault.kind == kind for fault in _faults(scene, view))]
     top += FAULT * len(lanes) + (6 if lanes else 0)
+    flag_top = top
+    top += FLAG
     ribbon_top = top
     top += RIBBON + 8
     rows_top = top
@@ -123,7 +138,7 @@ def draw(scene: Scene, view: View) -> Markup:
         *_fault_lanes(scene, view, lanes, faults_top),
         *_ribbon(scene, view, ribbon_top),
         *_rows(scene, view, rows_top),
-        *_failing_line(scene, view, ribbon_top, bottom),
+        *_failing_line(scene, view, flag_top, bottom),
         *_order(scene, view, rows_top),
         *_axis(scene, view, bottom),
         *_overview(scene, view, bottom + 30),
@@ -226,10 +241,50 @@ def _rows(scene: Scene, view: View, top: float) -> list[Markup]:
         ops = view.shown[process]
         node = scene.bars.node[ops[0]]
         parts.append(_gutter(f"{process} · {node}" if node else f"process {process}", y + ROW - 14))
+        taken = _failing_label(scene, view) if scene.failing in ops else None
         for position, op in enumerate(ops):
-            after = scene.bars.begin[ops[position + 1]] if position + 1 < len(ops) else view.high
-            parts.append(_bar(scene, view, op, y + BAR_DOWN, float(after)))
+            after = view.x(float(scene.bars.begin[ops[position + 1]]) if position + 1 < len(ops) else view.high)
+            if taken is not None and op != scene.failing and view.x(int(scene.bars.begin[op])) < taken.end:
+                after = min(after, taken.begin)
+            parts.append(_bar(scene, view, op, y + BAR_DOWN, after))
+        if taken is not None:
+            parts.append(tag("text", taken.text, class_=taken.style, x=taken.begin, y=y + BAR_DOWN + 16))
     return parts
+
+
+class Label(NamedTuple):
+    """A text, and from where to where it reaches."""
+
+    text: str
+    begin: float
+    end: float
+    style: str = "failing-label"
+
+
+def _failing_label(scene: Scene, view: View) -> Label:
+    """Where the failing op's own label stands: in its bar, else left of it, else right of it. Labels of other ops make
+    room for it."""
+    x, stop = view.x(int(scene.bars.begin[scene.failing])), view.x(_last_rank(scene))
+    text, width = _cut(scene.bars.text(scene.failing), NAMED), max(stop - x, 3.0)
+    needed = len(text) * BOLD
+    if needed <= width - 8:
+        return Label(text, x + 5, x + 5 + needed, "failing-label inside")
+    left, right = x - 5 - LEFT, WIDTH - RIGHT - (x + width + 5)
+    if needed > max(left, right):
+        letters = int(max(left, right) / BOLD)
+        text, needed = _cut(text, letters), letters * BOLD
+    sides = [side for side, room in ((x - 5 - needed, left), (x + width + 5, right)) if needed <= room]
+    others = [op for op in view.shown[int(scene.bars.process[scene.failing])] if op != scene.failing]
+    free = [side for side in sides if not any(_touches(scene, view, op, side, side + needed) for op in others)]
+    begin = [*free, *sides][0]
+    return Label(text, begin, begin + needed)
+
+
+def _touches(scene: Scene, view: View, op: int, begin: float, end: float) -> bool:
+    """Whether an op's bar reaches into a stretch of its row."""
+    bars = scene.bars
+    closes = bars.ranks if bars.kind[op] == INFO or bars.end[op] == OPEN else int(bars.end[op])
+    return view.x(int(bars.begin[op])) < end and view.x(closes) > begin
 
 
 def _crashed(scene: Scene, view: View, y: float) -> list[Markup]:
@@ -270,12 +325,12 @@ def _bar(scene: Scene, view: View, op: int, y: float, after: float) -> Markup:
         classes.append("later")
     words = clip(_hover(scene, op), 1000)
     overflows = kind == OK and bars.begin[op] >= view.low and op != scene.failing
-    room = (max(view.x(after) - x, width) if overflows else width) - 8
+    room = (after - x if overflows else min(width, after - x)) - 8
     return tag(
         "g",
         tag("title", words),
         tag("rect", x=x, y=y, width=width, height=BAR, rx=4),
-        *_fitted(bars.text(op), x + 5, y + 16, room, "label"),
+        *([] if op == scene.failing else _fitted(bars.text(op), x + 5, y + 16, room, "label", LETTERS_MIN)),
         class_=" ".join(classes),
         tabindex="0",
         data_op=str(op),
@@ -323,11 +378,12 @@ def _order(scene: Scene, view: View, top: float) -> list[Markup]:
 
 
 def _failing_line(scene: Scene, view: View, top: float, bottom: float) -> list[Markup]:
-    """Where everything ends: a line, with the op that fits into no order beside it, whose bar may be too short."""
+    """Where everything ends: a line, and above it, in a row of its own, the op that fits into no order."""
     x = view.x(_last_rank(scene))
-    line = tag("line", class_="wall", x1=x, x2=x, y1=top, y2=bottom)
-    room = 0.88 * (WIDTH - RIGHT - x - 6)  # bold letters are wider
-    return [line, *_fitted(f"✗ {scene.bars.text(scene.failing)}", x + 6, top + 15, room, "flag")]
+    line = tag("line", class_="wall", x1=x, x2=x, y1=top + FLAG - 3, y2=bottom)
+    flag = _cut(f"✗ {scene.bars.text(scene.failing)}", (WIDTH - LEFT - RIGHT) / BOLD)
+    begin = max(min(x - 4, WIDTH - RIGHT - len(flag) * BOLD), LEFT)
+    return [line, tag("text", flag, class_="flag", x=begin, y=top + 11)]
 
 
 # --- axis and overview ------------------------------------------------------------------------------------------------
@@ -369,13 +425,18 @@ def _overview(scene: Scene, view: View, y: float) -> list[Markup]:
     return parts
 
 
+def _cut(text: str, letters: float) -> str:
+    """As much of a text as so many characters hold."""
+    return text if len(text) <= letters else text[: int(letters) - 1] + "…"
+
+
 def _gutter(text: str, y: float) -> Markup:
-    return tag("text", clip(text, 16), class_="lane", x=LEFT - 8, y=y, text_anchor="end")
+    return tag("text", _cut(text, GUTTER_LETTERS), class_="lane", x=LEFT - 8, y=y, text_anchor="end")
 
 
-def _fitted(text: str, x: float, y: float, room: float, style: str) -> list[Markup]:
-    """A text where it fits, cut where it does not, none where there is no room at all."""
+def _fitted(text: str, x: float, y: float, room: float, style: str, least: int = 2) -> list[Markup]:
+    """A text where it fits, cut where it does not, none where there is no room for `least` characters of it."""
     letters = int(room / LETTER)
-    if letters < 2:
+    if letters < min(least, max(len(text), 2)):
         return []
-    return [tag("text", text if len(text) <= letters else text[: letters - 1] + "…", class_=style, x=x, y=y)]
+    return [tag("text", _cut(text, letters), class_=style, x=x, y=y)]
