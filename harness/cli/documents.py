@@ -32,19 +32,25 @@ def document_of(test: Test, chosen: RunOptions) -> dict[str, Any]:
     }
 
 
+def document_of_deployed(test: Test, chosen: RunOptions) -> dict[str, Any]:
+    """The same of a test on real nodes: with `tools`, versions of programs that are asked for them."""
+    return {**document_of(test, chosen), "tools": tools()}
+
+
 def keep_surroundings(run: RunDir, deployment: Deployment) -> None:
     """Store on what the nodes run, in test.json.
 
-    `tools` are versions of programs; `image` is the tag and the id of the image, where nodes are containers; `links` is
-    how links are cut, where that depends on the machine: "namespaces" or "proxy".
+    `image` is the tag and the id of the image, where nodes are containers; `links` is how links are cut: "namespaces"
+    or "proxy" on this machine, "receivers" between containers and between hosts.
     """
     used, links = getattr(deployment, "image", None), getattr(deployment, "links", None)
-    told: dict[str, Any] = {"tools": tools()}
+    told: dict[str, Any] = {}
     if used is not None:
         told["image"] = {"tag": used.tag, "id": used.id}
     if isinstance(links, str):
         told["links"] = links
-    run.write_test({**run.read_test(), **told})
+    if told:
+        run.write_test({**run.read_test(), **told})
 
 
 def telemetry_of(test: Test, run: RunDir) -> dict[str, str]:

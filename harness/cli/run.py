@@ -145,7 +145,7 @@ async def _record(
     test: Test, chosen: RunOptions, store: Path, progress: Progress, at_heal: Callable[[], None] | None
 ) -> tuple[RunDir, RunSummary]:
     from harness.cli.compose import backend_of
-    from harness.cli.documents import document_of, keep_surroundings, telemetry_of
+    from harness.cli.documents import document_of_deployed, keep_surroundings, telemetry_of
     from harness.cli.interrupts import heeded
     from harness.cli.leaders import LeaderPoll, LeaderWatch
     from harness.cli.runlog import RunLog
@@ -166,7 +166,7 @@ async def _record(
 
     def folder() -> RunDir:
         nonlocal deployed_ns
-        folders.append(Store(store).create(test.name, test.seed, document_of(test, chosen), time.time_ns()))
+        folders.append(Store(store).create(test.name, test.seed, document_of_deployed(test, chosen), time.time_ns()))
         logs.append(RunLog(folders[-1].log_path, test.nemesis.left_out))
         deployed_ns = clock.now_ns()
         return folders[-1]
@@ -218,6 +218,8 @@ async def _record(
                 stop=stop,
             )
     except BaseException:
+        for log in logs:
+            log.close()
         for found in folders:
             found.release()
         raise

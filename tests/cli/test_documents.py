@@ -2,15 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 
-from harness.backends.docker.deployment import ImageUsed
+import harness.cli.compose
+from harness.backends.docker.deployment import DockerDeployment, ImageUsed
+from harness.backends.local.deployment import LocalDeployment
+from harness.backends.ssh.deployment import SshDeployment
+from harness.cli.compose import RunOptions, compose
 from harness.cli.documents import keep_surroundings
-from harness.protocols import Deployment
+from harness.cli.progress import Progress
+from harness.cli.run import record
+from harness.protocols import Backend, Deployment, FaultKind, Runtime, Support
+from harness.test import Test
+from results.errors import BackendError
 from results.store import Store
+from tests.plan.mutants import OPTIONS
+
+
+class NoNodes:
+    """A backend that keeps what stood in test.json when it was to deploy, and deploys nothing."""
+
+    name = "none"
+
+    def __init__(self) -> None:
+        self.found: dict[str, Any] = {}
+
+    def support(self) -> Mapping[str, Support]:
+        return dict.fromkeys(get_args(FaultKind), Support(False, "there are no nodes"))
+
+    def sweep(self) -> None:
+        pass
+
+    async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> Deployment:
+        [run] = list(Store(run_dir.parents[1]).runs())
+        self.found = run.read_test()
+        raise BackendError("there are no nodes here")
+
+
+def test_the_tools_are_asked_before_anything_is_deployed_and_not_under_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def tools() -> dict[str, str]:
+        asked.append("tools")
+        return {"nft": "nftables v1"}
+
+    backend = NoNodes()
+
+    def backend_of(_: RunOptions) -> Backend:
+        return cast(Backend, backend)
+
+    monkeypatch.setattr("harness.cli.documents.tools", tools)
+    monkeypatch.setattr(harness.cli.compose, "backend_of", backend_of)
+    chosen = RunOptions.of(**{**OPTIONS, "nemesis": "none", "backend": "local"})
+    with Progress("test") as progress, pytest.raises(BackendError, match="there are no nodes here"):
+        record(compose(chosen), chosen, tmp_path, progress)
+    assert backend.found["tools"] == {"nft": "nftables v1"}
+    assert asked == ["tools"]
+
+
+@pytest.mark.parametrize(
+    ("deployment", "links"),
+    [(DockerDeployment, "receivers"), (SshDeployment, "receivers"), (LocalDeployment, "namespaces")],
+)
+def test_how_links_are_cut_is_kept_of_every_backend(tmp_path: Path, deployment: Any, links: str) -> None:
+    made = object.__new__(deployment)
+    if deployment is LocalDeployment:
+        made.links = links
+    run = Store(tmp_path).create("t", 1, {"nodes": ["n1"]}, 1)
+    keep_surroundings(run, made)
+    run.release()
+    assert run.read_test()["links"] == links
 
 
 class Containers:
@@ -34,5 +101,4 @@ def test_the_image_is_kept_beside_what_is_there_and_only_where_nodes_are_contain
     keep_surroundings(run, cast(Deployment, deployment))
     run.release()
     after = run.read_test()
-    assert all(isinstance(said, str) for said in after.pop("tools").values())
     assert after == {**before, **({"image": image} if image else {})}

@@ -42,7 +42,10 @@ class DockerDeployment(Deployed[ContainerNode]):
     Attributes:
         run: the id under which the engine lists what belongs to this deployment (label "splitbrain.run").
         image: the image of the system under test.
+        links: how links are cut: by rules in the network of whoever receives.
     """
+
+    links = "receivers"
 
     def __init__(self, test: Test, run_dir: Path, image: ImageUsed, run: str, engine: Engine, agent: Agent) -> None:
         super().__init__(test, AgentLinks(agent))

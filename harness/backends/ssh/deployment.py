@@ -35,7 +35,10 @@ class SshDeployment(Deployed[AgentNode]):
 
     Attributes:
         homes: the run's directory on each host.
+        links: how links are cut: by rules on the host of whoever receives.
     """
+
+    links = "receivers"
 
     def __init__(
         self,
