@@ -138,7 +138,7 @@ class Work:
         """Where a floor comes from."""
         load = self._wanted.load
         if not by_share:
-            return f"less than {OK_MIN} prove nothing"
+            return f"fewer than {OK_MIN} prove nothing"
         if load is None:
             return f"{share} of what was invoked"
         return f"{share} of the {round(self._possible):,} ops that the run could have done ({_load(load)})"
