@@ -26,6 +26,7 @@ from results.report.fault_rows import fault_rows
 from results.report.guarantees import guarantees_of
 from results.report.hostclocks import words_of
 from results.report.inspector import packed
+from results.report.load_plots import QUANTILE_WORDS, load_plots
 from results.report.memberships import member_changes
 from results.report.nodelogs import NodeLog, excerpt, node_logs
 from results.report.past import SHOWN_MAX, bugs_of, novelty_of, past_of
@@ -34,6 +35,7 @@ from results.report.provenance import artefacts_of, command_of, options_of, size
 from results.report.quorum import Quorum, quorum_of
 from results.report.quorum_plots import availability_plot, recovery_plot
 from results.report.quorum_windows import window_rows
+from results.report.replica_plots import LAG_WORDS, OFFSET_WORDS, replica_plots
 from results.report.run_view import RunView, rows_of
 from results.report.story import story
 from results.report.svg import WIDTH
@@ -61,6 +63,18 @@ _HALF: Final = (
     "The controller of this run ended before the run did. Judge what was recorded with: splitbrain analyze",
 )
 _UNJUDGED: Final = ("unfinished", "Not judged", "This run has no verdict. Judge it with: splitbrain analyze")
+
+
+_MORE_PLOTS: Final = (
+    ("quantiles", QUANTILE_WORDS),
+    ("rate-by-f", "Rate by function: ok ops per second."),
+    ("latency-by-f", "Latency by function: 95th percentile of ok ops from the invocation, logarithmic."),
+    ("rate-by-node", "Rate by node: ok ops per second that each node answered."),
+    ("latency-by-node", "Latency by node: 95th percentile of ok ops from the invocation, logarithmic."),
+    ("lag", LAG_WORDS),
+    ("clocks", OFFSET_WORDS),
+)
+"""Pictures below those of all ops, with what is said of them."""
 
 
 class Page(NamedTuple):
@@ -112,6 +126,7 @@ def render(view: RunView) -> Page:
         windows=[window_counts(view.calls, w) for w in view.around.windows],
         counts=run_counts(view.calls, view.around),
         ends=ENDS,
+        more_plots=_MORE_PLOTS,
         harness_ops=_harness_ops(view),
         marks=view.marks,
         reproduce=command_of(view.document),
@@ -280,6 +295,7 @@ def _plots(view: RunView, shown: Shown, quorum: Quorum) -> dict[str, Markup]:
     if view.history.num_rows == 0:
         return {}
     found = {"timeline": timeline(view, shown), "rate": rate_plot(view), "latency": latency_plot(view)}
+    found |= load_plots(view) | replica_plots(view)
     if quorum.figures is not None and quorum.figures.windows:
         found["availability"] = availability_plot(quorum.figures, view.nodes, view.around.end_ns / 1e9)
     if quorum.figures is not None and quorum.figures.recovery:

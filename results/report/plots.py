@@ -12,8 +12,9 @@ from markupsafe import Markup
 
 from results.calls import OPEN, Ints, ints
 from results.counts import ENDS
+from results.report.curves import rung, shades
 from results.report.run_view import RunView
-from results.report.svg import LEFT, RIGHT, WIDTH, TimeAxis, nice_step, picture, tag
+from results.report.svg import TimeAxis, nice_step, picture, tag
 
 POINTS_MAX: Final = 3000
 """Points in the latency plot; of more ops every n-th is drawn, and the slowest of all."""
@@ -44,9 +45,9 @@ def rate_plot(view: RunView) -> Markup:
     def y(value: float) -> float:
         return _BOTTOM - value / (math.ceil(top / grid) * grid) * _HEIGHT
 
-    parts = [*_windows(view, axis)]
+    parts = [*shades(view, axis, _TOP, _BOTTOM)]
     for i in range(math.ceil(top / grid) + 1):
-        parts += _rung(y(i * grid), f"{i * grid:g}")
+        parts += rung(y(i * grid), f"{i * grid:g}")
     for how in ENDS:
         if rates[how].any():
             edges = [axis.x(i * step) for i in range(bins)] + [axis.x(axis.end_s)]
@@ -68,9 +69,9 @@ def latency_plot(view: RunView) -> Markup:
     def y(value: float) -> float:
         return _BOTTOM - (math.log10(value) - low) / (high - low) * _HEIGHT
 
-    parts = [*_windows(view, axis)]
+    parts = [*shades(view, axis, _TOP, _BOTTOM)]
     for power in range(low, high + 1):
-        parts += _rung(y(10.0**power), f"{10.0**power:g} ms" if power == high else f"{10.0**power:g}")
+        parts += rung(y(10.0**power), f"{10.0**power:g} ms" if power == high else f"{10.0**power:g}")
     drawn = _sample(took)
     for how in ENDS:
         of_kind = drawn[calls.ended(how)[chosen][drawn]]
@@ -118,34 +119,6 @@ def _quantiles(begun: Floats, took: Floats, end_s: float, quantile: float) -> li
         elif lines[-1]:
             lines.append([])
     return [line for line in lines if line]
-
-
-def _windows(view: RunView, axis: TimeAxis) -> list[Markup]:
-    parts: list[Markup] = []
-    for window in view.around.windows:
-        x, end = axis.x(window.begin_ns / 1e9), axis.x(window.end_ns / 1e9)
-        parts.append(
-            tag(
-                "rect",
-                tag("title", f"{window.fault}: {window.target}"[:200]),
-                class_="shade",
-                x=x,
-                y=_TOP,
-                width=max(end - x, 1),
-                height=_HEIGHT,
-            )
-        )
-    for phase in view.around.phases:
-        x = axis.x(phase.begin_ns / 1e9)
-        parts.append(tag("line", class_="phase", x1=x, x2=x, y1=_TOP, y2=_BOTTOM))
-    return parts
-
-
-def _rung(y: float, label: str) -> list[Markup]:
-    return [
-        tag("line", class_="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y),
-        tag("text", label, x=LEFT - 6, y=y + 4, text_anchor="end"),
-    ]
 
 
 def _points(points: list[tuple[float, float]]) -> str:

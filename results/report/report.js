@@ -155,7 +155,7 @@
 
   // A line at the op's time through every picture that has the run's time as its axis.
   function cursor(op) {
-    for (const id of ["timeline", "rate", "latency"]) {
+    for (const id of ["timeline", "rate", "latency", "quantiles", "rate-by-f", "latency-by-f", "rate-by-node", "latency-by-node", "lag", "clocks"]) {
       const svg = document.getElementById(id);
       if (svg) bar(svg, "cursor", op, 0, svg.viewBox.baseVal.height - 18);
     }
