@@ -1,7 +1,8 @@
 """The judging of one key, in turns: first what takes linear time, then the search, and at last the explanation.
 
-All of it together stays within the key's time limit. What is linear (reading, deciders) is never cut short. Once there
-is a verdict, no more time goes into explaining it than went into finding it, or a little.
+All of it together stays within the key's time limit. What is linear (reading, most deciders) is never cut short. A
+decider that searches has a share of the limit, and leaves the rest to the search. Once there is a verdict, no more time
+goes into explaining it than went into finding it, or a little.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from checkers.linearizable.deciders import Decision, decide
 from checkers.linearizable.depth_first import DepthFirst
 from checkers.linearizable.encoding import Problem, events
 from checkers.linearizable.evidence import Explanation, Violation
-from checkers.linearizable.limits import Budget, Clock, Limits
+from checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget, Clock, Limits
 from checkers.linearizable.ops import Ops, read_ops, show
 from checkers.linearizable.options import NAME, Options
 from checkers.linearizable.portfolio import Portfolio, search
@@ -33,10 +34,10 @@ from results.reasons import Code, Reason
 ANOMALY: Final = "nonlinearizable"
 
 EXPLAIN_S: Final = 2.0
-"""CPU seconds for the explanation of a violation, at most, where the options do not say."""
+"""CPU seconds for the explanation of a violation, at most, where the options do not say.
 
-EXPLAIN_LEAST_S: Final = 0.5
-"""So many are spent on it in any case; beyond, no more than the verdict took."""
+Less if the verdict took less, but EXPLAIN_LEAST_S in any case.
+"""
 
 PREFIX_SHARE: Final = 0.4
 """Of the time for an explanation, what goes into finding the smallest prefix of a decider's violation, at most."""
@@ -96,7 +97,7 @@ class Judging:
             ops = self._read()
             try:
                 before = self.budget.spent()
-                self._proof = decide(ops, self._model) or refuted(ops, self._model)
+                self._proof = decide(ops, self._model, self.budget) or refuted(ops, self._model)
                 self._proof_s = self.budget.spent() - before
             except ModelError as error:
                 raise self._located(error) from error

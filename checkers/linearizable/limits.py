@@ -15,6 +15,9 @@ Clock: TypeAlias = Callable[[], float]
 LOOK_S: Final = 0.02
 """CPU seconds between two looks at the clock, about."""
 
+EXPLAIN_LEAST_S: Final = 0.5
+"""CPU seconds that an explanation may take in any case; beyond, no more than the verdict took."""
+
 FEWEST: Final = 64
 """Steps between two looks at the clock, at least: a look is not free."""
 
@@ -50,6 +53,22 @@ class Budget:
     ) -> None:
         self._before, self._since = self.spent(), None
 
+    @property
+    def clock(self) -> Clock:
+        """What counts the seconds."""
+        return self._clock
+
+    def part(self, share: float, most_s: float = float("inf")) -> Budget:
+        """A budget of a share of what is left here, or of `most_s` if that is less; what it spends is spent here too.
+
+        It counts while it is entered itself.
+        """
+        return Budget(min(share * self.left(), most_s), self._clock)
+
+    def is_over(self) -> bool:
+        """Whether nothing is left: for those who cannot be stopped from outside, often enough."""
+        return self.left() <= 0
+
     def spent(self) -> float:
         """Seconds that were counted so far."""
         return self._before + (0.0 if self._since is None else self._clock() - self._since)
@@ -57,6 +76,10 @@ class Budget:
     def left(self) -> float:
         """Seconds that are left, never less than none."""
         return max(0.0, self._seconds - self.spent())
+
+
+WITHOUT_END: Final = Budget(float("inf"))
+"""For those who may take their time."""
 
 
 class Pace:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias, cast
 
 from checkers.kernels import use_compiled
+from checkers.linearizable.limits import WITHOUT_END, Budget
 from checkers.linearizable.ops import Ops
 from checkers.models import Model
 
@@ -36,6 +37,29 @@ class Decision:
 
 
 Decider: TypeAlias = Callable[[Ops, Model], Decision | None]
+
+TimedDecider: TypeAlias = Callable[[Ops, Model, Budget], Decision | None]
+"""One that does not take linear time, to decide or to find few culprits. It has no answer if its time is over."""
+
+SHARE: Final = 0.5
+"""Of the time that is left for a key, the most that goes into its deciders together; the search has the rest."""
+
+TIMED: Final = frozenset(
+    {
+        "set-elements",
+        "fifo-patterns",
+        "fifo-crashes",
+        "fifo-pairs",
+        "bag-patterns",
+        "bag-crashes",
+        "stack-stretches",
+        "stack-crashes",
+        "stack-nests",
+        "priority-placement",
+        "priority-crashes",
+    }
+)
+"""Algorithms of deciders that are given a budget."""
 
 DECIDERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
     {
@@ -79,24 +103,35 @@ DECIDERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
 """Name of a model: (algorithm, where it is), in the order in which they are asked."""
 
 
-def decide(ops: Ops, model: Model) -> tuple[str, Decision] | None:
-    """The first proof that a decider gives, with the algorithm's name; None if none of them applies.
+def decide(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> tuple[str, Decision] | None:
+    """The first proof that a decider gives, with the algorithm's name; None if none of them applies, or has the time.
 
     Only for models of our own: one with the same name may mean something else.
+
+    Args:
+        ops: the partition.
+        model: its model.
+        budget: what is left for the key; deciders have SHARE of it.
     """
-    for algorithm, decider in _deciders(model):
-        decision = decider(ops, model)
-        if decision is not None:
-            return algorithm, decision
+    with budget.part(SHARE) as time:
+        for algorithm, decider in _deciders(model):
+            decision = decider(ops, model, time)
+            if decision is not None:
+                return algorithm, decision
     return None
 
 
-def _deciders(model: Model) -> Iterator[tuple[str, Decider]]:
+def _deciders(model: Model) -> Iterator[tuple[str, TimedDecider]]:
     if type(model).__module__.partition(".")[0] != "checkers":
         return
     for algorithm, location in DECIDERS.get(model.name, ()):
         module, _, function = location.partition(":")
-        yield algorithm, cast(Decider, getattr(importlib.import_module(module), function))
+        found = getattr(importlib.import_module(module), function)
+        yield algorithm, cast(TimedDecider, found) if algorithm in TIMED else _timed(cast(Decider, found))
+
+
+def _timed(decider: Decider) -> TimedDecider:
+    return lambda ops, model, _: decider(ops, model)
 
 
 def warm_up() -> None:

@@ -22,6 +22,7 @@ from typing import Final, TypeAlias, cast
 import numpy as np
 
 from checkers.linearizable.deciders import Decision
+from checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget
 from checkers.linearizable.ops import I64, Ops, show
 from checkers.models import UNKNOWN
 
@@ -124,7 +125,7 @@ Find: TypeAlias = Callable[[Stays], Clash | None]
 Tell: TypeAlias = Callable[[Stays, list[str]], str]
 
 
-def decide(stays: Stays | Decision | None, ops: Ops, find: Find, tell: Tell) -> Decision | None:
+def decide(stays: Stays | Decision | None, ops: Ops, find: Find, tell: Tell, budget: Budget) -> Decision | None:
     """The decision on stays that were read, by what `find` says of them.
 
     Args:
@@ -132,13 +133,16 @@ def decide(stays: Stays | Decision | None, ops: Ops, find: Find, tell: Tell) -> 
         ops: for the values to name.
         find: a clash, or None if there is none; exact.
         tell: the reason of a smallest clash, which is all that the stays given to it hold; with their values as text.
+        budget: for making a clash small, for which no more time is taken than for finding it, or a little.
     """
     if not isinstance(stays, Stays):
         return stays
-    clash = find(stays)
+    with budget.part(1.0) as time:
+        clash = find(stays)
     if clash is None:
         return Decision(True)
-    small = shrink(stays, clash, find)
+    with budget.part(1.0, max(EXPLAIN_LEAST_S, time.spent())) as time:
+        small = shrink(stays, clash, find, time)
     return Decision(False, small.ops, tell(small, names(ops, small)))
 
 
@@ -262,8 +266,8 @@ def _stays(ops: Ops, put: I64, take: I64, empty: I64) -> Stays:
     )
 
 
-def shrink(stays: Stays, clash: Clash, find: Find) -> Stays:
-    """A part of the clash that is a clash still: no value in it can be left out, if the attempts suffice.
+def shrink(stays: Stays, clash: Clash, find: Find, budget: Budget) -> Stays:
+    """A part of the clash that is a clash still: no value in it can be left out, if attempts and time suffice.
 
     Values are left out in halves, quarters and so on down to one by one, as in Zeller and Hildebrandt's delta
     debugging.
@@ -271,10 +275,10 @@ def shrink(stays: Stays, clash: Clash, find: Find) -> Stays:
     values, empties = clash.values, clash.empties
     attempts = ATTEMPTS
     size = max(1, len(values) // 2)
-    while attempts > 0:
+    while attempts > 0 and not budget.is_over():
         start = 0
         smaller = False
-        while start < len(values) and attempts > 0:
+        while start < len(values) and attempts > 0 and not budget.is_over():
             rest = np.delete(values, slice(start, start + size))
             attempts -= 1
             if find(stays.part(rest, empties)) is None:

@@ -32,6 +32,7 @@ from checkers.linearizable.deciders.containers import (
     read_stays,
     shrink,
 )
+from checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget
 from checkers.linearizable.ops import I64, B, Ops
 
 QUESTIONS: Final = 3000
@@ -44,8 +45,12 @@ ATTEMPTS: Final = 100
 """Parts of the culprits that are tried to make them fewer."""
 
 
+VERDICT_SHARE: Final = 0.75
+"""Of a decider's time, the most that goes into the verdict; the rest is for the culprits."""
+
+
 def decide_crashed(
-    ops: Ops, put: str, take: str, find: Find, tell: Tell, arrange: Arrange | None = None
+    ops: Ops, put: str, take: str, find: Find, tell: Tell, budget: Budget, arrange: Arrange | None = None
 ) -> Decision | None:
     """Decide a container of distinct values in which takes crashed; None for others, and where it would take too long.
 
@@ -55,6 +60,7 @@ def decide_crashed(
         take: the function that takes one out.
         find: a clash of stays, or None if there is none; exact.
         tell: the reason of a smallest clash.
+        budget: for the verdict and for the culprits. Of that no more than the verdict took, or a little.
         arrange: an order of the values that `find` relies on.
     """
     stays = read_stays(ops, put, take, though_taken=True)
@@ -67,15 +73,17 @@ def decide_crashed(
             return None
         stays = _only(stays, order, np.arange(len(stays.empty), dtype=np.int64))
     crashed = known.of_kind(ops, CRASHED_TAKE)[0]
-    narrowing = _Narrowing(stays, ops.invoked[crashed], find)
-    fits = narrowing.fits()
+    with budget.part(VERDICT_SHARE) as time:
+        narrowing = _Narrowing(stays, ops.invoked[crashed], find, time)
+        fits = narrowing.fits()
     if fits is None or fits:
         return None if fits is None else Decision(True)
-    blamed = _fewer(stays, narrowing.blamed, ops.invoked[crashed], find)
-    clash = find(blamed)
-    if clash is None:
-        raise AssertionError("what is impossible with crashed takes is so without them")
-    small = shrink(blamed, clash, find)
+    with budget.part(1.0, max(EXPLAIN_LEAST_S, time.spent())) as time:
+        blamed = _fewer(stays, narrowing.blamed, ops.invoked[crashed], find, time)
+        clash = find(blamed)
+        if clash is None:
+            raise AssertionError("what is impossible with crashed takes is so without them")
+        small = shrink(blamed, clash, find, time)
     reason = tell(small, names(ops, small))
     missing = bool(np.any((blamed.take == NEVER) & (blamed.put_until < stays.end)))
     began = crashed[missing & (ops.invoked[crashed] < int(ops.completed[list(blamed.ops)].max()))]
@@ -102,16 +110,16 @@ def _only(stays: Stays, values: I64, empties: I64) -> Stays:
     )
 
 
-def _fewer(stays: Stays, blamed: Clash, crashed: I64, find: Find) -> Stays:
-    """A part of the values that cannot be placed, of which none can be left out, if the attempts suffice."""
+def _fewer(stays: Stays, blamed: Clash, crashed: I64, find: Find, budget: Budget) -> Stays:
+    """A part of the values that cannot be placed, of which none can be left out, if attempts and time suffice."""
     values, empties = blamed.values, blamed.empties
     attempts, size = ATTEMPTS, max(1, len(values) // 2)
-    while attempts > 0:
+    while attempts > 0 and not budget.is_over():
         start, smaller = 0, False
-        while start < len(values) and attempts > 0:
+        while start < len(values) and attempts > 0 and not budget.is_over():
             rest = np.delete(values, slice(start, start + size))
             attempts -= 1
-            if _Narrowing(_only(stays, rest, empties), crashed, find, ATTEMPTS).fits() is False:
+            if _Narrowing(_only(stays, rest, empties), crashed, find, budget, ATTEMPTS).fits() is False:
                 values, smaller = rest, True
             else:
                 start += size
@@ -135,12 +143,13 @@ class _Ranges:
 
 
 class _Narrowing:
-    def __init__(self, stays: Stays, crashed: I64, find: Find, questions: int = QUESTIONS) -> None:
+    def __init__(self, stays: Stays, crashed: I64, find: Find, budget: Budget, questions: int = QUESTIONS) -> None:
         self._stays = stays
         self._began = np.append(np.sort(crashed), stays.end)
         self._missing: B = (stays.take == NEVER) & (stays.put_until < stays.end)
         self._find = find
         self._left = questions
+        self._budget = budget
         self._blamed: B = np.zeros(len(stays.put), np.bool_)
         self._blamed_empties: B = np.zeros(len(stays.empty), np.bool_)
 
@@ -151,7 +160,7 @@ class _Narrowing:
         return Clash(values.astype(np.int64), empties.astype(np.int64))
 
     def fits(self) -> bool | None:
-        """Whether all can be placed; None if that takes too many questions."""
+        """Whether all can be placed; None if that takes too many questions, or too long."""
         never = len(self._began) - 1
         count = len(self._missing)
         waiting = [_Ranges(np.zeros(count, np.int64), np.full(count, never, np.int64))]
@@ -159,7 +168,7 @@ class _Narrowing:
             ranges = waiting.pop()
             if not self._enough(ranges):
                 continue
-            if self._left <= 0:
+            if self._left <= 0 or self._budget.is_over():
                 return None
             self._left -= 1
             clash = self._find(self._taken(self._stays, self._missing, ranges.most))
@@ -201,6 +210,8 @@ class _Narrowing:
             return []
         bounds = most.copy()
         for at in np.flatnonzero(missing).tolist():
+            if self._budget.is_over():
+                break
             low, high, by = int(least[at]), int(most[at]), least.copy()
             while low < high:
                 by[at] = (low + high + 1) // 2

@@ -35,6 +35,7 @@ from checkers.linearizable.deciders import Decision
 from checkers.linearizable.deciders.ended_ops import NOTHING, EndedOps, Line
 from checkers.linearizable.deciders.intervals import FOREVER
 from checkers.linearizable.deciders.repeated_values import ANY, Part, Parts, decide_repeated
+from checkers.linearizable.limits import WITHOUT_END, Budget
 from checkers.linearizable.ops import Ops
 from checkers.models import Model
 
@@ -46,10 +47,10 @@ Past: TypeAlias = tuple[int, int, tuple[int, ...]]
 """The latest beginning of a put and of a take that was used, and how many crashed takes took each value."""
 
 
-def fifo(ops: Ops, model: Model) -> Decision | None:
+def fifo(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
     """Decide a FIFO queue; None if that takes too many situations."""
     del model
-    return decide_repeated(ops, "enqueue", "dequeue", Matching, "the first value in the queue")
+    return decide_repeated(ops, "enqueue", "dequeue", Matching, "the first value in the queue", budget)
 
 
 class _Ahead(NamedTuple):
@@ -101,8 +102,8 @@ class Matching:
         """How often it has looked at an op."""
         return self._puts.looked + self._takes.looked + self._empties.looked
 
-    def exists(self, most: int) -> bool | None:
-        """Whether there is a linearization; None if that takes more than `most` looks at ops."""
+    def exists(self, most: int, budget: Budget) -> bool | None:
+        """Whether there is a linearization; None if that takes more than `most` looks at ops, or more time."""
         if min(self._spare, default=0) < 0:
             return False
         waiting: list[tuple[Situation, Past]] = [
@@ -114,7 +115,7 @@ class Matching:
             if situation in seen:
                 continue
             seen.add(situation)
-            if self.looked > most:
+            if self.looked > most or budget.is_over():
                 return None
             following = self._following(situation, past)
             if following is None:

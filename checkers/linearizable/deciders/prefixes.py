@@ -9,16 +9,27 @@ the others did.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from typing import Protocol
 
 import numpy as np
 
 from checkers.linearizable.ops import I64, B, Ops
 
-Refutes: TypeAlias = Callable[[int, B], bool | None]
-"""Whether nothing explains the history up to a row in which these ops are obliged, and others optional; None if that
-could not be found out."""
+
+class Refutes(Protocol):
+    """A decider that is asked again and again, while its time and its looks last."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether it has no answers any more."""
+        ...
+
+    def __call__(self, row: int, obliged: B, /) -> bool | None:
+        """Whether nothing explains the history up to a row in which these ops are obliged, and others optional.
+
+        None if that could not be found out.
+        """
+        ...
 
 
 def smallest_prefix(ops: Ops, refutes: Refutes) -> tuple[int, bool]:
@@ -62,17 +73,17 @@ def contradiction(ops: Ops, failing: int, refutes: Refutes) -> tuple[int, ...]:
 
     count = 0
     while count < len(before) and not suffices(before[len(before) - count :]):
-        count = min(max(2 * count, 4), len(before))
+        count = len(before) if refutes.exhausted else min(max(2 * count, 4), len(before))
     kept = before[len(before) - count :]
     chunk = max(1, len(kept) // 2)
     while True:
         at = 0
-        while at < len(kept):
+        while at < len(kept) and not refutes.exhausted:
             fewer = np.delete(kept, slice(at, at + chunk))
             if suffices(fewer):
                 kept = fewer
             else:
                 at += chunk
-        if chunk == 1:
+        if chunk == 1 or refutes.exhausted:
             return tuple(sorted((*kept.tolist(), failing)))
         chunk //= 2

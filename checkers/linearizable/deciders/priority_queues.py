@@ -23,17 +23,18 @@ from checkers.linearizable.deciders.containers import NONE, Clash, Stays, decide
 from checkers.linearizable.deciders.crashed_takes import decide_crashed
 from checkers.linearizable.deciders.moments import free_from
 from checkers.linearizable.deciders.queues import found_nothing
+from checkers.linearizable.limits import WITHOUT_END, Budget
 from checkers.linearizable.ops import I64, B, Ops
 from checkers.models import Model
 
 
-def smallest_first(ops: Ops, model: Model) -> Decision | None:
+def smallest_first(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
     """Decide a priority queue, in O(n log n).
 
     None for values enqueued twice, dequeues that crashed, and values without one order for all.
     """
     del model
-    if any(_boolean(transition.value) or _boolean(transition.result) for transition in ops.transitions):
+    if _holds_booleans(ops):
         return None
     stays = read_stays(ops, "enqueue", "dequeue")
     if not isinstance(stays, Stays):
@@ -41,13 +42,15 @@ def smallest_first(ops: Ops, model: Model) -> Decision | None:
     ascending = _ascending(ops, stays)
     if ascending is None:
         return None
-    return decide(stays.part(ascending, np.arange(len(stays.empty), dtype=np.int64)), ops, _clash, _tell)
+    return decide(stays.part(ascending, np.arange(len(stays.empty), dtype=np.int64)), ops, _clash, _tell, budget)
 
 
-def smallest_first_crashed(ops: Ops, model: Model) -> Decision | None:
+def smallest_first_crashed(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
     """Decide a priority queue in which dequeues crashed; None as above, and where that takes too long."""
     del model
-    return decide_crashed(ops, "enqueue", "dequeue", _clash, _tell, _ascending)
+    if _holds_booleans(ops):
+        return None
+    return decide_crashed(ops, "enqueue", "dequeue", _clash, _tell, budget, _ascending)
 
 
 def _ascending(ops: Ops, stays: Stays) -> I64 | None:
@@ -58,6 +61,11 @@ def _ascending(ops: Ops, stays: Stays) -> I64 | None:
     if not _ordered(_kind(values[0])) or len({_kind(value) for value in values}) > 1:
         return None
     return np.array(sorted(range(len(values)), key=values.__getitem__), np.int64)
+
+
+def _holds_booleans(ops: Ops) -> bool:
+    """Whether some value has no order: that is for the model to refuse."""
+    return any(_boolean(transition.value) or _boolean(transition.result) for transition in ops.transitions)
 
 
 def _boolean(value: Any) -> bool:

@@ -33,36 +33,37 @@ from checkers.linearizable.deciders.containers import (
 )
 from checkers.linearizable.deciders.crashed_takes import decide_crashed
 from checkers.linearizable.deciders.moments import unfounded_empty
+from checkers.linearizable.limits import WITHOUT_END, Budget
 from checkers.linearizable.ops import Ops, show
 from checkers.models import Model
 
 
-def fifo(ops: Ops, model: Model) -> Decision | None:
+def fifo(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
     """Decide a FIFO queue, in O(n log n); None for values enqueued twice and dequeues that crashed."""
     del model
-    return decide(read_stays(ops, "enqueue", "dequeue"), ops, _fifo_clash, _tell_fifo)
+    return decide(read_stays(ops, "enqueue", "dequeue"), ops, _fifo_clash, _tell_fifo, budget)
 
 
-def fifo_crashed(ops: Ops, model: Model) -> Decision | None:
+def fifo_crashed(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
     """Decide a FIFO queue in which dequeues crashed; None for values enqueued twice, and where that takes too long."""
     del model
-    return decide_crashed(ops, "enqueue", "dequeue", _fifo_clash, _tell_fifo)
+    return decide_crashed(ops, "enqueue", "dequeue", _fifo_clash, _tell_fifo, budget)
 
 
-def unordered_crashed(ops: Ops, model: Model) -> Decision | None:
+def unordered_crashed(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
     """Decide an unordered queue in which dequeues crashed; None as for `fifo_crashed`."""
     del model
-    return decide_crashed(ops, "enqueue", "dequeue", unfounded_empty, _tell_empty)
+    return decide_crashed(ops, "enqueue", "dequeue", unfounded_empty, _tell_empty, budget)
 
 
-def unordered(ops: Ops, model: Model) -> Decision | None:
+def unordered(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
     """Decide an unordered queue, in O(n log n).
 
     Values do not depend on each other, but for dequeues that found nothing. None where there is such a dequeue, and
     besides a value that was enqueued twice, or a dequeue that crashed and may have taken a value.
     """
     del model
-    return decide(read_stays(ops, "enqueue", "dequeue"), ops, unfounded_empty, _tell_empty) or _uncovered(ops)
+    return decide(read_stays(ops, "enqueue", "dequeue"), ops, unfounded_empty, _tell_empty, budget) or _uncovered(ops)
 
 
 def _uncovered(ops: Ops) -> Decision | None:

@@ -16,6 +16,7 @@ from checkers.linearizable.deciders import Decision
 from checkers.linearizable.deciders.containers import CRASHED_TAKE, EMPTY, PUT, TAKE, Known, by_transition
 from checkers.linearizable.deciders.intervals import FOREVER
 from checkers.linearizable.deciders.prefixes import contradiction, smallest_prefix
+from checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget
 from checkers.linearizable.ops import B, Ops, show
 
 TO_BLAME: Final = 60_000
@@ -23,6 +24,12 @@ TO_BLAME: Final = 60_000
 
 ATTEMPTS: Final = 8
 """No single one of them has more than one part in so many of that."""
+
+VERDICT_SHARE: Final = 0.75
+"""Of a decider's time, the most that goes into the verdict; the rest is for the smallest prefix and the culprits."""
+
+PREFIX_SHARE: Final = 0.6
+"""Of the time for those two, the most that goes into the smallest prefix."""
 
 ANY: Final = -1
 """The value of a take that crashed."""
@@ -64,15 +71,15 @@ class Search(Protocol):
     most: int
     """How often it may do so for a verdict, some seconds of it."""
 
-    def exists(self, most: int) -> bool | None:
-        """Whether there is one; None if that takes more than `most` looks at ops."""
+    def exists(self, most: int, budget: Budget, /) -> bool | None:
+        """Whether there is one; None if that takes more than `most` looks at ops, or more time than there is."""
         ...
 
 
 MakeSearch: TypeAlias = Callable[[Parts], Search]
 
 
-def decide_repeated(ops: Ops, put: str, take: str, search: MakeSearch, first: str) -> Decision | None:
+def decide_repeated(ops: Ops, put: str, take: str, search: MakeSearch, first: str, budget: Budget) -> Decision | None:
     """Decide a container by a search.
 
     Args:
@@ -81,17 +88,23 @@ def decide_repeated(ops: Ops, put: str, take: str, search: MakeSearch, first: st
         take: the function that takes one out, or finds nothing.
         search: begins a search.
         first: which value comes out, as in "the first value in the queue".
+        budget: for the verdict and for what explains it. Of that no more than the verdict took, or a little.
     """
     known = by_transition(ops, put, take)
     if known is None:
         return None
     history = _History(ops, known)
     whole = search(history.parts(FOREVER, ~ops.crashed))
-    exists = whole.exists(whole.most)
+    with budget.part(VERDICT_SHARE) as time:
+        exists = whole.exists(whole.most, time)
     if exists is None or exists:
         return None if exists is None else Decision(True)
-    failing, exact = smallest_prefix(ops, _Refutation(history, search, whole.most, whole.most))
-    culprits = contradiction(ops, failing, _Refutation(history, search, TO_BLAME, TO_BLAME // ATTEMPTS))
+    explaining = budget.part(1.0, max(EXPLAIN_LEAST_S, time.spent()))
+    with explaining, explaining.part(PREFIX_SHARE) as time:
+        failing, exact = smallest_prefix(ops, _Refutation(history, search, whole.most, whole.most, time))
+    with explaining:
+        refutes = _Refutation(history, search, TO_BLAME, TO_BLAME // ATTEMPTS, explaining)
+        culprits = contradiction(ops, failing, refutes)
     return Decision(False, culprits, _reason(ops, known, failing, put, take, first), exact)
 
 
@@ -119,18 +132,22 @@ class _History:
 
 
 class _Refutation:
-    """Answers whether prefixes are impossible, for as long as its share of looks lasts."""
+    """Answers whether prefixes are impossible, for as long as its share of looks lasts, and its time."""
 
-    def __init__(self, history: _History, search: MakeSearch, looks: int, each: int) -> None:
+    def __init__(self, history: _History, search: MakeSearch, looks: int, each: int, budget: Budget) -> None:
         self._history, self._search = history, search
-        self._left, self._each = looks, each
+        self._left, self._each, self._budget = looks, each, budget
 
-    def __call__(self, row: int, obliged: B) -> bool | None:
-        if self._left <= 0:
+    @property
+    def exhausted(self) -> bool:
+        return self._left <= 0 or self._budget.is_over()
+
+    def __call__(self, row: int, obliged: B, /) -> bool | None:
+        if self.exhausted:
             return None
         parts = self._history.parts(row, obliged)
         search = self._search(parts)
-        exists = search.exists(min(self._left, self._each))
+        exists = search.exists(min(self._left, self._each), self._budget)
         self._left -= search.looked + len(parts.puts) + len(parts.takes)
         return None if exists is None else not exists
 
@@ -138,6 +155,8 @@ class _Refutation:
 def _reason(ops: Ops, known: Known, failing: int, put: str, take: str, first: str) -> str:
     """Why a take cannot have been answered as it was: by counting where that suffices."""
     what = int(ops.transition[failing])
+    if known.kind[what] == PUT:  # only the end of the smallest prefix is a take for certain
+        return f"no order of the ops explains what each {take} until then returned"
     if known.kind[what] == EMPTY:
         return f"no order of the ops leaves nothing inside at any moment of that {take}"
     row, value = int(ops.completed[failing]), known.value[what]

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from checkers import kernels
 from checkers.linearizable import witness
 from checkers.linearizable.deciders import Decision
 from checkers.linearizable.deciders.intervals import by_invocation, name
 from checkers.linearizable.encoding import events
+from checkers.linearizable.limits import WITHOUT_END, Budget
 from checkers.linearizable.ops import I32, I64, B, Ops, Transition
 from checkers.linearizable.search import Limits, Search
 from checkers.linearizable.transitions import Stepper
@@ -56,7 +56,7 @@ _NUMBER: Final = {step.value: number for number, step in enumerate(_STEPS)}
 _SAYS_NOTHING: Final = -1
 
 
-def decide_set(ops: Ops, _: Model) -> Decision | None:
+def decide_set(ops: Ops, _: Model, budget: Budget = WITHOUT_END) -> Decision | None:
     """Whether the ops are those of a set; near-linear where few ops are about the same element at once.
 
     None if all elements were read, which makes them depend on each other, if a `contains` answers neither true nor
@@ -71,8 +71,8 @@ def decide_set(ops: Ops, _: Model) -> Decision | None:
         if assignment is not None:
             step[t] = _NUMBER[assignment]
             element[t] = numbers.setdefault(transition.value, len(numbers))
-    deadline = kernels.cpu_s() + LIMITS.time_s
-    return _Elements(ops, step[ops.transition], element[ops.transition], len(numbers), deadline).decide()
+    with budget.part(1.0, LIMITS.time_s) as time:
+        return _Elements(ops, step[ops.transition], element[ops.transition], len(numbers), time).decide()
 
 
 def _assignment(transition: Transition) -> Assignment | Special | None:
@@ -91,16 +91,16 @@ def _assignment(transition: Transition) -> Assignment | Special | None:
 
 @dataclass(frozen=True)
 class _Elements:
-    """Ops with what they say (a number of `_STEPS`) and the element that it is about; when to give up."""
+    """Ops with what they say (a number of `_STEPS`) and the element that it is about; what is left for them."""
 
     ops: Ops
     step: I32
     element: I64
     count: int
-    deadline: float
+    budget: Budget
 
-    def _limits(self) -> Limits:
-        return replace(LIMITS, time_s=max(0.0, self.deadline - kernels.cpu_s()))
+    def _limits(self, most_s: float = LIMITS.time_s) -> Limits:
+        return replace(LIMITS, time_s=min(self.budget.left(), most_s), clock=self.budget.clock)
 
     def decide(self) -> Decision | None:
         """Search in common first, then for each element with many crashed ops."""
@@ -186,7 +186,7 @@ class _Elements:
         if result.answer != "violation":
             return Decision(True) if result.answer == "linearizable" else None
         failing = int(problem.op[result.event])
-        found = witness.find(alone, stepper, failing, replace(LIMITS, time_s=WITNESS_TIME_S))
+        found = witness.find(alone, stepper, failing, self._limits(WITNESS_TIME_S))
         culprits = order[[failing] if found is None else found.ops].tolist()
         what = name(ops, int(order[failing]))
         others = "the others" if len(culprits) > 1 else "any order"

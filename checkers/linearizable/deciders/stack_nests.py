@@ -21,6 +21,7 @@ from checkers.linearizable.deciders import Decision
 from checkers.linearizable.deciders.ended_ops import NOTHING, EndedOps, Line
 from checkers.linearizable.deciders.intervals import FOREVER
 from checkers.linearizable.deciders.repeated_values import ANY, Part, Parts, decide_repeated
+from checkers.linearizable.limits import WITHOUT_END, Budget
 from checkers.linearizable.ops import Ops
 from checkers.models import Model
 
@@ -33,14 +34,17 @@ BOTTOM: Final = 0
 NEST_BITS: Final = 32
 """Of a situation: a number of what has happened, then that of a nest."""
 
+BETWEEN: Final = 64
+"""Situations between two looks at the clock: one takes little longer than a look."""
+
 Happened: TypeAlias = tuple[Line, int, int, int]
 """The ops with an end that happened; crashed pushes (a mask) and pops (how many); and when the latest of all began."""
 
 
-def stack(ops: Ops, model: Model) -> Decision | None:
+def stack(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
     """Decide a stack; None if that takes too long."""
     del model
-    return decide_repeated(ops, "push", "pop", Nests, "the last value in the stack")
+    return decide_repeated(ops, "push", "pop", Nests, "the last value in the stack", budget)
 
 
 class _Next(NamedTuple):
@@ -98,8 +102,8 @@ class Nests:
         """How often it has looked at an op."""
         return self._ended.looked + self._paired
 
-    def exists(self, most: int) -> bool | None:
-        """Whether there is a linearization; None if that takes more than `most` looks at ops."""
+    def exists(self, most: int, budget: Budget) -> bool | None:
+        """Whether there is a linearization; None if that takes more than `most` looks at ops, or more time."""
         if min(self._spare, default=0) < 0:
             return False
         self._reach(self._number((NOTHING, 0, 0, -1)), BOTTOM)
@@ -112,7 +116,7 @@ class Nests:
             if following.done:
                 return True
             self._paired += 1
-            if self.looked > most:
+            if self.looked > most or (not self._paired % BETWEEN and budget.is_over()):
                 return None
             if nest == BOTTOM and following.empties:
                 for after in following.empties:

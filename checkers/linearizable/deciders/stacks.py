@@ -30,20 +30,21 @@ from checkers.linearizable.deciders.crashed_takes import decide_crashed
 from checkers.linearizable.deciders.minimum_trees import FAR, add, assign, first_zero, least, tree
 from checkers.linearizable.deciders.moments import chain, free_from, unfounded_empty
 from checkers.linearizable.deciders.queues import found_nothing
+from checkers.linearizable.limits import WITHOUT_END, Budget
 from checkers.linearizable.ops import I64, Ops
 from checkers.models import Model
 
 
-def stack(ops: Ops, model: Model) -> Decision | None:
+def stack(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
     """Decide a stack, in O(n log n); None for values pushed twice and pops that crashed."""
     del model
-    return decide(read_stays(ops, "push", "pop"), ops, _clash, _tell)
+    return decide(read_stays(ops, "push", "pop"), ops, _clash, _tell, budget)
 
 
-def stack_crashed(ops: Ops, model: Model) -> Decision | None:
+def stack_crashed(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
     """Decide a stack in which pops crashed; None for values pushed twice, and where that takes too long."""
     del model
-    return decide_crashed(ops, "push", "pop", _clash, _tell)
+    return decide_crashed(ops, "push", "pop", _clash, _tell, budget)
 
 
 def _clash(stays: Stays) -> Clash | None:

@@ -221,3 +221,15 @@ def search(model: Model, history: Sequence[Op], limits: Limits | None = None) ->
 def failing_index(problem: Problem, ops: Ops, result: Result) -> int:
     """The history index of the completion at which the search found the violation."""
     return ops.table.column("index")[int(ops.completed[int(problem.op[result.event])])].as_py()
+
+
+class Clock:
+    """Stands for `time`: a thread's CPU time that passes by so much with each look."""
+
+    def __init__(self, tick: float) -> None:
+        self.now = 0.0
+        self._tick = tick
+
+    def cpu_s(self) -> float:
+        self.now += self._tick
+        return self.now

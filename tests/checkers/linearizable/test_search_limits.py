@@ -14,8 +14,8 @@ from checkers import models
 from checkers.linearizable import paths, transitions
 from checkers.linearizable.checker import check_ops
 from checkers.linearizable.depth_first import DepthFirst
-from checkers.linearizable.judging import EXPLAIN_LEAST_S, EXPLAIN_S, Judging
-from checkers.linearizable.limits import LOOK_S, Budget, Limits, Pace
+from checkers.linearizable.judging import EXPLAIN_S, Judging
+from checkers.linearizable.limits import EXPLAIN_LEAST_S, LOOK_S, Budget, Limits, Pace
 from checkers.linearizable.ops import Ops, read_ops
 from checkers.linearizable.options import Options
 from checkers.linearizable.portfolio import search
@@ -27,22 +27,10 @@ from results.errors import UsageError
 from results.history import Op
 from tests.checkers.linearizable.busy_registers import busy_register
 from tests.checkers.linearizable.decided import acknowledged, history_of
-from tests.checkers.linearizable.support import Texts
+from tests.checkers.linearizable.support import Clock, Texts
 from tests.checkers.linearizable.support import search as breadth_first
 
 MEGABYTE = 1 << 20
-
-
-class Clock:
-    """Stands for `time`: a thread's CPU time that passes by so much with each look."""
-
-    def __init__(self, tick: float) -> None:
-        self.now = 0.0
-        self._tick = tick
-
-    def cpu_s(self) -> float:
-        self.now += self._tick
-        return self.now
 
 
 class Ring:
