@@ -42,9 +42,14 @@ class Transition(msgspec.Struct, frozen=True, gc=False):
         """As in "read -> 3" or "cas [1,2]"; a result that only repeats the argument, or says nothing, is left out."""
         asked = self.f if self.value is None else f"{self.f} {show(self.value)}"
         says_nothing = self.result is None and self.f not in _ANSWER_NULL
-        if self.result is UNKNOWN or says_nothing or (self.result == self.value and self.value is not None):
+        if self.result is UNKNOWN or says_nothing or (self.value is not None and _alike(self.result, self.value)):
             return asked
         return f"{asked} -> {show(self.result)}"
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether they are one value as histories know it: 1 is not true, though one of them may be read as an answer."""
+    return apart(one) == apart(other)
 
 
 @dataclass(frozen=True)

@@ -77,10 +77,7 @@ class States:
         self.several: set[int] = set()
         self.bytes = 0
         self._number: dict[Any, int] = {}
-        signature = getattr(model, "signature", None)
-        self._signature: Callable[[State], Hashable] | None = (
-            None if signature is None else signature([(t.f, t.value, t.result) for t in transitions])
-        )
+        self._signature = _signature(model, transitions)
 
     def number(self, state: Any) -> int:
         """The number of a state, a new one if it is new.
@@ -102,6 +99,19 @@ class States:
         elif self._signature is not None and self.known[found] != state:
             self.several.add(found)
         return found
+
+
+def _signature(model: Model, transitions: Sequence[Transition]) -> Callable[[State], Hashable] | None:
+    """What tells states apart, where the model says it."""
+    make = getattr(model, "signature", None)
+    if make is None:
+        return None
+    try:
+        return make([(t.f, t.value, t.result) for t in transitions])
+    except Exception as error:
+        raise UsageError(
+            f"model {model.name!r} failed on its signature: {type(error).__name__}: {error}. Correct or remove it."
+        ) from error
 
 
 def _size(state: Any) -> int:

@@ -52,7 +52,8 @@ class KeyValue:
 
         Whatever is appended, no get shows such a string any more, until the next put, which leaves the same of all.
         """
-        answers = sorted({_text(result) for f, _, result in calls if f == "get" and result is not UNKNOWN})
+        told = {result for f, _, result in calls if f == "get" and (result is None or isinstance(result, str))}
+        answers = sorted({result or "" for result in told})
 
         def shown(state: State) -> Hashable:
             at = bisect.bisect_left(answers, cast(str, state))

@@ -8,7 +8,7 @@ from checkers.linearizable.deciders import Decider
 from checkers.linearizable.deciders.create_once import decide_create_once
 from checkers.linearizable.deciders.unique_ids import decide_unique_ids
 from tests.checkers.linearizable.clients import IDS, NAMES, Clients
-from tests.checkers.linearizable.decided import HISTORIES, MANY, assert_exact, decided, history_of
+from tests.checkers.linearizable.decided import HISTORIES, MANY, acknowledged, assert_exact, decided, history_of
 
 
 @pytest.mark.parametrize(("decider", "clients"), [(decide_create_once, NAMES), (decide_unique_ids, IDS)])
@@ -42,13 +42,10 @@ def test_a_name_that_is_null_is_left_to_others() -> None:
     assert decided(decide_create_once, "create-once", history) is None
 
 
-def test_ids_that_are_equal_numbers_are_equal_whatever_they_are_written_as() -> None:
-    history = history_of(
-        (0, "invoke", "generate", None),
-        (0, "ok", "generate", 1),
-        (0, "invoke", "generate", None),
-        (0, "ok", "generate", 1.0),
-    )
-    decision = decided(decide_unique_ids, "unique-ids", history)
-    assert decision is not None
-    assert decision.culprits == (0, 1)
+def test_ids_are_equal_if_they_are_written_alike() -> None:
+    """As `results.values` says: 1, 1.0 and true are three ids, and 1 is no second 1.0."""
+    for given, culprits in (([1, 1.0, True], ()), ([1, 1.0, True, 1.0], (1, 3)), ([True, 1, True], (0, 2))):
+        rows = [row for id_ in given for row in acknowledged(0, "generate", None, id_)]
+        decision = decided(decide_unique_ids, "unique-ids", history_of(*rows))
+        assert decision is not None
+        assert (decision.valid, decision.culprits) == (not culprits, culprits)

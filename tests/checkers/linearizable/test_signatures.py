@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
+
 from checkers import models
 from checkers.linearizable.checker import check_ops
 from checkers.linearizable.depth_first import DepthFirst
@@ -13,7 +15,9 @@ from checkers.linearizable.ops import read_ops
 from checkers.linearizable.transitions import Stepper
 from checkers.models import IMPOSSIBLE
 from results.arrow import to_table
+from results.errors import UsageError
 from results.history import Op
+from tests.checkers.linearizable.decided import acknowledged, history_of
 from tests.checkers.linearizable.small_histories import VOCABULARIES, small_history
 from tests.checkers.linearizable.support import Texts
 
@@ -39,6 +43,21 @@ def test_states_are_the_beginnings_of_what_gets_show_and_one_more() -> None:
         answer, states = searched(shuffled(12, bad=bad))
         assert answer == ("violation" if bad else "linearizable")
         assert states <= 14
+
+
+class Unsigned(models.KeyValue):
+    """Its signature fails, which is the fault of the model and not of the checker."""
+
+    name = "unsigned"
+
+    def signature(self, calls: Any) -> Any:
+        raise ZeroDivisionError("calls")
+
+
+def test_a_signature_that_fails_is_told_by_its_model() -> None:
+    history = history_of(*acknowledged(0, "append", "a"), *acknowledged(0, "get", None, "a"))
+    with pytest.raises(UsageError, match=r"failed on its signature: ZeroDivisionError: calls"):
+        check_ops(history, Unsigned())
 
 
 def test_equal_signatures_allow_the_same_calls() -> None:

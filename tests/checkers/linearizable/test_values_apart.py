@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from checkers import models
 from checkers.linearizable import check_ops
+from checkers.linearizable.ops import Transition
 from checkers.models import apart, frozen
 from results.errors import HarnessError, HistoryFormatError, UsageError
 from results.history import Op
@@ -68,6 +69,23 @@ def test_a_read_of_another_kind_is_told_as_it_was_written() -> None:
     verdict = check_ops(one_after_the_other([("write", 1, 1), ("read", None, True)]), models.model("register"))
     assert "read -> true" in verdict.sentence
     assert "set it to true" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("value", "result", "told"),
+    [
+        (1, 1, "hold 1"),
+        (1, True, "hold 1 -> true"),
+        (0, False, "hold 0 -> false"),
+        (1, 1.0, "hold 1 -> 1.0"),
+        (True, True, "hold true"),
+        ((1, 2), (1, 2.0), "hold [1,2] -> [1,2.0]"),
+        ((1, 2), (1, 2), "hold [1,2]"),
+    ],
+)
+def test_a_result_is_left_out_of_an_op_only_where_it_repeats_the_argument(value: Any, result: Any, told: str) -> None:
+    assert str(Transition("hold", value, result)) == told
+    assert str(Transition("hold", apart(value), result)) == told
 
 
 def test_answers_stay_answers() -> None:
