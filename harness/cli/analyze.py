@@ -46,7 +46,7 @@ def command(
     from results.store import Store
 
     chosen = _choose(Store(Path(store)), runs)
-    with told_to_analyze(f"splitbrain analyze --store {shlex.quote(store)}"):
+    with told_to_analyze(shlex.join(["splitbrain", "analyze", *runs, "--store", store])):
         judged = _judge(chosen, engine or "spark", master)
     if as_json:
         _print_json(judged)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from harness.backends.docker import labels
 from tests.backends import docker_support
 from tests.backends.docker_support import leftovers
-from tests.cli.support import judged, start
+from tests.cli.support import judged, only_run, start
 
 engine = docker_support.engine
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("engine")]
@@ -45,6 +46,9 @@ def test_the_cluster_passes_on_disks_that_fail_and_links_that_lose(tmp_path: Pat
     faults = ("--nemesis", "packet-loss,disk-full,power", "--interval", "2", "--time-limit", "30", "--seed", "12")
     found = judged(run(tmp_path, *faults, "--engine", "inline"), "pass", 0)
     assert {window["fault"] for window in windows(found)} == {"packet", "disk", "power"}
+    document = json.loads((only_run(tmp_path) / "test.json").read_text())
+    assert document["links"] == "receivers"
+    assert document["image"]["id"].startswith("sha256:")
 
 
 def windows(found: Mapping[str, Any]) -> list[dict[str, Any]]:

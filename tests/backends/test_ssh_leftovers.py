@@ -99,14 +99,15 @@ def test_an_agent_that_hears_nothing_for_its_limit_ends_with_its_node_and_its_cu
             await deployment.cut(frozenset({("n1", "n2")}))
             await asyncio.sleep(1.5 * quiet_s)
             assert (await deployment.status("n2")).state == "running", "a controller that is heard keeps the agent"
-            hosts.on(1, f"kill -STOP {sessions}")
+            await asyncio.to_thread(hosts.on, 1, f"kill -STOP {sessions}")  # n1's agent goes on to hear its controller
             try:
                 with pytest.raises(BackendError, match=r"n2 \(.*:22\): the agent did not answer 'status' within 2 s"):
                     await deployment.status("n2")
                 async with asyncio.timeout(30):
-                    while any("/var/tmp" not in trace for trace in left_on_n2()):
+                    while any("/var/tmp" not in trace for trace in await asyncio.to_thread(left_on_n2)):
                         await asyncio.sleep(0.2)
-                assert left_on_n2() == [f"{hosts.addresses[1]}: {deployment.homes['n2']}"], "for the next run to sweep"
+                left = await asyncio.to_thread(left_on_n2)
+                assert left == [f"{hosts.addresses[1]}: {deployment.homes['n2']}"], "for the next run to sweep"
                 assert (await deployment.status("n1")).state == "running"
             finally:
                 hosts.on(1, f"kill -CONT {sessions}")

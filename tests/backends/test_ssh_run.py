@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tarfile
 from collections.abc import Generator
 from pathlib import Path
 
@@ -34,7 +36,10 @@ def test_a_register_on_five_hosts_passes_under_faults(five: Hosts, tmp_path: Pat
     assert struck == {"partition", "kill", "pause", "packet", "disk"}
     [run] = tmp_path.glob("store/test=*/run=*")
     assert sorted(path.name for path in (run / "nodes").iterdir()) == ["n1", "n2", "n3", "n4", "n5"]
-    assert all((run / f"nodes/n{number}/data/telemetry.jsonl").exists() for number in range(1, 6))
+    for number in range(1, 6):
+        with tarfile.open(run / f"nodes/n{number}/data.tar.gz") as packed:
+            assert "data/telemetry.jsonl" in packed.getnames()
+    assert json.loads((run / "test.json").read_text())["links"] == "receivers"
     assert five.wait_until_clear() == []
 
 
