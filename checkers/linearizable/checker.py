@@ -146,7 +146,7 @@ def _algorithms(parts: Iterable[Verdict]) -> str:
 def _sum(parts: Sequence[Verdict]) -> dict[str, Any]:
     """Figures of a run from those of its keys."""
     figures: dict[str, Any] = {"keys": len(parts)}
-    for name in ("ops", "crashed", "expanded"):
+    for name in ("ops", "judged", "crashed", "expanded"):
         figures[name] = sum(part.figures.get(name, 0) for part in parts)
     for name in ("frontier_max", "concurrency_max"):
         figures[name] = max((part.figures.get(name, 0) for part in parts), default=0)

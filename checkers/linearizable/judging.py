@@ -28,6 +28,7 @@ from checkers.linearizable.search import Result
 from checkers.linearizable.transitions import CLOSURE_S, Stepper
 from checkers.models import Model
 from checkers.verdict import Valid, Verdict
+from results.arrow import client_ops
 from results.errors import EngineError, ModelError, UsageError
 from results.reasons import Code, Reason
 
@@ -298,8 +299,8 @@ class Judging:
             "cells": "the model has too many states for the table of its steps",
         }[result.answer]
         sentence = (
-            f"Undecided:{where} {ran_out}. Everything before op {explained} of {len(ops.invoked)} is "
-            f"linearizable; {result.expanded} configurations had been looked at."
+            f"Undecided:{where} {ran_out}. Everything before op {explained} of the {len(ops.invoked)} that did not "
+            f"fail is linearizable; {result.expanded} configurations had been looked at."
         )
         return msgspec.structs.replace(
             plain,
@@ -309,11 +310,11 @@ class Judging:
                 "key": self.key,
                 "ran_out": result.answer,
                 "explained_ops": explained,
-                "ops": len(ops.invoked),
+                "judged_ops": len(ops.invoked),
             },
         )
 
 
 def figures_of(ops: Ops) -> dict[str, Any]:
-    """What is known of a key without judging it."""
-    return {"ops": len(ops.invoked), "crashed": int(ops.crashed.sum())}
+    """What is known of a key without judging it. Of the ops that clients invoked those are judged that did not fail."""
+    return {"ops": client_ops(ops.table), "judged": len(ops.invoked), "crashed": int(ops.crashed.sum())}

@@ -36,6 +36,7 @@ from checkers.linearizable.ops import I64, OPEN, B, Ops, Transition, read_ops
 from checkers.linearizable.search import Limits, Result, Search
 from checkers.linearizable.transitions import Stepper, assignments, steps_by_assignment
 from checkers.models import Assignment, Model, Special, State
+from results.arrow import client_ops
 
 SEGMENT_ROWS: Final = 40_000
 """Rows of a segment, at least; two per op. A segment is a task's work, so it should be worth a task."""
@@ -79,7 +80,8 @@ class Plan:
     Attributes:
         cuts: the history's index at which each segment but the first begins, ascending; none if it is not cut.
         why_not: why it is not cut, as the end of a sentence; empty if it is.
-        ops: how many ops there are that may have happened.
+        ops: how many ops clients invoked.
+        judged: how many of them may have happened.
         crashed: how many of them crashed.
         vocabulary: the transitions of the whole history, where the states that a segment may begin in depend on them
             (a closed table); else None.
@@ -88,6 +90,7 @@ class Plan:
     cuts: tuple[int, ...]
     why_not: str
     ops: int
+    judged: int
     crashed: int
     vocabulary: list[Transition] | None = None
 
@@ -106,7 +109,8 @@ def plan(table: pa.Table, model: Model, *, segment_rows: int = SEGMENT_ROWS) -> 
     ops = read_ops(table, model)
     stepper = Stepper(model, ops.transitions, cells=Limits.cells)
     assigned = steps_by_assignment(model)
-    whole = Plan((), "", len(ops.invoked), int(np.count_nonzero(ops.crashed)), None if assigned else ops.transitions)
+    invoked, judged, crashed = client_ops(ops.table), len(ops.invoked), int(np.count_nonzero(ops.crashed))
+    whole = Plan((), "", invoked, judged, crashed, None if assigned else ops.transitions)
     if not assigned and stepper.mode != "closed table":
         return replace(whole, why_not=f"a segment could begin in any state of the model {model.name!r}")
     rows = quiescent(ops, stepper.observer)

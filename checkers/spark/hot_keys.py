@@ -147,7 +147,8 @@ def whole(judged: Sequence[Verdict], splits: Sequence[Split]) -> list[Verdict]:
     for part in judged:
         found = of_keys.get(part.key)
         if found is not None:
-            figures = {**part.figures, "ops": found.plan.ops, "crashed": found.plan.crashed}
+            counted = {"ops": found.plan.ops, "judged": found.plan.judged, "crashed": found.plan.crashed}
+            figures = {**part.figures, **counted}
             part = msgspec.structs.replace(part, figures=figures)
         verdicts.append(part)
     return verdicts
@@ -163,6 +164,7 @@ def _verdict(found: Split) -> Verdict:
         algorithm=ALGORITHM,
         figures={
             "ops": found.plan.ops,
+            "judged": found.plan.judged,
             "crashed": found.plan.crashed,
             "frontier_max": max(part.peak for part in parts),
             "expanded": sum(part.expanded for part in parts),

@@ -145,7 +145,7 @@ def test_a_search_that_runs_out_is_unknown_and_says_of_what_and_how_far_it_got()
     verdict = check_ops(history(*hard("k")), Texts(), time_limit_s=0.3)
     assert verdict.valid == "unknown"
     assert verdict.sentence.startswith('Undecided: key "k": 0.3 s of CPU time ran out')
-    assert "op 16 of 17 is linearizable" in verdict.sentence
+    assert "op 16 of the 17 that did not fail is linearizable" in verdict.sentence
     assert verdict.evidence["ran_out"] == "time"
     assert verdict.evidence["explained_ops"] == 16
 
@@ -192,6 +192,18 @@ def test_all_good_keys_make_a_pass_and_none_at_all_do_too() -> None:
     assert good.valid == "true"
     assert good.algorithm == "depth-first"
     assert good.figures["ops"] > 0
+
+
+def test_ops_are_what_clients_invoked_and_those_that_failed_are_not_judged() -> None:
+    write, again = (Op(process=1, type="invoke", f="write", value=value, key="a") for value in (1, 2))
+    left = Op(process=2, type="invoke", f="write", value=3, key="b")
+    verdict = check_ops(history(write, write.complete("ok", 1), again, again.complete("fail", 2), left), "register")
+    assert {name: verdict.figures[name] for name in ("ops", "judged", "crashed")} == {
+        "ops": 3,
+        "judged": 2,
+        "crashed": 1,
+    }
+    assert verdict.sentence == "Linearizable as a register: 2 keys, 3 ops."
 
 
 @pytest.mark.parametrize(

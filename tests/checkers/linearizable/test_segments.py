@@ -81,7 +81,7 @@ def assert_as_whole(history: list[Op], model: Model, rows: int) -> tuple[bool, i
     if failing is not None:
         index = failing_index(problem, ops, whole)
         assert np.searchsorted(plan.cuts, index, side="right") == failing
-    assert sum(each.ops for each in worked_out(history, model, plan)) == plan.ops == len(ops.invoked)
+    assert sum(each.ops for each in worked_out(history, model, plan)) == plan.judged == len(ops.invoked)
     return failing is None, len(plan.cuts) + 1
 
 
