@@ -15,6 +15,7 @@ once, however long the history, and there is no set of all ops to be stored.
 - Mutators are tried in an order that is given, crashed ops at last. Of identical crashed ops only the earliest
   unused is tried. A use that changes nothing is skipped, and so is an op right after a use if it would have
   led to the same state without it: that configuration has used less, and whatever follows from this one follows there.
+  Of crashed assignments only those are tried that leave what is asked for (`asked`).
 
 A search that ends without a linearization has reached, up to dominance, every configuration that explains a prefix: the
 furthest position that it was at is the event that ends the smallest failing prefix, the frontier's.
@@ -27,6 +28,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from checkers.kernels import inlined, kernel
+from checkers.linearizable.asked import COUNT, Asked, ask, ask_for_all
 from checkers.linearizable.dead_ends import DeadEnds, is_dead, is_full, remember
 from checkers.linearizable.frontier import I8, I32, I64, U64, UNKNOWN, Int, Steps, step
 
@@ -75,10 +77,12 @@ _ZERO: Final = np.uint64(0)
 class History(NamedTuple):
     """What happened. Live ops are numbered by invocation; crashed ones class by class (equal transitions).
 
+    Classes come by what they leave if that is known (`asked.is_indexed`), else by their first invocation.
+
     kind, op: by event; `op` is -1 for a crash.
     transition, slot, rank: by live op; mutators are tried by `rank`, the lowest first.
     crashed_at: event of the invocation, by crashed op, ascending within its class.
-    class_transition, class_first: by class, ascending by the first invocation; `class_first` has one entry more.
+    class_transition, class_first: by class; `class_first` has one entry more.
     """
 
     kind: I8
@@ -229,7 +233,85 @@ def _before_unseen_use(history: History, path: Path, m: I64) -> Int:
 
 
 @inlined
-def _choose(history: History, steps: Steps, path: Path, m: I64) -> Int:
+def _is_left(history: History, path: Path, m: I64, known: Int) -> bool:
+    """Whether a crashed op of a class has been called and not been used."""
+    crashed = history.class_first[known] + path.used[known]
+    return bool(crashed < history.class_first[known + 1] and history.crashed_at[crashed] < m[POSITION])
+
+
+@inlined
+def _use(history: History, steps: Steps, path: Path, m: I64, before: Int, known: Int) -> Int:
+    """Use a crashed op of a class of which one is left; DONE if that is not possible or a waste."""
+    classes = history.transition.size + 2
+    following = step(steps, m[STATE], history.class_transition[known])
+    if following == UNKNOWN:
+        m[CURSOR] = classes + known
+        m[MISSING] = m[STATE]
+        m[MISSING_TRANSITION] = history.class_transition[known]
+        return NEEDS_CELL
+    if (
+        following < 0
+        or following == m[STATE]
+        or (before >= 0 and step(steps, before, history.class_transition[known]) == following)
+    ):
+        return DONE
+    crashed = history.class_first[known] + path.used[known]
+    path.used[known] += 1
+    path.now[path.kept.shape[1] + (crashed >> 6)] |= _ONE << np.uint64(crashed & 63)
+    path.move[m[MOVES]] = classes + known
+    path.moved_at[m[MOVES]] = m[POSITION]
+    m[MOVES] += 1
+    m[UNSEEN] = 1
+    m[STATE] = following
+    return _GO_ON
+
+
+@inlined
+def _choose_crashed(history: History, steps: Steps, path: Path, asked: Asked, m: I64, before: Int) -> Int:
+    """Use a crashed op of the next class that can be used; DONE if there is none left."""
+    for known in range(m[CURSOR] - history.transition.size - 2, history.class_transition.size):
+        if asked.first.size == 0 and history.crashed_at[history.class_first[known]] >= m[POSITION]:
+            break
+        if _is_left(history, path, m, known):
+            status = _use(history, steps, path, m, before, known)
+            if status != DONE:
+                return status
+    return DONE
+
+
+@inlined
+def _choose_asked(history: History, steps: Steps, path: Path, asked: Asked, m: I64, before: Int) -> Int:
+    """Use the next crashed op that leaves what is asked for; DONE if there is none left.
+
+    What is asked for is found again in the same order each time, and passed over up to what was tried last.
+    """
+    last = m[CURSOR] - history.transition.size - 3
+    passing = np.int64(-1)
+    if last >= 0:
+        passing = np.int64(steps.becomes[history.class_transition[last]])
+    at = 0
+    while at < asked.m[COUNT]:
+        value = np.int64(asked.values[at])
+        at += 1
+        for known in range(asked.first[value], asked.first[value + 1]):
+            if history.crashed_at[history.class_first[known]] >= m[POSITION]:
+                break
+            if not _is_left(history, path, m, known):
+                continue
+            requires = np.int64(steps.requires[history.class_transition[known]])
+            if requires >= 0 and requires != m[STATE]:
+                ask(asked, requires)
+            elif passing < 0 or (passing == value and known > last):
+                status = _use(history, steps, path, m, before, known)
+                if status != DONE:
+                    return status
+        if passing == value:
+            passing = np.int64(-1)
+    return DONE
+
+
+@inlined
+def _choose(history: History, steps: Steps, path: Path, asked: Asked, m: I64) -> Int:
     """Let the next op take effect that can; DONE if there is none left."""
     mutators = history.transition.size
     classes = mutators + 2
@@ -252,33 +334,13 @@ def _choose(history: History, steps: Steps, path: Path, m: I64) -> Int:
         m[CURSOR] = mutators
     if m[CURSOR] == mutators:
         m[CURSOR] = classes
-    for known in range(m[CURSOR] - classes, history.class_transition.size):
-        if history.crashed_at[history.class_first[known]] >= m[POSITION]:
-            break
-        crashed = history.class_first[known] + path.used[known]
-        if crashed == history.class_first[known + 1] or history.crashed_at[crashed] >= m[POSITION]:
-            continue
-        following = step(steps, m[STATE], history.class_transition[known])
-        if following == UNKNOWN:
-            m[CURSOR] = classes + known
-            m[MISSING] = m[STATE]
-            m[MISSING_TRANSITION] = history.class_transition[known]
-            return NEEDS_CELL
-        if (
-            following >= 0
-            and following != m[STATE]
-            and (before < 0 or step(steps, before, history.class_transition[known]) != following)
-        ):
-            path.used[known] += 1
-            path.now[path.kept.shape[1] + (crashed >> 6)] |= _ONE << np.uint64(crashed & 63)
-            path.move[m[MOVES]] = classes + known
-            path.moved_at[m[MOVES]] = m[POSITION]
-            m[MOVES] += 1
-            m[UNSEEN] = 1
-            m[STATE] = following
-            return _GO_ON
-    m[CURSOR] = classes + history.class_transition.size
-    return DONE
+    if history.class_transition.size == 0:
+        return DONE
+    if asked.first.size == 0 or ask_for_all(
+        asked, steps, m[STATE], history.transition, path.following, np.int64(history.op[m[POSITION]])
+    ):
+        return _choose_crashed(history, steps, path, asked, m, before)
+    return _choose_asked(history, steps, path, asked, m, before)
 
 
 @inlined
@@ -317,7 +379,7 @@ def _back(history: History, path: Path, m: I64) -> bool:
 
 
 @kernel
-def advance(history: History, steps: Steps, path: Path, dead: DeadEnds, m: I64, budget: Int) -> Int:
+def advance(history: History, steps: Steps, path: Path, asked: Asked, dead: DeadEnds, m: I64, budget: Int) -> Int:
     """Go on with the search until its end, a need, or `budget` more configurations from which there is a choice.
 
     When it is DONE the moves of the path are a linearization. At a VIOLATION every configuration was tried.
@@ -338,7 +400,7 @@ def advance(history: History, steps: Steps, path: Path, dead: DeadEnds, m: I64, 
                 _open(history, path, m)
                 m[PHASE] = _CHOOSE
         elif m[PHASE] == _CHOOSE:
-            status = _choose(history, steps, path, m)
+            status = _choose(history, steps, path, asked, m)
             if status == NEEDS_CELL:
                 return NEEDS_CELL
             if status == _GO_ON:

@@ -10,6 +10,7 @@ import numpy as np
 from checkers import kernels
 from checkers.linearizable import backtracking as b
 from checkers.linearizable import dead_ends
+from checkers.linearizable.asked import asked_for, is_indexed, spread
 from checkers.linearizable.encoding import Problem, events
 from checkers.linearizable.frontier import ANY, ASSIGNMENTS, CRASH, EXPIRE, I32, I64, RETURN, U64, Steps
 from checkers.linearizable.frontier import CALL_OBSERVER as OBSERVED
@@ -23,6 +24,9 @@ ALGORITHM: Final = "depth-first"
 
 BUDGET: Final = 20_000
 """Configurations between two looks at the clock, at most."""
+
+SPREAD_ROWS: Final = 2_000
+"""Configurations at the end of a failing prefix of which it is worked out where crashed ops lead, at most."""
 
 ROWS: Final = 1024
 """Dead ends that there is room for at first."""
@@ -50,6 +54,7 @@ class DepthFirst:
         self._history, self._live, self._crashed = _history(ops, self._problem, stepper)
         words = max(1, -(-self._problem.slots // 64))
         self._path = _path(self._history, words)
+        self._asked = asked_for(stepper.steps, self._history.class_transition)
         self._dead = dead_ends.empty(1 + words, self._path.now.size, ROWS)
         self._m = np.zeros(b.REGISTERS, np.int64)
         self._seconds = 0.0
@@ -79,7 +84,10 @@ class DepthFirst:
     @property
     def memory_bytes(self) -> int:
         """What the path and the dead ends hold."""
-        return sum(array.nbytes for array in (*self._path, *self._history)) + self._row_bytes * self._dead.chain.size
+        return (
+            sum(array.nbytes for array in (*self._path, *self._history, *self._asked))
+            + self._row_bytes * self._dead.chain.size
+        )
 
     def limit_memory(self, memory_bytes: int) -> None:
         """Let the arrays of the search take so many bytes, from now on."""
@@ -108,7 +116,7 @@ class DepthFirst:
         before = self._seconds
         while True:
             explored, steps, called = self.explored, kernels.budget(self._pace.steps()), clock()
-            status = b.advance(self._history, self._stepper.steps, self._path, self._dead, self._m, steps)
+            status = b.advance(self._history, self._stepper.steps, self._path, self._asked, self._dead, self._m, steps)
             look = clock()
             self._pace.learn(self.explored - explored, look - called)
             self._seconds = before + look - began
@@ -182,15 +190,40 @@ class DepthFirst:
         return dead_ends.row_bytes(self._dead.rows.shape[1])
 
     def _reachable(self) -> U64:
-        """States in which the object can have been when nothing followed any more; none if some were forgotten.
+        """States in which the object can have been when nothing followed any more; none if they are not known.
 
-        Every configuration at the furthest position is a dead end in the end.
+        Every configuration at the furthest position is a dead end in the end. Crashed ops that nothing asked for were
+        not tried from there: where they lead is added.
         """
         if self.forgotten > 0:
             return np.zeros((0, 2), np.uint64)
         first = self._dead.rows[: self.dead_ends, 0]
-        states = np.unique(first[first >> np.uint64(32) == self.furthest] & np.uint64(0xFFFFFFFF))
+        last = np.flatnonzero(first >> np.uint64(32) == self.furthest)
+        states = np.unique(first[last] & np.uint64(0xFFFFFFFF))
+        if self._asked.first.size > 0:
+            states = self._spread(last, states)
         return np.stack([states, np.zeros_like(states)], axis=1)
+
+    def _spread(self, rows: I64, states: U64) -> U64:
+        """States with those to which crashed ops lead that are left in the dead ends; none if these are too many."""
+        steps, classes = self._stepper.steps, self._history.class_transition
+        called = self._history.crashed_at < self.furthest
+        first = self._history.class_first[:-1]
+        most = spread(steps, classes, states.astype(np.int64), np.logical_or.reduceat(called, first))
+        found = np.zeros_like(most)
+        kept = np.delete(self._dead.rows[rows], slice(1, self._dead.key_words), axis=1)
+        kept[:, 0] &= np.uint64(0xFFFFFFFF)
+        unique = np.unique(kept, axis=0) if len(kept) <= SPREAD_ROWS else kept
+        for row in unique[:SPREAD_ROWS]:
+            used = np.unpackbits(row[1:].view(np.uint8), bitorder="little")[: len(called)].astype(np.bool_)
+            left = np.logical_or.reduceat(called & ~used, first)
+            found |= spread(steps, classes, row[:1].astype(np.int64), left)
+            if np.array_equal(found, most):
+                break
+        else:
+            if len(unique) > SPREAD_ROWS:
+                return states[:0]
+        return np.flatnonzero(found).astype(np.uint64)
 
     def _result(self, answer: Answer) -> Result:
         words = self._path.kept.shape[1] - 1
@@ -222,8 +255,9 @@ def _history(ops: Ops, problem: Problem, stepper: Stepper) -> tuple[b.History, I
 
     crashed_at = np.flatnonzero(crash)
     transitions, first, classes = np.unique(ops.transition[op[crashed_at]], return_index=True, return_inverse=True)
-    by_invocation = np.argsort(first, kind="stable")
-    rank = np.argsort(by_invocation, kind="stable")[classes.reshape(-1)]
+    left = stepper.steps.becomes[transitions] if is_indexed(stepper.steps) else np.zeros_like(transitions)
+    order = np.lexsort((first, left))
+    rank = np.argsort(order, kind="stable")[classes.reshape(-1)]
     grouped = np.argsort(rank, kind="stable")
     history = b.History(
         kind=own,
@@ -232,7 +266,7 @@ def _history(ops: Ops, problem: Problem, stepper: Stepper) -> tuple[b.History, I
         slot=problem.events.slot[calls].astype(np.int32),
         rank=ranks(ops, stepper.model.init(), stepper.observer, live, due),
         crashed_at=crashed_at[grouped].astype(np.int32),
-        class_transition=transitions[by_invocation].astype(np.int32),
+        class_transition=transitions[order].astype(np.int32),
         class_first=np.append(0, np.cumsum(np.bincount(rank, minlength=len(transitions)))).astype(np.int32),
     )
     return history, live, op[crashed_at[grouped]]
@@ -264,5 +298,5 @@ def warm_up() -> None:
     history = b.History(kinds, np.zeros(2, np.int32), none, none, none + 1, none[:0], none[:0], none)
     path = _path(history, 1)
     dead = dead_ends.empty(2, 2, 1)
-    b.advance(history, steps, path, dead, np.zeros(b.REGISTERS, np.int64), BUDGET)
+    b.advance(history, steps, path, asked_for(steps, none[:0]), dead, np.zeros(b.REGISTERS, np.int64), BUDGET)
     dead_ends.enlarged(dead, 2)

@@ -229,6 +229,42 @@ def test_many_crashed_ops_leave_a_legal_history_easy(seed: int) -> None:
     assert_linearization(ops, model, arm.order())
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_crashed_ops_that_leave_what_nothing_asks_for_are_not_tried(seed: int) -> None:
+    model = models.model("cas-register")
+    arm, ops, _ = started(model, busy_register(seed, clients=10, ops=5000, values=200, crashes=0.05))
+    assert len(set(ops.transition[ops.crashed].tolist())) > 100
+    result = arm.run()
+    assert result.answer == "linearizable"
+    assert result.expanded < 2 * len(ops.invoked)
+    assert_linearization(ops, model, arm.order())
+
+
+def crashed_assignments(rng: random.Random, values: int) -> list[Op]:
+    """Writes and cas that crashed at once, among reads and cas that answer anything."""
+    history: list[Op] = []
+    for process in range(rng.randint(2, 5)):
+        f = rng.choice(["write", "cas"])
+        value = rng.randrange(values) if f == "write" else [rng.randrange(values), rng.randrange(values)]
+        history.append(Op(process=100 + process, type="invoke", f=f, value=value))
+    for process in range(rng.randint(2, 5)):
+        f = rng.choice(["read", "write", "cas"])
+        value = [rng.randrange(values), rng.randrange(values)] if f == "cas" else rng.randrange(values)
+        call = Op(process=process, type="invoke", f=f, value=None if f == "read" else value)
+        at = rng.randint(0, len(history))
+        history.insert(at, call)
+        answer = False if f == "cas" and rng.random() < 0.6 else value
+        history.insert(rng.randint(at + 1, len(history)), call.complete("ok", answer))
+    return numbered(history)
+
+
+def test_what_is_asked_for_is_enough_in_chains_of_crashed_ops_and_where_values_are_refused() -> None:
+    rng = random.Random("asked for")
+    model = models.model("cas-register")
+    legal = sum(assert_as_by_definition(model, model, crashed_assignments(rng, rng.randint(2, 5))) for _ in range(400))
+    assert 50 < legal < 350
+
+
 @pytest.mark.parametrize("clients", [5, 10, 20])
 def test_values_are_put_into_a_queue_in_the_order_in_which_they_are_taken(clients: int) -> None:
     """All enqueues are under way at once, then they are taken in an order that the calls do not show."""
@@ -279,7 +315,7 @@ def test_a_lazy_table_at_its_budget_ends_the_search(monkeypatch: pytest.MonkeyPa
 
 
 def test_going_on_in_slices_gives_the_result_of_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(depth_first, "BUDGET", 50)
+    monkeypatch.setattr(depth_first, "BUDGET", 20)
     model = models.model("cas-register")
     history = busy_register(3, clients=8, ops=300, values=4, crashes=0.02, bad=True)
     whole = started(model, history)[0].run()
