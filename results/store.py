@@ -31,7 +31,14 @@ import pyarrow as pa
 
 from results import arrow, wal
 from results.atomic import replace_file
-from results.errors import HarnessError, HistoryFormatError, RunNotFoundError, StoreVersionError, UsageError
+from results.errors import (
+    HarnessError,
+    HistoryFormatError,
+    RunNotFoundError,
+    SplitbrainError,
+    StoreVersionError,
+    UsageError,
+)
 from results.origin import git_revision, machine, versions
 from results.plainfile import refuse_others
 from results.reasons import reasons_of
@@ -459,7 +466,9 @@ class Store:
 
         Args:
             reference: the path of its folder; "latest"; its name; the beginning of its name, or of its test's name
-                and its name with a slash between them, if that is enough to tell it from all others.
+                and its name with a slash between them, if that is enough to tell it from all others. The latest is no
+                run that was derived from another one, such as a replay (`derived_from` in test.json), unless there is
+                no other.
 
         Raises:
             RunNotFoundError: none, or more than one is meant.
@@ -471,7 +480,7 @@ class Store:
         if not runs:
             raise RunNotFoundError(f"there is no run in the store {self.root}.")
         if reference == "latest":
-            return runs[-1]
+            return next((run for run in reversed(runs) if not _is_derived(run)), runs[-1])
         wanted = reference.strip("/").replace("test=", "").replace("run=", "")
         exact = [run for run in runs if wanted in (run.name, f"{run.test_name}/{run.name}")]
         close = exact or [
@@ -484,6 +493,13 @@ class Store:
         names = ", ".join(f"{run.test_name}/{run.name}" for run in close[:4])
         more = f" and {len(close) - 4} more" if len(close) > 4 else ""
         raise RunNotFoundError(f"{reference!r} could be any of {len(close)} runs: {names}{more}. Say more.")
+
+
+def _is_derived(run: RunDir) -> bool:
+    try:
+        return "derived_from" in run.read_test()
+    except SplitbrainError:
+        return False
 
 
 def plain_verdict(verdict: msgspec.Struct) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from harness.cli import counterexample, options
-from results.errors import HistoryFormatError, SplitbrainError, UnknownNameError
+from results.errors import HistoryFormatError, SplitbrainError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +62,8 @@ if TYPE_CHECKING:
     help="For linearizable, CPU seconds to make the evidence of a violation small, within the limit.  "
     "[default: as many as the verdict took; at least 0.5, at most 2]",
 )
-@counterexample.options
+@counterexample.option
+@click.option("--no-picture", is_flag=True, help="No picture, as without --picture: for scripts that say so.")
 @options.as_json
 @click.pass_context
 def command(
@@ -98,8 +99,10 @@ def command(
     from results.arrow import client_ops
     from results.store import plain_verdict
 
+    if no_picture and picture is not None:
+        raise UsageError("--picture and --no-picture exclude each other: leave out one of them.")
     refuse_missing(files)
-    pictures = None if no_picture else counterexample.Pictures(picture, files)
+    pictures = None if picture is None else counterexample.Pictures(picture, files)
     settings = {
         "model": model,
         "time_limit_s": time_limit,
@@ -131,7 +134,7 @@ def command(
             rows.append({"file": file, **counted, **plain_verdict(verdict), "picture": drawn})
             if not as_json:
                 with steps.aside():
-                    _print(file, verdict, drawn)
+                    _print(file, verdict, drawn, asked=pictures is not None)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
     ctx.exit(_exit_code(worst(outcomes), problems))
@@ -151,7 +154,7 @@ def _located(file: str, error: SplitbrainError) -> str:
     return text if file in text else f"{file}: {text}"
 
 
-def _print(file: str, verdict: Verdict, picture: str | None) -> None:
+def _print(file: str, verdict: Verdict, picture: str | None, *, asked: bool) -> None:
     words = {"true": "valid", "false": "INVALID", "unknown": "unknown"}
     algorithm = f", {verdict.algorithm}" if verdict.algorithm else ""
     click.echo(f"{words[verdict.valid]:8}{file}  ({verdict.seconds:.3f} s{algorithm})")
@@ -159,6 +162,8 @@ def _print(file: str, verdict: Verdict, picture: str | None) -> None:
         click.echo(f"        {verdict.sentence}")
     if picture is not None:
         click.echo(f"        picture: {picture}")
+    elif not asked and counterexample.is_drawable(verdict):
+        click.echo("        to see it drawn: add --picture PATH")
 
 
 def _read(file: str, format_name: str | None, independent: Independent) -> pa.Table:

@@ -16,6 +16,7 @@ from checkers.verdict import CheckerSpec
 from harness.backends import catalogue as backends
 from harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory, parse_hosts
 from harness.cli.followable import checked_faults
+from harness.cli.options import STORE
 from harness.cli.schedules import read as read_schedule
 from harness.faultkinds import supported
 from harness.generators.script import ScriptedFault, script_faults
@@ -347,8 +348,17 @@ def _number(value: float) -> str:
     return text if float(text := f"{value:g}") == value else repr(value)
 
 
-def command_line(options: RunOptions) -> str:
-    """The command that runs the same test with the same seed; options at their defaults are left out."""
+def command_line(
+    options: RunOptions, store: Path | str = STORE, engine: str | None = None, master: str | None = None
+) -> str:
+    """The command that runs the same test with the same seed, into the same store; defaults are left out.
+
+    Args:
+        options: what the test is composed of.
+        store: where its run goes, as it was given.
+        engine: who judges, None where that was left to splitbrain.
+        master: Spark's, None likewise.
+    """
     words = ["splitbrain", "run"]
     given = {name: value for name, value in msgspec.to_builtins(options).items() if name != "scheduled"}
     if options.schedule:
@@ -358,4 +368,8 @@ def command_line(options: RunOptions) -> str:
             continue
         text = _number(value) if isinstance(value, float) else str(value)
         words += [f"--{name.replace('_', '-')}", shlex.quote(text)]
+    where = {"store": None if str(store) == STORE else str(store), "engine": engine, "master": master}
+    for name, given_text in where.items():
+        if given_text is not None:
+            words += [f"--{name}", shlex.quote(given_text)]
     return " ".join(words)

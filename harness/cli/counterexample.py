@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,41 +15,44 @@ if TYPE_CHECKING:
 
     from checkers.verdict import Verdict
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 SUFFIX: Final = ".counterexample.html"
 
 
-def options(function: F) -> F:
-    """The options of a command that draws pictures: `picture` and `no_picture`."""
-    for option in (
-        click.option("--no-picture", is_flag=True, help="Do not draw violations."),
-        click.option(
-            "--picture",
-            default=None,
-            metavar="PATH",
-            help=f"File for the picture of a linearizability violation, or folder for many.  [default: FILE{SUFFIX}, "
-            "here]",
-        ),
-    ):
-        function = option(function)
-    return function
+option = click.option(
+    "--picture",
+    default=None,
+    metavar="PATH",
+    help=f"Draw what is not linearizable into this file, or into this folder as FILE{SUFFIX}.",
+)
+"""The option of a command that draws pictures where it is asked to: `picture`."""
+
+
+def is_drawable(verdict: Verdict) -> bool:
+    """Whether there is something to draw."""
+    if verdict.valid != "false":
+        return False
+    from results.report import counterexample
+
+    return counterexample.is_drawable(verdict.evidence)
 
 
 class Pictures:
     """The pictures of one command."""
 
-    def __init__(self, target: str | None, files: Sequence[str]) -> None:
+    def __init__(self, target: str, files: Sequence[str]) -> None:
         """Find a name for the picture of each file.
 
         Args:
-            target: the file to write, or a folder that is there; None for the current folder.
+            target: the file to write, or a folder that is there.
             files: what is judged.
 
         Raises:
-            UsageError: one file cannot take the pictures of several histories, or the folder is missing.
+            UsageError: one file cannot take the pictures of several histories, the folder is missing, or neither is
+                named.
         """
-        folder = Path(target or ".")
+        if not target:
+            raise UsageError("--picture names neither a file nor a folder (. is the current one).")
+        folder = Path(target)
         self._paths = dict(zip(files, _names(files), strict=True))
         if folder.is_dir():
             self._paths = {file: folder / name for file, name in self._paths.items()}
@@ -68,12 +71,10 @@ class Pictures:
 
         A picture that cannot be written is told on standard error: the verdict stands without it.
         """
-        if verdict.valid != "false":
+        if not is_drawable(verdict):
             return None
-        from results.report.counterexample import is_drawable, write_counterexample
+        from results.report.counterexample import write_counterexample
 
-        if not is_drawable(verdict.evidence):
-            return None
         path = self._paths[file]
         try:
             write_counterexample(path, history, verdict.evidence, verdict.sentence, Path(file).name)

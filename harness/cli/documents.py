@@ -20,21 +20,29 @@ if TYPE_CHECKING:
     from results.store import RunDir
 
 
-def document_of(test: Test, chosen: RunOptions) -> dict[str, Any]:
-    """What `test.json` says of the test, beside what the store adds."""
+def document_of(test: Test, chosen: RunOptions, store: Path, notes: Mapping[str, Any]) -> dict[str, Any]:
+    """What `test.json` says of the test, beside what the store adds.
+
+    Args:
+        test: the test.
+        chosen: the options that it was composed from.
+        store: where its run goes.
+        notes: what else is to be said, or otherwise.
+    """
     return {
         "options": msgspec.to_builtins(chosen),
-        "command": command_line(chosen),
+        "command": command_line(chosen, store),
         "nodes": list(test.nodes),
         "bugs": list(test.bugs),
         "left_out": list(test.nemesis.left_out),
         "checkers": [msgspec.to_builtins(spec) for spec in test.workload.checkers],
+        **notes,
     }
 
 
-def document_of_deployed(test: Test, chosen: RunOptions) -> dict[str, Any]:
+def document_of_deployed(test: Test, chosen: RunOptions, store: Path, notes: Mapping[str, Any]) -> dict[str, Any]:
     """The same of a test on real nodes: with `tools`, versions of programs that are asked for them."""
-    return {**document_of(test, chosen), "tools": tools()}
+    return {**document_of(test, chosen, store, notes), "tools": tools()}
 
 
 def keep_surroundings(run: RunDir, deployment: Deployment) -> None:

@@ -127,12 +127,12 @@ def command(
     tally, wall_s = _hunt(asked, first, limits, processes, canary_first, interrupts)
     kept = findings.keep(tally, Path(store))
     smaller = shrink_first(kept, Path(store), jobs=processes, interrupts=interrupts) if shrink else None
-    document = document_of(asked, limits, first, tally, wall_s, kept, smaller)
+    document = document_of(asked, limits, first, tally, wall_s, kept, smaller, store)
     figures = findings.record(Path(store), document, first)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode({**document, "file": str(figures)})).decode())
     else:
-        show(tally, wall_s, kept, smaller, figures)
+        show(tally, wall_s, kept, smaller, figures, store)
     ctx.exit(_exit_code(tally, kept))
 
 

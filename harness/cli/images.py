@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from harness.images.catalogue import Image
 
 _WIDTH: Final = 100
+_PLAIN_S = 5.0
+"""How often something is said where there is no terminal."""
 
 
 @click.group("images")
@@ -113,7 +116,8 @@ def prune(names: tuple[str, ...], dry_run: bool) -> None:
 
 
 class _Screen:
-    """Tells how a build goes: on a terminal one line that changes, elsewhere a line for each step."""
+    """Tells how a build goes: on a terminal one line that changes, elsewhere a line for each step, and one every few
+    seconds of a step that takes long."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -121,13 +125,28 @@ class _Screen:
         self._console = Console(stderr=True, highlight=False)
         self._status = self._console.status("looking at what there is") if self._console.is_terminal else None
         self._begun = time.monotonic()
+        self._about = ("", "looking at what there is")
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._repeat, name="progress", daemon=True)
+
+    def _repeat(self) -> None:
+        """Say what goes on, again and again, until the end."""
+        while not self._ended.wait(_PLAIN_S):
+            image, text = self._about
+            click.echo(f"{image or 'images'}: {time.monotonic() - self._begun:.0f} s  {text}", err=True)
 
     def __enter__(self) -> _Screen:
         if self._status is not None:
             self._status.start()
+        else:
+            click.echo("images: looking at what there is", err=True)
+            self._thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
         if self._status is not None:
             self._status.stop()
 
@@ -140,7 +159,10 @@ class _Screen:
                 from rich.markup import escape
 
                 self._status.update(f"{image.name}: {time.monotonic() - self._begun:.0f} s  [dim]{escape(text)}[/]")
-            elif text.startswith(("Step ", "importing ")):
+                return
+            if text:
+                self._about = (image.name, text)
+            if text.startswith(("Step ", "importing ", "begins")):
                 click.echo(f"{image.name}: {text}", err=True)
 
         say("begins")
@@ -150,5 +172,5 @@ class _Screen:
         """An image is up to date now."""
         now = time.monotonic()
         took = f"built in {now - self._begun:.1f} s" if built.fresh else "up to date"
-        self._begun = now
+        self._begun, self._about = now, ("", f"{built.name} is there")
         click.echo(f"{built.name:8} {took:18} {built.tag}")

@@ -23,6 +23,9 @@ def _apply(options: list[Callable[[Any], Any]]) -> Callable[[F], F]:
     return decorate
 
 
+STORE = "store"
+"""Where runs are kept, unless another folder is named."""
+
 MASTER = "local[*]"
 """Spark's master, unless another is asked for."""
 
@@ -43,7 +46,7 @@ def _store(check: Callable[[Path, bool], None]) -> Callable[[F], F]:
 
     return click.option(
         "--store",
-        default="store",
+        default=STORE,
         show_default=True,
         metavar="DIR",
         help="Where runs are kept.",

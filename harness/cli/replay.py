@@ -49,7 +49,8 @@ def command(
     at the same times; nobody can repeat how threads and packets raced. There, say how often: each replay is kept, and
     you are told how many of them failed.
 
-    A RUN is named as in splitbrain analyze. A PLAN is a file: of splitbrain shrink, or the plan.json of a run.
+    A RUN is named as in splitbrain analyze. A PLAN is a file: of splitbrain shrink, or the plan.json of a run. A replay
+    that is kept does not become the "latest" run.
 
     \b
     Examples:
@@ -133,7 +134,7 @@ def _as_planned(original: Original, times: int, store: Path, as_json: bool) -> i
     conclusions: list[Conclusion] = []
     for number in range(1, times + 1):
         with Progress(f"replay {number} of {times}") as progress:
-            conclusions.append(store_run(plan, store, progress))
+            conclusions.append(store_run(plan, store, progress, original.source))
         if not as_json:
             click.echo(f"{conclusions[-1].outcome.value:13} {conclusions[-1].report}")
     failed = sum(each.outcome is Outcome.VIOLATION for each in conclusions)

@@ -206,9 +206,11 @@ def keep(original: Original, store: Path) -> Conclusion:
     from harness.cli.run import run_and_judge
 
     if original.plan is None:
-        return run_and_judge(compose(original.options), original.options, store, "inline", "")
+        return run_and_judge(
+            compose(original.options), original.options, store, "inline", "", {"derived_from": original.source}
+        )
     with Progress(f"keeping {original.source}") as progress:
-        return store_run(plan_to_repeat(original), store, progress)
+        return store_run(plan_to_repeat(original), store, progress, original.source)
 
 
 # --- on real nodes ----------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ import traceback
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from harness.runner import RunSummary
     from harness.test import Test
     from results.store import RunDir
+
+
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @click.command("run")
@@ -53,7 +57,7 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
       splitbrain run --backend sim --nemesis partition,power,packet --time-limit 300
       splitbrain run --backend ssh --hosts n1=admin@10.0.0.1,n2=admin@10.0.0.2,n3=admin@10.0.0.3 --ssh-key ~/.ssh/lab
     """
-    from harness.cli.compose import RunOptions, compose
+    from harness.cli.compose import RunOptions, command_line, compose
 
     if given["schedule"] and ctx.get_parameter_source("nemesis") is not click.core.ParameterSource.DEFAULT:
         raise UsageError("--schedule says itself what breaks: leave --nemesis out.")
@@ -65,15 +69,15 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
     check_place(test, chosen)
     for line in test.nemesis.left_out:
         click.echo(f"left out: {line}", err=True)
-    conclusion = run_and_judge(test, chosen, Path(store), engine or "inline", master)
+    again = command_line(chosen, store, engine, master if options.given(ctx, "master") else None)
+    conclusion = run_and_judge(test, chosen, Path(store), engine or "inline", master, {"command": again})
     if as_json:
-        from harness.cli.compose import command_line
         from harness.cli.judging import conclusion_document
 
-        document = {**conclusion_document(conclusion), "seed": chosen.seed, "command": command_line(chosen)}
+        document = {**conclusion_document(conclusion), "seed": chosen.seed, "command": again}
         click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
     else:
-        show(conclusion, chosen)
+        show(conclusion, again)
     ctx.exit(conclusion.outcome.exit_code)
 
 
@@ -90,8 +94,10 @@ def check_place(test: Test, chosen: RunOptions) -> None:
         check(test)
 
 
-def run_and_judge(test: Test, chosen: RunOptions, store: Path, engine: str, master: str) -> Conclusion:
-    """Run a test and judge it.
+def run_and_judge(
+    test: Test, chosen: RunOptions, store: Path, engine: str, master: str, notes: Mapping[str, Any] = NOTHING
+) -> Conclusion:
+    """Run a test and judge it; `notes` as for `record`.
 
     With Spark, the session starts when the heal phase begins: a JVM that starts during the faults would disturb
     elections on a small machine, one that starts afterwards would keep people waiting.
@@ -106,7 +112,8 @@ def run_and_judge(test: Test, chosen: RunOptions, store: Path, engine: str, mast
 
     with contextlib.ExitStack() as stack, Progress(f"{test.name} seed {test.seed}") as progress:
         pending = stack.enter_context(_spark_in_background(master)) if engine == "spark" else None
-        run, summary = record(test, chosen, store, progress, at_heal=pending.start if pending is not None else None)
+        at_heal = pending.start if pending is not None else None
+        run, summary = record(test, chosen, store, progress, at_heal=at_heal, notes=notes)
         stack.callback(run.release)
         error = str(summary.failure) if summary.failure is not None else None
         again = command_for(run.path)
@@ -118,7 +125,13 @@ def run_and_judge(test: Test, chosen: RunOptions, store: Path, engine: str, mast
 
 
 def record(
-    test: Test, chosen: RunOptions, store: Path, progress: Progress, *, at_heal: Callable[[], None] | None = None
+    test: Test,
+    chosen: RunOptions,
+    store: Path,
+    progress: Progress,
+    *,
+    at_heal: Callable[[], None] | None = None,
+    notes: Mapping[str, Any] = NOTHING,
 ) -> tuple[RunDir, RunSummary]:
     """Run a test and keep its history in the store; nothing is judged.
 
@@ -130,6 +143,7 @@ def record(
         store: where its folder goes.
         progress: shows how it goes.
         at_heal: called once when the heal phase begins.
+        notes: what `test.json` shall say besides (see `results.store.Store.find` on "derived_from").
 
     Raises:
         SplitbrainError: it could not be run.
@@ -137,12 +151,17 @@ def record(
     if chosen.backend == "sim":
         from harness.cli.simulated import record_simulated
 
-        return record_simulated(test, chosen, store, progress, at_heal)
-    return asyncio.run(_record(test, chosen, store, progress, at_heal))
+        return record_simulated(test, chosen, store, progress, at_heal, notes)
+    return asyncio.run(_record(test, chosen, store, progress, at_heal, notes))
 
 
 async def _record(
-    test: Test, chosen: RunOptions, store: Path, progress: Progress, at_heal: Callable[[], None] | None
+    test: Test,
+    chosen: RunOptions,
+    store: Path,
+    progress: Progress,
+    at_heal: Callable[[], None] | None,
+    notes: Mapping[str, Any],
 ) -> tuple[RunDir, RunSummary]:
     from harness.cli.compose import backend_of
     from harness.cli.documents import document_of_deployed, keep_surroundings, telemetry_of
@@ -166,7 +185,8 @@ async def _record(
 
     def folder() -> RunDir:
         nonlocal deployed_ns
-        folders.append(Store(store).create(test.name, test.seed, document_of_deployed(test, chosen), time.time_ns()))
+        document = document_of_deployed(test, chosen, store, notes)
+        folders.append(Store(store).create(test.name, test.seed, document, time.time_ns()))
         logs.append(RunLog(folders[-1].log_path, test.nemesis.left_out))
         deployed_ns = clock.now_ns()
         return folders[-1]
@@ -241,9 +261,8 @@ async def _ask(
         log.write(f"the nodes are not asked for telemetry any more:\n{traceback.format_exc()}")
 
 
-def show(conclusion: Conclusion, chosen: RunOptions) -> None:
+def show(conclusion: Conclusion, again: str) -> None:
     """Outcome, sentences, report and the command to run it again."""
-    from harness.cli.compose import command_line
     from harness.cli.words import COLOURS, figures, inexact_clocks, sentences
     from results.clocks import clocks_in
 
@@ -258,7 +277,7 @@ def show(conclusion: Conclusion, chosen: RunOptions) -> None:
     if inexact is not None:
         click.echo(inexact)
     click.echo(f"report  {conclusion.report}")
-    click.echo(f"again   {command_line(chosen)}")
+    click.echo(f"again   {again}")
 
 
 # --- Spark, started when it does not disturb ------------------------------------------------------------------------

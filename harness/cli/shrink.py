@@ -85,7 +85,7 @@ def command(
     with interrupts.heard(), ShrinkProgress(f"shrinking {failure.source}") as shown:
         found = smallest(failure, jobs=workers, budget_s=budget, go_on=lambda: not interrupts.seen, show=shown.show)
     with Progress("running the smallest plan") as progress:
-        conclusion = store_run(found.after, Path(store), progress)
+        conclusion = store_run(found.after, Path(store), progress, failure.source)
     if output is not None:
         try:
             replace_file(Path(output), lambda aside: aside.write_bytes(encode(found.after)))

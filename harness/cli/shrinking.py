@@ -342,8 +342,14 @@ def _task(number: int, plan: Plan, checker: str | None) -> Task:
 # --- the stored run ---------------------------------------------------------------------------------------------------
 
 
-def store_run(plan: Plan, store: Path, progress: Progress) -> Conclusion:
+def store_run(plan: Plan, store: Path, progress: Progress, derived_from: str) -> Conclusion:
     """Run a plan on the backend of its options, keep it in the store with its plan, and judge it.
+
+    Args:
+        plan: what is to happen.
+        store: where the run goes.
+        progress: shows how it goes.
+        derived_from: of which run, or which file, the plan comes.
 
     Raises:
         SplitbrainError: it could not be run.
@@ -351,8 +357,8 @@ def store_run(plan: Plan, store: Path, progress: Progress) -> Conclusion:
     from harness.cli.judging import judge_inline
     from harness.cli.run import record
 
-    options = options_of(plan.options, "plan")
-    run, summary = record(test_of(options, plan), options, store, progress)
+    options, notes = options_of(plan.options, "plan"), {"derived_from": derived_from}
+    run, summary = record(test_of(options, plan), options, store, progress, notes=notes)
     try:
         run.write_plan(encode(plan))
         run.write_test({**run.read_test(), "scripted": True})

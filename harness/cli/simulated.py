@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import time
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from harness.cli.documents import document_of, telemetry_of
 from harness.cli.interrupts import heeded
@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 
 
 def record_simulated(
-    test: Test, chosen: RunOptions, store: Path, progress: Progress, at_heal: Callable[[], None] | None
+    test: Test,
+    chosen: RunOptions,
+    store: Path,
+    progress: Progress,
+    at_heal: Callable[[], None] | None,
+    notes: Mapping[str, Any],
 ) -> tuple[RunDir, RunSummary]:
     """Simulate a test and keep its history in the store; nothing is judged, and the run stays held (see `record`).
 
@@ -37,7 +42,7 @@ def record_simulated(
     from harness.backends.sim import check_embeddable
 
     check_embeddable(test)
-    run = Store(store).create(test.name, test.seed, document_of(test, chosen), time.time_ns())
+    run = Store(store).create(test.name, test.seed, document_of(test, chosen, store, notes), time.time_ns())
     log = RunLog(run.log_path, test.nemesis.left_out)
 
     def observe(op: Op) -> None:

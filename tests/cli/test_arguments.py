@@ -208,6 +208,13 @@ def test_the_printed_command_composes_the_same_test_again() -> None:
     assert "--backend" not in given
 
 
+def test_the_printed_command_leads_into_the_same_store_and_to_the_same_judge() -> None:
+    chosen = RunOptions.of(**OPTIONS)
+    assert command_line(chosen, "store") == command_line(chosen)
+    given = command_line(chosen, Path("/data/my runs"), "spark", "local[2]")
+    assert given == f"{command_line(chosen)} --store '/data/my runs' --engine spark --master 'local[2]'"
+
+
 def test_a_test_is_composed_as_the_options_say() -> None:
     test = compose(RunOptions.of(**{**OPTIONS, "bug": "M23", "nodes": "3"}))
     assert test.nodes == ("n1", "n2", "n3")

@@ -1,4 +1,4 @@
-"""`check` draws what it found, where it was told to; a run keeps the picture beside its report."""
+"""`check` draws what it found, where it is asked to; a run keeps the picture beside its report."""
 
 from __future__ import annotations
 
@@ -39,8 +39,16 @@ def files() -> list[str]:
     return sorted(path.name for path in Path().iterdir())
 
 
-def test_a_violation_is_drawn_in_the_current_folder_under_the_name_of_the_file(tmp_path: Path) -> None:
+def test_nothing_is_drawn_that_nobody_asked_for_but_the_answer_says_how_to(tmp_path: Path) -> None:
     done = check(history(tmp_path))
+    assert done.exit_code == 1
+    assert "to see it drawn: add --picture PATH" in done.output
+    assert json.loads(check("--json", history(tmp_path)).stdout)[0]["picture"] is None
+    assert files() == []
+
+
+def test_a_violation_is_drawn_into_a_folder_under_the_name_of_the_file(tmp_path: Path) -> None:
+    done = check("--picture", ".", history(tmp_path))
     assert done.exit_code == 1
     assert "picture: orders.counterexample.html" in done.output
     assert f"read → {WRONG}" in Path("orders.counterexample.html").read_text()
@@ -51,18 +59,17 @@ def test_the_answer_in_json_names_the_picture(tmp_path: Path) -> None:
     (row,) = json.loads(done.stdout)
     assert row["picture"] == "drawn.html"
     assert files() == ["drawn.html"]
-    assert json.loads(check("--json", "--no-picture", history(tmp_path)).stdout)[0]["picture"] is None
-    assert files() == ["drawn.html"]
 
 
 def test_histories_of_one_name_get_pictures_of_two(tmp_path: Path) -> None:
-    check(history(tmp_path / "a"), history(tmp_path / "b"))
+    check("--picture", ".", history(tmp_path / "a"), history(tmp_path / "b"))
     assert files() == ["orders-2.counterexample.html", "orders.counterexample.html"]
 
 
 def test_one_file_does_not_take_the_pictures_of_two_histories(tmp_path: Path) -> None:
     two = (history(tmp_path / "a"), history(tmp_path / "b"))
     assert "one file cannot take the pictures of 2 histories" in str(check_refused("--picture", "x.html", *two))
+    assert "names neither a file nor a folder" in str(check_refused("--picture", "", two[0]))
     assert "there is no folder" in str(check_refused("--picture", "nowhere/x.html", two[0]))
     Path("drawn").mkdir()
     check("--picture", "drawn", *two)

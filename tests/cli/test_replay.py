@@ -22,7 +22,7 @@ from harness.generators.script import ScriptedFault, ScriptedOp
 from harness.plan import Expectation, Plan, encode, figures, load
 from results.arrow import history_hash
 from results.history import NEMESIS
-from results.store import RunDir, versions
+from results.store import RunDir, Store, versions
 from tests.cli.support import SPLITBRAIN, answer, environment, only_run, splitbrain
 
 OPTIONS: dict[str, Any] = {
@@ -333,3 +333,17 @@ def test_the_first_candidate_that_fails_counts_whoever_answers_first(jobs: int) 
     # what was under way then is not taken for an answer to the next question
     again = [stale_read(end_ns=i + 1) for i in range(3)]
     assert pool.failing(iter(again), Guilt("linearizable", ("other",), None)) is None
+
+
+def test_a_replay_that_is_kept_goes_into_the_store_of_its_command_and_is_not_the_latest_run(tmp_path: Path) -> None:
+    run = ["run", "--backend", "sim", "--nemesis", "none", "--time-limit", "1", "--seed", "3", "--store", "my store"]
+    first = answer(splitbrain(*run, "--json", cwd=tmp_path))
+    assert first["command"].endswith("--seed 3 --store 'my store'")
+    assert RunDir(tmp_path / first["run"]).read_test()["command"] == first["command"]
+    replayed = answer(splitbrain("replay", "latest", "--keep", "--store", "my store", "--json", cwd=tmp_path))
+    kept = RunDir(tmp_path / replayed["run"])
+    assert kept.path != tmp_path / first["run"]
+    assert kept.read_test()["derived_from"] == f"run {RunDir(tmp_path / first['run']).name}"
+    store = Store(tmp_path / "my store")
+    assert store.find("latest").path == tmp_path / first["run"]
+    assert store.find(kept.name).path == kept.path

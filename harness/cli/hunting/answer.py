@@ -39,6 +39,7 @@ def document_of(
     wall_s: float,
     findings: Sequence[Finding],
     smaller: Smaller | None,
+    store: str,
 ) -> dict[str, Any]:
     """A hunt as JSON: what was asked for, what was tried, what was found, and with which code."""
     return {
@@ -48,14 +49,14 @@ def document_of(
         "limits": msgspec.to_builtins(limits),
         "first_seed": first_seed,
         **tally.document(wall_s),
-        "findings": [_finding(finding) for finding in findings],
+        "findings": [_finding(finding, store) for finding in findings],
         "smaller": None if smaller is None else _smaller(smaller),
         "versions": versions(),
         "git": git_revision(),
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: Finding, store: str) -> dict[str, Any]:
     trial, kept = finding.trial, finding.conclusion
     return {
         "seed": trial.options.seed,
@@ -65,7 +66,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "harness_error": trial.harness_error,
         "history_hash": trial.history_hash,
         "fingerprint": trial.fingerprint,
-        "command": command_line(trial.options),
+        "command": command_line(trial.options, store),
         "replay": None if kept is None else _replay(kept.run.path),
         "run": None if kept is None else str(kept.run.path),
         "report": None if kept is None else str(kept.report),
@@ -95,12 +96,14 @@ def _replay(path: Path) -> str:
 # --- for people -----------------------------------------------------------------------------------------------------
 
 
-def show(tally: Tally, wall_s: float, findings: Sequence[Finding], smaller: Smaller | None, file: Path) -> None:
+def show(
+    tally: Tally, wall_s: float, findings: Sequence[Finding], smaller: Smaller | None, file: Path, store: str
+) -> None:
     """What was found, with the commands to see it again; then how much was tried, and what was never reached."""
     click.secho(tally.outcome.value.upper(), fg=COLOURS[tally.outcome], bold=True, nl=False)
     click.echo(f"  {progress_line(tally, wall_s)}")
     for finding in findings:
-        _show_finding(finding, tally.kinds[finding.trial.kind])
+        _show_finding(finding, tally.kinds[finding.trial.kind], store)
     if smaller is not None:
         _show_smaller(smaller)
     click.echo()
@@ -112,7 +115,7 @@ def show(tally: Tally, wall_s: float, findings: Sequence[Finding], smaller: Smal
     click.echo(f"figures {file}")
 
 
-def _show_finding(finding: Finding, times: int) -> None:
+def _show_finding(finding: Finding, times: int, store: str) -> None:
     trial, kept = finding.trial, finding.conclusion
     often = f", {times} times in this hunt" if times > 1 else ""
     click.echo(f"\nseed {trial.options.seed}: {trial.outcome.value}{often}")
@@ -125,7 +128,7 @@ def _show_finding(finding: Finding, times: int) -> None:
         click.echo(f"Harness error: {finding.problem}")
     if kept is not None:
         click.echo(f"report  {kept.report}")
-    click.echo(f"again   {command_line(trial.options)}")
+    click.echo(f"again   {command_line(trial.options, store)}")
     if kept is not None:
         click.echo(f"replay  {_replay(kept.run.path)}")
 

@@ -46,7 +46,7 @@ def shrink_first(findings: Sequence[Finding], store: Path, *, jobs: int, interru
         with interrupts.heard(), ShrinkProgress(f"shrinking {failure.source}") as shown:
             found = smallest(failure, jobs=jobs, budget_s=BUDGET_S, go_on=lambda: not interrupts.seen, show=shown.show)
         with Progress("running the smallest plan") as progress:
-            conclusion = store_run(found.after, store, progress)
+            conclusion = store_run(found.after, store, progress, failure.source)
     except SplitbrainError as error:
         return Smaller(problem=str(error))
     return Smaller(smallest=found, conclusion=conclusion, problem=difference(found.after, conclusion))
