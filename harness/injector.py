@@ -46,13 +46,21 @@ class Injector:
         assert self._task is None or self._task.done(), "the nemesis is busy"
         self._task = asyncio.ensure_future(self._inject(op))
 
-    async def heal(self) -> None:
+    async def heal(self, limit_s: float | None = None) -> None:
         """Wait for the op that is under way, then undo whatever is in force.
+
+        Args:
+            limit_s: how long that may take, of a run that is to end at once: then the op under way is given up.
 
         Raises:
             NemesisError: it could not be undone, or not in time.
         """
         clock = self._context.runtime.clock
+        if limit_s is not None:
+            if self._task is not None:
+                self._task.cancel()
+            await within(clock, limit_s, self._nemesis.heal(self._context))
+            return
         if self._task is not None and not self._task.done():
             await within(clock, OP_LIMIT_S, _ended(self._task))
         try:

@@ -16,13 +16,15 @@ from harness.faultkinds import supported
 from harness.journal import Recorder
 from harness.protocols import Backend, Deployment, Runtime
 from harness.recovery import until_usable
-from harness.runner import RunSummary, Stop, as_harness_error, run_test
+from harness.runner import END_NOW, RunSummary, Stop, as_harness_error, run_test
 from harness.test import Test
-from results.errors import FaultNotSupportedError, HarnessError, NodeStartError
+from results.errors import FaultNotSupportedError, HarnessError, NodeStartError, RunEndedError
 from results.history import Op
 
 if TYPE_CHECKING:
     from pathlib import Path  # noqa: TID251 - for types; the store does the work
+
+_ENDED = "the run was ended at once; what was recorded until then is kept."
 
 START_LIMIT_S = 30.0
 """How long the nodes may take, once started, until the system is usable."""
@@ -84,9 +86,11 @@ async def run(
         began: called with what the clock shows at time 0 of the history, before the first op.
         beside: runs while the test does, and is cancelled at its end: for who only looks at the nodes. What it raises
             ends it, and not the run.
-        stop: asks the run to end early.
+        stop: asks the run to end early. A third request ends it at once: nodes are killed and faults healed, nothing
+            more is recorded.
 
     Raises:
+        RunEndedError: it was asked to end a third time.
         FaultNotSupportedError: the backend cannot do what the nemesis needs; nothing was started or written.
         BackendError: the nodes could not be deployed or (NodeStartError) did not come up.
         ProtocolError: the backend or the system broke its contract before the test began.
@@ -100,6 +104,8 @@ async def run(
     check_support(test, backend)
     run_folder = folder()
     history = run_folder.history_writer()
+    cancel = _cancelling(stop)
+    stop.listen(cancel)
     try:
         deployment = await backend.deploy(test, run_folder.path, runtime)
         try:
@@ -107,11 +113,32 @@ async def run(
             async with _beside(beside, deployment):
                 summary = await run_test(test, deployment, runtime, history, observe=observe, began=began, stop=stop)
         except BaseException as error:
+            stop.forget(cancel)  # what follows must come to its end, however often somebody asks
             await _close_after(error, deployment)
             raise
-        return await _close(deployment, summary)
+        stop.forget(cancel)
+        closed = await _close(deployment, summary)
+        if stop.requests >= END_NOW:
+            raise RunEndedError(_ENDED)
+        return closed
+    except asyncio.CancelledError:
+        if stop.requests < END_NOW:
+            raise
+        raise RunEndedError(_ENDED) from None
     finally:
+        stop.forget(cancel)
         history.close()
+
+
+def _cancelling(stop: Stop) -> Callable[[], None]:
+    """Cancels the task in which this is called, at the third request."""
+    task = asyncio.current_task()
+
+    def cancel() -> None:
+        if stop.requests == END_NOW and task is not None:
+            task.cancel()
+
+    return cancel
 
 
 async def _bring_up(test: Test, deployment: Deployment, runtime: Runtime, run_dir: Path, stop: Stop) -> None:

@@ -46,12 +46,19 @@ STOPPED_FINAL_S = 2.0
 STOPPED_QUIET_S = 1.0
 """How long the quiet phase of an interrupted run lasts at most."""
 
+END_NOW = 3
+"""With so many requests a run does not come to an end of its own: it is ended."""
+
+ENDED_HEAL_S = 5.0
+"""How long the nemesis of a run that is ended may take to heal; what it leaves, the end of the deployment removes."""
+
 STOPPED_OP_NS = 500_000_000
 """How long ops that are under way may still take when a run is interrupted."""
 
 
 class Stop:
-    """Asks a run to end early: once for a short, clean end; twice to skip the final phase as well."""
+    """Asks a run to end early: once for a short, clean end; twice to skip the final phase as well; three times to be
+    ended at once, whatever it waits for (see `harness.lifecycle.run`)."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -274,7 +281,7 @@ class _Run:
 
     async def _undo(self) -> None:
         if self._scheduler.injector is not None and not self._healed:
-            await self._scheduler.injector.heal()
+            await self._scheduler.injector.heal(ENDED_HEAL_S if self.stop.requests >= END_NOW else None)
         self._healed = True
 
     async def _leave(self, failure: SplitbrainError | None) -> SplitbrainError | None:

@@ -165,5 +165,9 @@ class JudgingStoppedError(HarnessError):
     """Judging was interrupted, or had too little memory. What was recorded is kept; the message has the command."""
 
 
+class RunEndedError(HarnessError):
+    """A run was asked a third time to end, and ended at once. Nodes are gone, faults healed, its history is kept."""
+
+
 class EngineError(HarnessError):
     """The checking engine (Spark, Java, the kernels) could not run."""

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from results.errors import JudgingStoppedError
+from results.errors import JudgingStoppedError, RunEndedError
 
 
 def command_for(run: Path) -> str:
@@ -35,6 +35,11 @@ def told_to_analyze(command: str) -> Generator[None]:
         raise JudgingStoppedError(
             f"memory ran out while judging; what was recorded is kept. {_advice(command)}, where there is more memory"
         ) from error
+
+
+def told_to_judge(error: RunEndedError, run: Path) -> RunEndedError:
+    """The error of a run that was ended at once, with the command that judges what it recorded."""
+    return RunEndedError(f"{error} {_advice(command_for(run))}")
 
 
 def _advice(command: str) -> str:

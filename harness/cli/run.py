@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from harness.cli import options
-from results.errors import SplitbrainError, UsageError
+from results.errors import RunEndedError, SplitbrainError, UsageError
 
 if TYPE_CHECKING:
     from checkers.spark.session import Spark
@@ -45,7 +45,8 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
     """Run one test: start a cluster, break it while clients use it, heal it, and judge what the clients saw.
 
     Ctrl-C ends the load at once: faults are healed, nodes stopped, and what was recorded is judged; a second Ctrl-C
-    skips the final reads. SIGTERM and a terminal that is closed do the same (with nohup the latter is ignored).
+    skips the final reads; a third ends everything at once, and tells how to judge what was recorded. SIGTERM and a
+    terminal that is closed do the same (with nohup the latter is ignored).
 
     \b
     Examples:
@@ -167,6 +168,7 @@ async def _record(
     from harness.cli.documents import document_of_deployed, keep_surroundings, telemetry_of
     from harness.cli.interrupts import heeded
     from harness.cli.leaders import LeaderPoll, LeaderWatch
+    from harness.cli.rejudging import told_to_judge
     from harness.cli.runlog import RunLog
     from harness.lifecycle import run
     from harness.polled import observable
@@ -237,11 +239,13 @@ async def _record(
                 beside=beside,
                 stop=stop,
             )
-    except BaseException:
+    except BaseException as error:
         for log in logs:
             log.close()
         for found in folders:
             found.release()
+        if isinstance(error, RunEndedError) and folders:
+            raise told_to_judge(error, folders[-1].path) from None
         raise
     if summary.failure is not None:
         logs[-1].write("".join(traceback.format_exception(summary.failure)))

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from harness.cli.documents import document_of, telemetry_of
 from harness.cli.interrupts import heeded
+from harness.cli.rejudging import told_to_judge
 from harness.cli.runlog import RunLog
 from harness.runner import RunSummary, Stop
 from harness.simulate import Simulated, log_line, simulate, with_true_time
 from harness.simulation.clock import EPOCH_NS
-from results.errors import HarnessError
+from results.errors import HarnessError, RunEndedError
 from results.history import HARNESS, Op
 from results.store import RunDir, Store
 
@@ -76,6 +77,8 @@ def record_simulated(
     log.close()
     if simulated.summary is None:
         run.release()
+        if isinstance(simulated.failure, RunEndedError):
+            raise told_to_judge(simulated.failure, run.path)
         raise simulated.failure or HarnessError("the simulation ended without a result.")
     return run, simulated.summary
 

@@ -132,6 +132,25 @@ def test_ctrl_c_heals_stops_and_judges(tmp_path: Path) -> None:
     assert processes_of(store) == []
 
 
+def test_a_third_ctrl_c_ends_everything_at_once_and_leaves_nothing_behind_but_the_history(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    process = start(
+        "run", "--nemesis", "pause", "--nodes", "3", "--time-limit", "120", "--store", str(store), cwd=tmp_path
+    )
+    wait_for_ops(store)
+    log = only_run(store) / "splitbrain.log"
+    for number in (1, 2, 3):
+        process.send_signal(signal.SIGINT)
+        while number < 3 and process.poll() is None and f'"requests":{number}' not in log.read_text():
+            time.sleep(0.01)  # signals that come all at once would be one
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 255, err
+    assert f"To judge it:  splitbrain analyze {only_run(store)}" in err
+    assert processes_of(store) == []
+    judged = splitbrain("analyze", str(only_run(store)), "--engine", "inline", cwd=tmp_path)
+    assert judged.returncode == 2, judged.stderr
+
+
 def test_a_terminal_that_is_closed_ends_a_run_like_ctrl_c(tmp_path: Path) -> None:
     """Nobody sees what is said from then on, and no error comes of that: the run is healed, stopped and judged."""
     store = tmp_path / "store"

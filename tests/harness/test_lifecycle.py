@@ -13,7 +13,7 @@ from worlds import FakeClient, FakeNemesis, MemoryBackend, MemoryDeployment, Mem
 from harness import Stop, lifecycle, real_runtime, run
 from harness.generators import invoke, once
 from harness.protocols import Deployment, NodeStatus, Support
-from results.errors import BackendError, FaultNotSupportedError, HarnessError, NodeStartError
+from results.errors import BackendError, FaultNotSupportedError, HarnessError, NodeStartError, RunEndedError
 
 
 class Folder:
@@ -178,3 +178,58 @@ def test_a_backend_that_does_not_work_at_all_is_no_fault_that_could_be_left_out(
     with pytest.raises(BackendError, match=r"^the memory backend does not work here: there is none\. Install some\.$"):
         go(make_test(FakeClient(), nemesis=FakeNemesis()), Absent(deployment), folder)
     assert (folder.made, deployment.closed) == (0, 0)
+
+
+@pytest.mark.parametrize("stuck", ["client", "nemesis", "heal", "deploy"])
+def test_a_third_request_ends_a_run_at_once_whatever_it_waits_for(tmp_path: Path, stuck: str) -> None:
+    stop, waits = Stop(), asyncio.Event()
+
+    async def wait_for_ever() -> Any:
+        waits.set()
+        await asyncio.get_running_loop().create_future()
+
+    class Client(FakeClient):
+        async def open(self, test: Any, deployment: Deployment, node: str) -> FakeClient:
+            return await wait_for_ever() if stuck == "client" else await super().open(test, deployment, node)
+
+    class Nemesis(FakeNemesis):
+        async def invoke(self, context: Any, op: Any) -> Any:
+            return await wait_for_ever() if stuck == "nemesis" else await super().invoke(context, op)
+
+        async def heal(self, context: Any) -> Any:
+            return await wait_for_ever() if stuck == "heal" and not waits.is_set() else await super().heal(context)
+
+    class Backend(MemoryBackend):
+        async def deploy(self, test: Any, run_dir: Path, runtime: Any) -> Any:
+            return await wait_for_ever() if stuck == "deploy" else await super().deploy(test, run_dir, runtime)
+
+    async def go_and_ask() -> None:
+        test = make_test(Client(), nemesis=Nemesis(), faults=once(invoke("kill")), time_limit_s=0.2)
+        running = asyncio.create_task(
+            run(test, backend=Backend(deployment), folder=folder, runtime=real_runtime(1), stop=stop)
+        )
+        await waits.wait()
+        for _ in range(4):
+            stop.request()
+        await running
+
+    deployment, folder = MemoryDeployment(), Folder(tmp_path)
+    with pytest.raises(RunEndedError, match="ended at once"):
+        asyncio.run(asyncio.wait_for(go_and_ask(), 60))
+    assert deployment.closed == (0 if stuck == "deploy" else 1)
+    assert folder.history.closed
+
+
+def test_a_third_request_while_the_nodes_are_being_stopped_lets_them_be_stopped(tmp_path: Path) -> None:
+    stop, stopped = Stop(), list[str]()
+
+    class Slow(MemoryDeployment):
+        async def close(self) -> None:
+            for _ in range(4):
+                stop.request()
+                await asyncio.sleep(0)
+            stopped.append("all")
+
+    with pytest.raises(RunEndedError, match="ended at once"):
+        go(make_test(FakeClient(), time_limit_s=0.1), MemoryBackend(Slow()), Folder(tmp_path), stop=stop)
+    assert stopped == ["all"]
