@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 import traceback
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
@@ -168,7 +168,6 @@ async def _record(
     from harness.cli.documents import document_of_deployed, keep_surroundings, telemetry_of
     from harness.cli.interrupts import heeded
     from harness.cli.leaders import LeaderPoll, LeaderWatch
-    from harness.cli.rejudging import told_to_judge
     from harness.cli.runlog import RunLog
     from harness.lifecycle import run
     from harness.polled import observable
@@ -242,15 +241,22 @@ async def _record(
     except BaseException as error:
         for log in logs:
             log.close()
-        for found in folders:
-            found.release()
-        if isinstance(error, RunEndedError) and folders:
-            raise told_to_judge(error, folders[-1].path) from None
+        _give_up(folders, error)
         raise
     if summary.failure is not None:
         logs[-1].write("".join(traceback.format_exception(summary.failure)))
     logs[-1].close()
     return folders[-1], summary
+
+
+def _give_up(folders: Sequence[RunDir], error: BaseException) -> None:
+    """Hold runs no more that came to no end; of one that was ended at once, the error gets the command to judge it."""
+    from harness.cli.rejudging import told_to_judge
+
+    for found in folders:
+        found.release()
+    if isinstance(error, RunEndedError) and folders:
+        raise told_to_judge(error, folders[-1].path) from None
 
 
 async def _ask(
