@@ -17,7 +17,7 @@ from results.report.quorum_plots import RECOVERIES_MAX
 from results.report.quorum_windows import WINDOWS_MAX
 from results.report.run_view import RunView
 from results.report.text import VALUE_MAX, clip
-from results.report.timeline import FOUND_MAX, MARKED_MAX, tick_s
+from results.report.timeline import FOUND_MAX, MARKED_MAX, bands, tick_s
 
 _UNJUDGED: Final = ("not judged", "too few ops", "stalled")
 
@@ -65,7 +65,12 @@ def left_out(
     bounds = [f"Values are cut after {VALUE_MAX} characters, lines of logs after {LINE_MAX}; {whole}."]
     total = len(view.calls.invoke)
     if total:
-        bounds.append(f"On the timeline, ops of a node that end within {tick_s(view) * 1000:.3g} ms share a tick.")
+        if bands(view):
+            bounds.append(
+                "The timeline has too many ops for a tick each: it shows how many there were, until one zooms in."
+            )
+        else:
+            bounds.append(f"On the timeline, ops of a node that end within {tick_s(view) * 1000:.3g} ms share a tick.")
         drawn, ended = latency_points(view)
         if drawn < ended:
             bounds.append(

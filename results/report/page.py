@@ -40,7 +40,7 @@ from results.report.run_view import RunView, rows_of
 from results.report.story import story
 from results.report.svg import WIDTH
 from results.report.text import clip
-from results.report.timeline import Shown, timeline
+from results.report.timeline import Shown, bands, timeline
 
 _FOLDER: Final = Path(__file__).parent
 _SENTENCES_MAX: Final = 3
@@ -100,7 +100,7 @@ def render(view: RunView) -> Page:
     log_times = f"times are those of the nodes' own clocks{', less the offsets of their hosts' if measured else ''}"
     environment = _environment()
     css = {name: environment.get_template(f"{name}.css").render() for name in ("report", "plots")}
-    script = (_FOLDER / "report.js").read_text(encoding="utf-8")
+    script = "".join((_FOLDER / name).read_text(encoding="utf-8") for name in ("report.js", "zoom.js"))
     pictures = {name: _standalone(plot, css["plots"]) for name, plot in plots.items()}
     written_now = {f"plots/{name}.svg": len(text.encode()) for name, text in pictures.items()}
     artefacts, more_artefacts = artefacts_of(view.run.path, written_now)
@@ -126,6 +126,7 @@ def render(view: RunView) -> Page:
         windows=[window_counts(view.calls, w) for w in view.around.windows],
         counts=run_counts(view.calls, view.around),
         ends=ENDS,
+        dense=bands(view),
         more_plots=_MORE_PLOTS,
         harness_ops=_harness_ops(view),
         marks=view.marks,

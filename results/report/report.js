@@ -143,11 +143,11 @@
     cursor(op);
   }
 
-  const x = (us) => data.left + Math.min(Math.max(us / 1e6 / data.end_s, 0), 1) * (data.right - data.left);
+  const x = (us, svg) => svg === timeline && zoomer ? zoomer.x(us) : data.left + Math.min(Math.max(us / 1e6 / data.end_s, 0), 1) * (data.right - data.left);
 
   function bar(svg, kind, op, y, height) {
     svg.querySelector("." + kind)?.remove();
-    const mark = document.createElementNS(SVG, "rect"), begin = x(ops.begin_us[op]), end = x(end_us(op));
+    const mark = document.createElementNS(SVG, "rect"), begin = x(ops.begin_us[op], svg), end = x(end_us(op), svg);
     const measures = { x: begin - 0.75, y, width: Math.max(end - begin, 1.5), height, class: kind };
     for (const [key, value] of Object.entries(measures)) mark.setAttribute(key, value);
     svg.append(mark);
@@ -166,15 +166,23 @@
   const walk = document.getElementById("walk"), walked = document.getElementById("walked");
   const keys = document.getElementById("walk-keys"), timeline = document.getElementById("timeline");
   let at = -1;  // the op at which the keyboard is
+  const zoomer = timeline ? zoomable(timeline, data, ops, remark) : null;
+
+  // What marks an op moves with it.
+  function remark() {
+    if (chosen >= 0) cursor(chosen);
+    if (at >= 0) walkTo(at);
+  }
 
   const lanes = () => [...timeline.querySelectorAll("rect.ground")];
   const laneOf = (op) => data.nodes.indexOf(word(ops.node, op));
 
   function walkTo(op) {
     at = op;
+    zoomer.reveal(end_us(op) / 1e6);
     const lane = lanes()[laneOf(op)], height = timeline.viewBox.baseVal.height - 18;
     bar(timeline, "walker", op, lane ? +lane.getAttribute("y") : 0, lane ? +lane.getAttribute("height") : height);
-    const left = x(ops.begin_us[op]) * timeline.getBoundingClientRect().width / timeline.viewBox.baseVal.width;
+    const left = x(ops.begin_us[op], timeline) * timeline.getBoundingClientRect().width / timeline.viewBox.baseVal.width;
     if (left < walk.scrollLeft + 60 || left > walk.scrollLeft + walk.clientWidth - 60) walk.scrollLeft = left - walk.clientWidth / 2;
     walked.textContent = sentence(op);
     walked.hidden = false;
@@ -209,6 +217,7 @@
     if (event.target !== walk || event.ctrlKey || event.altKey || event.metaKey || !total) return;
     if (event.key === "Escape") walk.blur();
     else if (event.key === "Enter" && at >= 0) show(at);
+    else if ("+=-0".includes(event.key)) zoomer.acts[event.key === "-" ? "out" : event.key === "0" ? "all" : "in"]();
     else if (event.key in steps) walkTo(at < 0 ? firstStop() : steps[event.key]());
     else return;
     event.preventDefault();
@@ -241,13 +250,21 @@
     if (event.target.closest("a")) return;
     const svg = event.currentTarget;
     const place = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
-    const time_us = (place.x - data.left) / (data.right - data.left) * data.end_s * 1e6;
+    const time_us = zoomer.timeAt(place.x) * 1e6;
     const lane = lanes().findIndex((box) => place.y >= +box.getAttribute("y") && place.y <= +box.getAttribute("y") + +box.getAttribute("height"));
     const op = nearest(time_us, lane < 0 ? null : data.nodes[lane]);
     if (op >= 0) show(op);
   }
 
   timeline?.addEventListener("click", onTimeline);
+  timeline?.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey) return;
+    const place = new DOMPoint(event.clientX, event.clientY).matrixTransform(timeline.getScreenCTM().inverse());
+    zoomer.zoom(Math.exp(event.deltaY / 300), zoomer.timeAt(place.x));
+    event.preventDefault();
+  }, { passive: false });
+  document.getElementById("zoom")?.addEventListener("click", (event) => zoomer.acts[event.target.dataset.zoom]?.());
+  if (zoomer) document.getElementById("zoom").hidden = false;
   window.addEventListener("hashchange", fromAddress);
   document.addEventListener("click", (event) => {
     if (event.target.closest?.("a[href^='#op-']") && event.target.closest("a").getAttribute("href") === location.hash) fromAddress();

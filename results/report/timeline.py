@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from results.calls import OPEN, Ints, ints, is_equal
-from results.counts import ENDS
+from results.calls import OPEN, ints
 from results.faults import Window
+from results.report.densities import Lanes, is_dense, op_marks
 from results.report.evidence import Finding
 from results.report.lanes import Stretch, leaderships, node_states
 from results.report.memberships import member_changes
@@ -32,9 +32,6 @@ _LANE: Final = 20
 _NODE_LANE: Final = 48
 _GAP: Final = 6
 _BAND: Final = 8
-_TICKS: Final = {"ok": (13.0, 17.0), "fail": (32.0, 6.0), "info": (40.0, 6.0)}
-"""For each way to end: where its ticks begin in a lane, and how long they are."""
-
 _TICKS_MAX: Final = 1024 * 10
 """Places for ticks, of all nodes together: in each lane ops closer than a place share one."""
 
@@ -76,13 +73,13 @@ def timeline(view: RunView, shown: Shown) -> Markup:
         *_violations(found, _TOP + len(kinds) * _LANE, axis),
         *_lane_names(view.nodes, tops),
         *_states(view, shown.figures, tops, axis),
-        *_ops(view, tops, axis),
+        *op_marks(view, Lanes(tops, _places_of(view.nodes)), axis),
         *_leadership(leading, tops, axis),
         *_phases(view, axis, bottom),
         *_marks(view, tops, axis, shown.witness),
         *_moments(shown.findings, tops, axis),
         *_members(view, tops, axis),
-        *axis.draw(bottom),
+        tag("g", *axis.draw(bottom), id="ruler"),
     ]
     return picture(bottom + 22, label, parts, id="timeline", role="group")
 
@@ -90,6 +87,11 @@ def timeline(view: RunView, shown: Shown) -> Markup:
 def tick_s(view: RunView) -> float:
     """Ops of one node that end within so many seconds share a tick."""
     return max(view.around.end_ns / 1e9, 1e-3) / _places_of(view.nodes)
+
+
+def bands(view: RunView) -> bool:
+    """Whether ops are so many that bands tell how many there were."""
+    return is_dense(view, _places_of(view.nodes))
 
 
 def _places_of(nodes: Sequence[str]) -> int:
@@ -190,7 +192,10 @@ def _violations(found: Sequence[tuple[int, float, Finding]], y: float, axis: Tim
         width = _LETTER * len(text) + 9
         if axis.x(time_s) < free and text == before:
             continue
-        x = min(max(axis.x(time_s), free), WIDTH - width)
+        x = max(axis.x(time_s), free)
+        if x + width > WIDTH and free:
+            continue
+        x = min(x, WIDTH - width)
         free, before = x + width + 2, text
         yield tag(
             "a",
@@ -283,27 +288,6 @@ def _leadership(leading: Sequence[Stretch], tops: dict[str, float], axis: TimeAx
 
 
 # --- ops --------------------------------------------------------------------------------------------------------------
-
-
-def _ops(view: RunView, tops: dict[str, float], axis: TimeAxis) -> Iterator[Markup]:
-    """For each node and way to end one path of ticks, where ops ended; open ones where they began."""
-    calls = view.calls
-    if not len(calls.invoke):
-        return
-    times = ints(calls.table, "time")
-    ended = times[np.where(calls.complete == OPEN, calls.invoke, calls.complete)] / 1e9
-    places = _places_of(view.nodes)
-    slot = np.clip((ended / axis.end_s * places).astype(np.int64), 0, places - 1)
-    width = (WIDTH - LEFT - RIGHT) / places
-    for node, top in tops.items():
-        on = is_equal(calls.table, "node", node)[calls.invoke]
-        for how in ENDS:
-            drawn: Ints = np.unique(slot[on & calls.ended(how)])
-            if len(drawn):
-                begin, length = _TICKS[how]
-                y = number(top + begin)
-                data = "".join(f"M{number(LEFT + (i + 0.5) * width)} {y}v{length:g}" for i in drawn.tolist())
-                yield tag("path", class_=f"tick tick-{how}", d=data)
 
 
 def _marks(view: RunView, tops: dict[str, float], axis: TimeAxis, witness: Sequence[int]) -> list[Markup]:
