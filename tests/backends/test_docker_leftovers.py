@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +25,7 @@ from harness.backends.docker import engine as engine_module
 from tests.backends import docker_support
 from tests.backends.docker_support import inside, of_run
 from tests.backends.support import wait_until_gone
+from tests.cli.support import answer, splitbrain
 
 engine = docker_support.engine
 pytestmark = [pytest.mark.alone, pytest.mark.cluster, pytest.mark.usefixtures("engine")]
@@ -69,6 +70,34 @@ def test_what_a_killed_controller_leaves_behind_is_swept_and_its_cuts_expire(tmp
         assert of_run(seen["run"]) == []
         assert _mounts_below(tmp_path) == []
     assert (tmp_path / "nodes/n1/log").read_text().startswith("n1 listens"), "logs and data stay"
+
+
+def test_clean_tells_what_a_killed_controller_left_in_the_engine_and_then_removes_it(tmp_path: Path) -> None:
+    with holding_controller(tmp_path) as (controller, seen):
+        assert _cleaned(tmp_path, seen, "--dry-run") == [], "it lives: nothing would be removed"
+        controller.kill()
+        controller.wait()
+        assert wait_until_gone(f":{controller.pid}:") == {}
+        would = _cleaned(tmp_path, seen, "--dry-run")
+        assert sorted(line.split()[2] for line in would if seen["run"] in line) == ["container"] * 6 + ["network"]
+        assert len(of_run(seen["run"])) == 7, "it was only told"
+        assert len(_mounts_below(tmp_path)) == 6
+        done = _cleaned(tmp_path, seen)
+        assert {_thing(line) for line in done} == {_thing(line) for line in would}
+        assert of_run(seen["run"]) == []
+        assert _mounts_below(tmp_path) == []
+        assert _cleaned(tmp_path, seen) == []
+
+
+def _thing(line: str) -> str:
+    """What a line of `clean` is about, without what was done to it."""
+    return line.removeprefix("would ").partition(" ")[2].split(" of ")[0]
+
+
+def _cleaned(folder: Path, seen: Mapping[str, Any], *words: str) -> list[str]:
+    """What `splitbrain clean` says that it removed, or would, of this run."""
+    found: list[str] = answer(splitbrain("clean", "--json", "--store", str(folder), *words))["removed"]
+    return [line for line in found if seen["run"] in line or str(folder) in line]
 
 
 def _mounts_below(folder: Path) -> list[str]:

@@ -18,6 +18,7 @@ from results.errors import BackendError
 from tests.backends import ssh_support
 from tests.backends.ssh_support import Hosts, deploy, deployed, running_hosts
 from tests.backends.support import start_all
+from tests.cli.support import answer, splitbrain
 
 hosts = ssh_support.hosts
 pytestmark = pytest.mark.cluster
@@ -60,6 +61,35 @@ def test_a_killed_controller_leaves_no_process_and_no_rule_and_the_next_run_swee
     asyncio.run(next_run())
     assert hosts.wait_until_clear() == []
     assert "which a dead controller left behind" in (tmp_path / "next/nodes/n1/ssh.log").read_text()
+
+
+def test_clean_tells_what_a_killed_controller_left_on_hosts_and_then_removes_it(hosts: Hosts, tmp_path: Path) -> None:
+    inventory = json.dumps(msgspec.to_builtins(hosts.inventory, enc_hook=str))
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.backends.ssh_controller", inventory, str(tmp_path / "killed")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as controller:
+        assert controller.stdout is not None
+        homes: dict[str, str] = json.loads(controller.stdout.readline())
+        assert cleaned(hosts, "--dry-run") == [], "it lives: nothing would be removed"
+        controller.kill()
+    assert hosts.wait_until_clear(but="/var/tmp/splitbrain-") == []
+    would = cleaned(hosts, "--dry-run")
+    assert all(any(home in line for line in would) for home in homes.values())
+    assert {trace.split(": ")[1] for trace in hosts.traces()} == set(homes.values()), "it was only told"
+    assert [line.replace("removed", "would remove", 1) for line in cleaned(hosts)] == would
+    assert hosts.wait_until_clear() == []
+    assert cleaned(hosts) == []
+
+
+def cleaned(hosts: Hosts, *words: str) -> list[str]:
+    """What `splitbrain clean --hosts` says that it removed, or would."""
+    entries = ",".join(f"{host.node}={host.user}@{host.name}:{host.port}" for host in hosts.inventory.hosts)
+    reached = ["--hosts", entries, "--known-hosts", f"{hosts.folder}/known_hosts", "--ssh-key", f"{hosts.folder}/user"]
+    found: list[str] = answer(splitbrain("clean", "--json", *reached, *words))["removed"]
+    return found
 
 
 def test_an_agent_that_is_killed_takes_its_node_along_and_is_missed(hosts: Hosts, tmp_path: Path) -> None:
