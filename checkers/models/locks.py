@@ -27,7 +27,7 @@ class Mutex(AssignmentModel):
 
 
 class OwnerMutex(AssignmentModel):
-    """A lock that only its holder releases; with `hold` its owner says whether it still has it.
+    """A lock that only its holder releases; `hold` asks if it still is.
 
     A hold that answers false ends the ownership: the owner found that it lost the lock, and stopped. One that crashed
     may have ended it. The owner is the op's value, or its process where that is null.

@@ -14,6 +14,7 @@ from checkers.spark.hot_keys import Sizes
 from checkers.verdict import CheckerSpec, Verdict
 from results.history import HARNESS, Op
 from results.store import RunDir, Store
+from results.wal import HistoryWriter
 
 WALL_NS = 1_790_000_000_000_000_000
 
@@ -78,21 +79,31 @@ def numbered(events: Iterable[Op]) -> list[Op]:
 
 def stored(store: Store, name: str, seed: int, ops: Iterable[Op], specs: Sequence[CheckerSpec]) -> RunDir:
     """A finished run of the store."""
-    run = crashed(store, name, seed, ops, specs)
-    run.finish_history()
-    return run
+    run, writer = _written(store, name, seed, ops, specs)
+    writer.close()
+    run.release()
+    finished = RunDir(run.path)
+    finished.finish_history()
+    return finished
 
 
 def crashed(store: Store, name: str, seed: int, ops: Iterable[Op], specs: Sequence[CheckerSpec]) -> RunDir:
     """A run whose controller died after it had flushed everything."""
-    run = store.create(name, seed, {"checkers": list(specs), "nodes": ["n1", "n2", "n3"]}, WALL_NS + seed)
-    writer = run.history_writer()
-    for op in ops:
-        writer.record(op)
+    run, writer = _written(store, name, seed, ops, specs)
     writer.flush()
     writer.abandon()
     run.release()
     return RunDir(run.path)
+
+
+def _written(
+    store: Store, name: str, seed: int, ops: Iterable[Op], specs: Sequence[CheckerSpec]
+) -> tuple[RunDir, HistoryWriter]:
+    run = store.create(name, seed, {"checkers": list(specs), "nodes": ["n1", "n2", "n3"]}, WALL_NS + seed)
+    writer = run.history_writer()
+    for op in ops:
+        writer.record(op)
+    return run, writer
 
 
 def timeless(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
