@@ -98,8 +98,18 @@ def verdicts(root: Path) -> dict[str, dict[str, Any]]:
     for run in Store(root).runs():
         document = timeless(json.loads((run.path / "verdict.json").read_bytes()))
         del document["engine"]
+        document["verdicts"] = [_found(verdict) for verdict in document["verdicts"]]
         found[f"{run.test_name}/{run.name}"] = document
     return found
+
+
+def _found(verdict: dict[str, Any]) -> dict[str, Any]:
+    """A verdict without what depends on the time that was left for it, such as how small the witness became."""
+    if verdict["checker"] != "linearizable" or verdict["valid"] is not False:
+        return verdict
+    evidence = {name: verdict["evidence"].get(name) for name in ("key", "prefix", "failing_op")}
+    figures = {name: verdict["figures"].get(name) for name in ("keys", "ops", "judged", "crashed")}
+    return {**verdict, "evidence": evidence, "figures": figures, "sentence": ""}
 
 
 def timeless(found: Any) -> Any:
