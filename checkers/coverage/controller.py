@@ -42,7 +42,7 @@ def of_nodes(around: Happenings) -> Iterator[Reason]:
         yield Reason(
             Code.NODE_ENDED,
             f"node {value.get('node')} ended by itself before {seconds(op.time):.3f} s "
-            f"({value.get('exit', 'nobody knows how')}){f'; its log ends with: {log}' if log else ''}.",
+            f"({value.get('exit', 'how is not known')}){f'; its log ends with: {log}' if log else ''}.",
         )
 
 
