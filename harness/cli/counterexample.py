@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from results import drawable
 from results.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,11 +30,7 @@ option = click.option(
 
 def is_drawable(verdict: Verdict) -> bool:
     """Whether there is something to draw."""
-    if verdict.valid != "false":
-        return False
-    from results.report import counterexample
-
-    return counterexample.is_drawable(verdict.evidence)
+    return verdict.valid == "false" and drawable.is_drawable(verdict.evidence)
 
 
 class Pictures:

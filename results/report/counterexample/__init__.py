@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from results.atomic import replace_file
+from results.drawable import is_drawable
 from results.report.counterexample.page import render
 
 __all__ = ["COUNTEREXAMPLE", "is_drawable", "render", "write_counterexample"]
@@ -19,11 +20,6 @@ __all__ = ["COUNTEREXAMPLE", "is_drawable", "render", "write_counterexample"]
 
 COUNTEREXAMPLE: Final = "counterexample.html"
 """The page's name in the folder of a run."""
-
-
-def is_drawable(evidence: Mapping[str, Any]) -> bool:
-    """Whether a verdict's evidence is that of a linearizability violation."""
-    return "failing_op" in evidence and "key" in evidence
 
 
 def write_counterexample(
