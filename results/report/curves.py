@@ -1,28 +1,19 @@
-"""A picture of lines over the time of a run: values against a scale, fault windows shaded, names above it."""
+"""A picture of lines over time: values against a scale, stretches of time shaded, names of the lines above it."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 from markupsafe import Markup
 
-from results.report.run_view import RunView
+from results.report.stretches import Line
 from results.report.svg import LEFT, RIGHT, WIDTH, TimeAxis, nice_step, number, picture, tag
 from results.report.text import clip
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-Line: TypeAlias = list[tuple[float, float]]
-
 SERIES_MAX: Final = 12
 """Lines of one picture; each has a colour or a stroke of its own."""
-
-BINS: Final = 100
-"""Stretches of time of which each has a value, at most."""
 
 NAME_MAX: Final = 24
 _COLOURS: Final = 6
@@ -30,6 +21,29 @@ _LETTER: Final = 7.4
 _STROKE: Final = 22
 _ROW: Final = 17
 _HEIGHT: Final = 140
+
+
+class Band(NamedTuple):
+    """A stretch of time that is shaded, in seconds, and what it was, in words."""
+
+    begin_s: float
+    end_s: float
+    words: str
+    style: str = "shade"
+
+
+class Frame(NamedTuple):
+    """What is drawn behind the lines.
+
+    Attributes:
+        end_s: the last moment of the axis of time, which begins at 0.
+        bands: stretches that are shaded.
+        marks_s: moments with a line across the picture.
+    """
+
+    end_s: float
+    bands: Sequence[Band] = ()
+    marks_s: Sequence[float] = ()
 
 
 class Series(NamedTuple):
@@ -49,16 +63,16 @@ class Series(NamedTuple):
 
 
 def chart(
-    view: RunView, series: Sequence[Series], label: str, *, id: str, unit: str = "", logarithmic: bool = False
+    frame: Frame, series: Sequence[Series], label: str, *, id: str, unit: str = "", logarithmic: bool = False
 ) -> Markup:
     """The picture; of more than SERIES_MAX series the first are drawn."""
     drawn = list(series[:SERIES_MAX])
-    axis = TimeAxis(view.around.end_ns / 1e9)
+    axis = TimeAxis(frame.end_s)
     names, top = _legend(drawn)
     bottom = top + _HEIGHT
     values = [value for each in drawn for line in each.lines for _, value in line]
     y, rungs = _scale(values, top, bottom, unit, logarithmic)
-    parts = [*shades(view, axis, top, bottom), *names, *rungs]
+    parts = [*shades(frame, axis, top, bottom), *names, *rungs]
     for place, each in enumerate(drawn):
         for line in each.lines:
             points = " ".join(f"{axis.x(time_s):.1f},{y(value):.1f}" for time_s, value in _thinned(line))
@@ -123,16 +137,15 @@ def rung(y: float, label: str) -> list[Markup]:
     ]
 
 
-def shades(view: RunView, axis: TimeAxis, top: float, bottom: float) -> list[Markup]:
-    """The windows of faults, and where phases begin."""
+def shades(frame: Frame, axis: TimeAxis, top: float, bottom: float) -> list[Markup]:
+    """The bands and marks of a frame."""
     parts: list[Markup] = []
-    for window in view.around.windows:
-        x, end = axis.x(window.begin_ns / 1e9), axis.x(window.end_ns / 1e9)
-        title = tag("title", f"{window.fault}: {window.target}"[:200])
-        width = max(end - x, 1)
-        parts.append(tag("rect", title, class_="shade", x=x, y=top, width=width, height=bottom - top))
-    for phase in view.around.phases:
-        x = axis.x(phase.begin_ns / 1e9)
+    for band in frame.bands:
+        x, end = axis.x(band.begin_s), axis.x(band.end_s)
+        title, width = tag("title", band.words), max(end - x, 1)
+        parts.append(tag("rect", title, class_=band.style, x=x, y=top, width=width, height=bottom - top))
+    for mark_s in frame.marks_s:
+        x = axis.x(mark_s)
         parts.append(tag("line", class_="phase", x1=x, x2=x, y1=top, y2=bottom))
     return parts
 
@@ -144,47 +157,3 @@ def _thinned(line: Line) -> Line:
         for i, point in enumerate(line)
         if i in (0, len(line) - 1) or not line[i - 1][1] == point[1] == line[i + 1][1]
     ]
-
-
-# --- values in stretches of time --------------------------------------------------------------------------------------
-
-
-def step_of(end_s: float) -> float:
-    """How long the stretches are, in seconds."""
-    return max(nice_step(end_s / BINS), 0.1)
-
-
-def quantiles(times_s: Floats, values: Floats, end_s: float, quantile: float, least: int = 3) -> list[Line]:
-    """The quantile in each stretch that has at least `least` values, as lines that break where there are fewer."""
-    step = step_of(end_s)
-    order = np.argsort(times_s, kind="stable")
-    edges = np.searchsorted(times_s[order], np.arange(0, end_s + 2 * step, step)).tolist()
-    lines: list[Line] = [[]]
-    for i, (first, last) in enumerate(itertools.pairwise(edges)):
-        if last - first >= least:
-            at = min((i + 0.5) * step, end_s)
-            lines[-1].append((at, float(np.quantile(values[order[first:last]], quantile))))
-        elif lines[-1]:
-            lines.append([])
-    return [_visible(line, step) for line in lines if line]
-
-
-def _visible(line: Line, step: float) -> Line:
-    """A line of a single point as a stroke as long as its stretch."""
-    if len(line) > 1:
-        return line
-    ((time_s, value),) = line
-    return [(max(time_s - step / 2, 0.0), value), (time_s + step / 2, value)]
-
-
-def rates(times_s: Floats, end_s: float) -> list[Line]:
-    """Events a second, as steps. The last stretch is longer: what is left over would look like a drop."""
-    step = step_of(end_s)
-    bins = max(int(end_s / step + 1e-9), 1)
-    counted = np.bincount(np.clip((times_s / step).astype(np.int64), 0, bins - 1), minlength=bins)
-    line: Line = []
-    for i, count in enumerate(counted.tolist()):
-        until = (i + 1) * step if i + 1 < bins else max(end_s, (i + 1) * step)
-        rate = count / (until - i * step)
-        line += [(i * step, rate), (until, rate)]
-    return [line]

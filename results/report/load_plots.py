@@ -10,8 +10,10 @@ from markupsafe import Markup
 
 from results.arrivals import Arrivals, arrivals
 from results.calls import OPEN, Bools, is_equal
-from results.report.curves import SERIES_MAX, Line, Series, chart, quantiles, rates
+from results.report.curves import SERIES_MAX, Series, chart
+from results.report.frames import frame_of
 from results.report.run_view import RunView
+from results.report.stretches import Line, quantiles, rates
 
 QUANTILES: Final = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 QUANTILE_WORDS: Final = (
@@ -56,13 +58,15 @@ def _quantile_plot(view: RunView, found: Arrivals, ok: Bools) -> Markup:
         "Latency of ok ops over time in milliseconds, logarithmic: 50th, 95th and 99th percentile, from the invocation "
         "and from when the op was due"
     )
-    return chart(view, series, label, id="quantiles", unit="ms", logarithmic=True)
+    return chart(frame_of(view.around), series, label, id="quantiles", unit="ms", logarithmic=True)
 
 
 def _rate_plot(view: RunView, found: Arrivals, ok: Bools, groups: list[tuple[str, Bools]], word: str) -> Markup:
     end_s = view.around.end_ns / 1e9
     series = [Series(name, rates(found.ended[ok & mask] / 1e9, end_s)) for name, mask in groups]
-    return chart(view, series, f"Ok ops per second by {word}", id=f"rate-by-{_column(word)}", unit="/s")
+    return chart(
+        frame_of(view.around), series, f"Ok ops per second by {word}", id=f"rate-by-{_column(word)}", unit="/s"
+    )
 
 
 def _latency_plot(view: RunView, found: Arrivals, ok: Bools, groups: list[tuple[str, Bools]], word: str) -> Markup:
@@ -73,7 +77,7 @@ def _latency_plot(view: RunView, found: Arrivals, ok: Bools, groups: list[tuple[
 
     series = [Series(name, lines(ok & mask)) for name, mask in groups]
     label = f"95th percentile of the latency of ok ops from the invocation by {word}, in milliseconds, logarithmic"
-    return chart(view, series, label, id=f"latency-by-{_column(word)}", unit="ms", logarithmic=True)
+    return chart(frame_of(view.around), series, label, id=f"latency-by-{_column(word)}", unit="ms", logarithmic=True)
 
 
 def _column(word: str) -> str:

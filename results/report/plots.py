@@ -13,6 +13,7 @@ from markupsafe import Markup
 from results.calls import OPEN, Ints, ints
 from results.counts import ENDS
 from results.report.curves import rung, shades
+from results.report.frames import frame_of
 from results.report.run_view import RunView
 from results.report.svg import TimeAxis, nice_step, picture, tag
 
@@ -45,7 +46,7 @@ def rate_plot(view: RunView) -> Markup:
     def y(value: float) -> float:
         return _BOTTOM - value / (math.ceil(top / grid) * grid) * _HEIGHT
 
-    parts = [*shades(view, axis, _TOP, _BOTTOM)]
+    parts = [*shades(frame_of(view.around), axis, _TOP, _BOTTOM)]
     for i in range(math.ceil(top / grid) + 1):
         parts += rung(y(i * grid), f"{i * grid:g}")
     for how in ENDS:
@@ -69,7 +70,7 @@ def latency_plot(view: RunView) -> Markup:
     def y(value: float) -> float:
         return _BOTTOM - (math.log10(value) - low) / (high - low) * _HEIGHT
 
-    parts = [*shades(view, axis, _TOP, _BOTTOM)]
+    parts = [*shades(frame_of(view.around), axis, _TOP, _BOTTOM)]
     for power in range(low, high + 1):
         parts += rung(y(10.0**power), f"{10.0**power:g} ms" if power == high else f"{10.0**power:g}")
     drawn = _sample(took)

@@ -11,8 +11,10 @@ from markupsafe import Markup
 
 from results.calls import Ints
 from results.clocks import CLOCKS
-from results.report.curves import Line, Series, chart
+from results.report.curves import Series, chart
+from results.report.frames import frame_of
 from results.report.run_view import RunView
+from results.report.stretches import Line
 
 LAG_WORDS: Final = (
     "Replica lag: log entries that a node had yet to apply, of those that any node had told to be committed, by what "
@@ -34,12 +36,14 @@ def replica_plots(view: RunView) -> dict[str, Markup]:
     lags = lags_of(view)
     if lags:
         label = "Replica lag: log entries that each node had yet to apply of those known to be committed"
-        found["lag"] = chart(view, [Series(node, [line]) for node, line in lags.items()], label, id="lag")
+        found["lag"] = chart(
+            frame_of(view.around), [Series(node, [line]) for node, line in lags.items()], label, id="lag"
+        )
     offsets = offsets_of(view)
     if any(value for line in offsets.values() for _, value in line):
         label = "Offsets of the nodes' clocks in milliseconds, as measured before and after each fault of clocks"
         series = [Series(node, [line]) for node, line in offsets.items()]
-        found["clocks"] = chart(view, series, label, id="clocks", unit="ms")
+        found["clocks"] = chart(frame_of(view.around), series, label, id="clocks", unit="ms")
     return found
 
 

@@ -1,0 +1,18 @@
+"""What stands behind the curves of a run: the windows of its faults, and where its phases begin."""
+
+from __future__ import annotations
+
+from results.faults import Happenings
+from results.report.curves import Band, Frame
+
+
+def frame_of(around: Happenings) -> Frame:
+    """The whole run, from its beginning to its last event."""
+    return Frame(
+        around.end_ns / 1e9,
+        [
+            Band(window.begin_ns / 1e9, window.end_ns / 1e9, f"{window.fault}: {window.target}"[:200])
+            for window in around.windows
+        ],
+        [phase.begin_ns / 1e9 for phase in around.phases],
+    )
