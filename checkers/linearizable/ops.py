@@ -72,6 +72,16 @@ class Ops:
     transition: I32
     transitions: list[Transition]
 
+    @property
+    def by_row(self) -> I32:
+        """By row of the history, the op that is invoked or completed there; -1 for an op that did not happen."""
+        found = np.full(self.table.num_rows, -1, np.int32)
+        number = np.arange(len(self.invoked), dtype=np.int32)
+        found[self.invoked] = number
+        ended = self.completed != OPEN
+        found[self.completed[ended]] = number[ended]
+        return found
+
 
 def show(value: Any) -> str:
     """A frozen value as JSON-like text."""

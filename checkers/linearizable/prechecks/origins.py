@@ -9,27 +9,28 @@ that leaves it there, so an op that saw one contradicts the history
   value is gone, and nothing brings it back.
 
 A crashed op never returns: it may leave its value at any later time, so that no value that one leaves is ever gone.
-An op that sees what it leaves brings nothing. Time is linear but for sorting.
+An op that sees what it leaves brings nothing. All of it is one reading of the history, row by row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from checkers.kernels import kernel
+from checkers.kernels import inlined, kernel
 from checkers.linearizable.deciders import Decision
 from checkers.linearizable.deciders.intervals import by_invocation, name
-from checkers.linearizable.ops import I64, Ops, show
+from checkers.linearizable.frontier import Int
+from checkers.linearizable.ops import I32, I64, B, Ops, show
 from checkers.linearizable.transitions import assignments, steps_by_assignment
 from checkers.models import Facts, Model, Special
 from results.errors import ModelError
 
 ALGORITHM: Final = "value-origins"
 NONE: Final = -1
+_REGISTERS: Final = 4
 
 
 def refuted(ops: Ops, model: Model) -> Decision | None:
@@ -77,11 +78,10 @@ def _of_assignment(requires: Hashable, refuses: Hashable, becomes: Hashable) -> 
     )
 
 
-@dataclass(frozen=True)
-class _Said:
-    """What ops say, flat: an op, the number of a place, and that of a value there."""
+class _Said(NamedTuple):
+    """What ops say, flat by transition: of transition t, from `first[t]` on, the number of a place and of a value."""
 
-    op: I64
+    first: I64
     place: I64
     value: I64
 
@@ -91,13 +91,9 @@ class _Origins:
         self._ops = ops
         self._places: dict[Hashable, int] = {}
         self._values: dict[tuple[int, Hashable], int] = {}
-        self._rows = ops.table.num_rows
-        self._end = np.where(ops.crashed, self._rows, ops.completed)
-        sees = self._said([each.sees for each in facts], completed=True)
-        self._misses = self._said([each.misses for each in facts], completed=True)
-        leaves = [_changed(each) for each in facts]
-        self._leaves = self._said(leaves)
-        self._sees = sees
+        self._sees = self._said([each.sees for each in facts])
+        self._misses = self._said([each.misses for each in facts])
+        self._leaves = self._said([_changed(each) for each in facts])
         self._initial = np.zeros(max(1, len(self._values)), np.bool_)
         for place, number in self._places.items():
             first = at_first(place)
@@ -108,117 +104,51 @@ class _Origins:
             elif value is not None:
                 self._initial[value] = True
 
-    def _said(self, of_transition: list[Any], *, completed: bool = False) -> _Said:
-        """What is said by op; `completed`: by those that returned only."""
+    def _said(self, of_transition: list[Any]) -> _Said:
         places: list[int] = []
         values: list[int] = []
-        count = np.zeros(len(of_transition) + 1, np.int64)
-        for t, said in enumerate(of_transition):
-            count[t + 1] = len(said)
+        first = [0]
+        for said in of_transition:
             for place, value in said.items():
                 number = self._places.setdefault(place, len(self._places))
                 places.append(number)
                 values.append(self._values.setdefault((number, value), len(self._values)))
-        first = np.cumsum(count)
-        numbers = np.flatnonzero(~self._ops.crashed) if completed else np.arange(len(self._ops.invoked))
-        of = self._ops.transition[numbers].astype(np.int64)
-        many = count[of + 1]
-        op = np.repeat(numbers, many)
-        at = np.arange(len(op)) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first[of], many)
-        return _Said(op.astype(np.int64), np.array(places, np.int64)[at], np.array(values, np.int64)[at])
+            first.append(len(places))
+        return _Said(np.array(first, np.int64), np.array(places, np.int64), np.array(values, np.int64))
 
     def refuted(self) -> Decision | None:
-        sees, ops = self._sees, self._ops
-        if not len(sees.op):
+        ops, sees = self._ops, self._sees
+        if not len(sees.value):
             return None
-        last, writer, any_writer = self._last_end()
-        proof = self._proofs(last)
-        unfounded = last == NONE - 1
-        wrong = np.flatnonzero(unfounded | (proof != NONE))
-        if not len(wrong):
-            return None
-        first = int(wrong[np.argmin(ops.completed[sees.op[wrong]])])
-        op = int(sees.op[first])
-        what = self._called(int(sees.value[first]))
-        if unfounded[first]:
-            later = f"{what} was brought about only later, and was not there at first"
-            never = f"no op that may have happened brought {what} about"
-            return Decision(False, (op,), later if any_writer[first] else never)
-        by = int(proof[first])
-        brought = (int(writer[first]),) if writer[first] != NONE else ()
-        since = "and nothing brought it back" if brought else "and nothing brought it about"
-        reason = f"{name(ops, by)} shows that {what} was gone before that began, {since}"
-        return Decision(False, by_invocation(*brought, by, op), reason)
-
-    def _last_end(self) -> tuple[I64, I64, Any]:
-        """By sight: the row by which all that may have left the value had returned, the last of these, and if any is.
-
-        NONE without one where the value was there at first, and one less where it was not.
-        """
-        sees, leaves, width = self._sees, self._leaves, self._rows + 2
-        begin, end = self._ops.invoked[leaves.op], self._end[leaves.op]
-        order = np.argsort(leaves.value * width + begin, kind="stable")
-        value, begin, end, op = leaves.value[order], begin[order], end[order], leaves.op[order]
-        latest = np.maximum.accumulate(value * width + end) if len(order) else value
-        until = np.searchsorted(value * width + begin, sees.value * width + self._ops.completed[sees.op], side="left")
-        at = until - 1
-        known = (at >= 0) & (value[at] == sees.value) if len(order) else np.zeros(len(sees.op), np.bool_)
-        last = np.where(self._initial[sees.value], NONE, NONE - 1)
-        last[known] = latest[at[known]] - sees.value[known] * width
-        writer = np.full(len(sees.op), NONE, np.int64)
-        by_end = np.argsort(value * width + end, kind="stable")
-        place = np.searchsorted((value * width + end)[by_end], sees.value[known] * width + last[known])
-        writer[known] = op[by_end[place]]
-        any_writer = np.isin(sees.value, value)
-        return last, writer, any_writer
-
-    def _proofs(self, last: I64) -> I64:
-        """By sight, an op that proves the value to be gone; NONE without one."""
-        sees, ops = self._sees, self._ops
-        done = ~ops.crashed[self._leaves.op]
-        op = np.concatenate([sees.op, self._leaves.op[done]])
-        place = np.concatenate([sees.place, self._leaves.place[done]])
-        value = np.concatenate([sees.value, self._leaves.value[done]])
-        by_end = np.argsort(self._end[op], kind="stable")
-        op, place, value = op[by_end], place[by_end], value[by_end]
-        start = ops.invoked[sees.op]
-        by_start = np.argsort(start, kind="stable")
-        found = np.full(len(sees.op), NONE, np.int64)
-        places = max(1, len(self._places))
-        best = np.full((2, places), NONE, np.int64)
-        _sweep(
-            op,
-            place,
-            value,
-            ops.invoked,
-            self._end,
-            by_start,
-            sees.op,
-            sees.place,
-            sees.value,
+        most = int(np.diff(sees.first).max())
+        misses = most if len(self._misses.value) else 0
+        best = np.full((2, max(1, len(self._places))), NONE, np.int64)
+        wrong = np.full(_REGISTERS, NONE, np.int64)
+        last_writer, last_missing = np.full((2, len(self._initial)), NONE, np.int64)
+        seen = _Seen(
+            self._initial,
+            last_writer,
+            last_missing,
             best,
             best.copy(),
-            found,
+            np.empty((len(ops.invoked), most), np.int32),
+            np.empty((len(ops.invoked), misses), np.int32),
         )
-        found[(last < NONE) | (found == NONE) | (ops.invoked[found] <= last)] = NONE
-        missed = self._missed(start)
-        better = (found == NONE) & (missed != NONE) & (last >= NONE) & (ops.invoked[missed] > last)
-        return np.where(better, missed, found)
-
-    def _missed(self, start: I64) -> I64:
-        """By sight, the op that began last of those that returned before it and did not find that value; or NONE."""
-        misses, sees, width = self._misses, self._sees, self._rows + 2
-        found = np.full(len(sees.op), NONE, np.int64)
-        if not len(misses.op):
-            return found
-        key = misses.value * width + self._end[misses.op]
-        order = np.argsort(key, kind="stable")
-        latest = np.maximum.accumulate(misses.value[order] * width + self._ops.invoked[misses.op[order]])
-        at = np.searchsorted(key[order], sees.value * width + start, side="left") - 1
-        known = (at >= 0) & (misses.value[order][at] == sees.value)
-        rows = latest[at[known]] - sees.value[known] * width
-        found[known] = np.searchsorted(self._ops.invoked, rows)
-        return found
+        history = _History(ops.by_row, ops.invoked, ops.completed, ops.crashed, ops.transition)
+        _first_wrong(history, _Facts(sees, self._misses, self._leaves), seen, wrong)
+        op, sight, proof, writer = map(int, wrong)
+        if op == NONE:
+            return None
+        value = int(sees.value[sight])
+        what = self._called(value)
+        if proof == NONE:
+            later = f"{what} was brought about only later, and was not there at first"
+            never = f"no op that may have happened brought {what} about"
+            return Decision(False, (op,), later if value in self._leaves.value else never)
+        brought = (writer,) if writer != NONE else ()
+        since = "and nothing brought it back" if brought else "and nothing brought it about"
+        reason = f"{name(ops, proof)} shows that {what} was gone before that began, {since}"
+        return Decision(False, by_invocation(*brought, proof, op), reason)
 
     def _called(self, number: int) -> str:
         """A value, with its place where there are several."""
@@ -236,48 +166,157 @@ def _changed(facts: Facts) -> dict[Hashable, Hashable]:
     }
 
 
-@kernel
-def _sweep(
-    op: I64,
-    place: I64,
-    value: I64,
-    begin: I64,
-    end: I64,
-    by_start: I64,
-    seer: I64,
-    seen_place: I64,
-    seen: I64,
-    best: I64,
-    of: I64,
-    found: I64,
-) -> None:
-    """By sight, the op that began last of those that returned before it and saw or left another value in that place.
+class _Seen(NamedTuple):
+    """What is known of values at a row of the history.
 
-    Of each place the two last beginners that speak of different values are kept: `best` are the ops, `of` their values.
+    Attributes:
+        initial: whether it may have been there at first, by value.
+        writer: of the ops invoked so far that leave the value the one that returns last, by value. A crashed one
+            returns after all others.
+        missing: of the ops that returned and did not find the value the one that began last, by value.
+        best: by place, of the ops that returned the two last beginners that speak of different values.
+        of: the values that these speak of.
+        other: when an op began, which of `best` spoke of another value than it saw; by op and by sight of an op.
+        missed: when it began, the op that was `missing` the value; no columns where no op misses a value.
     """
-    passed = 0
-    for k in range(by_start.size):
-        sight = by_start[k]
-        while passed < op.size and end[op[passed]] < begin[seer[sight]]:
-            each, at, what = op[passed], place[passed], value[passed]
-            if best[0, at] < 0 or of[0, at] == what:
-                if best[0, at] < 0 or begin[each] > begin[best[0, at]]:
-                    best[0, at], of[0, at] = each, what
-            elif begin[each] > begin[best[0, at]]:
-                best[1, at], of[1, at] = best[0, at], of[0, at]
-                best[0, at], of[0, at] = each, what
-            elif best[1, at] < 0 or begin[each] > begin[best[1, at]]:
-                best[1, at], of[1, at] = each, what
-            passed += 1
-        at = seen_place[sight]
-        if best[0, at] >= 0 and of[0, at] != seen[sight]:
-            found[sight] = best[0, at]
-        elif best[1, at] >= 0 and of[1, at] != seen[sight]:
-            found[sight] = best[1, at]
+
+    initial: B
+    writer: I64
+    missing: I64
+    best: I64
+    of: I64
+    other: I32
+    missed: I32
+
+
+class _History(NamedTuple):
+    """By row, the op that is invoked or returns there (negative without one); and by op, as in `Ops`."""
+
+    at: I32
+    invoked: I64
+    completed: I64
+    crashed: B
+    transition: I32
+
+
+class _Facts(NamedTuple):
+    """What ops say."""
+
+    sees: _Said
+    misses: _Said
+    leaves: _Said
+
+
+@kernel
+def _first_wrong(history: _History, facts: _Facts, seen: _Seen, wrong: I64) -> None:
+    """Read the history up to the first return of an op that saw what cannot have been there.
+
+    Args:
+        history: its rows and ops.
+        facts: what they say.
+        seen: as nothing was seen yet.
+        wrong: becomes that op, the place in `sees` of what it saw, the op that proves it to be gone (NONE where nothing
+            brought it about), and the op that brought it about last.
+    """
+    for row in range(history.at.size):
+        op = np.int64(history.at[row])
+        if op < 0:
+            continue
+        if history.invoked[op] == row:
+            _begins(history, facts, seen, op)
+        elif not history.crashed[op]:
+            if _is_wrong(history, facts.sees, seen, op, wrong):
+                return
+            _ends(history, facts, seen, op)
+
+
+@inlined
+def _begins(history: _History, facts: _Facts, seen: _Seen, op: Int) -> None:
+    """From here on an op may leave what it leaves; and what had been said by now counts against what it sees."""
+    sees, leaves, what = facts.sees, facts.leaves, history.transition[op]
+    for k in range(leaves.first[what], leaves.first[what + 1]):
+        before = seen.writer[leaves.value[k]]
+        if before < 0 or _returns_later(history, op, before):
+            seen.writer[leaves.value[k]] = op
+    if not history.crashed[op]:
+        for k in range(sees.first[what], sees.first[what + 1]):
+            seen.other[op, k - sees.first[what]] = _other(seen, sees.place[k], sees.value[k])
+            if seen.missed.shape[1] > 0:
+                seen.missed[op, k - sees.first[what]] = seen.missing[sees.value[k]]
+
+
+@inlined
+def _returns_later(history: _History, op: Int, other: Int) -> Int:
+    if history.crashed[op] or history.crashed[other]:
+        return not history.crashed[other]
+    return history.completed[op] > history.completed[other]
+
+
+@inlined
+def _is_wrong(history: _History, sees: _Said, seen: _Seen, op: Int, wrong: I64) -> bool:
+    """Whether an op that returns saw what cannot have been there; then `wrong` says why."""
+    first = sees.first[history.transition[op]]
+    for k in range(first, sees.first[history.transition[op] + 1]):
+        writer = seen.writer[sees.value[k]]
+        if writer >= 0 and history.crashed[writer]:
+            continue
+        wrong[0], wrong[1], wrong[3] = op, k, writer
+        if writer < 0 and not seen.initial[sees.value[k]]:
+            return True
+        last = history.completed[writer] if writer >= 0 else np.int64(NONE)
+        proof = np.int64(seen.other[op, k - first])
+        if (proof < 0 or history.invoked[proof] <= last) and seen.missed.shape[1] > 0:
+            proof = np.int64(seen.missed[op, k - first])
+        if proof >= 0 and history.invoked[proof] > last:
+            wrong[2] = proof
+            return True
+    wrong[0] = NONE
+    return False
+
+
+@inlined
+def _ends(history: _History, facts: _Facts, seen: _Seen, op: Int) -> None:
+    """An op has returned: what it said was so at some moment before."""
+    sees, misses, leaves, what = facts.sees, facts.misses, facts.leaves, history.transition[op]
+    for k in range(sees.first[what], sees.first[what + 1]):
+        _speaks(seen, history.invoked, op, sees.place[k], sees.value[k])
+    for k in range(leaves.first[what], leaves.first[what + 1]):
+        _speaks(seen, history.invoked, op, leaves.place[k], leaves.value[k])
+    for k in range(misses.first[what], misses.first[what + 1]):
+        before = seen.missing[misses.value[k]]
+        if before < 0 or history.invoked[op] > history.invoked[before]:
+            seen.missing[misses.value[k]] = op
+
+
+@inlined
+def _other(seen: _Seen, place: Int, value: Int) -> Int:
+    """The last beginner, of those that returned, that speaks of another value in the place; NONE without one."""
+    if seen.best[0, place] >= 0 and seen.of[0, place] != value:
+        return seen.best[0, place]
+    if seen.best[1, place] >= 0 and seen.of[1, place] != value:
+        return seen.best[1, place]
+    return np.int64(NONE)
+
+
+@inlined
+def _speaks(seen: _Seen, invoked: I64, op: Int, place: Int, value: Int) -> None:
+    """An op has returned that saw or left the value in the place."""
+    best, of = seen.best, seen.of
+    if best[0, place] < 0 or of[0, place] == value:
+        if best[0, place] < 0 or invoked[op] > invoked[best[0, place]]:
+            best[0, place], of[0, place] = op, value
+    elif invoked[op] > invoked[best[0, place]]:
+        best[1, place], of[1, place] = best[0, place], of[0, place]
+        best[0, place], of[0, place] = op, value
+    elif best[1, place] < 0 or invoked[op] > invoked[best[1, place]]:
+        best[1, place], of[1, place] = op, value
 
 
 def warm_up() -> None:
     """Compile the kernel of this module, or load it from the cache."""
-    none = np.zeros(0, np.int64)
-    pairs = np.full((2, 1), NONE, np.int64)
-    _sweep(none, none, none, none, none, none, none, none, none, pairs, pairs.copy(), none)
+    none, few = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    said = _Said(np.zeros(1, np.int64), none, none)
+    pairs, flags = np.full((2, 1), NONE, np.int64), np.zeros(0, np.bool_)
+    seen = _Seen(flags, none, none, pairs, pairs, np.zeros((0, 1), np.int32), np.zeros((0, 0), np.int32))
+    history = _History(few, none, none, flags, few)
+    _first_wrong(history, _Facts(said, said, said), seen, np.zeros(_REGISTERS, np.int64))
