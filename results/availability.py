@@ -9,7 +9,7 @@ as a second ends belongs to that one. An op without a completion is in progress 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -49,6 +49,33 @@ def availability(due: Ints, ended: Ints, given: Bools, end_ns: int) -> Availabil
     counted = due >= 0
     if not counted.any():
         return Availability()
+    found = seconds_of(due, ended, given, end_ns)
+    starts, ends = found.asked
+    silent_first, silent_last = found.silent
+    total, silent = _length_ns(starts, ends, end_ns), _length_ns(silent_first, silent_last, end_ns)
+    longest = np.sort(np.argsort(silent_first - silent_last, kind="stable")[:SILENT_LISTED])
+    return Availability(
+        time=round(1 - silent / total, 6),
+        ops=round(int(np.count_nonzero(given[counted])) / int(np.count_nonzero(counted)), 6),
+        silent=tuple((int(silent_first[i]), int(silent_last[i]) + 1) for i in longest),
+    )
+
+
+class Seconds(NamedTuple):
+    """Stretches of seconds, as the first and the last second of each, in order and apart from each other.
+
+    Attributes:
+        asked: the seconds that count.
+        silent: those of them that were not served.
+    """
+
+    asked: tuple[Ints, Ints]
+    silent: tuple[Ints, Ints]
+
+
+def seconds_of(due: Ints, ended: Ints, given: Bools, end_ns: int) -> Seconds:
+    """Which seconds count and which of them were not served; arguments as of `availability`."""
+    counted = due >= 0
     due, given = due[counted], given[counted]
     ended = np.maximum(np.minimum(ended[counted], end_ns), due)
     first, last = due // SECOND_NS, np.maximum(ended - 1, due) // SECOND_NS
@@ -57,14 +84,7 @@ def availability(due: Ints, ended: Ints, given: Bools, end_ns: int) -> Availabil
     touched = np.concatenate([first[prompt], last[prompt]])
     served = np.union1d(touched[~_within(touched, waiting_first, waiting_last)], last[given])
     starts, ends = _merged(first, last)
-    silent_first, silent_last = _gaps(starts, ends, served)
-    total, silent = _length_ns(starts, ends, end_ns), _length_ns(silent_first, silent_last, end_ns)
-    longest = np.sort(np.argsort(silent_first - silent_last, kind="stable")[:SILENT_LISTED])
-    return Availability(
-        time=round(1 - silent / total, 6),
-        ops=round(int(np.count_nonzero(given)) / len(given), 6),
-        silent=tuple((int(silent_first[i]), int(silent_last[i]) + 1) for i in longest),
-    )
+    return Seconds((starts, ends), _gaps(starts, ends, served))
 
 
 def _merged(first: Ints, last: Ints) -> tuple[Ints, Ints]:

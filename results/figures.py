@@ -20,7 +20,7 @@ import pyarrow as pa
 from results.arrivals import arrivals
 from results.atomic import replace_file
 from results.availability import availability
-from results.calls import OPEN, Calls, client_calls, is_equal, seconds
+from results.calls import OPEN, Bools, Calls, client_calls, is_equal, seconds
 from results.counts import run_counts
 from results.errors import HistoryFormatError
 from results.faults import FaultOp, Happenings, happenings
@@ -202,6 +202,15 @@ def _marks(run: RunDir) -> dict[str, int] | None:
 # --- answers ------------------------------------------------------------------------------------------------------
 
 
+def are_answered(calls: Calls) -> Bools:
+    """Which client ops were answered: ok, or failed because the state said so."""
+    said = np.zeros(calls.table.num_rows, dtype=np.bool_)
+    for error in DECIDED:
+        said |= is_equal(calls.table, "error", error)
+    decided = said[calls.complete] if len(said) else np.zeros(0, dtype=np.bool_)
+    return (calls.ended("ok") | (calls.ended("fail") & decided)) & (calls.complete != OPEN)
+
+
 class _Answered:
     """Which client ops were answered, when, and by whom; one element per op in each array."""
 
@@ -209,11 +218,7 @@ class _Answered:
         found = arrivals(calls)
         self.nodes = list(nodes)
         self.due, self.begun, self.ended = found.due, found.begun, found.ended
-        said = np.zeros(calls.table.num_rows, dtype=np.bool_)
-        for error in DECIDED:
-            said |= is_equal(calls.table, "error", error)
-        decided = said[calls.complete] if len(said) else np.zeros(0, dtype=np.bool_)
-        self.given = (calls.ended("ok") | (calls.ended("fail") & decided)) & (calls.complete != OPEN)
+        self.given = are_answered(calls)
         self.at = {node: is_equal(calls.table, "node", node)[calls.invoke] for node in self.nodes}
 
     def shares(self, end_ns: int) -> dict[str, float | None]:

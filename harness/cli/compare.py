@@ -13,6 +13,8 @@ from harness.cli import options
 from results.errors import RunNotFoundError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.table import Table
 
     from results.comparison import Comparison, FigureRow, Side, Spread
@@ -27,7 +29,12 @@ _CHOSEN_BY = ("outcome", "workload", "nemesis", "nemeses", "system", "backend", 
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @options.stored
-@click.option("--page", default=None, metavar="FILE", help="Write the comparison as an HTML page as well.")
+@click.option(
+    "--page",
+    default=None,
+    metavar="FILE",
+    help="Write the comparison as an HTML page as well, with pictures of both sides over time.",
+)
 @options.as_json
 def command(a: str, b: str, store: str, page: str | None, as_json: bool) -> None:
     """Compare two runs, or two sets of runs: outcomes, verdicts, figures, and what differs in what was tested.
@@ -56,28 +63,44 @@ def command(a: str, b: str, store: str, page: str | None, as_json: bool) -> None
 
     The exit code is 0 whatever was found: verdicts are not judged again.
     """
-    from results.atomic import replace_file
     from results.comparison import compare
-    from results.site.pages import comparison_page
 
-    found = compare(*(_side(each, store) for each in (a, b)))
+    (side_a, runs_a), (side_b, runs_b) = (_side(each, store) for each in (a, b))
+    found = compare(side_a, side_b)
     if page is not None:
-        html = comparison_page(found, standalone=True).encode("utf-8", "backslashreplace")
-        try:
-            replace_file(Path(page), lambda aside: aside.write_bytes(html))
-        except OSError as error:
-            raise UsageError(f"cannot write {page}: {error.strerror}. Choose another --page.") from error
+        _write(Path(page), found, runs_a, runs_b)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
     else:
         _print(found, page)
 
 
+def _write(page: Path, found: Comparison, a: Sequence[RunDir], b: Sequence[RunDir]) -> None:
+    """Write the page, with pictures of the runs of both sides.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    from results.atomic import replace_file
+    from results.report.overlays import overlays
+    from results.site.pages import comparison_page
+    from results.tracks import tracks_of
+
+    drawn = overlays(tracks_of(a), tracks_of(b))
+    html = comparison_page(found, drawn, standalone=True).encode("utf-8", "backslashreplace")
+    try:
+        replace_file(page, lambda aside: aside.write_bytes(html))
+    except OSError as error:
+        raise UsageError(f"cannot write {page}: {error.strerror}. Choose another --page.") from error
+
+
 # --- which runs -----------------------------------------------------------------------------------------------------
 
 
-def _side(reference: str, store: str) -> Side:
-    """The runs that are meant; those that cannot be read are told and left out, unless there is no other.
+def _side(reference: str, store: str) -> tuple[Side, list[RunDir]]:
+    """The runs that are meant, as they are compared and where they lie.
+
+    Those that cannot be read are told and left out, unless there is no other.
 
     Raises:
         SplitbrainError: there is none that can be read.
@@ -86,17 +109,19 @@ def _side(reference: str, store: str) -> Side:
     from results.errors import SplitbrainError
 
     subjects: list[Subject] = []
+    runs: list[RunDir] = []
     refused: list[SplitbrainError] = []
     for run in _meant(reference, store):
         try:
             subjects.append(subject_of(run))
+            runs.append(run)
         except SplitbrainError as error:
             refused.append(error)
     if not subjects:
         raise refused[0]
     for error in refused:
         click.echo(f"left out: {error}", err=True)
-    return Side(reference if len(subjects) > 1 else subjects[0].name, subjects)
+    return Side(reference if len(subjects) > 1 else subjects[0].name, subjects), runs
 
 
 def _meant(reference: str, store: str) -> list[RunDir]:

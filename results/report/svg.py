@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
 
 from markupsafe import Markup, escape
 
 from results.report.text import visible
+
+PLOTS_STYLE: Final = Path(__file__).with_name("plots.css")
+"""The style of all pictures; a page that has one needs it."""
 
 WIDTH = 1100
 """Width of every picture, in its own units; pages scale it."""

@@ -13,6 +13,8 @@ import msgspec
 from markupsafe import Markup
 
 from results.comparison import Comparison, Subject
+from results.report.overlays import Overlays, what
+from results.report.svg import PLOTS_STYLE
 from results.site.beneath import Entry
 from results.site.files import PAGES
 from results.site.matrix import DAYS, SPANS, Matrix
@@ -22,6 +24,7 @@ from results.site.trends import HEIGHT, WIDTH, Trend
 
 STATIC: Final = {
     "site.css": "text/css; charset=utf-8",
+    "plots.css": "text/css; charset=utf-8",
     "site.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
@@ -48,7 +51,7 @@ _COLUMNS: Final = (
 
 def static(name: str) -> bytes:
     """A file that pages load."""
-    return (_TEMPLATES / name).read_bytes()
+    return (PLOTS_STYLE if name == PLOTS_STYLE.name else _TEMPLATES / name).read_bytes()
 
 
 def table_page(
@@ -97,15 +100,17 @@ def matrix_page(store: str, found: Matrix, asked: str) -> str:
     return _render("matrix.html.j2", store=store, found=found, asked=asked, spans=DAYS, length=SPANS)
 
 
-def comparison_page(found: Comparison, *, standalone: bool) -> str:
+def comparison_page(found: Comparison, drawn: Overlays | None, *, standalone: bool) -> str:
     """Two sides.
 
     Args:
         found: what they have in common, and what not.
+        drawn: one over the other; None where there is nothing to draw.
         standalone: a file that needs nothing else, instead of a page of the site.
     """
-    style = Markup(static("site.css").decode()) if standalone else None  # our own file: no value of a run is in it
-    return _render("compare.html.j2", found=found, standalone=standalone, style=style)
+    # Our own files: no value of a run is in them.
+    style = Markup("\n".join(static(name).decode() for name in STATIC if name.endswith(".css"))) if standalone else None
+    return _render("compare.html.j2", found=found, drawn=drawn, what=what, standalone=standalone, style=style)
 
 
 def error_page(title: str, sentence: str) -> str:

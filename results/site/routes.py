@@ -12,6 +12,7 @@ import msgspec
 
 from results.comparison import Comparison, Side, Subject, compare, subject_of
 from results.errors import RunNotFoundError, SplitbrainError, UsageError
+from results.report.overlays import Overlays, overlays
 from results.site import pages
 from results.site.beneath import Entry, entries, is_name
 from results.site.files import LISTED_MAX, archive_response, file_response
@@ -21,12 +22,16 @@ from results.site.rows import Index, Row, Stamp, refuse_links, stamp_of
 from results.site.selection import choices, choose, parse
 from results.site.trends import trends
 from results.store import RunDir
+from results.tracks import Tracks, tracks_of
 
 SHOWN_MAX: Final = 500
 """Files of a run that its page lists."""
 
 _SUBJECTS_MAX: Final = 64
 """Runs whose figures are kept for the next time that somebody asks."""
+
+_OVERLAYS_MAX: Final = 8
+"""Pairs of runs whose pictures are kept, likewise."""
 
 _TITLES: Final[Mapping[int, str]] = {
     400: "This cannot be asked",
@@ -62,6 +67,7 @@ class Site:
         self.hosts = hosts
         self.index = Index(root)
         self._subjects: dict[str, tuple[Stamp, Subject]] = {}
+        self._overlays: dict[tuple[tuple[str | None, Stamp | None], ...], tuple[Overlays | None]] = {}
         self._routes: dict[str, Callable[[Request], Response]] = {
             "": self._table,
             "matrix": self._matrix,
@@ -133,7 +139,9 @@ class Site:
                 raise _no_page(request)
 
     def _comparison(self, request: Request) -> Response:
-        return _page(pages.comparison_page(self._compared(request.query), standalone=False))
+        sides = self._sides(request.query)
+        found = compare(*(Side(subject.name, [subject]) for _, subject in sides))
+        return _page(pages.comparison_page(found, self._drawn(sides), standalone=False))
 
     def _static(self, request: Request) -> Response:
         match request.parts:
@@ -218,14 +226,39 @@ class Site:
             return []  # a folder that is a link: its row says so
 
     def _compared(self, query: Mapping[str, str]) -> Comparison:
-        rows, sides = self.index.rows(), list[Side]()
+        return compare(*(Side(subject.name, [subject]) for _, subject in self._sides(query)))
+
+    def _sides(self, query: Mapping[str, str]) -> list[tuple[Row, Subject]]:
+        rows, sides = self.index.rows(), list[tuple[Row, Subject]]()
         for side in ("a", "b"):
             test, slash, run = query.get(side, "").partition("/")
             if not slash:
                 raise UsageError("choose two runs, an A and a B, in the table of runs; here: ?a=TEST/RUN&b=TEST/RUN.")
-            subject = self._subject(self._row(rows, test, run))
-            sides.append(Side(subject.name, [subject]))
-        return compare(*sides)
+            row = self._row(rows, test, run)
+            sides.append((row, self._subject(row)))
+        return sides
+
+    def _drawn(self, sides: Sequence[tuple[Row, Subject]]) -> Overlays | None:
+        """The runs one over the other, kept while their files stay as they are; one under way is not drawn yet."""
+        paths = [self.root.joinpath(*row.parts) for row, _ in sides]
+        ended = [path if row.state != "running" else None for path, (row, _) in zip(paths, sides, strict=True)]
+        key = tuple((None, None) if path is None else (str(path), stamp_of(str(path))) for path in ended)
+        kept = self._overlays.get(key)
+        if kept is not None:
+            return kept[0]
+        tracks: list[Tracks] = []
+        for path in ended:
+            if path is None:
+                tracks.append(Tracks([], problems=("it has not ended",)))
+                continue
+            refuse_links(path)
+            tracks.append(tracks_of([RunDir(path)]))
+            refuse_links(path)  # as for its figures
+        if len(self._overlays) >= _OVERLAYS_MAX:
+            self._overlays.clear()
+        found = overlays(*tracks)
+        self._overlays[key] = (found,)
+        return found
 
 
 def _before(rows: Sequence[Row], row: Row) -> Row | None:
