@@ -1,4 +1,4 @@
-"""A hundred thousand small histories, judged by everybody (`agreement` runs any number more)."""
+"""Some ten thousand small histories, judged by everybody (`agreement` runs any number more)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.checkers.linearizable.agreement import Tally, compared, run, table
 from tests.checkers.linearizable.small_histories import VOCABULARIES
 
 SAMPLE = 1_500
-HISTORIES = 100_000
+HISTORIES = 30_000
 PROCESSES = 2
 
 
@@ -30,12 +30,12 @@ def test_everybody_agrees_with_the_definition_on_a_sample() -> None:
 
 
 @pytest.mark.slow
-def test_everybody_agrees_with_the_definition_on_a_hundred_thousand_histories() -> None:
+def test_everybody_agrees_with_the_definition_on_many_histories() -> None:
     *_, tally = run(HISTORIES, seed=SAMPLE, processes=PROCESSES)
     assert_agreement(tally, HISTORIES)
     assert tally.crashed > HISTORIES / 10
     for name in VOCABULARIES:
-        assert min(tally.judged(name, "definition")) > 100, f"too few of one verdict: {name}"
+        assert min(tally.judged(name, "definition")) > 30, f"too few of one verdict: {name}"
     judges = {judge for _, judge, _ in tally.verdicts}
     missing = {algorithm for each in DECIDERS.values() for algorithm, _ in each} - judges
     assert missing == set(), "deciders that no history here was for"
