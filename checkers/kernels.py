@@ -17,11 +17,13 @@ import time
 from collections.abc import Callable
 from functools import cached_property
 from types import FunctionType
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import numpy as np
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+T = TypeVar("T")
 
 PLAIN_S: Final = 0.5
 """CPU seconds of a process for plain runs: a little less than it takes to load the compiled kernels."""
@@ -50,6 +52,12 @@ def inlined(function: F) -> F:
     A tuple of arrays is passed to a function that is not inlined as dozens of arguments.
     """
     return cast(F, Kernel(function, forceinline=True))
+
+
+def plainly(function: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+    """Run a kernel as plain Python, whatever this process uses by now: for a small call now and then."""
+    with np.errstate(over="ignore"):
+        return cast(Any, function).plain(*args, **named)
 
 
 def use_compiled() -> None:

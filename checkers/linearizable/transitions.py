@@ -16,7 +16,7 @@ from typing import Any, Final, TypeGuard, cast
 import numpy as np
 import numpy.typing as npt
 
-from checkers.kernels import cpu_s
+from checkers.kernels import cpu_s, plainly
 from checkers.linearizable.frontier import (
     ANY,
     ASSIGNMENTS,
@@ -28,7 +28,9 @@ from checkers.linearizable.frontier import (
     Steps,
     find_cell,
     move_cells,
+    step,
 )
+from checkers.linearizable.frontier import UNKNOWN as MISSING
 from checkers.linearizable.limits import Clock
 from checkers.linearizable.ops import Transition, show
 from checkers.models import UNKNOWN, Assignment, AssignmentModel, Model, Special, State, examined
@@ -207,6 +209,18 @@ class Stepper:
             self._filled += 1
             if 2 * self._filled > self.steps.cell_key.size:
                 self._grow()
+
+    def following(self, state: int, transition: int) -> int:
+        """The number of the state after a transition, IMPOSSIBLE if there is none; for those who ask one by one.
+
+        Raises:
+            TooManyCellsError, OutOfMemoryError, UsageError: as `fill`.
+        """
+        found = plainly(step, self.steps, state, transition)
+        if found == MISSING:
+            self.fill(state, [transition])
+            found = plainly(step, self.steps, state, transition)
+        return int(found)
 
     def confirm_observers(self, transitions: Iterable[int]) -> None:
         """Ask the model whether ops that it says observe really change no state that the search met.

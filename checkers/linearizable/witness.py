@@ -22,14 +22,18 @@ from checkers.linearizable.encoding import events
 from checkers.linearizable.frontier import ASSIGNMENTS, CLOSED
 from checkers.linearizable.limits import Limits
 from checkers.linearizable.ops import OPEN, Ops
+from checkers.linearizable.relaxed import Relaxed, TooManyStepsError
 from checkers.linearizable.search import Search
-from checkers.linearizable.transitions import Stepper
+from checkers.linearizable.transitions import OutOfMemoryError, Stepper, TooManyCellsError
 
 WHOLE: Final = 400
 """Events of a prefix that is searched from its beginning."""
 
 WINDOW: Final = 16
 WIDER: Final = 4
+
+RELAXED: Final = 400
+"""Ops in a window that is searched in plain Python first, at most."""
 
 I64 = npt.NDArray[np.int64]
 
@@ -92,6 +96,7 @@ class _Shrinking:
         self._limits = limits
         self._deadline = limits.clock() + limits.time_s
         self._out_of_time = False
+        self._relaxed: Relaxed | None = None
         self._until = int(ops.completed[failing])
         ended = ops.completed[~ops.crashed & (ops.completed != OPEN)]
         rows = np.concatenate([ops.invoked, ended])
@@ -102,6 +107,7 @@ class _Shrinking:
         while not self._out_of_time:
             since = self._beginning(size)
             window = self._window(since)
+            self._relaxed = None if window is None or len(window.number) > RELAXED else self._optional(window)
             kept = None if window is None else self._first(window)
             if window is not None and kept is not None:
                 return self._smaller(window, kept)
@@ -167,6 +173,12 @@ class _Shrinking:
             return None
         return tuple(sorted({configuration.state for configuration in search.configurations(result)}))
 
+    def _optional(self, window: _Window) -> Relaxed:
+        limits = self._limits
+        return Relaxed(
+            window.ops, self._stepper, window.starts, self._until, clock=limits.clock, deadline=self._deadline
+        )
+
     # --- making it smaller --------------------------------------------------------------------------------------------
 
     def _first(self, window: _Window) -> list[int] | None:
@@ -207,6 +219,14 @@ class _Shrinking:
         if left <= 0:
             self._out_of_time = True
             return False
+        if self._relaxed is not None:
+            try:
+                return self._relaxed.impossible([*kept, int(np.searchsorted(window.number, self._failing))])
+            except TooManyStepsError:
+                self._relaxed = None
+            except (TooManyCellsError, OutOfMemoryError):
+                self._out_of_time = True
+                return False
         obliged = np.zeros(len(window.number), np.bool_)
         obliged[kept] = True
         obliged |= window.number == self._failing
