@@ -37,6 +37,7 @@ def judge(
     telemetry: pa.Table | None = None,
     *,
     tell: Callable[[str], None] = lambda _: None,
+    weaker: bool = True,
 ) -> list[Verdict]:
     """One verdict per checker, in the order of `specs`.
 
@@ -46,6 +47,7 @@ def judge(
         telemetry: what the nodes told (`results.arrow.TELEMETRY_SCHEMA`). Where there is none, or not one row, a
             checker of telemetry answers "unknown": whoever asks for it expects telemetry, and nothing was proven.
         tell: called with the name of each checker before it judges.
+        weaker: whether to say of a run that is not linearizable which weaker models it fulfils (`with_weaker_models`).
 
     Raises:
         UsageError: a checker is unknown, or an option of one is wrong.
@@ -56,7 +58,8 @@ def judge(
     verdicts: list[Verdict] = []
     for spec, each in zip(specs, checkers, strict=True):
         tell(spec.name)
-        verdicts.append(merge(each, spec, recorded.parts(each, spec)))
+        verdict = merge(each, spec, recorded.parts(each, spec))
+        verdicts.append(with_weaker_models(verdict, each, spec, recorded.history) if weaker else verdict)
     return verdicts
 
 
@@ -71,22 +74,27 @@ def judge_each(history: pa.Table, specs: Sequence[CheckerSpec], telemetry: pa.Ta
     for spec in specs:
         try:
             each = checker(spec.name)
-            verdicts.append(merge(each, spec, recorded.parts(each, spec)))
+            verdict = merge(each, spec, recorded.parts(each, spec))
+            verdicts.append(with_weaker_models(verdict, each, spec, recorded.history))
         except UsageError as error:
             verdicts.append(broken(spec.name, error, "being set up"))
     return verdicts
 
 
 class _Recorded:
-    """What a run recorded, and its keys one by one once somebody wants them."""
+    """What a run recorded, and its keys one by one once somebody wants them.
+
+    Attributes:
+        history: its rows, in order.
+    """
 
     def __init__(self, history: pa.Table, telemetry: pa.Table | None) -> None:
-        self._history = in_order(conform(history))
+        self.history = in_order(conform(history))
         self._telemetry = None if telemetry is None else conform_telemetry(telemetry)
 
     @cached_property
     def _keys(self) -> list[pa.Table]:
-        return list(by_key(self._history))
+        return list(by_key(self.history))
 
     def parts(self, each: AnyChecker, spec: CheckerSpec) -> list[Verdict]:
         """A checker's verdicts on all parts that it judges one by one, in the order in which they are merged."""
@@ -95,8 +103,8 @@ class _Recorded:
         if each.partition == "telemetry":
             return [check_telemetry(each, spec, self._telemetry)]
         if each.partition == "whole run":
-            return [check_whole(each, spec, self._history, self._telemetry)]
-        return [check_partition(each, spec, self._history)]
+            return [check_whole(each, spec, self.history, self._telemetry)]
+        return [check_partition(each, spec, self.history)]
 
 
 def judged_outcome(verdicts: Sequence[Verdict], harness_error: str | None = None) -> tuple[Outcome, str | None]:
@@ -274,6 +282,33 @@ def merge(each: AnyChecker, spec: CheckerSpec, parts: Sequence[Verdict]) -> Verd
     return msgspec.structs.replace(
         merged, valid="unknown", sentence=_sentence(crashes), inconclusive=reasons, evidence=evidence
     )
+
+
+def with_weaker_models(verdict: Verdict, each: AnyChecker, spec: CheckerSpec, history: pa.Table) -> Verdict:
+    """The verdict that a run is not linearizable, with what is known of weaker models; any other one as it is.
+
+    The verdict stays what it is, also where this breaks: then the crash is in its evidence.
+    """
+    if verdict.valid != "false" or not is_linearizability(each):
+        return verdict
+    from checkers.weaker import told
+
+    try:
+        return decode(encode(told(verdict, history, spec.options)))
+    except Exception as error:
+        crashes = broken(spec.name, error, "asking for weaker models").evidence[_CRASHES]
+        return msgspec.structs.replace(
+            verdict, evidence={**verdict.evidence, _CRASHES: [*verdict.evidence.get(_CRASHES, ()), *crashes]}
+        )
+
+
+def is_linearizability(each: AnyChecker) -> bool:
+    """Whether a checker is that of linearizability, or derives from it."""
+    if each.partition != "key":
+        return False
+    from checkers.linearizable import Linearizable
+
+    return isinstance(each, Linearizable)
 
 
 def crashed(verdicts: Iterable[Verdict]) -> str | None:

@@ -27,6 +27,7 @@ from checkers.spark.jobs import collect, tasks_for
 from checkers.spark.lists import with_null_lists, with_null_voters, without_null_lists, without_null_voters
 from checkers.spark.runs import BY_KEY, BY_RUN, OF_TELEMETRY, WHOLE, scopes, wants
 from checkers.spark.verdict_rows import VERDICTS, verdict_rows
+from checkers.spark.weaker import with_weaker_models
 from checkers.stored import Ready, Specs, Unjudged, or_unjudged, specs_for
 from checkers.verdict import CheckerSpec, Verdict
 from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, conform, conform_telemetry
@@ -89,10 +90,11 @@ def judge_apart(
 def _judge_large(spark: SparkSession, runs: Sequence[Ready], sizes: Sizes) -> list[Found]:
     splits = hot_keys.split(spark, runs, sizes)
     judged = _judge_groups(spark, runs, splits)
-    return [
+    merged = [
         _merge(each.specs, {**judged.get(place, {}), **_judge_nothing(each)}, _splits_of(splits, place))
         for place, each in enumerate(runs)
     ]
+    return [*with_weaker_models(spark, runs, merged)]
 
 
 # --- on the driver --------------------------------------------------------------------------------------------------

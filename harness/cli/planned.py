@@ -113,7 +113,7 @@ def play(task: Task) -> Played:
         test = test_of(task.options, None if task.plan is None else plans.decode(task.plan))
         specs = [spec for spec in test.workload.checkers if task.checker in (None, spec.name)]
         left = simulate(test, world=task.options.world)
-        verdicts = engine.judge(left.history, specs, left.telemetry)
+        verdicts = engine.judge(left.history, specs, left.telemetry, weaker=False)
     except SplitbrainError as error:
         return Played(number=task.number, outcome=Outcome.HARNESS_ERROR, harness_error=str(error))
     failure = None if left.failure is None else str(left.failure)

@@ -4,13 +4,14 @@ A checker that judges several models at once (as Elle does for isolation levels)
 
     "models": {"violated": ["read-committed", "serializable"], "surviving": ["read-uncommitted"]}
 
-the violated ones from the weakest on, the surviving ones from the strongest on. Of a checker that judges one model it
-is known that this one is broken, and of weaker ones nothing.
+the violated ones from the weakest on, the surviving ones from the strongest on. `linearizable` tells them of a run that
+is violated, with those that are "undecided" and the reason as "why_undecided". Of a checker that judges one model, and
+tells nothing, it is known that this one is broken, and of weaker ones nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from results.quorum import RULES
@@ -33,12 +34,14 @@ class Guarantees(NamedTuple):
     Attributes:
         broken: what was violated.
         surviving: the strongest models that were found to hold; empty where no checker tells.
+        undecided: which models were looked at and not decided, with the reason, in a sentence; "" if none.
         unknown: which weaker models nobody looked at, in a sentence; "" if none.
         held: checkers whose property was proven in this run.
     """
 
     broken: list[str]
     surviving: list[str]
+    undecided: str
     unknown: str
     held: list[str]
 
@@ -47,6 +50,7 @@ def guarantees_of(verdicts: Sequence[Mapping[str, Any]]) -> Guarantees:
     """What verdicts (as in verdict.json) tell of guarantees."""
     broken: list[str] = []
     surviving: list[str] = []
+    undecided: list[str] = []
     unknown: list[str] = []
     for verdict in verdicts:
         if verdict.get("valid") is not False:
@@ -55,12 +59,14 @@ def guarantees_of(verdicts: Sequence[Mapping[str, Any]]) -> Guarantees:
         violated, holds = _models(verdict, "violated"), _models(verdict, "surviving")
         broken.append(_broken(name, violated, verdict))
         surviving += holds
+        undecided += _undecided(verdict)
         if name in _PROVES and not violated:
             unknown.append(_PROVES[name])
     held = [str(verdict.get("checker", "?")) for verdict in verdicts if verdict.get("valid") is True]
     return Guarantees(
         broken=broken,
         surviving=list(dict.fromkeys(surviving)),
+        undecided="; ".join(undecided),
         unknown=f"models weaker than {' and '.join(unknown)}, such as sequential consistency" if unknown else "",
         held=[clip(name, 60) for name in held if name not in _FIGURES_ONLY],
     )
@@ -68,7 +74,7 @@ def guarantees_of(verdicts: Sequence[Mapping[str, Any]]) -> Guarantees:
 
 def _broken(name: str, violated: Sequence[str], verdict: Mapping[str, Any]) -> str:
     if violated:
-        others = f" (and so {', '.join(violated[1:_MODELS_MAX])})" if violated[1:] else ""
+        others = f" (and with it {', '.join(violated[1:_MODELS_MAX])})" if violated[1:] else ""
         return f"{violated[0]}{others}"
     if name in _PROVES:
         return _PROVES[name]
@@ -79,11 +85,26 @@ def _broken(name: str, violated: Sequence[str], verdict: Mapping[str, Any]) -> s
     return f"{clip(name, 60)} ({told})" if told else clip(name, 60)
 
 
+def _undecided(verdict: Mapping[str, Any]) -> list[str]:
+    models = _models(verdict, "undecided")
+    if not models:
+        return []
+    why = next((str(each["why_undecided"]) for each in _told(verdict) if each.get("why_undecided")), "")
+    return [", ".join(models[:_MODELS_MAX]) + (f" ({clip(why, 200)})" if why else "")]
+
+
 def _models(verdict: Mapping[str, Any], which: str) -> list[str]:
-    for part in ("evidence", "figures"):
-        found = verdict.get(part)
-        models = cast("dict[str, Any]", found).get("models") if isinstance(found, dict) else None
-        listed = cast("dict[str, Any]", models).get(which) if isinstance(models, dict) else None
+    for models in _told(verdict):
+        listed = models.get(which)
         if isinstance(listed, list):
             return [clip(str(model), 60) for model in cast("list[Any]", listed)]
     return []
+
+
+def _told(verdict: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """What a verdict tells of models, in its evidence or in its figures."""
+    for part in ("evidence", "figures"):
+        found = verdict.get(part)
+        models = cast("dict[str, Any]", found).get("models") if isinstance(found, dict) else None
+        if isinstance(models, dict):
+            yield cast("dict[str, Any]", models)

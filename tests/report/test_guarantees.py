@@ -20,7 +20,7 @@ def test_a_checker_of_several_models_names_the_weakest_that_broke_and_the_strong
     models = {"violated": ["read-committed", "serializable"], "surviving": ["read-uncommitted"]}
     for part in ("evidence", "figures"):
         found = guarantees_of([verdict("isolation", False, anomalies=["G1a"], **{part: {"models": models}})])
-        assert found.broken == ["read-committed (and so serializable)"]
+        assert found.broken == ["read-committed (and with it serializable)"]
         assert found.surviving == ["read-uncommitted"]
         assert found.unknown == ""
 
@@ -33,8 +33,14 @@ def test_a_known_checker_that_names_models_itself_leaves_nothing_unknown() -> No
 def test_of_a_checker_of_one_model_weaker_ones_are_said_to_be_unchecked() -> None:
     found = guarantees_of([verdict("linearizable", False), verdict("stats", True), verdict("crashes", True)])
     assert found == Guarantees(
-        ["linearizability"], [], "models weaker than linearizability, such as sequential consistency", ["crashes"]
+        ["linearizability"], [], "", "models weaker than linearizability, such as sequential consistency", ["crashes"]
     )
+
+
+def test_models_that_could_not_be_decided_are_named_with_the_reason() -> None:
+    models = {"violated": ["linearizability"], "surviving": [], "undecided": ["SC", "CM"], "why_undecided": "too many"}
+    found = guarantees_of([verdict("linearizable", False, evidence={"models": models})])
+    assert (found.broken, found.undecided, found.unknown) == (["linearizability"], "SC, CM (too many)", "")
 
 
 def test_other_checkers_are_named_with_what_they_found_and_undecided_ones_neither_broke_nor_held() -> None:
@@ -45,11 +51,13 @@ def test_other_checkers_are_named_with_what_they_found_and_undecided_ones_neithe
     assert (found.surviving, found.unknown, found.held) == ([], "", [])
 
 
-@pytest.mark.parametrize("models", [None, [], {"violated": "all"}, {"violated": {}}, {"surviving": 3}])
+@pytest.mark.parametrize(
+    "models", [None, [], {"violated": "all"}, {"violated": {}}, {"surviving": 3}, {"undecided": "x"}]
+)
 def test_models_in_another_shape_are_not_guessed_at(models: Any) -> None:
     found = guarantees_of([verdict("linearizable", False, evidence={"models": models})])
     assert found.broken == ["linearizability"]
-    assert found.surviving == []
+    assert (found.surviving, found.undecided) == ([], "")
 
 
 @pytest.mark.parametrize(("state", "told"), [("violation", True), ("pass", False), ("harness error", False)])

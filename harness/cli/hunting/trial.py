@@ -60,7 +60,7 @@ def carry_out(options: RunOptions) -> Trial:
         test = compose(options)
         simulated = simulate(test, world=options.world)
         failure = None if simulated.failure is None else str(simulated.failure)
-        verdicts = engine.judge(simulated.history, test.workload.checkers, simulated.telemetry)
+        verdicts = engine.judge(simulated.history, test.workload.checkers, simulated.telemetry, weaker=False)
     except SplitbrainError as error:
         return broken(options, str(error), cpu_s=time.process_time() - began_s)
     outcome, error = engine.judged_outcome(verdicts, failure)

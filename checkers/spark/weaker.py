@@ -1,0 +1,84 @@
+"""Weaker models of runs that are too large to be judged by one worker: each is opened once more, by a worker.
+
+Linearizability is judged key by key; what is asked here needs all keys together, of a history that is small enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from checkers import engine
+from checkers.registry import checker
+from checkers.spark.jobs import collect
+from checkers.stored import Ready
+from checkers.verdict import CheckerSpec, Verdict
+from checkers.weaker import ROWS_MAX, too_large
+from results.store import RunDir
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ROWS: Final = "number int, verdict string"
+_SCHEMA: Final = pa.schema({"number": pa.int32(), "verdict": pa.string()})
+
+
+class _Question(msgspec.Struct, frozen=True):
+    """A violated run: its folder, the checker with its options, and the verdict as JSON."""
+
+    path: str
+    spec: CheckerSpec
+    verdict: bytes
+
+
+def with_weaker_models(
+    spark: SparkSession, runs: Sequence[Ready], judged: Sequence[Sequence[Verdict]]
+) -> list[list[Verdict]]:
+    """The verdicts on runs; those that one is not linearizable with what is known of weaker models.
+
+    Raises:
+        EngineError: Spark failed.
+    """
+    answers = [list(verdicts) for verdicts in judged]
+    places: list[tuple[int, int]] = []
+    questions: list[bytes] = []
+    for place, (run, verdicts) in enumerate(zip(runs, judged, strict=True)):
+        for position, (spec, verdict) in enumerate(zip(run.specs, verdicts, strict=True)):
+            if verdict.valid != "false" or not engine.is_linearizability(checker(spec.name)):
+                continue
+            if run.rows > ROWS_MAX:
+                answers[place][position] = too_large(verdict)
+                continue
+            places.append((place, position))
+            path = str(run.run.path.absolute())
+            questions.append(msgspec.json.encode(_Question(path, spec, engine.encode(verdict))))
+    if not questions:
+        return answers
+    tasks = min(len(questions), spark.sparkContext.defaultParallelism)
+    asked = spark.range(0, len(questions), 1, tasks).mapInArrow(partial(_answer, questions), _ROWS)
+    rows: list[Any] = collect(asked, len(questions))
+    for row in rows:
+        place, position = places[int(row["number"])]
+        answers[place][position] = engine.decode(row["verdict"])
+    return answers
+
+
+# --- on the workers -------------------------------------------------------------------------------------------------
+
+
+def _answer(questions: list[bytes], batches: Iterator[Any]) -> Iterator[Any]:
+    """Batches of `_ROWS` on the questions whose numbers arrive."""
+    for batch in batches:
+        numbers: list[int] = batch.column(0).to_pylist()
+        for number in numbers:
+            asked = msgspec.json.decode(questions[number], type=_Question)
+            verdict, each = engine.decode(asked.verdict), checker(asked.spec.name)
+            history = engine.in_order(RunDir(Path(asked.path)).history())
+            found = engine.with_weaker_models(verdict, each, asked.spec, history)
+            row = {"number": [number], "verdict": [engine.encode(found).decode()]}
+            yield from pa.table(row, _SCHEMA).to_batches()
