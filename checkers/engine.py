@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from checkers.long_histories import LongHistory
 from checkers.registry import checker
 from checkers.turns import InTurns, Task, judge_in_turns
 from checkers.verdict import AnyChecker, Checker, CheckerSpec, Outcome, Verdict, WholeChecker, outcome
@@ -61,6 +62,18 @@ def judge(
         verdict = merge(each, spec, recorded.parts(each, spec))
         verdicts.append(with_weaker_models(verdict, each, spec, recorded.history) if weaker else verdict)
     return verdicts
+
+
+def judge_long(history: LongHistory, spec: CheckerSpec) -> Verdict:
+    """The verdict of a checker that judges keys in turns on a long history of one key.
+
+    Raises:
+        UsageError: the checker is unknown or no such one, or an option of it is wrong.
+    """
+    each = checker(spec.name)
+    if not isinstance(each, InTurns) or each.partition != "key":
+        raise UsageError(f"the checker {spec.name!r} does not judge long histories: give it the table of one.")
+    return merge(each, spec, _in_turns(each, spec, [history]))
 
 
 def judge_each(history: pa.Table, specs: Sequence[CheckerSpec], telemetry: pa.Table | None = None) -> list[Verdict]:
@@ -200,6 +213,10 @@ def check_keys(each: Checker, spec: CheckerSpec, parts: Sequence[pa.Table]) -> l
     """
     if not isinstance(each, InTurns):
         return [check_partition(each, spec, part) for part in parts]
+    return _in_turns(each, spec, parts)
+
+
+def _in_turns(each: InTurns, spec: CheckerSpec, parts: Sequence[pa.Table | LongHistory]) -> list[Verdict]:
     tasks = [each.begin(part, spec.options) for part in parts]
     rows = {task.key: part.num_rows for task, part in zip(tasks, parts, strict=True)}
 

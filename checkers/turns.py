@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 import pyarrow as pa
 
 from checkers.kernels import cpu_s
+from checkers.long_histories import LongHistory
 from checkers.verdict import Valid, Verdict
 from results.errors import UsageError
 
@@ -69,7 +70,7 @@ class Task(Protocol):
 class InTurns(Protocol):
     """A checker by key that can judge keys in turns."""
 
-    def begin(self, history: pa.Table, options: Mapping[str, Any], /) -> Task:
+    def begin(self, history: pa.Table | LongHistory, options: Mapping[str, Any], /) -> Task:
         """The judging of one key; as `checkers.verdict.Checker.check` for what it is given.
 
         Raises:

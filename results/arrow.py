@@ -343,23 +343,56 @@ def read_parquet_pieces(path: Path) -> Generator[pa.Table]:
             yield pa.Table.from_batches([batch])
 
 
+def parquet_batches(
+    path: Path,
+    rows: int,
+    *,
+    columns: Sequence[str] | None = None,
+    group: int | None = None,
+    texts: Sequence[str] = (),
+) -> Generator[Any]:
+    """The record batches of a Parquet file; raises what `read_parquet` raises.
+
+    Args:
+        path: the file.
+        rows: of a batch, at most; only the last one of a row group has fewer.
+        columns: which ones; all if left out.
+        group: the row group; one after the other if left out.
+        texts: columns of texts that are to come as numbers into a dictionary.
+    """
+    with _opened(path, texts=texts) as file:
+        groups = range(file.num_row_groups) if group is None else [group]
+        wanted = None if columns is None else list(columns)
+        for each in groups:
+            yield from file.iter_batches(rows, row_groups=[each], columns=wanted, use_threads=False)
+
+
 class ParquetHead(msgspec.Struct, frozen=True):
-    """What a Parquet file says of itself before its rows: how many they are, their columns, and the notes."""
+    """What a Parquet file says of itself before its rows: how many they are, their columns, and the notes.
+
+    Attributes:
+        rows: of the file.
+        schema: its columns.
+        notes: its metadata.
+        group_rows: of each row group.
+    """
 
     rows: int
     schema: pa.Schema
     notes: dict[bytes, bytes]
+    group_rows: tuple[int, ...]
 
 
 def read_parquet_head(path: Path) -> ParquetHead:
     """The head of a Parquet file; raises what `read_parquet` raises."""
     with _opened(path) as file:
         schema = file.schema_arrow
-        return ParquetHead(file.metadata.num_rows, schema, dict(schema.metadata or {}))
+        groups = tuple(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups))
+        return ParquetHead(file.metadata.num_rows, schema, dict(schema.metadata or {}), groups)
 
 
 @contextmanager
-def _opened(path: Path, content: bytes | None = None) -> Generator[pq.ParquetFile]:
+def _opened(path: Path, content: bytes | None = None, texts: Sequence[str] = ()) -> Generator[pq.ParquetFile]:
     import pyarrow.parquet as pq
 
     if content is None:
@@ -367,7 +400,7 @@ def _opened(path: Path, content: bytes | None = None) -> Generator[pq.ParquetFil
     # ParquetFile, not read_table: the latter adds columns from folder names such as `run=...`.
     try:
         source = path if content is None else pa.BufferReader(content)
-        with pq.ParquetFile(source, page_checksum_verification=True) as file:
+        with pq.ParquetFile(source, read_dictionary=list(texts), page_checksum_verification=True) as file:
             version = int((file.schema_arrow.metadata or {}).get(FORMAT_KEY, b"1"))
             if version > FORMAT_VERSION:
                 raise StoreVersionError(

@@ -62,9 +62,9 @@ def numbers(column: Any, null: int | None = None) -> npt.NDArray[Any]:
     if whole.null_count:
         if null is None:
             raise ValueError(f"{whole.null_count} nulls in a column of numbers")
-        found = np.full(len(whole), null, np.dtype(whole.type.to_pandas_dtype()))
-        found[valid(whole)] = numbers(whole.drop_null())
-        return found
+        kind = np.dtype(whole.type.to_pandas_dtype())
+        content = np.frombuffer(whole.buffers()[1], kind, len(whole), whole.offset * kind.itemsize)
+        return np.where(valid(whole), content, kind.type(null))
     kind = np.dtype(whole.type.to_pandas_dtype())
     content = whole.buffers()[1]
     if content is None or not len(whole):

@@ -13,6 +13,7 @@ from checkers.kernels import cpu_s
 from checkers.linearizable.judging import ANOMALY, Judging
 from checkers.linearizable.limits import Clock
 from checkers.linearizable.options import NAME, read_options
+from checkers.long_histories import LongHistory
 from checkers.models import Model
 from checkers.turns import Task, judge_in_turns
 from checkers.verdict import Partition, Verdict
@@ -39,7 +40,7 @@ class Linearizable:
         task = self.begin(history, options)
         return judge_in_turns([task], _raised)[0]
 
-    def begin(self, history: pa.Table, options: Mapping[str, Any], clock: Clock = cpu_s) -> Judging:
+    def begin(self, history: pa.Table | LongHistory, options: Mapping[str, Any], clock: Clock = cpu_s) -> Judging:
         """The judging of the ops of one key, in turns with those of others.
 
         Raises:

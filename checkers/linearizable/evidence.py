@@ -236,7 +236,7 @@ def describe(ops: Ops, op: int) -> dict[str, Any]:
 
 
 def _cell(ops: Ops, column: str, row: int) -> Any:
-    return ops.table.column(column)[row].as_py()
+    return ops.cell(column, row)
 
 
 def _json(text: str | None) -> Any:

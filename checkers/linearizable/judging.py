@@ -26,9 +26,9 @@ from checkers.linearizable.portfolio import Portfolio, search
 from checkers.linearizable.prechecks import origins, refuted
 from checkers.linearizable.search import Result
 from checkers.linearizable.transitions import CLOSURE_S, Stepper
+from checkers.long_histories import LongHistory
 from checkers.models import Model
 from checkers.verdict import Valid, Verdict
-from results.arrow import client_ops
 from results.errors import EngineError, ModelError, UsageError
 from results.reasons import Code, Reason
 
@@ -53,9 +53,9 @@ class Judging:
         budget: CPU seconds for all of it.
     """
 
-    def __init__(self, history: pa.Table, model: Model, options: Options, clock: Clock) -> None:
+    def __init__(self, history: pa.Table | LongHistory, model: Model, options: Options, clock: Clock) -> None:
         """Begin with the rows of one key, or of a history without keys; nothing is looked at yet."""
-        self.key: str | None = history.column("key")[0].as_py() if history.num_rows else None
+        self.key: str | None = _key(history)
         self.valid: Valid | None = None
         self._history = history
         self._model = model
@@ -85,7 +85,7 @@ class Judging:
             row = int(ops.completed[int(self._problem.op[self._answer.event])])
         else:
             raise AssertionError("nothing was searched")
-        return ops.table.column("index")[row].as_py()
+        return ops.cell("index", row)
 
     def glance(self) -> None:
         """Do what takes linear time.
@@ -199,7 +199,7 @@ class Judging:
     def _located(self, error: ModelError) -> UsageError:
         ops = self._read()
         first = int(ops.invoked[np.argmax(ops.transition == error.transition)])
-        return UsageError(f"op {ops.table.column('index')[first].as_py()}: {error}")
+        return UsageError(f"op {ops.cell('index', first)}: {error}")
 
     # --- explaining ---------------------------------------------------------------------------------------------------
 
@@ -315,6 +315,12 @@ class Judging:
         )
 
 
+def _key(history: pa.Table | LongHistory) -> str | None:
+    if isinstance(history, LongHistory):
+        return history.key
+    return history.column("key")[0].as_py() if history.num_rows else None
+
+
 def figures_of(ops: Ops) -> dict[str, Any]:
     """What is known of a key without judging it. Of the ops that clients invoked those are judged that did not fail."""
-    return {"ops": client_ops(ops.table), "judged": len(ops.invoked), "crashed": int(ops.crashed.sum())}
+    return {"ops": ops.called, "judged": len(ops.invoked), "crashed": int(ops.crashed.sum())}

@@ -7,7 +7,7 @@ invocation with what is known of its end. Failed ops did not happen and are gone
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 
 import msgspec
@@ -15,8 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from checkers import long_histories
 from checkers.kernels import kernel
+from checkers.long_histories import FAIL, INFO, KINDS, OK, OPEN, Calls, Codes, LongHistory
 from checkers.models import UNKNOWN, JsonScalar, Model, apart, frozen
+from results.arrow import client_ops
 from results.columns import array, codes, numbers, ranked
 from results.errors import HistoryFormatError, UsageError
 
@@ -24,8 +27,8 @@ I32: TypeAlias = npt.NDArray[np.int32]
 I64: TypeAlias = npt.NDArray[np.int64]
 B: TypeAlias = npt.NDArray[np.bool_]
 
-OPEN: Final = -1
-"""The completion of an op that the history ends before."""
+TOGETHER: Final = 1 << 20
+"""Calls whose transitions are numbered together."""
 
 _ANSWER_NULL: Final = frozenset({"read", "get", "dequeue", "pop"})
 """Functions for which null is an answer: there is nothing."""
@@ -57,7 +60,7 @@ class Ops:
     """The ops of a partition that may have happened, by invocation.
 
     Attributes:
-        table: the history, a row per event.
+        table: the history, a row per event; or where its rows can be read.
         invoked: row of the invocation, by op, ascending.
         completed: row of the completion, by op; OPEN without one.
         crashed: whether nobody knows if it happened, by op.
@@ -65,12 +68,23 @@ class Ops:
         transitions: the distinct transitions.
     """
 
-    table: pa.Table
+    table: pa.Table | LongHistory
     invoked: I64
     completed: I64
     crashed: B
     transition: I32
     transitions: list[Transition]
+
+    def cell(self, column: str, row: int) -> Any:
+        """What a row of the history says in a column."""
+        if isinstance(self.table, LongHistory):
+            return self.table.cell(column, row)
+        return self.table.column(column)[row].as_py()
+
+    @property
+    def called(self) -> int:
+        """How many ops clients invoked, those that failed included."""
+        return len(self.table.calls.invoked) if isinstance(self.table, LongHistory) else client_ops(self.table)
 
     @property
     def by_row(self) -> I32:
@@ -99,45 +113,49 @@ def show(value: Any) -> str:
         return str(value)
 
 
-def read_ops(table: pa.Table, model: Model) -> Ops:
+def read_ops(history: pa.Table | LongHistory, model: Model) -> Ops:
     """Pair invocations with completions, and number the distinct transitions.
 
     Args:
-        table: rows of one partition in the order of the history, columns as in `results.arrow.HISTORY_SCHEMA`.
+        history: rows of one partition in the order of the history, columns as in `results.arrow.HISTORY_SCHEMA`; or
+            a long history, which has been paired as it was read.
         model: for the functions that it knows.
 
     Raises:
         HistoryFormatError: a completion without an invocation, or two ops of one process at once.
         UsageError: the history has a function that the model does not know.
     """
-    clients = numbers(table.column("process")) >= 0
-    if not clients.all():
-        table = table.filter(array(clients))
-    types, type_names = _codes(table, "type")
+    if isinstance(history, LongHistory):
+        return _ops(history, history.calls, history.fs, history.texts, model)
+    clients = numbers(history.column("process")) >= 0
+    table = history if clients.all() else history.filter(array(clients))
+    types, type_names = codes(table.column("type"))
+    fs, f_names = codes(table.column("f"))
+    values, texts = codes(table.column("value"))
+    processes = numbers(table.column("process"))
     invoked, completed = _pairs(table, types, type_names)
-    ended = np.append(types, -1)[completed]
-    happened = ended != _code(type_names, "fail")
-    invoked, completed, ended = invoked[happened], completed[happened], ended[happened]
-    crashed = ended != _code(type_names, "ok")
-    fs, f_names = _codes(table, "f")
-    _refuse_unknown(table, model, fs[invoked], f_names, invoked)
-    values, texts = _codes(table, "value")
-    arguments = values[invoked]
-    if getattr(model, "owned", False):
-        arguments, texts = _owners(table, invoked, arguments, texts)
-    transition, transitions = _transitions(
-        fs[invoked], arguments, np.where(crashed, -1, values[completed]), f_names, texts, getattr(model, "opaque", None)
+    kinds = np.append(np.array([KINDS.get(name, INFO) for name in type_names], np.int8)[types], np.int8(INFO))
+    calls = Calls(
+        invoked, completed, kinds[completed], processes[invoked], fs[invoked], values[invoked], values[completed]
     )
-    return Ops(table, invoked, completed, crashed, transition, transitions)
+    return _ops(table, calls, f_names, texts, model)
 
 
-def _codes(table: pa.Table, column: str) -> tuple[I32, list[Any]]:
-    """A text column as codes into its distinct texts; null is one of them."""
-    return codes(table.column(column))
-
-
-def _code(names: list[Any], name: str) -> int:
-    return names.index(name) if name in names else -2
+def _ops(table: pa.Table | LongHistory, calls: Calls, f_names: list[Any], texts: list[Any], model: Model) -> Ops:
+    """Ops of what was called: those that may have happened."""
+    happened = calls.ended != FAIL
+    if not happened.all():
+        calls = calls.of(happened)
+    crashed = calls.ended != OK
+    ops = Ops(table, calls.invoked, calls.completed, crashed, np.zeros(0, np.int32), [])
+    _refuse_unknown(ops, model, calls.f, f_names)
+    arguments = calls.value
+    if getattr(model, "owned", False):
+        arguments, texts = _owners(calls.process, arguments, texts)
+    transition, transitions = _transitions(
+        calls._replace(value=arguments), crashed, f_names, texts, getattr(model, "opaque", None)
+    )
+    return replace(ops, transition=transition, transitions=transitions)
 
 
 def _pairs(table: pa.Table, types: I32, type_names: list[Any]) -> tuple[I64, I64]:
@@ -145,7 +163,7 @@ def _pairs(table: pa.Table, types: I32, type_names: list[Any]) -> tuple[I64, I64
     processes = numbers(table.column("process"))
     _, names = ranked(processes)
     partner = np.full(len(types), OPEN, np.int64)
-    invoke = _code(type_names, "invoke")
+    invoke = type_names.index("invoke") if "invoke" in type_names else -2
     wrong = _pair(names, types, invoke, partner, np.full(int(names.max(initial=-1)) + 1, -1, np.int64))
     if wrong >= 0:
         index = table.column("index")[wrong].as_py()
@@ -174,31 +192,29 @@ def _pair(processes: I32, types: I32, invoke: int, partner: I64, under_way: I64)
     return -1
 
 
-def _refuse_unknown(table: pa.Table, model: Model, fs: I32, f_names: list[Any], invoked: I64) -> None:
+def _refuse_unknown(ops: Ops, model: Model, fs: Codes, f_names: list[Any]) -> None:
     for code in np.unique(fs):
         if f_names[code] not in model.fs:
-            index = table.column("index")[int(invoked[np.argmax(fs == code)])].as_py()
+            index = ops.cell("index", int(ops.invoked[np.argmax(fs == code)]))
             raise UsageError(
                 f"model {model.name!r} does not know {f_names[code]!r} (op {index}); it knows "
                 f"{', '.join(sorted(model.fs))}. Choose the model of this workload."
             )
 
 
-def _owners(table: pa.Table, invoked: I64, arguments: I32, texts: list[Any]) -> tuple[I32, list[Any]]:
+def _owners(processes: Codes, arguments: Codes, texts: list[Any]) -> tuple[I32, list[Any]]:
     """Arguments with the process where the value is null, as codes into the texts and those of the processes."""
-    processes = numbers(table.column("process"))[invoked]
-    distinct, codes = np.unique(processes, return_inverse=True)
+    distinct, owner = np.unique(processes, return_inverse=True)
     null = np.array([text in (None, "null") for text in texts], np.bool_)[arguments]
-    owned = np.where(null, len(texts) + codes.reshape(-1), arguments).astype(np.int32)
+    owned = np.where(null, len(texts) + owner.reshape(-1), arguments).astype(np.int32)
     return owned, [*texts, *map(str, distinct.tolist())]
 
 
 def _transitions(
-    fs: I32, values: I32, results: I32, f_names: list[Any], texts: list[Any], opaque: Collection[str] | None
+    calls: Calls, crashed: B, f_names: list[Any], texts: list[Any], opaque: Collection[str] | None
 ) -> tuple[I32, list[Transition]]:
     width = len(texts) + 1
-    combined = (fs.astype(np.int64) * width + values) * width + results + 1
-    distinct, transition = ranked(combined)
+    distinct, transition = _combined(calls, crashed, width)
     rest, result = np.divmod(distinct, width)
     f, value = np.divmod(rest, width)
     answers = [UNKNOWN, *_parsed(texts)]
@@ -214,6 +230,27 @@ def _transitions(
         )
     )
     return transition, transitions
+
+
+def _combined(calls: Calls, crashed: B, width: int) -> tuple[I64, I32]:
+    """The distinct (function, argument, result), each as one number, ascending; and which one each call is.
+
+    Part by part: what is worked out on the way takes more room than the calls themselves.
+    """
+    transition = np.empty(len(crashed), np.int32)
+    parts: list[tuple[slice, I64]] = []
+    for first in range(0, len(crashed), TOGETHER):
+        part = slice(first, first + TOGETHER)
+        results = np.where(crashed[part], -1, calls.result[part].astype(np.int64))
+        combined = (calls.f[part].astype(np.int64) * width + calls.value[part]) * width + results + 1
+        distinct, transition[part] = ranked(combined)
+        parts.append((part, distinct))
+    if len(parts) <= 1:
+        return parts[0][1] if parts else np.zeros(0, np.int64), transition
+    every = np.unique(np.concatenate([distinct for _, distinct in parts]))
+    for part, distinct in parts:
+        transition[part] = np.searchsorted(every, distinct).astype(np.int32)[transition[part]]
+    return every, transition
 
 
 def _parsed(texts: list[Any]) -> list[Any]:
@@ -236,3 +273,4 @@ def warm_up() -> None:
     """Compile the kernel of this module, or load it from the cache."""
     marks, rows = np.zeros(0, np.int32), np.zeros(0, np.int64)
     _pair(marks, marks, 0, rows, rows)
+    long_histories.warm_up()

@@ -35,8 +35,8 @@ from checkers.linearizable.frontier import CRASH
 from checkers.linearizable.ops import I64, OPEN, B, Ops, Transition, read_ops
 from checkers.linearizable.search import Limits, Result, Search
 from checkers.linearizable.transitions import Stepper, assignments, steps_by_assignment
+from checkers.long_histories import LongHistory
 from checkers.models import Assignment, Model, Special, State
-from results.arrow import client_ops
 
 SEGMENT_ROWS: Final = 40_000
 """Rows of a segment, at least; two per op. A segment is a task's work, so it should be worth a task."""
@@ -109,19 +109,27 @@ def plan(table: pa.Table, model: Model, *, segment_rows: int = SEGMENT_ROWS) -> 
     ops = read_ops(table, model)
     stepper = Stepper(model, ops.transitions, cells=Limits.cells)
     assigned = steps_by_assignment(model)
-    invoked, judged, crashed = client_ops(ops.table), len(ops.invoked), int(np.count_nonzero(ops.crashed))
+    invoked, judged, crashed = ops.called, len(ops.invoked), int(np.count_nonzero(ops.crashed))
     whole = Plan((), "", invoked, judged, crashed, None if assigned else ops.transitions)
     # States that one segment cannot tell apart, another one may: a table made smaller by signatures is not cut.
     if not assigned and (stepper.mode != "closed table" or hasattr(model, "signature")):
         return replace(whole, why_not=f"a segment could begin in any state of the model {model.name!r}")
     rows = quiescent(ops, stepper.observer)
-    count = ops.table.num_rows
+    rows_of_clients = _table(ops)
+    count = rows_of_clients.num_rows
     distance = count // max(1, count // segment_rows)
     chosen = _spaced(rows, distance)
     if len(chosen) == 0:
         return replace(whole, why_not=_why_not(ops, stepper.observer, rows, distance))
-    index = ops.table.column("index").to_numpy()
+    index = rows_of_clients.column("index").to_numpy()
     return replace(whole, cuts=tuple(int(cut) for cut in index[chosen]))
+
+
+def _table(ops: Ops) -> pa.Table:
+    """The rows of clients: segments are parts of tables."""
+    if isinstance(ops.table, LongHistory):
+        raise AssertionError("a long history is not cut")
+    return ops.table
 
 
 def quiescent(ops: Ops, observer: B) -> I64:
@@ -130,7 +138,7 @@ def quiescent(ops: Ops, observer: B) -> I64:
     A crashed op that observes changes nothing whenever it happens, so it never matters. Failed ops did not happen, but
     count as under way: no op then has its rows on both sides of a cut, except a crashed one that does not matter.
     """
-    types = ops.table.column("type").to_numpy()
+    types = _table(ops).column("type").to_numpy()
     change = np.where(types == "invoke", 1, -1)
     ignored = ops.crashed & observer[ops.transition]
     change[ops.invoked[ignored]] = 0
@@ -155,7 +163,7 @@ def _spaced(rows: I64, distance: int) -> list[int]:
 def _why_not(ops: Ops, observer: B, rows: I64, distance: int) -> str:
     mutators = ops.invoked[ops.crashed & ~observer[ops.transition]]
     if len(mutators) and int(mutators[0]) < distance:
-        index = ops.table.column("index")[int(mutators[0])].as_py()
+        index = ops.cell("index", int(mutators[0]))
         return f"op {index} crashed and may have taken effect at any later time"
     if len(rows) == 0:
         return "at no moment was nothing under way"

@@ -15,7 +15,8 @@ from results.errors import HistoryFormatError, SplitbrainError, UnknownNameError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from checkers.verdict import Outcome, Verdict
+    from checkers.long_histories import LongHistory
+    from checkers.verdict import CheckerSpec, Outcome, Verdict
     from results.formats.rows import Independent
 
 
@@ -92,11 +93,9 @@ def command(
       splitbrain check --format porcupine --model kv c10-ok.txt
       splitbrain check --checker set history.jsonl
     """
-    from checkers.engine import judge
     from checkers.verdict import CheckerSpec, outcome, worst
     from harness.cli.histories import refuse_missing
     from harness.cli.steps import Steps
-    from results.arrow import client_ops
     from results.store import plain_verdict
 
     if no_picture and picture is not None:
@@ -117,9 +116,9 @@ def command(
         for file in files:
             try:
                 steps.enter(f"reading {file}")
-                history = _read(file, format_name, independent)
-                steps.enter(f"judging {file}, {history.num_rows} rows")
-                [verdict] = judge(history, [spec], _telemetry(file))
+                history = _read(file, format_name, independent, checker_name)
+                steps.enter(f"judging {file}, {_rows(history)} rows")
+                verdict = _judged(history, spec, _telemetry(file))
             except UnknownNameError:
                 raise
             except SplitbrainError as error:
@@ -130,7 +129,7 @@ def command(
                 continue
             outcomes.append(outcome([verdict]))
             drawn = pictures.draw(file, history, verdict) if pictures is not None else None
-            counted = {"ops": client_ops(history), "rows": history.num_rows}
+            counted = {"ops": _ops(history), "rows": _rows(history)}
             rows.append({"file": file, **counted, **plain_verdict(verdict), "picture": drawn})
             if not as_json:
                 with steps.aside():
@@ -166,13 +165,42 @@ def _print(file: str, verdict: Verdict, picture: str | None, *, asked: bool) -> 
         click.echo("        to see it drawn: add --picture PATH")
 
 
-def _read(file: str, format_name: str | None, independent: Independent) -> pa.Table:
-    from harness.cli.histories import read_history_of
+def _read(file: str, format_name: str | None, independent: Independent, checker_name: str) -> pa.Table | LongHistory:
+    """The history of a file: a long one only for the checker that judges it without its table."""
+    from harness.cli.histories import read_history_of, read_long_history_of
 
+    if checker_name == "linearizable":
+        long = read_long_history_of(file, format_name, independent)
+        if long is not None:
+            return long
     history = read_history_of(file, format_name, independent)
     if history.num_rows == 0:
         raise HistoryFormatError(file, "holds no operation: there is nothing to judge.")
     return history
+
+
+def _judged(history: pa.Table | LongHistory, spec: CheckerSpec, telemetry: pa.Table | None) -> Verdict:
+    from checkers.engine import judge, judge_long
+    from checkers.long_histories import LongHistory
+
+    if isinstance(history, LongHistory):
+        return judge_long(history, spec)
+    [verdict] = judge(history, [spec], telemetry)
+    return verdict
+
+
+def _rows(history: pa.Table | LongHistory) -> int:
+    from checkers.long_histories import LongHistory
+
+    return history.file_rows if isinstance(history, LongHistory) else history.num_rows
+
+
+def _ops(history: pa.Table | LongHistory) -> int:
+    """How many ops clients invoked."""
+    from checkers.long_histories import LongHistory
+    from results.arrow import client_ops
+
+    return len(history.calls.invoked) if isinstance(history, LongHistory) else client_ops(history)
 
 
 def _telemetry(file: str) -> pa.Table | None:

@@ -14,6 +14,7 @@ from results.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from checkers.long_histories import LongHistory
     from checkers.verdict import Verdict
 
 SUFFIX: Final = ".counterexample.html"
@@ -63,18 +64,20 @@ class Pictures:
         else:
             self._paths = dict.fromkeys(files, folder)
 
-    def draw(self, file: str, history: pa.Table, verdict: Verdict) -> str | None:
+    def draw(self, file: str, history: pa.Table | LongHistory, verdict: Verdict) -> str | None:
         """Write the picture of a verdict on `file`, and return its path; None if there is nothing to draw.
 
         A picture that cannot be written is told on standard error: the verdict stands without it.
         """
         if not is_drawable(verdict):
             return None
+        from checkers.long_histories import LongHistory
         from results.report.counterexample import write_counterexample
 
+        table = history.table() if isinstance(history, LongHistory) else history
         path = self._paths[file]
         try:
-            write_counterexample(path, history, verdict.evidence, verdict.sentence, Path(file).name)
+            write_counterexample(path, table, verdict.evidence, verdict.sentence, Path(file).name)
         except OSError as error:
             click.echo(f"{path}: the picture cannot be written: {error.strerror}.", err=True)
             return None

@@ -13,7 +13,11 @@ from results.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from checkers.long_histories import LongHistory
     from results.formats.rows import Independent
+
+
+PARQUET_BYTES = b"PAR1"
 
 
 def refuse_missing(files: Iterable[str]) -> None:
@@ -50,6 +54,27 @@ def read_history_of(file: str, format_name: str | None, independent: Independent
     if ignored is not None:
         click.echo(f"note: {file}: fields that were not read: {ignored.decode()}", err=True)
     return table
+
+
+def read_long_history_of(file: str, format_name: str | None, independent: Independent) -> LongHistory | None:
+    """The history, where it is a Parquet file that can be read piece by piece; else None.
+
+    Raises:
+        HistoryFormatError: it is damaged.
+        StoreVersionError: a newer splitbrain wrote it.
+    """
+    path = Path(file)
+    if format_name not in (None, "parquet") or independent == "yes" or not path.is_file():
+        return None
+    try:
+        with path.open("rb") as opened:
+            if opened.read(len(PARQUET_BYTES)) != PARQUET_BYTES:
+                return None
+    except OSError:
+        return None  # who reads it as a table says what is wrong with it
+    from checkers.long_histories import read_long_history
+
+    return read_long_history(path)
 
 
 def _path(file: str) -> str:
