@@ -9,6 +9,7 @@ from results.quorum import RULES
 from results.report.evidence import FINDINGS_MAX, WITNESS_MAX
 from results.report.fault_rows import FAULTS_MAX
 from results.report.inspector import OPS_MAX, ops_kept
+from results.report.memberships import more_changes
 from results.report.nodelogs import LINE_MAX, NodeLog
 from results.report.past import Past
 from results.report.plots import POINTS_MAX, latency_points
@@ -87,6 +88,8 @@ def left_out(
         bounds.append(f"The timeline marks {FOUND_MAX} of {findings} findings; {FINDINGS_MAX} of a checker are listed.")
     if len(view.around.fault_ops) > FAULTS_MAX:
         bounds.append(f"The table of faults lists {FAULTS_MAX} of {len(view.around.fault_ops)} nemesis ops.")
+    if more_changes(view):
+        bounds.append(f"Of changes of voters that nodes told, the {more_changes(view):,} latest are not shown.")
     bounds += _of_quorum(quorum)
     if more_events:
         bounds.append(f"The table of the timeline ends before the last {more_events:,} events.")

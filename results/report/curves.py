@@ -8,21 +8,21 @@ from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
+from results.report.letters import cut, width_of
 from results.report.stretches import Line
-from results.report.svg import LEFT, RIGHT, WIDTH, TimeAxis, nice_step, number, picture, tag
-from results.report.text import clip
+from results.report.svg import FONT, LEFT, RIGHT, WIDTH, TimeAxis, nice_step, number, picture, tag
 
 SERIES_MAX: Final = 12
 """Lines of one picture; each has a colour or a stroke of its own."""
 
-NAME_MAX: Final = 24
+NAME_MAX: Final = 180
+"""Room for the name of a line."""
+
 _COLOURS: Final = 6
-_LETTER: Final = 7.4
 _STROKE: Final = 22
 _ROW: Final = 17
 _HEIGHT: Final = 140
 _LANE: Final = 16
-_LANE_LETTERS: Final = 11
 _NONE: Final = 24
 
 
@@ -163,14 +163,14 @@ def _style(place: int, series: Series) -> str:
 def _legend(series: Sequence[Series], left_out: int) -> tuple[list[Markup], float]:
     """Names in rows, each behind a stroke of its line, and how many have none; where the rows end."""
     named: list[tuple[str, str | None]] = [
-        (clip(each.name, NAME_MAX), _style(place, each)) for place, each in enumerate(series)
+        (cut(each.name, NAME_MAX, FONT), _style(place, each)) for place, each in enumerate(series)
     ]
     if left_out:
         named.append((f"{left_out:,} more {'is' if left_out == 1 else 'are'} not drawn", None))
     parts: list[Markup] = []
     x, y = float(LEFT), 12.0
     for name, style in named:
-        width = _STROKE + len(name) * _LETTER + 14
+        width = _STROKE + width_of(name, FONT) + 14
         if x + width > WIDTH - RIGHT and x > LEFT:
             x, y = float(LEFT), y + _ROW
         if style is not None:
@@ -185,7 +185,7 @@ def _lanes(frame: Frame, axis: TimeAxis, top: float) -> tuple[list[Markup], floa
     parts: list[Markup] = []
     for place, (name, bands) in enumerate(frame.lanes):
         y = top + place * _LANE
-        parts.append(tag("text", clip(name, _LANE_LETTERS), x=LEFT - 6, y=y + 10, text_anchor="end"))
+        parts.append(tag("text", cut(name, LEFT - 8, FONT), x=LEFT - 6, y=y + 10, text_anchor="end"))
         for band in bands:
             x, end = axis.x(band.begin_s), axis.x(band.end_s)
             title = tag("title", band.words)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections import Counter
+from typing import Final, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from markupsafe import Markup
 
 from results.arrivals import Arrivals, arrivals
@@ -20,6 +21,9 @@ QUANTILE_WORDS: Final = (
     "Latency over time: percentiles of ok ops in each stretch with at least three, in milliseconds, logarithmic. Whole "
     "lines count from the invocation; dashed ones from when the op was due, with the wait for a free client."
 )
+Groups: TypeAlias = list[tuple[str, Bools]]
+"""Names, each with which client ops are of it."""
+
 _BY: Final = {"f": "function", "node": "node"}
 
 
@@ -31,10 +35,10 @@ def load_plots(view: RunView) -> dict[str, Markup]:
         return {}
     plots = {"quantiles": _quantile_plot(view, found, ok)}
     for column, word in _BY.items():
-        groups = list(_groups(view, column))
+        groups, left_out = _groups(view, column, ok)
         if len(groups) > 1:
-            plots[f"rate-by-{column}"] = _rate_plot(view, found, ok, groups, word)
-            plots[f"latency-by-{column}"] = _latency_plot(view, found, ok, groups, word)
+            plots[f"rate-by-{column}"] = _rate_plot(view, found, ok, groups, left_out, word)
+            plots[f"latency-by-{column}"] = _latency_plot(view, found, ok, groups, left_out, word)
     return plots
 
 
@@ -61,33 +65,39 @@ def _quantile_plot(view: RunView, found: Arrivals, ok: Bools) -> Markup:
     return chart(frame_of(view.around), series, label, id="quantiles", unit="ms", logarithmic=True)
 
 
-def _rate_plot(view: RunView, found: Arrivals, ok: Bools, groups: list[tuple[str, Bools]], word: str) -> Markup:
-    end_s = view.around.end_ns / 1e9
+def _rate_plot(view: RunView, found: Arrivals, ok: Bools, groups: Groups, left_out: int, word: str) -> Markup:
+    end_s, name = view.around.end_ns / 1e9, f"rate-by-{_column(word)}"
     series = [Series(name, rates(found.ended[ok & mask] / 1e9, end_s)) for name, mask in groups]
-    return chart(
-        frame_of(view.around), series, f"Ok ops per second by {word}", id=f"rate-by-{_column(word)}", unit="/s"
-    )
+    label = f"Ok ops per second by {word}"
+    return chart(frame_of(view.around), series, label, id=name, unit="/s", left_out=left_out)
 
 
-def _latency_plot(view: RunView, found: Arrivals, ok: Bools, groups: list[tuple[str, Bools]], word: str) -> Markup:
-    end_s = view.around.end_ns / 1e9
+def _latency_plot(view: RunView, found: Arrivals, ok: Bools, groups: Groups, left_out: int, word: str) -> Markup:
+    end_s, name = view.around.end_ns / 1e9, f"latency-by-{_column(word)}"
 
     def lines(mask: Bools) -> list[Line]:
         return quantiles(found.begun[mask] / 1e9, found.latency_ms[mask], end_s, 0.95)
 
     series = [Series(name, lines(ok & mask)) for name, mask in groups]
     label = f"95th percentile of the latency of ok ops from the invocation by {word}, in milliseconds, logarithmic"
-    return chart(frame_of(view.around), series, label, id=f"latency-by-{_column(word)}", unit="ms", logarithmic=True)
+    return chart(frame_of(view.around), series, label, id=name, unit="ms", logarithmic=True, left_out=left_out)
 
 
 def _column(word: str) -> str:
     return next(column for column, of in _BY.items() if of == word)
 
 
-def _groups(view: RunView, column: str) -> Iterator[tuple[str, Bools]]:
-    """Client ops by a column; nodes in the test's order, functions by name, at most SERIES_MAX."""
+def _groups(view: RunView, column: str, ok: Bools) -> tuple[Groups, int]:
+    """Client ops by a column; nodes in the test's order, functions by name. Of more than SERIES_MAX those with the most
+    ok ops, and how many others there are."""
     cells = view.calls.table[column].take(view.calls.invoke)
     met = {str(name) for name in cells.unique().to_pylist() if name is not None}
     names = [node for node in view.nodes if node in met] if column == "node" else sorted(met)
-    for name in names[:SERIES_MAX]:
-        yield name, np.asarray(is_equal(view.calls.table, column, name)[view.calls.invoke], dtype=np.bool_)
+    answered = Counter(cells.filter(pa.array(ok)).to_pylist())
+    chosen = set(sorted(names, key=lambda name: -answered[name])[:SERIES_MAX])
+    groups = [
+        (name, np.asarray(is_equal(view.calls.table, column, name)[view.calls.invoke], dtype=np.bool_))
+        for name in names
+        if name in chosen
+    ]
+    return groups, len(names) - len(groups)

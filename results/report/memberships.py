@@ -10,7 +10,9 @@ from results.report.text import clip
 
 FAULT: Final = "membership"
 
-_TOLD_MAX: Final = 200
+TOLD_MAX: Final = 200
+"""Changes of voters that nodes told which are shown."""
+
 _NODES_MAX: Final = 9
 
 
@@ -31,11 +33,11 @@ class MemberChange(NamedTuple):
 
 
 def member_changes(view: RunView) -> list[MemberChange]:
-    """All of them by time; those that nodes told at most `_TOLD_MAX`, the first ones."""
+    """All of them by time; those that nodes told at most `TOLD_MAX`, the first ones."""
     struck = [op for op in view.around.fault_ops if op.value.get("fault") == FAULT and op.completion and op.struck]
     nodes = frozenset(view.nodes)
     done = [change for op in struck for change in _of_op(op, nodes)]
-    return sorted([*done, *_told(view)[:_TOLD_MAX]], key=lambda change: change.time_s)
+    return sorted([*done, *_told(view)[:TOLD_MAX]], key=lambda change: change.time_s)
 
 
 def _of_op(op: FaultOp, nodes: frozenset[str]) -> list[MemberChange]:
@@ -60,3 +62,8 @@ def _told(view: RunView) -> list[MemberChange]:
             found.append(MemberChange(row["node"], row["time"] / 1e9, "voters", words))
         held[row["node"]] = voters
     return sorted(found, key=lambda change: change.time_s)
+
+
+def more_changes(view: RunView) -> int:
+    """How many changes that nodes told are not shown."""
+    return max(len(_told(view)) - TOLD_MAX, 0)

@@ -33,7 +33,7 @@ from results.report.past import SHOWN_MAX, bugs_of, novelty_of, past_of
 from results.report.plots import latency_plot, rate_plot
 from results.report.provenance import artefacts_of, command_of, options_of, size, versions_of
 from results.report.quorum import Quorum, quorum_of
-from results.report.quorum_plots import availability_plot, recovery_plot
+from results.report.quorum_plots import RECOVERIES_MAX, availability_plot, recovery_plot
 from results.report.quorum_windows import window_rows
 from results.report.replica_plots import LAG_WORDS, OFFSET_WORDS, replica_plots
 from results.report.run_view import RunView, rows_of
@@ -118,6 +118,7 @@ def render(view: RunView) -> Page:
         quorum=quorum.figures,
         quorum_windows=windows,
         log_times=log_times,
+        more_recoveries=max(len(quorum.figures.recovery) - RECOVERIES_MAX, 0) if quorum.figures else 0,
         window_numbers={row["number"] for row in windows},
         members_changed=bool(member_changes(view)),
         served=_served(quorum),
@@ -281,7 +282,7 @@ def _excerpt(
 
 
 def _harness_ops(view: RunView) -> list[Op]:
-    return [op for op in view.around.harness if op.f not in ("phase", CLOCKS)][:50]
+    return [op for op in view.around.harness if op.f not in ("phase", CLOCKS)]
 
 
 def _served(quorum: Quorum) -> dict[str, float] | None:

@@ -7,8 +7,9 @@ from typing import Final
 
 from markupsafe import Markup
 
+from results.report.letters import cut
 from results.report.quorum import Figures, QuorumWindow, Recovery
-from results.report.svg import LEFT, RIGHT, WIDTH, TimeAxis, nice_step, number, picture, tag
+from results.report.svg import LANE_FONT, LEFT, RIGHT, WIDTH, TimeAxis, lane_name, nice_step, number, picture, tag
 from results.report.text import clip
 
 RECOVERIES_MAX: Final = 60
@@ -21,7 +22,6 @@ _SHARE: Final = 112
 _NAMES: Final = 330
 """Room at the left of the recovery plot, for what was done to whom."""
 
-_NAME_LETTERS: Final = 46
 _NONE: Final = 60
 
 
@@ -32,7 +32,7 @@ def availability_plot(figures: Figures, nodes: Sequence[str], end_s: float) -> M
     for lane, node in enumerate(nodes):
         y = 4 + lane * _LANE
         parts += [
-            tag("text", clip(node, 9), class_="lane", x=LEFT - 6, y=y + 14, text_anchor="end"),
+            lane_name(node, y + 14),
             tag("rect", class_="ground", x=LEFT, y=y, width=WIDTH - LEFT - _SHARE, height=_LANE - 4),
         ]
         parts += [cell for window in figures.windows for cell in _cell(window, node, axis, y)]
@@ -108,9 +108,8 @@ def recovery_plot(figures: Figures) -> Markup:
     for place, row in enumerate(rows):
         y = 8 + place * _LANE + 11
         words = f"{row.time_s:.1f} s  {row.fault} {row.action}  {row.target}"
-        words = words if len(words) <= _NAME_LETTERS else words[: _NAME_LETTERS - 1] + "…"
         parts += [
-            tag("text", words, class_="lane", x=6, y=y + 4),
+            tag("text", cut(words, _NAMES - 16, LANE_FONT), class_="lane", x=6, y=y + 4),
             tag("line", class_="grid", x1=_NAMES, x2=WIDTH - RIGHT, y1=y + 11, y2=y + 11),
             *_dots(row, y, x, right),
         ]

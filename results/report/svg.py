@@ -9,6 +9,7 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
+from results.report.letters import cut, width_of
 from results.report.text import visible
 
 PLOTS_STYLE: Final = Path(__file__).with_name("plots.css")
@@ -16,6 +17,12 @@ PLOTS_STYLE: Final = Path(__file__).with_name("plots.css")
 
 WIDTH = 1100
 """Width of every picture, in its own units; pages scale it."""
+
+FONT: Final = 11.5
+"""Size of the font of a text without a class; `plots.css` has those of classes."""
+
+LANE_FONT: Final = 12.5
+"""Size of the font of the name of a lane."""
 
 LEFT = 88
 RIGHT = 14
@@ -57,6 +64,11 @@ def rectangles(boxes: Iterable[tuple[float, float, float, float]]) -> str:
     return "".join(f"M{number(x)} {number(y)}h{number(w)}v{number(h)}h-{number(w)}z" for x, y, w, h in boxes)
 
 
+def lane_name(name: str, y: float) -> Markup:
+    """As much of a name as fits left of its lane."""
+    return tag("text", cut(name, LEFT - 8, LANE_FONT), class_="lane", x=LEFT - 6, y=y, text_anchor="end")
+
+
 class TimeAxis:
     """Seconds of a run to the x of a picture."""
 
@@ -75,10 +87,11 @@ class TimeAxis:
         marks = [tag("line", class_="axis", x1=LEFT, x2=self.right, y1=y, y2=y)]
         for i in range(int(self.end_s / step + 1e-9) + 1):
             x = self.x(i * step)
-            label = f"{i * step:g}" + (" s" if i == 0 else "")
+            label = f"{i * step:.10g}" + (" s" if i == 0 else "")
+            middle = min(x, WIDTH - 1 - width_of(label, FONT) / 2)
             marks += [
                 tag("line", class_="axis", x1=x, x2=x, y1=y, y2=y + 4),
-                tag("text", label, x=x, y=y + 16, text_anchor="middle"),
+                tag("text", label, x=middle, y=y + 18, text_anchor="middle"),
             ]
         return marks
 

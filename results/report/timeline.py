@@ -13,10 +13,11 @@ from results.faults import Window
 from results.report.densities import Lanes, is_dense, op_marks
 from results.report.evidence import Finding
 from results.report.lanes import Stretch, leaderships, node_states
+from results.report.letters import cut, width_of
 from results.report.memberships import member_changes
 from results.report.quorum import Figures, unserved
 from results.report.run_view import RunView, rows_of
-from results.report.svg import LEFT, RIGHT, WIDTH, TimeAxis, number, picture, tag
+from results.report.svg import FONT, LEFT, RIGHT, WIDTH, TimeAxis, lane_name, number, picture, tag
 from results.report.text import clip
 
 TERM_COLOURS: Final = 6
@@ -35,9 +36,9 @@ _BAND: Final = 8
 _TICKS_MAX: Final = 1024 * 10
 """Places for ticks, of all nodes together: in each lane ops closer than a place share one."""
 
-_LETTER: Final = 6.2
+_SMALL_FONT: Final = 10.5
+_TERM_FONT: Final = 9.5
 _RULE_MAX: Final = 4
-_NAME_LETTERS: Final = 10
 
 
 class Shown(NamedTuple):
@@ -117,10 +118,7 @@ def _shades(windows: Sequence[Window], axis: TimeAxis, bottom: float) -> list[Ma
 
 
 def _fault_lanes(windows: Sequence[Window], kinds: Sequence[str], axis: TimeAxis) -> list[Markup]:
-    parts = [
-        tag("text", _lane_name(kind), class_="lane", x=LEFT - 6, y=_TOP + i * _LANE + 13, text_anchor="end")
-        for i, kind in enumerate(kinds)
-    ]
+    parts = [lane_name(kind, _TOP + i * _LANE + 13) for i, kind in enumerate(kinds)]
     for window in windows:
         begin, end = _seconds(window)
         x, width = axis.x(begin), max(axis.x(end) - axis.x(begin), 2)
@@ -141,9 +139,8 @@ def _fault_lanes(windows: Sequence[Window], kinds: Sequence[str], axis: TimeAxis
                 class_=style if window.start.verified else f"{style} unsure",
             )
         )
-        room = int(width / _LETTER) - 1
-        if room >= 3:
-            text = window.target if len(window.target) <= room else window.target[: room - 1] + "…"
+        text = cut(window.target, width - 8, FONT, least=3)
+        if text:
             parts.append(tag("text", text, class_="on", x=x + 4, y=y + 12))
     return parts
 
@@ -154,14 +151,9 @@ def _lane_names(nodes: Sequence[str], tops: dict[str, float]) -> list[Markup]:
         y = tops[node]
         parts += [
             tag("rect", class_="ground", x=LEFT, y=y, width=WIDTH - LEFT - RIGHT, height=_NODE_LANE),
-            tag("text", _lane_name(node), class_="lane", x=LEFT - 6, y=y + _NODE_LANE / 2 + 4, text_anchor="end"),
+            lane_name(node, y + _NODE_LANE / 2 + 4),
         ]
     return parts
-
-
-def _lane_name(name: str) -> str:
-    """As much of a name as fits left of the lanes."""
-    return name if len(name) <= _NAME_LETTERS else f"{name[: _NAME_LETTERS - 1]}…"
 
 
 # --- violations -------------------------------------------------------------------------------------------------------
@@ -185,11 +177,11 @@ def _violations(found: Sequence[tuple[int, float, Finding]], y: float, axis: Tim
     out if it is of the same rule."""
     if not found:
         return
-    yield tag("text", "violated", class_="lane", x=LEFT - 6, y=y + 13, text_anchor="end")
+    yield lane_name("violated", y + 13)
     free, before = 0.0, ""
     for number_of, time_s, finding in found:
         text = finding.rule if 0 < len(finding.rule) <= _RULE_MAX else f"#{number_of}"
-        width = _LETTER * len(text) + 9
+        width = width_of(text, FONT) + 8
         if axis.x(time_s) < free and text == before:
             continue
         x = max(axis.x(time_s), free)
@@ -282,7 +274,7 @@ def _leadership(leading: Sequence[Stretch], tops: dict[str, float], axis: TimeAx
                 rx=2,
             )
         )
-        if end - x > 16 + 6 * len(str(term)):  # where it begins, a mark of evidence may stand
+        if end - x > 14 + width_of(f"t{term}", _TERM_FONT, bold=True):  # where it begins, a mark of evidence may stand
             parts.append(tag("text", f"t{term}", class_="on term-name", x=x + 10, y=y + 9.3))
     return parts
 
@@ -302,15 +294,16 @@ def _marks(view: RunView, tops: dict[str, float], axis: TimeAxis, witness: Seque
         if node not in tops:
             continue
         x, end = axis.x(times[invoke] / 1e9), axis.x(times[complete] / 1e9 if complete != OPEN else axis.end_s)
-        y = tops[node] + 18 + (position % 3) * 9
+        y = tops[node] + 21 + (position % 3) * 9
         shown = index[complete] if complete != OPEN else index[invoke]
         title = tag("title", f"op {index[invoke]}: what every node logged around it")
         bar = tag("rect", class_="mark", x=x - 2, y=y - 5, width=max(end - x, 0) + 4, height=7, rx=3)
-        label_x = min(end + 4, WIDTH - 40)
+        wide = width_of(str(shown), FONT, bold=True)
+        label_x = min(end + 4, WIDTH - 2 - wide)
         drawn = [title, bar]
         if label_x >= named.get(tops[node], 0.0):
             drawn.append(tag("text", str(shown), class_="mark-label", x=label_x, y=y + 2))
-            named[tops[node]] = label_x + _LETTER * len(str(shown)) + 8
+            named[tops[node]] = label_x + wide + 8
         parts.append(tag("a", *drawn, href=f"#op-{index[invoke]}"))
     return parts
 
@@ -322,12 +315,14 @@ def _phases(view: RunView, axis: TimeAxis, bottom: float) -> list[Markup]:
     for phase in view.around.phases:
         x = axis.x(phase.begin_ns / 1e9)
         parts.append(tag("line", class_="phase", x1=x, x2=x, y1=2, y2=bottom))
-        label = _Label(x, phase.name[:12])
-        if labels and label.left < labels[-1].left + labels[-1].width + 4:
-            labels[-1] = _Label(labels[-1].x, f"{labels[-1].text}, {label.text}")
-        else:
-            labels.append(label)
-    return parts + [tag("text", label.text, class_="small", x=label.left, y=10) for label in labels]
+        label = _Label(x, clip(phase.name, 40))
+        while labels and label.left < labels[-1].left + labels[-1].width + 4:
+            before = labels.pop()
+            label = _Label(before.x, f"{before.text}, {label.text}")
+        labels.append(label)
+    return parts + [
+        tag("text", cut(label.text, WIDTH - 4, _SMALL_FONT), class_="small", x=label.left, y=10) for label in labels
+    ]
 
 
 class _Label(NamedTuple):
@@ -338,8 +333,9 @@ class _Label(NamedTuple):
 
     @property
     def width(self) -> float:
-        return _LETTER * len(self.text)
+        return width_of(self.text, _SMALL_FONT)
 
     @property
     def left(self) -> float:
-        return self.x + 3 if self.x + 3 + self.width < WIDTH - RIGHT else self.x - 3 - self.width
+        """Where it begins."""
+        return self.x + 3 if self.x + 3 + self.width < WIDTH - RIGHT else max(self.x - 3 - self.width, 2.0)

@@ -1,7 +1,7 @@
 // Zooms the timeline: moves what the page drew, and draws the ops between two times anew from the data of the page.
 function zoomable(svg, data, ops, changed) {
   const SVG = "http://www.w3.org/2000/svg", LEFT = data.left, RIGHT = data.right, WIDE = RIGHT - LEFT, END = data.end_s;
-  const LETTER = 6.2, BIN = 3, LEAST_S = Math.min(0.002, END), WHOLE = { low: 0, high: END };
+  const EDGE = svg.viewBox.baseVal.width, BIN = 3, LEAST_S = Math.min(0.002, END), WHOLE = { low: 0, high: END };
   const BANDS = { ok: [13, 17], fail: [32, 6], info: [40, 6] };
   const lanes = [...svg.querySelectorAll("rect.ground")].map((lane) => +lane.getAttribute("y"));
   const ruler = svg.querySelector("#ruler"), marks = [...ruler.children], bottom = +marks[0].getAttribute("y1");
@@ -39,18 +39,19 @@ function zoomable(svg, data, ops, changed) {
     return inside;
   }
   function shift(element, x) {
+    const wide = element.matches("text") ? element.getComputedTextLength() : 0;
     note(element, () => {
       const to = moved(x);
       element.setAttribute("transform", `translate(${(to - x).toFixed(1)} 0)`);
-      return to >= LEFT && to <= RIGHT;
+      return to >= LEFT && to + wide <= EDGE;
     });
   }
   function label(text, host) {
-    const away = read(text, "x") - read(host, "x"), inside = span(host);
+    const away = read(text, "x") - read(host, "x"), inside = span(host), wide = text.getComputedTextLength();
     note(text, () => {
       const [begin, end] = inside();
       text.setAttribute("x", (begin + away).toFixed(1));
-      return end - begin >= away + text.textContent.length * LETTER;
+      return end - begin >= away + wide;
     });
   }
   const from = (path) => parseFloat(path.getAttribute("d").slice(1));
@@ -73,6 +74,7 @@ function zoomable(svg, data, ops, changed) {
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
     if (text !== undefined) element.textContent = text;
     parent.append(element);
+    return element;
   }
 
   function drawOps() {
@@ -123,7 +125,8 @@ function zoomable(svg, data, ops, changed) {
     for (let i = Math.ceil(view.low / step - 1e-9); i * step <= view.high + step * 1e-9; i++) {
       const x = place(i * step).toFixed(1);
       make(ruler, "line", { class: "axis", x1: x, x2: x, y1: bottom, y2: bottom + 4 });
-      make(ruler, "text", { x, y: bottom + 16, "text-anchor": "middle" }, (i * step).toFixed(digits) + " s");
+      const text = make(ruler, "text", { x, y: bottom + 18, "text-anchor": "middle" }, (i * step).toFixed(digits) + " s");
+      text.setAttribute("x", Math.min(x, EDGE - 1 - text.getComputedTextLength() / 2).toFixed(1));
     }
   }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from results.report.load_plots import load_plots
 from results.report.replica_plots import lags_of, offsets_of
 from results.report.run_view import RunView, load
 from results.report.stretches import quantiles, rates
+from tests.report.families import Shape, view_of
 from tests.report.sample import sample_run
 
 
@@ -77,6 +79,19 @@ def test_names_of_lines_never_lie_on_each_other() -> None:
     places = re.findall(r'<text x="([\d.]+)" y="([\d.]+)">a-node', picture)
     assert len(places) == len(set(places)) == SERIES_MAX
     assert len({y for _, y in places}) > 1
+    assert ">28 more are not drawn</text>" in picture
+
+
+def test_of_more_functions_and_nodes_than_lines_the_busiest_are_drawn_and_the_others_counted() -> None:
+    found = view_of(Shape(nodes=15, ops=1_003))
+    plots = load_plots(found)
+    for name in ("rate-by-f", "latency-by-f", "rate-by-node", "latency-by-node"):
+        assert ">3 more are not drawn</text>" in plots[name]
+    asked = found.calls.table["node"].to_pylist()
+    answered = Counter(asked[row] for row in found.calls.invoke[found.calls.ended("ok")].tolist())
+    drawn = [node for node in found.nodes if f">{node}</text>" in plots["rate-by-node"]]
+    assert len(drawn) == SERIES_MAX
+    assert min(answered[node] for node in drawn) >= max(answered[node] for node in set(found.nodes) - set(drawn))
 
 
 def test_lag_is_what_is_committed_anywhere_less_what_a_node_applied(view: RunView) -> None:

@@ -2,8 +2,9 @@
 // Draws any view of the ops, in the measures and classes of drawing.py, which draws the first one.
 (async () => {
   const WIDTH = 1180, LEFT = 104, RIGHT = 12, ROW = 38, BAR = 22, FAULT = 18, RIBBON = 24, FLAG = 18, OVERVIEW = 26;
-  const ROWS_MAX = 40, LETTER = 7.4, BOLD = 8.8, NAMED = 24, GUTTER_LETTERS = 13, LETTERS_MIN = 5, PIN = 7.5, BARS_MAX = 1500, LEAST = 12, INFO = 2, CRASHED = -1;
+  const ROWS_MAX = 40, NAMED = 24, LANE_FONT = 12.5, LETTERS_MIN = 5, PIN = 7.5, PIN_LETTER = 6.4, BARS_MAX = 1500, LEAST = 12, INFO = 2, CRASHED = -1;
   const KINDS = ["ok", "fail", "info"], STYLED = ["partition", "packet", "kill", "bounce", "power", "pause"];
+  const FONTS = { on: [11, 0], label: [12, 0], "state-name": [12, 1], failing: [12.5, 1] }, FIRST = 32;
   const INNER = WIDTH - LEFT - RIGHT;
   const SVG = "http://www.w3.org/2000/svg";
 
@@ -105,15 +106,34 @@
     return LEFT + (Math.min(Math.max(rank, low), high) - low) / (high - low) * INNER;
   }
 
-  const cut = (text, letters) => (text.length <= letters ? text : text.slice(0, Math.floor(letters) - 1) + "…");
+  // Widths as in letters.py: the first view must not change when the script draws it.
+  const wide = (text, bold) => [...text].reduce((sum, letter) => sum + (data.widths[bold][letter.codePointAt(0) - FIRST] ?? data.widths[2]), 0);
+  const wideFailing = (text) => wide(text, FONTS.failing[1]) * FONTS.failing[0] / 1000;
+
+  function cut(text, room, [size, bold], least = 2) {
+    if (wide(text, bold) * size <= room * 1000) return text;
+    let left = room * 1000 - data.widths[2] * size, kept = "", count = 0;
+    for (const letter of text) {
+      left -= wide(letter, bold) * size;
+      if (left < 0) return count + 1 >= least ? kept + "…" : "";
+      kept += letter;
+      count++;
+    }
+    return kept + "…";
+  }
+
+  function named(text) {
+    const letters = [...text];
+    return letters.length <= NAMED ? text : letters.slice(0, NAMED - 1).join("") + "…";
+  }
 
   function fitted(parent, text, x, y, room, style, least = 2) {
-    const letters = Math.floor(room / LETTER);
-    if (letters >= Math.min(least, Math.max(text.length, 2))) make(parent, "text", { class: style, x, y }, cut(text, letters));
+    const shown = cut(text, room, FONTS[style], least);
+    if (shown) make(parent, "text", { class: style, x, y }, shown);
   }
 
   function gutter(text, y) {
-    make(svg, "text", { class: "lane", x: LEFT - 8, y, "text-anchor": "end" }, cut(text, GUTTER_LETTERS));
+    make(svg, "text", { class: "lane", x: LEFT - 8, y, "text-anchor": "end" }, cut(text, LEFT - 10, [LANE_FONT, 0]));
   }
 
   function draw() {
@@ -132,8 +152,8 @@
     if (failingEnd >= view.low && failingEnd <= view.high) {
       const x = place(failingEnd);
       make(svg, "line", { class: "wall", x1: x, x2: x, y1: flagged + FLAG - 3, y2: bottom });
-      const flag = cut(`✗ ${data.labels[data.label[data.failing]]}`, INNER / BOLD);
-      make(svg, "text", { class: "flag", x: Math.max(Math.min(x - 4, WIDTH - RIGHT - flag.length * BOLD), LEFT), y: flagged + 11 }, flag);
+      const flag = cut(`✗ ${data.labels[data.label[data.failing]]}`, INNER, FONTS.failing);
+      make(svg, "text", { class: "flag", x: Math.max(Math.min(x - 4, WIDTH - RIGHT - wideFailing(flag)), LEFT), y: flagged + 11 }, flag);
     }
     if (path()) drawOrder(found, top);
     drawAxis(bottom);
@@ -189,19 +209,19 @@
         if (taken && op !== data.failing && place(data.begin[op]) < taken.end) after = Math.min(after, taken.begin);
         if (!dense || isMarked(op)) drawBar(op, y + ROW - BAR - 6, after);
       });
-      if (taken) make(svg, "text", { class: taken.style, x: taken.begin, y: y + ROW - BAR - 6 + 16 }, taken.text);
+      if (taken) make(svg, "text", { class: taken.style, x: taken.begin, y: y + ROW - BAR - 6 + 17 }, taken.text);
     });
   }
 
   // In its bar, else left of it, else right of it: where no other bar of the row is, if there is such a side.
   function failingLabel(ops) {
     const x = place(data.begin[data.failing]), width = Math.max(place(failingEnd) - x, 3);
-    let text = cut(data.labels[data.label[data.failing]], NAMED), needed = text.length * BOLD;
+    let text = named(data.labels[data.label[data.failing]]), needed = wideFailing(text);
     if (needed <= width - 8) return { text, begin: x + 5, end: x + 5 + needed, style: "failing-label inside" };
     const left = x - 5 - LEFT, right = WIDTH - RIGHT - (x + width + 5);
     if (needed > Math.max(left, right)) {
-      const letters = Math.floor(Math.max(left, right) / BOLD);
-      [text, needed] = [cut(text, letters), letters * BOLD];
+      text = cut(text, Math.max(left, right), FONTS.failing);
+      needed = wideFailing(text);
     }
     const sides = [[x - 5 - needed, left], [x + width + 5, right]].filter(([, room]) => needed <= room).map(([side]) => side);
     const closes = (op) => place(data.kind[op] === INFO || data.end[op] < 0 ? data.ranks : data.end[op]);
@@ -245,7 +265,7 @@
     make(group, "title", {}, hover(op));
     make(group, "rect", { x, y, width, height: BAR, rx: 4 });
     const room = kind === 0 && data.begin[op] >= view.low && op !== data.failing ? after - x : Math.min(width, after - x);
-    if (op !== data.failing) fitted(group, data.labels[data.label[op]], x + 5, y + 16, room - 8, "label", LETTERS_MIN);
+    if (op !== data.failing) fitted(group, data.labels[data.label[op]], x + 5, y + 17, room - 8, "label", LETTERS_MIN);
   }
 
   function drawOrder(found, top) {
@@ -260,10 +280,13 @@
     make(svg, "polyline", { class: "order", points: stops.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ") });
     const room = stops.length ? INNER / (view.high - view.low) : 0;
     if (room < 4) return;
+    const free = new Map();
     for (const [x, y, step] of stops) {
-      const pin = make(svg, "g", { class: "step" });
+      const pin = make(svg, "g", { class: "step" }), half = String(step).length * PIN_LETTER / 2;
       make(pin, "circle", { cx: x, cy: y, r: PIN });
+      if (x - half < (free.get(y) ?? 0)) continue;
       make(pin, "text", { x, y: y + 3.3, "text-anchor": "middle" }, String(step));
+      free.set(y, x + half);
     }
   }
 

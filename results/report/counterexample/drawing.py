@@ -14,7 +14,8 @@ from markupsafe import Markup
 from results.calls import OPEN
 from results.report.counterexample.ops import INFO, OK
 from results.report.counterexample.scene import Fault, Path, Scene, op_words
-from results.report.svg import number, tag
+from results.report.letters import cut, width_of
+from results.report.svg import LANE_FONT, number, tag
 from results.report.text import clip
 
 WIDTH: Final = 1180
@@ -32,13 +33,9 @@ FLAG: Final = 18
 
 OVERVIEW: Final = 26
 ROWS_MAX: Final = 40
-LETTER: Final = 7.4
-"""Width of a character of a label, about."""
+FONTS: Final = {"on": (11.0, False), "label": (12.0, False), "state-name": (12.0, True), "failing": (12.5, True)}
+"""Size and weight of texts, as `counterexample.css` has them."""
 
-BOLD: Final = 8.8
-"""The same of a bold one."""
-
-GUTTER_LETTERS: Final = 13
 NAMED: Final = 24
 """Characters of the failing op's label in its row, at most; it is whole in the row above."""
 
@@ -47,6 +44,9 @@ LETTERS_MIN: Final = 5
 
 PIN: Final = 7.5
 """Radius of the number of a step, which sits on the upper edge of its bar."""
+
+PIN_LETTER: Final = 6.4
+"""Room for a digit of it; where two are too close, the second pin has no number."""
 
 VIEW: Final = 56
 """Ranks in the first view, at least."""
@@ -248,7 +248,7 @@ def _rows(scene: Scene, view: View, top: float) -> list[Markup]:
                 after = min(after, taken.begin)
             parts.append(_bar(scene, view, op, y + BAR_DOWN, after))
         if taken is not None:
-            parts.append(tag("text", taken.text, class_=taken.style, x=taken.begin, y=y + BAR_DOWN + 16))
+            parts.append(tag("text", taken.text, class_=taken.style, x=taken.begin, y=y + BAR_DOWN + 17))
     return parts
 
 
@@ -265,14 +265,14 @@ def _failing_label(scene: Scene, view: View) -> Label:
     """Where the failing op's own label stands: in its bar, else left of it, else right of it. Labels of other ops make
     room for it."""
     x, stop = view.x(int(scene.bars.begin[scene.failing])), view.x(_last_rank(scene))
-    text, width = _cut(scene.bars.text(scene.failing), NAMED), max(stop - x, 3.0)
-    needed = len(text) * BOLD
+    text, width = _named(scene.bars.text(scene.failing)), max(stop - x, 3.0)
+    needed = _wide(text)
     if needed <= width - 8:
         return Label(text, x + 5, x + 5 + needed, "failing-label inside")
     left, right = x - 5 - LEFT, WIDTH - RIGHT - (x + width + 5)
     if needed > max(left, right):
-        letters = int(max(left, right) / BOLD)
-        text, needed = _cut(text, letters), letters * BOLD
+        text = _cut(text, max(left, right), "failing")
+        needed = _wide(text)
     sides = [side for side, room in ((x - 5 - needed, left), (x + width + 5, right)) if needed <= room]
     others = [op for op in view.shown[int(scene.bars.process[scene.failing])] if op != scene.failing]
     free = [side for side in sides if not any(_touches(scene, view, op, side, side + needed) for op in others)]
@@ -330,7 +330,7 @@ def _bar(scene: Scene, view: View, op: int, y: float, after: float) -> Markup:
         "g",
         tag("title", words),
         tag("rect", x=x, y=y, width=width, height=BAR, rx=4),
-        *([] if op == scene.failing else _fitted(bars.text(op), x + 5, y + 16, room, "label", LETTERS_MIN)),
+        *([] if op == scene.failing else _fitted(bars.text(op), x + 5, y + 17, room, "label", LETTERS_MIN)),
         class_=" ".join(classes),
         tabindex="0",
         data_op=str(op),
@@ -365,15 +365,13 @@ def _order(scene: Scene, view: View, top: float) -> list[Markup]:
             stops.append((view.x(point), top + row[process] * ROW + BAR_DOWN, step))
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in stops)
     parts = [tag("polyline", class_="order", points=line)]
+    free: dict[float, float] = {}
     for x, y, step in stops:
-        parts.append(
-            tag(
-                "g",
-                tag("circle", cx=x, cy=y, r=PIN),
-                tag("text", str(step), x=x, y=y + 3.3, text_anchor="middle"),
-                class_="step",
-            )
-        )
+        pin, half = [tag("circle", cx=x, cy=y, r=PIN)], len(str(step)) * PIN_LETTER / 2
+        if x - half >= free.get(y, 0.0):
+            pin.append(tag("text", str(step), x=x, y=y + 3.3, text_anchor="middle"))
+            free[y] = x + half
+        parts.append(tag("g", *pin, class_="step"))
     return parts
 
 
@@ -381,8 +379,8 @@ def _failing_line(scene: Scene, view: View, top: float, bottom: float) -> list[M
     """Where everything ends: a line, and above it, in a row of its own, the op that fits into no order."""
     x = view.x(_last_rank(scene))
     line = tag("line", class_="wall", x1=x, x2=x, y1=top + FLAG - 3, y2=bottom)
-    flag = _cut(f"✗ {scene.bars.text(scene.failing)}", (WIDTH - LEFT - RIGHT) / BOLD)
-    begin = max(min(x - 4, WIDTH - RIGHT - len(flag) * BOLD), LEFT)
+    flag = _cut(f"✗ {scene.bars.text(scene.failing)}", WIDTH - LEFT - RIGHT, "failing")
+    begin = max(min(x - 4, WIDTH - RIGHT - _wide(flag)), LEFT)
     return [line, tag("text", flag, class_="flag", x=begin, y=top + 11)]
 
 
@@ -425,18 +423,27 @@ def _overview(scene: Scene, view: View, y: float) -> list[Markup]:
     return parts
 
 
-def _cut(text: str, letters: float) -> str:
-    """As much of a text as so many characters hold."""
-    return text if len(text) <= letters else text[: int(letters) - 1] + "…"
+def _named(text: str) -> str:
+    """The beginning of the failing op's label."""
+    return text if len(text) <= NAMED else text[: NAMED - 1] + "…"
+
+
+def _cut(text: str, room: float, style: str, least: int = 2) -> str:
+    size, bold = FONTS[style]
+    return cut(text, room, size, bold=bold, least=least)
+
+
+def _wide(text: str) -> float:
+    """How wide a text about the failing op is."""
+    size, bold = FONTS["failing"]
+    return width_of(text, size, bold=bold)
 
 
 def _gutter(text: str, y: float) -> Markup:
-    return tag("text", _cut(text, GUTTER_LETTERS), class_="lane", x=LEFT - 8, y=y, text_anchor="end")
+    return tag("text", cut(text, LEFT - 10, LANE_FONT), class_="lane", x=LEFT - 8, y=y, text_anchor="end")
 
 
 def _fitted(text: str, x: float, y: float, room: float, style: str, least: int = 2) -> list[Markup]:
     """A text where it fits, cut where it does not, none where there is no room for `least` characters of it."""
-    letters = int(room / LETTER)
-    if letters < min(least, max(len(text), 2)):
-        return []
-    return [tag("text", _cut(text, letters), class_=style, x=x, y=y)]
+    shown = _cut(text, room, style, least)
+    return [tag("text", shown, class_=style, x=x, y=y)] if shown else []

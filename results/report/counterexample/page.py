@@ -18,6 +18,7 @@ from markupsafe import Markup
 from results.calls import Ints
 from results.report.counterexample import drawing
 from results.report.counterexample.scene import OPS_MAX, Scene, op_words, scene
+from results.report.letters import BOLD, OTHER, PLAIN
 from results.report.text import clip, visible
 
 _FOLDER: Final = Path(__file__).parent
@@ -202,6 +203,7 @@ def _packed(drawn: Scene, view: drawing.View) -> str:
             {"begins": p.begins, "already": p.already, "steps": p.steps, "states": p.states, "points": p.points}
             for p in drawn.paths
         ],
+        "widths": [PLAIN, BOLD, OTHER],
         "kinds": [visible(kind) for kind in drawn.kinds],
         "faults": [[drawn.kinds.index(f.kind), f.begin, f.end, f.target, f.words, f.verified] for f in drawn.faults],
     }
