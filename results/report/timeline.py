@@ -32,7 +32,7 @@ _TOP: Final = 16
 _LANE: Final = 20
 _NODE_LANE: Final = 48
 _GAP: Final = 6
-_BAND: Final = 8
+_BAND: Final = 10
 _TICKS_MAX: Final = 1024 * 10
 """Places for ticks, of all nodes together: in each lane ops closer than a place share one."""
 
@@ -275,7 +275,7 @@ def _leadership(leading: Sequence[Stretch], tops: dict[str, float], axis: TimeAx
             )
         )
         if end - x > 14 + width_of(f"t{term}", _TERM_FONT, bold=True):  # where it begins, a mark of evidence may stand
-            parts.append(tag("text", f"t{term}", class_="on term-name", x=x + 10, y=y + 9.3))
+            parts.append(tag("text", f"t{term}", class_="on term-name", x=x + 10, y=y + 10.4))
     return parts
 
 
