@@ -17,6 +17,7 @@ from markupsafe import Markup
 from results.figures import Recovery
 from results.report.curves import Band, Dot, Frame, Series, chart
 from results.report.stretches import Floats, as_points, as_steps, quantile_values, rate_values, step_of
+from results.report.svg import fault_style
 from results.report.text import clip
 from results.tracks import Track, Tracks
 
@@ -26,7 +27,6 @@ Rows: TypeAlias = npt.NDArray[np.float64]
 RECOVERIES_MAX: Final = 300
 """Operations of the nemesis of a side that have a dot, and a row in the table."""
 
-STYLED: Final = ("partition", "packet", "kill", "bounce", "power", "pause")
 _SIDES: Final = ("A", "B")
 
 
@@ -278,7 +278,7 @@ def _lane(side: str, runs: Sequence[Track]) -> tuple[str, list[Band]]:
                 f"({window.begin_ns / 1e9:.3f} s to {window.end_ns / 1e9:.3f} s)",
                 300,
             ),
-            _style_of(window.fault) + faded,
+            fault_style(window.fault) + faded,
         )
         for run in runs
         for window in run.windows
@@ -286,16 +286,12 @@ def _lane(side: str, runs: Sequence[Track]) -> tuple[str, list[Band]]:
     return f"faults in {side}", bands
 
 
-def _style_of(kind: str) -> str:
-    return f"fault-{kind}" if kind in STYLED else "fault-other"
-
-
 def _kinds(runs: Sequence[Track]) -> list[tuple[str, str]]:
     """Classes of colours with the kinds of faults that have each, by their first appearance."""
     kinds = dict.fromkeys(window.fault for run in runs for window in run.windows)
     groups: dict[str, list[str]] = {}
     for kind in kinds:
-        groups.setdefault(_style_of(kind), []).append(clip(kind, 40))
+        groups.setdefault(fault_style(kind), []).append(clip(kind, 40))
     return [(style, ", ".join(named)) for style, named in groups.items()]
 
 

@@ -24,6 +24,8 @@ FONT: Final = 11.5
 LANE_FONT: Final = 12.5
 """Size of the font of the name of a lane."""
 
+_STYLED: Final = ("partition", "packet", "kill", "bounce", "power", "pause")
+
 LEFT = 88
 RIGHT = 14
 
@@ -62,6 +64,11 @@ def picture(height: float, label: str, children: Iterable[Markup], *, id: str, r
 def rectangles(boxes: Iterable[tuple[float, float, float, float]]) -> str:
     """Many boxes (x, y, width, height) as the data of one path."""
     return "".join(f"M{number(x)} {number(y)}h{number(w)}v{number(h)}h-{number(w)}z" for x, y, w, h in boxes)
+
+
+def fault_style(kind: str) -> str:
+    """The class of a kind of fault, which has its colour."""
+    return f"fault-{kind}" if kind in _STYLED else "fault-other"
 
 
 def lane_name(name: str, y: float) -> Markup:

@@ -17,7 +17,7 @@ from results.report.letters import cut, width_of
 from results.report.memberships import member_changes
 from results.report.quorum import Figures, unserved
 from results.report.run_view import RunView, rows_of
-from results.report.svg import FONT, LEFT, RIGHT, WIDTH, TimeAxis, lane_name, number, picture, tag
+from results.report.svg import FONT, LEFT, RIGHT, WIDTH, TimeAxis, fault_style, lane_name, number, picture, tag
 from results.report.text import clip
 
 TERM_COLOURS: Final = 6
@@ -27,7 +27,6 @@ MARKED_MAX: Final = 24
 FOUND_MAX: Final = 60
 """Findings that have a mark on the lane of violations."""
 
-_STYLED: Final = ("partition", "packet", "kill", "bounce", "power", "pause")
 _TOP: Final = 16
 _LANE: Final = 20
 _NODE_LANE: Final = 48
@@ -126,7 +125,7 @@ def _fault_lanes(windows: Sequence[Window], kinds: Sequence[str], axis: TimeAxis
         words = f"{window.fault}: {window.target} ({begin:.3f} s to {end:.3f} s)"
         if not window.start.verified:
             words += f", not verified: {window.start.error}"
-        style = f"fault-{window.fault}" if window.fault in _STYLED else "fault-other"
+        style = fault_style(window.fault)
         parts.append(
             tag(
                 "rect",

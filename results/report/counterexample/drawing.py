@@ -15,7 +15,7 @@ from results.calls import OPEN
 from results.report.counterexample.ops import INFO, OK
 from results.report.counterexample.scene import Fault, Path, Scene, op_words
 from results.report.letters import cut, width_of
-from results.report.svg import LANE_FONT, number, tag
+from results.report.svg import LANE_FONT, fault_style, number, tag
 from results.report.text import clip
 
 WIDTH: Final = 1180
@@ -57,7 +57,6 @@ BEHIND: Final = 7
 
 CRASHED_ROW: Final = -1
 _KINDS: Final = ("ok", "fail", "info")
-_STYLED: Final = ("partition", "packet", "kill", "bounce", "power", "pause")
 
 
 @dataclass(frozen=True)
@@ -183,7 +182,7 @@ def _fault_lanes(scene: Scene, view: View, lanes: list[str], top: float) -> list
     for fault in _faults(scene, view):
         x, y = view.x(fault.begin), top + lanes.index(fault.kind) * FAULT
         width = max(view.x(fault.end) - x, 2)
-        style = f"fault-{fault.kind}" if fault.kind in _STYLED else "fault-other"
+        style = fault_style(fault.kind)
         parts.append(
             tag(
                 "rect",
@@ -412,7 +411,7 @@ def _overview(scene: Scene, view: View, y: float) -> list[Markup]:
         tag("rect", class_="ground", x=LEFT, y=y, width=WIDTH - LEFT - RIGHT, height=OVERVIEW - 2, id="overview"),
     ]
     for fault in scene.faults:
-        style = f"fault-{fault.kind}" if fault.kind in _STYLED else "fault-other"
+        style = fault_style(fault.kind)
         x = whole.x(fault.begin)
         width = max(whole.x(fault.end) - x, 1)
         parts.append(tag("rect", class_=f"{style} faint", x=x, y=y + 3, width=width, height=OVERVIEW - 8))
