@@ -49,14 +49,17 @@ TIMED: Final = frozenset(
         "set-elements",
         "fifo-patterns",
         "fifo-crashes",
+        "fifo-ranks",
         "fifo-pairs",
         "bag-patterns",
         "bag-crashes",
+        "bag-ranks",
         "stack-stretches",
         "stack-crashes",
         "stack-nests",
         "priority-placement",
         "priority-crashes",
+        "priority-ranks",
     }
 )
 """Algorithms of deciders that are given a budget."""
@@ -83,11 +86,13 @@ DECIDERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
         "fifo-queue": (
             ("fifo-patterns", "checkers.linearizable.deciders.queues:fifo"),
             ("fifo-crashes", "checkers.linearizable.deciders.queues:fifo_crashed"),
+            ("fifo-ranks", "checkers.linearizable.deciders.queues:fifo_ranked_exactly"),
             ("fifo-pairs", "checkers.linearizable.deciders.fifo_pairs:fifo"),
         ),
         "unordered-queue": (
             ("bag-patterns", "checkers.linearizable.deciders.queues:unordered"),
             ("bag-crashes", "checkers.linearizable.deciders.queues:unordered_crashed"),
+            ("bag-ranks", "checkers.linearizable.deciders.queues:unordered_ranked"),
         ),
         "stack": (
             ("stack-stretches", "checkers.linearizable.deciders.stacks:stack"),
@@ -97,6 +102,7 @@ DECIDERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
         "priority-queue": (
             ("priority-placement", "checkers.linearizable.deciders.priority_queues:smallest_first"),
             ("priority-crashes", "checkers.linearizable.deciders.priority_queues:smallest_first_crashed"),
+            ("priority-ranks", "checkers.linearizable.deciders.priority_queues:smallest_first_ranked"),
         ),
     }
 )

@@ -185,7 +185,7 @@ def read_stays(ops: Ops, put: str, take: str, *, though_taken: bool = False) -> 
     missing = (taker[put_value] == NEVER) & ~ops.crashed[put_op]
     if not though_taken and bool(np.any(missing)) and len(known.of_kind(ops, CRASHED_TAKE)[0]) > 0:
         return None
-    return _stays(ops, put_op, taker[put_value], known.of_kind(ops, EMPTY)[0])
+    return stays_of(ops, put_op, taker[put_value], known.of_kind(ops, EMPTY)[0])
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,8 @@ def _unexplained(ops: Ops, putter: I64, take_op: I64, take_value: I64, take: str
     return Decision(False, culprits, f"{take} returned {value} twice, and it had been put in once")
 
 
-def _stays(ops: Ops, put: I64, take: I64, empty: I64) -> Stays:
+def stays_of(ops: Ops, put: I64, take: I64, empty: I64) -> Stays:
+    """The stays of puts and their takes, NEVER for none, with takes that found nothing; all by number."""
     end = 1 + int(max(ops.invoked.max(initial=0), ops.completed.max(initial=0)))
     lasting = take == NEVER
     return Stays(

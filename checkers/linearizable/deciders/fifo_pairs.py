@@ -53,6 +53,12 @@ def fifo(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | Non
     return decide_repeated(ops, "enqueue", "dequeue", Matching, "the first value in the queue", budget)
 
 
+def fifo_in_short(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
+    """Decide a FIFO queue, if that takes few situations."""
+    del model
+    return decide_repeated(ops, "enqueue", "dequeue", _Short, "the first value in the queue", budget)
+
+
 class _Ahead(NamedTuple):
     """What can come next.
 
@@ -213,3 +219,7 @@ class Matching:
             return puts, crashed | 1 << (-1 - i), max(latest, self._crashed_since[-1 - i])
         latest = max(latest, self._puts.parts[i].invoked)
         return self._puts.use(puts, i, max(latest, floor)), crashed, latest
+
+
+class _Short(Matching):
+    most = 100_000

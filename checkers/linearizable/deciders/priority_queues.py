@@ -23,6 +23,7 @@ from checkers.linearizable.deciders.containers import NONE, Clash, Stays, decide
 from checkers.linearizable.deciders.crashed_takes import decide_crashed
 from checkers.linearizable.deciders.moments import free_from
 from checkers.linearizable.deciders.queues import found_nothing
+from checkers.linearizable.deciders.ranks import decide_ranked
 from checkers.linearizable.limits import WITHOUT_END, Budget
 from checkers.linearizable.ops import I64, B, Ops
 from checkers.models import Model
@@ -51,6 +52,14 @@ def smallest_first_crashed(ops: Ops, model: Model, budget: Budget = WITHOUT_END)
     if _holds_booleans(ops):
         return None
     return decide_crashed(ops, "enqueue", "dequeue", _clash, _tell, budget, _ascending)
+
+
+def smallest_first_ranked(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
+    """Decide a priority queue in which values repeat; None where it is not certain which of the equal ones is which."""
+    del model
+    if _holds_booleans(ops):
+        return None
+    return decide_ranked(ops, "enqueue", "dequeue", _clash, _tell, budget, _ascending)
 
 
 def _ascending(ops: Ops, stays: Stays) -> I64 | None:

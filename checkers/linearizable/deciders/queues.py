@@ -13,11 +13,12 @@ Each is found by a sort and a sweep.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 
-from checkers.linearizable.deciders import Decision
+from checkers.linearizable.deciders import Decision, fifo_pairs
 from checkers.linearizable.deciders.containers import (
     EMPTY,
     NEVER,
@@ -33,6 +34,7 @@ from checkers.linearizable.deciders.containers import (
 )
 from checkers.linearizable.deciders.crashed_takes import decide_crashed
 from checkers.linearizable.deciders.moments import unfounded_empty
+from checkers.linearizable.deciders.ranks import decide_ranked
 from checkers.linearizable.limits import WITHOUT_END, Budget
 from checkers.linearizable.ops import Ops, show
 from checkers.models import Model
@@ -64,6 +66,30 @@ def unordered(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision 
     """
     del model
     return decide(read_stays(ops, "enqueue", "dequeue"), ops, unfounded_empty, _tell_empty, budget) or _uncovered(ops)
+
+
+def fifo_ranked(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
+    """Decide a FIFO queue in which values repeat, in O(n log n); None where it is not certain which is which."""
+    del model
+    return decide_ranked(ops, "enqueue", "dequeue", _fifo_clash, _tell_fifo, budget)
+
+
+def fifo_ranked_exactly(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
+    """The same; of what is refuted a short search looks for the smallest prefix."""
+    decision = fifo_ranked(ops, model, budget)
+    if decision is None or decision.valid:
+        return decision
+    smallest = fifo_pairs.fifo_in_short(ops, model, budget)
+    if smallest is None:
+        return decision
+    ends = [int(ops.completed[list(each.culprits)].max()) for each in (smallest, decision)]
+    return replace(smallest, reason=decision.reason) if ends[0] == ends[1] else smallest
+
+
+def unordered_ranked(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
+    """Decide an unordered queue in which values repeat; None as for `fifo_ranked`."""
+    del model
+    return decide_ranked(ops, "enqueue", "dequeue", unfounded_empty, _tell_empty, budget)
 
 
 def _uncovered(ops: Ops) -> Decision | None:
