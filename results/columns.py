@@ -8,7 +8,7 @@ takes less.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ import pyarrow as pa
 
 Column: TypeAlias = Any
 """An Arrow array."""
+
+N = TypeVar("N", bound=np.generic)
 
 _arrow: Any = pa
 _FEW = 8192
@@ -116,6 +118,15 @@ def ranked(values: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[Any], npt.
     rank = np.empty(len(found), np.int32)
     rank[order] = np.arange(len(found), dtype=np.int32)
     return found[order], rank[numbers(encoded.indices)]
+
+
+def distinct(values: npt.NDArray[N]) -> npt.NDArray[N]:
+    """The distinct numbers, ascending, of an array of any shape.
+
+    As `numpy.unique`, which imports NumPy's masked arrays on its first use.
+    """
+    ascending = np.sort(values, axis=None)
+    return ascending[np.append(True, ascending[1:] != ascending[:-1])[: len(ascending)]]
 
 
 def _whole(column: Any) -> Any:

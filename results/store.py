@@ -39,7 +39,6 @@ from results.errors import (
     StoreVersionError,
     UsageError,
 )
-from results.origin import git_revision, machine, versions
 from results.plainfile import refuse_others
 from results.reasons import reasons_of
 from results.soundness import sound_history, sound_telemetry
@@ -418,6 +417,8 @@ class Store:
             raise UsageError(
                 f"cannot write to the store {self.root}: {error.strerror}. Choose another with --store."
             ) from error
+        from results import origin  # imports what asks programs for their versions: a reader of runs needs none of it
+
         run = RunDir(aside)
         try:
             run.hold()
@@ -430,9 +431,9 @@ class Store:
                     "seed": seed,
                     "start": start.isoformat(timespec="milliseconds"),
                     "start_wall_ns": wall_ns,
-                    "versions": versions(),
-                    "git": git_revision(),
-                    "machine": machine(),
+                    "versions": origin.versions(),
+                    "git": origin.git_revision(),
+                    "machine": origin.machine(),
                 },
             )
             run.path = _take_name(aside, parent / f"run={name}")

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from checkers.linearizable.encoding import Problem
 from checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH, STATE, U64, Crashed, Program
+from results.columns import distinct
 
 OpNumbers: TypeAlias = tuple[int, ...]
 
@@ -77,4 +78,4 @@ def _classes(problem: Problem, program: Program, event: int) -> dict[int, npt.ND
     """The ops of each class of crashed ones, by invocation."""
     events = np.flatnonzero(program.kind[:event] == CRASH)
     of = program.transition[events]
-    return {int(transition): problem.op[events[of == transition]] for transition in np.unique(of)}
+    return {int(transition): problem.op[events[of == transition]] for transition in distinct(of)}

@@ -19,6 +19,7 @@ from checkers.linearizable.limits import Limits, Pace
 from checkers.linearizable.ops import Ops
 from checkers.linearizable.search import Answer, Result
 from checkers.linearizable.transitions import OutOfMemoryError, Stepper, TooManyCellsError
+from results.columns import distinct
 
 ALGORITHM: Final = "depth-first"
 
@@ -199,7 +200,7 @@ class DepthFirst:
             return np.zeros((0, 2), np.uint64)
         first = self._dead.rows[: self.dead_ends, 0]
         last = np.flatnonzero(first >> np.uint64(32) == self.furthest)
-        states = np.unique(first[last] & np.uint64(0xFFFFFFFF))
+        states = distinct(first[last] & np.uint64(0xFFFFFFFF))
         if self._asked.first.size > 0:
             states = self._spread(last, states)
         return np.stack([states, np.zeros_like(states)], axis=1)
@@ -213,7 +214,8 @@ class DepthFirst:
         found = np.zeros_like(most)
         kept = np.delete(self._dead.rows[rows], slice(1, self._dead.key_words), axis=1)
         kept[:, 0] &= np.uint64(0xFFFFFFFF)
-        unique = np.unique(kept, axis=0) if len(kept) <= SPREAD_ROWS else kept
+        # Asked for the index as well, NumPy does not import its masked arrays.
+        unique = np.unique(kept, axis=0, return_index=True)[0] if len(kept) <= SPREAD_ROWS else kept
         for row in unique[:SPREAD_ROWS]:
             used = np.unpackbits(row[1:].view(np.uint8), bitorder="little")[: len(called)].astype(np.bool_)
             left = np.logical_or.reduceat(called & ~used, first)

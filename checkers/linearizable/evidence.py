@@ -21,6 +21,7 @@ from checkers.linearizable.search import Result
 from checkers.linearizable.transitions import Stepper, assignments, steps_by_assignment
 from checkers.linearizable.witness import Witness
 from checkers.models import Assignment, AssignmentModel, Model, Special
+from results.columns import distinct
 
 WINDOW: Final = 10
 PENDING: Final = 50
@@ -51,7 +52,7 @@ class Violation:
 
     def states(self) -> list[str]:
         """The states in which the object can have been when the failing op returned, as text."""
-        numbers = np.unique(self.result.reachable[:, 0] & STATE)
+        numbers = distinct(self.result.reachable[:, 0] & STATE)
         return [_state(self.stepper, int(number)) for number in numbers]
 
     @property

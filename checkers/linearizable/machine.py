@@ -12,6 +12,7 @@ from checkers.linearizable.advance import advance
 from checkers.linearizable.configurations import rehash
 from checkers.linearizable.program import crashed as crashed_of
 from checkers.linearizable.transitions import OutOfMemoryError, Stepper
+from results.columns import distinct
 
 FRONTIER_ROWS: Final = 256
 POOL_ROWS: Final = 1024
@@ -52,7 +53,7 @@ class Machine:
         self.crashed = crashed_of(program, stepper, policy, cap, remember=remember)
         counters = self.crashed.guards.size
         row = 1 + 2 * words + counters + (counters > 0)
-        starts = np.unique(np.asarray(initial, np.int64))
+        starts = distinct(np.asarray(initial, np.int64))
         rows = max(FRONTIER_ROWS, len(starts))
         self._live = f.Live(
             transition=np.zeros(64 * words, np.int32),
@@ -113,7 +114,7 @@ class Machine:
                     first[following] = first[state].copy()
                     first[following][0] = following
                     states.append(following)
-        return np.concatenate([rows, *(first[state][None] for state in states[len(np.unique(rows[:, 0])) :])])
+        return np.concatenate([rows, *(first[state][None] for state in states[len(distinct(rows[:, 0])) :])])
 
     def advance(self, budget: int) -> int:
         """Go on for `budget` expansions (PAUSED), to the end (DONE, VIOLATION), or until a need was met (GO_ON).
@@ -156,7 +157,7 @@ class Machine:
         event, state = int(m[f.EVENT]), int(m[f.MISSING])
         if program.kind[event] == f.CALL_OBSERVER:
             called = int(program.transition[event])
-            for each in np.unique(self.space.frontier[: m[f.FRONTIER], 0]):
+            for each in distinct(self.space.frontier[: m[f.FRONTIER], 0]):
                 self._stepper.fill(int(each), [called])
         else:
             wanted = {int(t) for t in self._live.transition[self._live.observers[: m[f.OBSERVERS]]]}

@@ -19,6 +19,7 @@ from checkers import long_histories
 from checkers.kernels import kernel
 from checkers.long_histories import FAIL, INFO, KINDS, OK, OPEN, Calls, Codes, LongHistory
 from checkers.models import UNKNOWN, JsonScalar, Model, apart, frozen
+from results import columns
 from results.arrow import client_ops
 from results.columns import array, codes, numbers, ranked
 from results.errors import HistoryFormatError, UsageError
@@ -193,7 +194,7 @@ def _pair(processes: I32, types: I32, invoke: int, partner: I64, under_way: I64)
 
 
 def _refuse_unknown(ops: Ops, model: Model, fs: Codes, f_names: list[Any]) -> None:
-    for code in np.unique(fs):
+    for code in np.flatnonzero(np.bincount(fs)):
         if f_names[code] not in model.fs:
             index = ops.cell("index", int(ops.invoked[np.argmax(fs == code)]))
             raise UsageError(
@@ -247,7 +248,7 @@ def _combined(calls: Calls, crashed: B, width: int) -> tuple[I64, I32]:
         parts.append((part, distinct))
     if len(parts) <= 1:
         return parts[0][1] if parts else np.zeros(0, np.int64), transition
-    every = np.unique(np.concatenate([distinct for _, distinct in parts]))
+    every = columns.distinct(np.concatenate([distinct for _, distinct in parts]))
     for part, distinct in parts:
         transition[part] = np.searchsorted(every, distinct).astype(np.int32)[transition[part]]
     return every, transition

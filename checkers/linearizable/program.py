@@ -23,6 +23,7 @@ from checkers.linearizable.frontier import (
     Steps,
 )
 from checkers.linearizable.transitions import Stepper
+from results.columns import distinct
 
 FOREVER = 1 << 61
 """An event that does not come."""
@@ -125,7 +126,7 @@ def _asked_until(what: Program, steps: Steps) -> I64:
     np.maximum.at(asked, requires[requires >= 0], ended[requires >= 0])
     if (requires < -1).any():
         asked = np.maximum(asked, ended[requires < -1].max())
-    classes_of = np.unique(what.transition[what.kind == CRASH])
+    classes_of = distinct(what.transition[what.kind == CRASH])
     needs, leaves = steps.requires[classes_of], steps.becomes[classes_of]
     chained = (needs >= 0) & (leaves >= 0)
     refusing = needs < -1

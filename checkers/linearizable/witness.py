@@ -1,4 +1,5 @@
 """The smallest set of ops that cannot all have happened as recorded.
+from results.columns import distinct
 
 Every op of the failing prefix is made optional within its interval (it may have taken effect, and need not have), as
 long as the prefix stays impossible. What remains obliged is the witness: no order puts these ops where they were
@@ -25,6 +26,7 @@ from checkers.linearizable.ops import OPEN, Ops
 from checkers.linearizable.relaxed import Relaxed, TooManyStepsError
 from checkers.linearizable.search import Search
 from checkers.linearizable.transitions import OutOfMemoryError, Stepper, TooManyCellsError
+from results.columns import distinct
 
 WHOLE: Final = 400
 """Events of a prefix that is searched from its beginning."""
@@ -157,11 +159,12 @@ class _Shrinking:
         if steps.mode != ASSIGNMENTS:
             return None
         before = self._ops.transition[self._ops.invoked < since]
-        settable = np.union1d(steps.becomes[before], [0])
+        settable = distinct(np.append(steps.becomes[before], 0))
         settable = settable[settable >= 0]
         requires = steps.requires[part.transition]
-        asked = np.unique(np.where(requires < -1, -2 - requires, requires))
-        wanted, others = np.intersect1d(settable, asked), np.setdiff1d(settable, asked)
+        asked = distinct(np.where(requires < -1, -2 - requires, requires))
+        sought = np.isin(settable, asked, assume_unique=True)
+        wanted, others = settable[sought], settable[~sought]
         return (*wanted.tolist(), *others[:1].tolist())
 
     def _possible(self, since: int) -> tuple[int, ...] | None:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from results.arrow import Column, array, compute
+from results.columns import flags, text
 from results.errors import HistoryFormatError
 from results.formats import whole_lines
 from results.formats.rows import NONE, Bools, Ints, Rows, invocations, nothing, texts
@@ -27,13 +28,13 @@ _CALL: Final = r"^c -?\d{1,18} \d{1,18} [012] -?\d{1,18} -?\d{1,18}\s*$"
 _RETURN: Final = r"^r -?\d{1,18} (ok|fail) -?\d{1,18}\s*$"
 
 
-def read(text: str, source: str) -> Rows:
-    """The ops of a file; `source` names it in errors.
+def read(content: str, source: str) -> Rows:
+    """The ops of a file's content; `source` names it in errors.
 
     Raises:
         HistoryFormatError: a line is neither a call nor the return of an op that was called.
     """
-    every = whole_lines(text, source)
+    every = whole_lines(content, source)
     numbers = [number for number, line in enumerate(every, 1) if line and not line.isspace()]
     line = np.asarray(numbers, np.int64)
     lines = every if len(numbers) == len(every) else [every[number - 1] for number in numbers]
@@ -59,7 +60,7 @@ def _matches(column: Any, pattern: str) -> Bools:
     if not len(column):
         return np.zeros(0, np.bool_)
     found: Any = compute.match_substring_regex(column, pattern)
-    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
+    return flags(found)
 
 
 def _integers(column: Any, width: int, words: dict[str, str]) -> Ints:
@@ -136,15 +137,21 @@ def _values(is_call: Bools, calls: Ints, returns: Ints, invocation: Ints) -> Col
     """JSON: what is written, [expected, new], what a read returned, false for a cas that did not match."""
     f = calls[:, 2]
     first, second = _number(calls[:, 3]), _number(calls[:, 4])
-    null = pa.scalar("null")
+    null = text("null")
     pair = compute.binary_join_element_wise(
-        "[", compute.coalesce(first, null), ",", compute.coalesce(second, null), "]", "", null_handling="replace"
+        text("["),
+        compute.coalesce(first, null),
+        text(","),
+        compute.coalesce(second, null),
+        text("]"),
+        text(""),
+        null_handling="replace",
     )
-    nil = pa.scalar(None, pa.string())
+    nil = text(None)
     called = compute.if_else(array(f == _READ), nil, compute.if_else(array(f == _CAS), pair, first))
     asked, ok = f[invocation], returns[:, 1] == 1
     answer = compute.if_else(array(asked == _READ), _number(returns[:, 2]), called.take(array(invocation)))
-    refused = compute.if_else(array(asked == _CAS), pa.scalar("false"), nil)
+    refused = compute.if_else(array(asked == _CAS), text("false"), nil)
     returned = compute.if_else(array(ok), answer, refused)
     position = np.empty(len(is_call), np.int64)
     position[is_call] = np.arange(len(calls))
@@ -154,6 +161,4 @@ def _values(is_call: Bools, calls: Ints, returns: Ints, invocation: Ints) -> Col
 
 def _number(numbers: Ints) -> Any:
     """Numbers as text, null for nil."""
-    return compute.if_else(
-        array(numbers == _NIL), pa.scalar(None, pa.string()), compute.cast(array(numbers), pa.string())
-    )
+    return compute.if_else(array(numbers == _NIL), text(None), compute.cast(array(numbers), pa.string()))

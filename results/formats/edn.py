@@ -248,8 +248,8 @@ class _Fields:
         try:
             return edn_text.json_of(text)
         except NotFiniteError as error:
-            matches: Any = compute.equal(self.columns[name], pa.scalar(text, pa.string())).fill_null(False)
-            rows = np.asarray(matches.to_numpy(zero_copy_only=False), dtype=np.bool_)
+            matches: Any = compute.equal(self.columns[name], text_scalar(text)).fill_null(False)
+            rows = flags(matches)
             if finite is None or not (rows & finite).any():
                 return canonical_json(text)
             raise HistoryFormatError(

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from results.arrow import Column, array, compute
-from results.columns import numbers
+from results.columns import distinct, numbers
 from results.values import canonical_json
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -71,7 +71,7 @@ def split_tuples(value: Column, tupled: Bools, certain: Bools, refuse: Refuse) -
     rests: list[str | None] = [*texts, None]
     kinds: dict[str, object] = {}
     decode = msgspec.json.Decoder().decode
-    tuples: list[int] = np.unique(codes[tupled & (codes != NONE)]).tolist()
+    tuples: list[int] = distinct(codes[tupled & (codes != NONE)]).tolist()
     for code in tuples:
         pair: Any = decode(texts[code])
         if not isinstance(pair, list) or len(cast("list[Any]", pair)) != 2 or pair[0] is None:

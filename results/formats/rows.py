@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from results.arrow import HISTORY_SCHEMA, MOPS, Column, array, compute
-from results.columns import flags, numbers, valid
+from results.columns import codes, valid
 from results.columns import text as text_scalar
 from results.errors import HistoryFormatError
 from results.formats.independent import has_tuples, split_tuples
@@ -141,7 +141,8 @@ def _table(rows: Rows) -> pa.Table:
 def _is(column: Column, text: str) -> Bools:
     if not len(column):
         return np.zeros(0, np.bool_)
-    return flags(compute.equal(column, text_scalar(text)))
+    code, names = codes(column)
+    return code == (names.index(text) if text in names else NONE)
 
 
 def _valid(column: Column) -> Bools:
@@ -160,9 +161,10 @@ def _by_index(rows: Rows) -> Rows:
 def _refuse_incomplete(rows: Rows, source: str) -> None:
     """Refuse ops without what every op needs."""
     if len(rows.type):
-        known: Column = compute.is_in(rows.type, value_set=texts(_TYPES))
+        code, names = codes(rows.type)
+        known = np.array([name in _TYPES for name in names], np.bool_)
         _refuse(
-            ~flags(known),
+            ~known[code],
             rows,
             source,
             lambda row: f"expected an op's type as invoke, ok, fail or info, found {_shown(rows.type[row].as_py())}.",
@@ -264,9 +266,9 @@ def _with_crashes(rows: Rows, source: str) -> Rows:
 def _refuse_other_function(rows: Rows, source: str, invocation: Ints) -> None:
     """Refuse completions of another function than was invoked."""
     completes = np.flatnonzero(invocation != NONE)
-    codes = _codes(rows.f)
+    code = _codes(rows.f)
     wrong = np.zeros(len(rows.line), np.bool_)
-    wrong[completes] = codes[completes] != codes[invocation[completes]]
+    wrong[completes] = code[completes] != code[invocation[completes]]
     _refuse(
         wrong,
         rows,
@@ -315,8 +317,7 @@ def _strings(column: Column) -> npt.NDArray[np.object_]:
 
 
 def _codes(column: Column) -> Ints:
-    encoded: Any = compute.dictionary_encode(column, null_encoding="encode")
-    return numbers(encoded.indices).astype(np.int64)
+    return codes(column)[0].astype(np.int64)
 
 
 def _with_keys(rows: Rows, source: str) -> Rows:
@@ -325,10 +326,10 @@ def _with_keys(rows: Rows, source: str) -> Rows:
         return rows
     invocation = invocations(rows.process, _is(rows.type, "invoke"))
     completes = np.flatnonzero(invocation != NONE)
-    codes, valid = _codes(rows.key), _valid(rows.key)
+    code, keyed = _codes(rows.key), _valid(rows.key)
     asked = invocation[completes]
-    wrong = np.zeros(len(codes), np.bool_)
-    wrong[completes] = valid[completes] & (codes[completes] != codes[asked])
+    wrong = np.zeros(len(code), np.bool_)
+    wrong[completes] = keyed[completes] & (code[completes] != code[asked])
     _refuse(
         wrong,
         rows,
@@ -338,9 +339,9 @@ def _with_keys(rows: Rows, source: str) -> Rows:
             f"but its open op is of key {_shown(rows.key[int(invocation[row])].as_py())}."
         ),
     )
-    keyless = ~valid[completes] & valid[asked]
+    keyless = ~keyed[completes] & keyed[asked]
     if not keyless.any():
         return rows
-    positions = np.arange(len(codes))
+    positions = np.arange(len(code))
     positions[completes[keyless]] = asked[keyless]
     return replace(rows, key=rows.key.take(array(positions)))

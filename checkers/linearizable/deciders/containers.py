@@ -1,4 +1,5 @@
 """Containers of distinct values: when each value was put in and taken out, and what a decider says of that.
+from results.columns import distinct
 
 Queues, stacks and priority queues are alike here. Every value goes in once and comes out at most once, so an op
 belongs to a value, and what counts is the *stay* of each value: put in at some time within one op, taken out at some
@@ -25,6 +26,7 @@ from checkers.linearizable.deciders import Decision
 from checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget
 from checkers.linearizable.ops import I64, Ops, show
 from checkers.models import UNKNOWN
+from results.columns import distinct
 
 NEVER: Final = -1
 """The take of a value that stayed in."""
@@ -172,7 +174,7 @@ def read_stays(ops: Ops, put: str, take: str, *, though_taken: bool = False) -> 
     if known is None:
         return None
     put_op, put_value = known.of_kind(ops, PUT)
-    if len(np.unique(put_value)) < len(put_value):
+    if len(distinct(put_value)) < len(put_value):
         return None
     putter = np.full(known.values, NEVER, np.int64)
     putter[put_value] = put_op
