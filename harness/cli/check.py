@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,6 +99,9 @@ def command(
     from harness.cli.steps import Steps
     from results.store import plain_verdict
 
+    # What is imported by now stays until the end: the interpreter need not take it apart at the exit, which takes a
+    # tenth of the check of a small history. Models of the user's own are imported later, and are not meant.
+    gc.freeze()
     if no_picture and picture is not None:
         raise UsageError("--picture and --no-picture exclude each other: leave out one of them.")
     refuse_missing(files)

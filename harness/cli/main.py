@@ -6,7 +6,6 @@ keeps `splitbrain --help` fast.
 
 from __future__ import annotations
 
-import atexit
 import gc
 import importlib
 import os
@@ -81,10 +80,8 @@ def main(args: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if args is None else args)
     # NumPy's BLAS starts a thread per core, which spins at first: a tenth of a CPU second, and nothing here uses it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Hundreds of thousands of objects are imported, and stay. To look through them for garbage, time and again and once
-    # more at the exit, takes a fifth of what it takes to check a small history.
+    # Many thousands of objects are imported, and stay: to look through them for garbage time and again is of no use.
     gc.set_threshold(GARBAGE_AFTER, *gc.get_threshold()[1:])
-    atexit.register(gc.freeze)
     # A model or checker of the user's own is a module in the folder where the command is given.
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
