@@ -205,8 +205,7 @@ def _print(found: Comparison, page: str | None) -> None:
     for side, said in (("A", found.sentences_a), ("B", found.sentences_b)):
         for sentence in said:
             console.print(Text(f"{side}: {sentence}", style="red"))
-    if page is not None:
-        console.print(Text(f"page  {page}"))
+    console.print(Text(f"page  {page}") if page is not None else Text("drawn over time: --page FILE", style="dim"))
 
 
 def _print_tested(found: Comparison) -> None:

@@ -79,6 +79,7 @@ def test_people_read_what_differs_first(store: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "This is not the same test on both sides." in done.stdout
     assert done.stdout.index("options.bug") < done.stdout.index("outcomes") < done.stdout.index("latency p99")
+    assert done.stdout.rstrip().endswith("drawn over time: --page FILE")
     same = splitbrain("compare", "*-1", "*-2", "--store", str(store), cwd=store.parent)
     assert "The same test on both sides. The seeds are not the same" in same.stdout
 
@@ -92,6 +93,8 @@ def test_the_page_stands_by_itself(store: Path, tmp_path: Path) -> None:
     assert "/static/" not in source
     assert 'href="/' not in source
     assert "latency p99" in source
+    assert source.count('<svg class="plot"') == 4
+    assert "A side of several runs is their median" in source
 
 
 def test_a_page_that_cannot_be_written_is_one_line(store: Path) -> None:
