@@ -32,14 +32,26 @@ class Registers:
     Attributes:
         sees: the value that an op requires, by op; NOTHING if none. A compare-and-set sees one and leaves another.
         leaves: the value that an op writes, by op; NOTHING if none.
+        refuses: the value that an op saw not to be there, by op; NOTHING if none.
         initial: the value at the beginning, by key.
         writers: the ops that leave a value, by value.
     """
 
     sees: list[int]
     leaves: list[int]
+    refuses: list[int]
     initial: list[int]
     writers: list[list[int]]
+
+
+@dataclass(frozen=True)
+class _Values:
+    """What each transition requires, leaves and refuses, and what a key holds at first."""
+
+    sees: list[Hashable]
+    leaves: list[Hashable]
+    refuses: list[Hashable]
+    initial: Hashable
 
 
 @dataclass(frozen=True)
@@ -96,26 +108,21 @@ def read_calls(history: pa.Table, model: Model) -> Calls:
     transition: list[int] = ops.transition.tolist()
     key: list[int] = of_row[ops.invoked].tolist()
     values = _values(ops, model)
-    seen = None if values is None else _seen(key, transition, values[0])
+    seen = set[tuple[int, Hashable]]() if values is None else _seen(key, transition, values.sees)
     kept = [
         op
         for op, lost in enumerate(crashed)
-        if not lost or _matters(ops, model, transition[op], None if values is None else values[1], seen, key[op])
+        if not lost or _matters(ops, model, transition[op], values, (key[op], seen))
     ]
     return _chained(ops, kept, key, len(names), values)
 
 
 def _matters(
-    ops: Ops,
-    model: Model,
-    transition: int,
-    leaves: list[Hashable] | None,
-    seen: set[tuple[int, Hashable]] | None,
-    key: int,
+    ops: Ops, model: Model, transition: int, values: _Values | None, seen: tuple[int, set[tuple[int, Hashable]]]
 ) -> bool:
-    """Whether a crashed op can have been noticed."""
-    if leaves is not None and seen is not None:
-        return (key, leaves[transition]) in seen
+    """Whether a crashed op can have been noticed, on a key of which some values were seen."""
+    if values is not None and all(refused is Special.UNKNOWN for refused in values.refuses):
+        return (seen[0], values.leaves[transition]) in seen[1]
     what = ops.transitions[transition]
     return not model.observes(what.f, what.value, what.result)
 
@@ -129,7 +136,7 @@ def _chained(
     kept: list[int],
     key: list[int],
     keys: int,
-    values: tuple[list[Hashable], list[Hashable], Hashable] | None,
+    values: _Values | None,
 ) -> Calls:
     processes: list[int] = numbers(ops.table.column("process"))[ops.invoked].tolist()
     chains: list[list[int]] = []
@@ -166,48 +173,47 @@ def _chained(
         begin=chosen.invoked.tolist(),
         end=[rows if ops.crashed[op] else completed[op] for op in kept],
         certain=[not lost for lost in chosen.crashed.tolist()],
-        registers=None if values is None else _registers(chosen.transition.tolist(), of_call, keys, *values),
+        registers=None if values is None else _registers(chosen.transition.tolist(), of_call, keys, values),
     )
 
 
-def _registers(
-    transition: list[int],
-    key: list[int],
-    keys: int,
-    sees: list[Hashable],
-    leaves: list[Hashable],
-    initial: Hashable,
-) -> Registers:
+def _registers(transition: list[int], key: list[int], keys: int, values: _Values) -> Registers:
     number: dict[tuple[int, Hashable], int] = {}
 
-    def numbered(of: int, value: Hashable) -> int:
-        return NOTHING if value is Special.ANY else number.setdefault((of, value), len(number))
+    def numbered(said: list[Hashable], nothing: Special) -> list[int]:
+        return [
+            NOTHING if said[t] is nothing else number.setdefault((of, said[t]), len(number))
+            for of, t in zip(key, transition, strict=True)
+        ]
 
-    seen = [numbered(of, sees[t]) for of, t in zip(key, transition, strict=True)]
-    left = [numbered(of, leaves[t]) for of, t in zip(key, transition, strict=True)]
-    at_first = [numbered(of, initial) for of in range(keys)]
+    seen, left = numbered(values.sees, Special.ANY), numbered(values.leaves, Special.ANY)
+    refused = numbered(values.refuses, Special.UNKNOWN)
+    at_first = [number.setdefault((of, values.initial), len(number)) for of in range(keys)]
     writers: list[list[int]] = [[] for _ in number]
     for op, value in enumerate(left):
         if value != NOTHING:
             writers[value].append(op)
-    return Registers(seen, left, at_first, writers)
+    return Registers(seen, left, refused, at_first, writers)
 
 
-def _values(ops: Ops, model: Model) -> tuple[list[Hashable], list[Hashable], Hashable] | None:
-    """What each transition requires and leaves, and the initial value; None if that is not all there is to say."""
+def _values(ops: Ops, model: Model) -> _Values | None:
+    """The ops as those of registers; None if that is not all there is to say."""
     if steps_by_assignment(model):
         each = assignments(model, ops.transitions)
-        if any(one.refuses is not Special.UNKNOWN for one in each):
-            return None
-        return [one.requires for one in each], [one.becomes for one in each], model.init()
+        return _Values(
+            [one.requires for one in each],
+            [one.becomes for one in each],
+            [one.refuses for one in each],
+            model.init(),
+        )
     if type(model) is KeyValue:
         facts = [model.facts(what.f, what.value, what.result) for what in ops.transitions]
         told = [one for one in facts if one is not None]
-        if len(told) < len(facts):
-            return None
-        return (
-            [one.sees.get(None, Special.ANY) for one in told],
-            [one.leaves.get(None, Special.ANY) for one in told],
-            model.init(),
-        )
+        if len(told) == len(facts):
+            return _Values(
+                [one.sees.get(None, Special.ANY) for one in told],
+                [one.leaves.get(None, Special.ANY) for one in told],
+                [Special.UNKNOWN] * len(told),
+                model.init(),
+            )
     return None

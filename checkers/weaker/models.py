@@ -19,10 +19,10 @@ from checkers.linearizable.evidence import describe
 from checkers.linearizable.limits import Budget, Clock
 from checkers.linearizable.ops import show
 from checkers.linearizable.options import read_options
-from checkers.models import Model
+from checkers.models import CasRegister, CreateOnce, KeyValue, Model, Register
 from checkers.verdict import Verdict
 from checkers.weaker import sequential
-from checkers.weaker.calls import Calls, Registers, read_calls
+from checkers.weaker.calls import NOTHING, Calls, Registers, read_calls
 from checkers.weaker.causal import Causality, guessed_sources
 from checkers.weaker.reads_from import ContradictionError, Deduction, Rule
 from checkers.weaker.work import STEPS, TIME_S, OutOfWorkError, Work
@@ -59,6 +59,9 @@ _IMPLIES: Final[Mapping[str, tuple[str, ...]]] = {
     CAUSAL: (),
 }
 """The models, strongest first, and the weaker ones that each implies."""
+
+
+_CAUSAL_MODELS: Final = (Register, CasRegister, CreateOnce, KeyValue)
 
 
 @dataclass
@@ -126,14 +129,16 @@ def decide(calls: Calls, model: Model, work: Work) -> Answer:
     Raises:
         Exception: what the model raises.
     """
-    answer = Answer()
-    deduced = None if calls.registers is None else _deduce(calls, calls.registers, answer, work)
+    answer, deduced = Answer(), None
+    weakest = CAUSAL if isinstance(model, _CAUSAL_MODELS) else SEQUENTIAL
+    if calls.registers is not None:
+        deduced = _deduce(calls, calls.registers, weakest, answer, work)
     if SEQUENTIAL not in answer.holds:
         _search(calls, model, deduced, answer, work)
     if CAUSAL in answer.holds:
         return answer
-    if calls.registers is None:
-        answer.why_not = answer.why_not or f"causal consistency is decided of registers, not of a {model.name}"
+    if calls.registers is None or weakest is SEQUENTIAL:
+        answer.why_not = answer.why_not or f"causal consistency is decided of registers, not of the model {model.name}"
     elif deduced is not None:
         try:
             _refine(calls, calls.registers, deduced, answer, work)
@@ -154,7 +159,7 @@ class _Deduced:
     edges: list[list[int]]
 
 
-def _deduce(calls: Calls, registers: Registers, answer: Answer, work: Work) -> _Deduced | None:
+def _deduce(calls: Calls, registers: Registers, weakest: str, answer: Answer, work: Work) -> _Deduced | None:
     part = work.part(_DEDUCTION)
     found = None
     try:
@@ -163,7 +168,7 @@ def _deduce(calls: Calls, registers: Registers, answer: Answer, work: Work) -> _
         found = _Deduced(dict(deduction.source), dict(deduction.open), deduction.order.edges)
         deduction.sequential()
     except ContradictionError as error:
-        model = CAUSAL if found is None else SEQUENTIAL
+        model = weakest if found is None else SEQUENTIAL
         answer.refute(model, error.rule.value, _reason(calls, error.rule, error.ops), error.ops)
     except OutOfWorkError as error:
         answer.why_not = str(error)
@@ -173,6 +178,9 @@ def _deduce(calls: Calls, registers: Registers, answer: Answer, work: Work) -> _
 
 def _search(calls: Calls, model: Model, deduced: _Deduced | None, answer: Answer, work: Work) -> None:
     registers = calls.registers
+    if sequential.least_steps(calls) > work.most - work.steps:
+        answer.why_not = answer.why_not or "it would take too many steps"
+        return
     steps = sequential.Objects(calls, model) if registers is None else sequential.Registers(registers)
     edges = () if deduced is None else deduced.edges
     near = None if registers is None else sequential.bounds(calls, registers)
@@ -198,6 +206,9 @@ def _search(calls: Calls, model: Model, deduced: _Deduced | None, answer: Answer
 
 def _refine(calls: Calls, registers: Registers, deduced: _Deduced, answer: Answer, work: Work) -> None:
     """Causal memory and convergence, of a history that nothing forced refutes."""
+    if any(value != NOTHING for value in registers.refuses):
+        answer.why_not = answer.why_not or "answers that a compare-and-set did not match are not judged causally"
+        return
     source = guessed_sources(calls, registers, deduced.source, deduced.open, work)
     certain = len(source) == len(deduced.source)
     look = Deduction(calls, registers, work)

@@ -22,18 +22,20 @@ from checkers.weaker.calls import NOTHING, Calls
 from checkers.weaker.work import Work
 
 _NEVER = 1 << 60
+_STATE = 10
+"""Steps that a state costs, apart from the chains that are looked at."""
 
 
 class Registers:
     """Steps of registers: a state is the number of the value that is held."""
 
     def __init__(self, registers: calls.Registers) -> None:
-        self._sees, self._leaves = registers.sees, registers.leaves
+        self._sees, self._leaves, self._refuses = registers.sees, registers.leaves, registers.refuses
         self.initial = registers.initial
 
     def step(self, op: int, held: int) -> int:
         """What a key holds after an op, NOTHING if the op is impossible."""
-        if self._sees[op] not in (NOTHING, held):
+        if self._sees[op] not in (NOTHING, held) or self._refuses[op] == held:
             return NOTHING
         return held if self._leaves[op] == NOTHING else self._leaves[op]
 
@@ -163,7 +165,6 @@ class Search:
             self._do(op, done)
             deeper = self._settled(done)
             where = (tuple(self._at), tuple(self._held))
-            self._work.spend(len(self._at) // 4)
             if where in seen:
                 deeper.choices = []
             seen.add(where)
@@ -204,7 +205,7 @@ class Search:
     def _settled(self, done: list[tuple[int, int]]) -> _Frame:
         """Take all observers that are possible now; what may come next is what is left at the heads of the chains."""
         self.states += 1
-        self._work.spend(len(self._at))
+        self._work.spend(_STATE + len(self._at))
         heads: list[int] = []
         for number, chain in enumerate(self._calls.chains):
             while (at := self._at[number]) < len(chain):
@@ -223,11 +224,33 @@ class Search:
         able = [op for op in heads if not self._observes[op] and self._is_next(op) and self._is_possible(op)]
         if self._values is not None:
             able = [op for op in able if not self._strands(op, self._values)]
+            able = self._asked_for(able, heads, self._values)
         end, within = self._calls.end, self._within
         if within is None:
             return sorted(able, key=lambda op: (end[op], op))
         until = min((within[op][1] for op in heads if self._calls.certain[op]), default=_NEVER)
         return sorted((op for op in able if within[op][0] <= until), key=lambda op: (within[op][1], end[op], op))
+
+    def _asked_for(self, able: list[int], heads: list[int], values: calls.Registers) -> list[int]:
+        """Without crashed ops that do not help, and of those that leave the same only one.
+
+        What takes effect next on the key after a crashed op, in an order with as few of them as can be, requires what
+        it leaves or refuses what was there; and that can be what comes next at all, as a crashed op is before nothing.
+        """
+        certain, key = self._calls.certain, self._calls.key
+        required = {values.sees[op] for op in heads}
+        refused = {key[op] for op in heads if values.refuses[op] == self._held[key[op]]}
+        found: list[int] = []
+        alike: set[tuple[int, int]] = set()
+        for op in able:
+            if certain[op]:
+                found.append(op)
+            elif values.leaves[op] in required or key[op] in refused:
+                what = (values.sees[op], values.leaves[op])
+                if what not in alike:
+                    alike.add(what)
+                    found.append(op)
+        return found
 
     def _strands(self, op: int, values: calls.Registers) -> bool:
         """Whether a write takes away a value for good that others still have to see."""
@@ -235,6 +258,13 @@ class Search:
         if values.leaves[op] in (NOTHING, present) or self._suppliers[present]:
             return False
         return self._readers[present] > (certain and values.sees[op] == present)
+
+
+def least_steps(found: Calls) -> int:
+    """What it takes to find an order if the first try is always right, about."""
+    values = found.registers
+    moves = len(found.chain) if values is None else sum(value != NOTHING for value in values.leaves)
+    return moves * (_STATE + len(found.chains))
 
 
 def bounds(found: Calls, registers: calls.Registers) -> list[tuple[int, int]]:

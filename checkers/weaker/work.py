@@ -6,11 +6,11 @@ from typing import Final
 
 from checkers.linearizable.limits import Budget
 
-STEPS: Final = 1_500_000
-"""Steps of all kinds together: an op, a chain, an order or a state that is looked at. One takes about a microsecond."""
+STEPS: Final = 800_000
+"""Steps of all kinds together: an op, a chain, an order or a state that is looked at. A million take about a second."""
 
-TIME_S: Final = 2.0
-"""CPU seconds for all of it, on a machine on which steps take longer."""
+TIME_S: Final = 3.0
+"""CPU seconds for all of it, on a machine on which steps take much longer."""
 
 _LOOK: Final = 5_000
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from checkers.verdict import Verdict
 from results.report import write_report
 from results.report.guarantees import Guarantees, guarantees_of
 from tests.report.sample import State, sample_run
@@ -67,3 +68,21 @@ def test_the_banner_tells_them_where_something_broke(tmp_path: Path, state: Stat
     broken = "<b>Broken:</b> linearizability of the set. <b>Not checked:</b> models weaker than linearizability of"
     assert (broken in banner) == told
     assert ("<b>Held:</b> quorum-progress." in banner) == told
+
+
+@pytest.mark.parametrize(
+    ("models", "words"),
+    [
+        ({"violated": ["linearizability"], "surviving": ["causal memory (CM)"]}, "survives:</b> causal memory (CM)."),
+        ({"violated": ["causal consistency (CC)", "linearizability"]}, "causal consistency (CC) (and with it linear"),
+        ({"undecided": ["sequential consistency"], "why_undecided": "<why>"}, "consistency (&lt;why&gt;)."),
+    ],
+)
+def test_the_banner_says_what_is_left_of_a_run_that_is_not_linearizable(
+    tmp_path: Path, models: dict[str, Any], words: str
+) -> None:
+    run = sample_run(tmp_path, "violation")
+    verdict = Verdict(checker="linearizable", valid="false", sentence="Not so.", evidence={"models": models})
+    run.write_verdicts([verdict], "violation")
+    page = write_report(run.path).read_text()
+    assert words in page[page.index("<header") : page.index("</header>")]
