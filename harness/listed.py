@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from results.errors import UsageError
+
+_DIGITS_MAX: Final = 18
+"""Of a whole number in an option. None that has a meaning is longer, and Python refuses to read far longer ones."""
+
+
+def number(text: str) -> int:
+    """A whole number of which nothing but digits, a sign and blanks around them is given; of more digits than any
+    option takes, the most that so many make, with its sign: it is out of every bound."""
+    text = text.strip()
+    if len(text.lstrip("+-")) <= _DIGITS_MAX:
+        return int(text)
+    return (-1 if text.startswith("-") else 1) * 10**_DIGITS_MAX
 
 
 def names(option: str, text: str) -> tuple[str, ...]:

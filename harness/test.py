@@ -21,6 +21,8 @@ CONCURRENCY_MAX = 1000
 RATE_MAX = 1_000_000
 TIME_MAX_S = 1_000_000
 SEED_END = 2**63
+LEAST = 1e-6
+"""Of any number that must be positive. Less is no time that a clock tells, and no rate at which anything happens."""
 
 
 KEY_MAX = 200
@@ -213,7 +215,7 @@ def check_placement(placement: Sequence[NodeId], nodes: Sequence[NodeId], concur
 
 
 def check_number(name: str, value: float, most: float) -> None:
-    """Refuse a number that is not above 0 and at most `most`; not a number at all (nan) is neither.
+    """Refuse a number that is not `LEAST` or more and at most `most`; not a number at all (nan) is neither.
 
     Raises:
         UsageError: it is out of bounds.
@@ -222,3 +224,5 @@ def check_number(name: str, value: float, most: float) -> None:
         raise UsageError(f"{name} must be positive, not {value}.")
     if value > most:
         raise UsageError(f"{name} must be at most {most:,}, not {value:g}.")
+    if value < LEAST:
+        raise UsageError(f"{name} must be at least {LEAST:g}, not {value:g}.")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from harness.listed import number
 from harness.protocols import FaultKind, Nemesis, NodeId, Support
 from harness.test import NemesisPackage
 from nemesis.bounce import Bounce
@@ -112,7 +113,7 @@ def weights(listed: Sequence[str]) -> dict[str, int]:
         name = name.strip()
         if name not in NEMESES and name != "none":
             raise UnknownNameError("nemesis", name, descriptions())
-        if colon and not (weight.strip().isascii() and weight.strip().isdigit() and 1 <= int(weight) <= WEIGHT_MAX):
+        if colon and not (weight.strip().isascii() and weight.strip().isdigit() and 1 <= number(weight) <= WEIGHT_MAX):
             raise UsageError(f"--nemesis {each}: a weight is a whole number from 1 to {WEIGHT_MAX}, as in {name}:2.")
         if name == "none" and (colon or len(listed) > 1):
             raise UsageError(f"--nemesis {','.join(listed)}: none stands for no fault at all, and stands alone.")

@@ -8,7 +8,7 @@ from typing import Any
 from harness.generators import sequence
 from harness.marks import reached
 from harness.protocols import FaultKind, Nemesis, NemesisContext
-from harness.test import NemesisPackage
+from harness.test import LEAST, NemesisPackage
 from nemesis.effects import request
 from nemesis.schedule import Fault, Schedule
 from results.errors import BackendError, NemesisError, UsageError
@@ -89,7 +89,7 @@ def package(
     Raises:
         UsageError: the interval is not positive, or two faults handle the same op.
     """
-    if not 0 < interval_s < 10**6:
+    if not LEAST <= interval_s < 10**6:
         raise UsageError(f"--interval must be a positive number of seconds, not {interval_s:g}.")
     if not faults:
         return NemesisPackage(name=name, nemesis=None, generator=None, final_generator=None, faults=frozenset())

@@ -12,9 +12,13 @@ def replace_file(path: Path, write: Callable[[Path], object]) -> None:
 
     The name of the file beside it begins with a dot: Spark and other readers of Hive layouts leave such files alone.
 
+
+    A symbolic link stays, and what it leads to is replaced.
     Raises:
         OSError: nothing was changed.
     """
+    if path.is_symlink():
+        path = path.resolve()
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write(aside)

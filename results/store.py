@@ -42,6 +42,7 @@ from results.errors import (
 from results.plainfile import refuse_others
 from results.reasons import reasons_of
 from results.soundness import sound_history, sound_telemetry
+from results.stores import is_run
 
 FORMAT: Final = 1
 """The version of test.json and verdict.json. A higher one is refused, never touched."""
@@ -474,9 +475,10 @@ class Store:
         Raises:
             RunNotFoundError: none, or more than one is meant.
         """
-        path = Path(reference)
-        if (path / "test.json").is_file() or (path.name.startswith("run=") and path.is_dir()):
-            return RunDir(path.resolve())
+        if not reference.strip():
+            raise RunNotFoundError(f"{reference!r} names no run: give a run's name or folder, or latest.")
+        if is_run(reference):
+            return RunDir(Path(reference).resolve())
         runs = self.runs()
         if not runs:
             raise RunNotFoundError(f"there is no run in the store {self.root}.")

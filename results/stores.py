@@ -9,21 +9,27 @@ from pathlib import Path
 from results.errors import UsageError
 
 
-def check_path(name: str) -> None:
-    """Refuse what can be no folder.
+def check_path(name: str, option: str = "--store") -> None:
+    """Refuse what can be no folder; `option` gave the name.
 
     Raises:
         UsageError: it has no name, or it or what it is in is no folder.
     """
     if not name.strip():
-        raise UsageError("--store names no folder: leave it out, or name one (. is the current folder).")
+        raise UsageError(f"{option} names no folder: leave it out, or name one (. is the current folder).")
     try:
         found = _nearest(Path(name))
         is_folder = found.is_dir()
     except (OSError, ValueError) as error:
-        raise UsageError(f"--store {name!r} cannot be a folder: {_why(error)}.") from error
+        raise UsageError(f"{option} {name!r} cannot be a folder: {_why(error)}.") from error
     if not is_folder:
-        raise UsageError(f"--store {name!r}: {found} is no folder. Choose another.")
+        raise UsageError(f"{option} {name!r}: {found} is no folder. Choose another.")
+
+
+def is_run(name: str) -> bool:
+    """Whether it is the path of a run's folder, damaged or not, rather than the name of a run in a store."""
+    path = Path(name)
+    return (path / "test.json").is_file() or (path.name.startswith("run=") and path.is_dir())
 
 
 def check_there(folder: Path) -> None:
@@ -36,8 +42,8 @@ def check_there(folder: Path) -> None:
         raise UsageError(f"--store {str(folder)!r}: there is no such store.")
 
 
-def check_writable(folder: Path) -> None:
-    """Refuse a store into which nothing can be put: found by trying, which leaves nothing behind.
+def check_writable(folder: Path, option: str = "--store") -> None:
+    """Refuse a folder into which nothing can be put, such as a store: found by trying, which leaves nothing behind.
 
     Raises:
         UsageError: nothing can.
@@ -45,7 +51,8 @@ def check_writable(folder: Path) -> None:
     try:
         os.rmdir(tempfile.mkdtemp(prefix=".trying-", dir=_nearest(folder)))
     except OSError as error:
-        raise UsageError(f"cannot write to the store {folder}: {_why(error)}. Choose another with --store.") from error
+        what = "the store" if option == "--store" else "the folder"
+        raise UsageError(f"cannot write to {what} {folder}: {_why(error)}. Choose another with {option}.") from error
 
 
 def _nearest(path: Path) -> Path:

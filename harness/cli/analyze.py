@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from harness.cli import options
+from harness.cli import options, parsing
 from results.errors import RunNotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ STARTED: Final = "Spark is up"
 """How the line begins that tells that judging begins."""
 
 
-@click.command("analyze")
+@click.command("analyze", cls=parsing.Command)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @options.stored
 @options.engine
@@ -44,9 +44,13 @@ def command(
     from checkers.verdict import worst
     from harness.cli.rejudging import told_to_analyze
     from results.store import Store
+    from results.stores import is_run
 
+    parsing.refuse_twice("RUN", runs)
+    options.check_store(ctx, runs)
     chosen = _choose(Store(Path(store)), runs)
-    with told_to_analyze(shlex.join(["splitbrain", "analyze", *runs, "--store", store])):
+    where = [] if runs and all(map(is_run, runs)) else ["--store", store]
+    with told_to_analyze(shlex.join(["splitbrain", "analyze", *runs, *where])):
         judged = _judge(chosen, engine or "spark", master)
     if as_json:
         _print_json(judged)
@@ -67,7 +71,13 @@ def _choose(store: Store, references: Sequence[str]) -> list[RunDir]:
         if not found:
             raise RunNotFoundError(f"there is no run to judge in the store {store.root}.")
         return found
-    named = {run.path: run for run in map(store.find, references)}
+    named: dict[Path, RunDir] = {}
+    for reference in references:
+        run = store.find(reference)
+        path = run.path.resolve()
+        if path in named:
+            raise UsageError(f"RUN {reference} is run {run.name}, which is named before: once is enough.")
+        named[path] = run
     for run in named.values():
         if _standing(run) == "running":
             raise UsageError(f"run {run.name} of test {run.test_name} is still under way: wait for it, or stop it.")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
-from harness.cli import counterexample, options
+from harness.cli import counterexample, options, parsing
 from results.errors import HistoryFormatError, SplitbrainError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from results.formats.rows import Independent
 
 
-@click.command("check")
+MEMORY_MAX_MB: Final = 1 << 30
+"""A petabyte: no machine has more."""
+
+
+@click.command("check", cls=parsing.Command)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
     "--checker",
@@ -104,7 +108,8 @@ def command(
     gc.freeze()
     if no_picture and picture is not None:
         raise UsageError("--picture and --no-picture exclude each other: leave out one of them.")
-    refuse_missing(files)
+    refuse_missing(files, format_name, independent)
+    _refuse_settings(ctx)
     pictures = None if picture is None else counterexample.Pictures(picture, files)
     settings = {
         "model": model,
@@ -141,6 +146,38 @@ def command(
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
     ctx.exit(_exit_code(worst(outcomes), problems))
+
+
+def _refuse_settings(ctx: click.Context) -> None:
+    """Refuse settings of the checker "linearizable" that are given to another, or with which nothing can be judged.
+
+    Raises:
+        UsageError: there is one.
+    """
+    checker = ctx.params["checker_name"]
+    settings = [each for each in ("model", "time_limit", "memory_limit", "witness_time") if options.given(ctx, each)]
+    for name in [*settings, *(["picture"] if options.given(ctx, "picture") else [])]:
+        if checker != "linearizable":
+            raise UsageError(
+                f"{options.written(name)} {ctx.params[name]}: that is for the checker linearizable, not {checker}: "
+                "leave it out."
+            )
+    if not settings:
+        return
+    from harness.test import TIME_MAX_S, check_number
+
+    time_limit, memory_limit, witness_time = (
+        ctx.params[each] for each in ("time_limit", "memory_limit", "witness_time")
+    )
+    check_number("--time-limit", time_limit, TIME_MAX_S)
+    check_number("--memory-limit", memory_limit, MEMORY_MAX_MB)
+    if witness_time:
+        check_number("--witness-time", witness_time, TIME_MAX_S)
+        if witness_time > time_limit:
+            raise UsageError(
+                f"--witness-time {witness_time:g} is within the limit, and --time-limit is {time_limit:g}: give less "
+                "of the one, or more of the other."
+            )
 
 
 def _exit_code(found: Outcome, problems: Sequence[SplitbrainError]) -> int:

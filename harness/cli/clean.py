@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from harness.cli import options
+from harness.cli import options, parsing
 from results.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.backends.cleaning import Cleaned
 
 
-@click.command("clean")
+@click.command("clean", cls=parsing.Command)
 @options.stored
 @options.hosts
 @click.option("--dry-run", is_flag=True, help="Only tell what would be removed.")
@@ -52,6 +52,7 @@ def command(
     else:
         if options.given(ctx, "store"):
             raise UsageError("--store is on this machine, and --hosts cleans hosts: leave out one of them.")
+        options.check_user(hosts, ssh_user)
         inventory = Inventory.of(hosts, known_hosts or KNOWN_HOSTS, ssh_key, ssh_user)
         cleaned = cleaning.clean_hosts(inventory, dry_run=dry_run)
     _tell(cleaned, dry_run, as_json)

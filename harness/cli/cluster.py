@@ -16,8 +16,9 @@ from typing import Any, Final, TypeVar
 import click
 import msgspec
 
-from harness.cli import options
+from harness.cli import options, parsing
 from results.errors import BackendError, NodeStartError, UnknownNameError, UsageError
+from results.stores import check_path, check_writable
 
 T = TypeVar("T")
 
@@ -42,17 +43,23 @@ class ClusterState(msgspec.Struct, frozen=True):
     nodes: list[NodeProcess]
 
 
+def _check_folder(_: click.Context, __: click.Parameter, value: str) -> str:
+    check_path(value, "--dir")
+    return value
+
+
 folder = click.option(
     "--dir",
     "directory",
     default="metadata-cluster",
     show_default=True,
     metavar="DIR",
+    callback=_check_folder,
     help="Where the nodes' data and logs are.",
 )
 
 
-@click.group("cluster")
+@click.group("cluster", cls=parsing.Group)
 def command() -> None:
     """Start, stop and use the metadata cluster by hand.
 
@@ -78,7 +85,9 @@ def command() -> None:
     type=click.IntRange(1024, 65000),
     help="Port of the first node on 127.0.0.1; the others follow.",
 )
-@click.option("--bug", default="", metavar="ID[,ID...]", help="Switch bugs on (splitbrain list bugs).")
+@click.option(
+    "--bug", default="", callback=parsing.named, metavar="ID[,ID...]", help="Switch bugs on (splitbrain list bugs)."
+)
 @folder
 def up(nodes: str, base_port: int, bug: str, directory: str) -> None:
     """Start the nodes and wait until one leads. Data of an earlier `up` in the same DIR is used again."""
@@ -94,6 +103,9 @@ def up(nodes: str, base_port: int, bug: str, directory: str) -> None:
         raise UsageError(f"a cluster is up in {home} already. To stop it: splitbrain cluster down --dir {home}")
     listed = node_names(nodes)
     ports = {node: base_port + i for i, node in enumerate(listed)}
+    check_writable(home, "--dir")
+    for node, port in ports.items():
+        _check_free(node, port)
     home.mkdir(parents=True, exist_ok=True)
     started = [_start(home, node, ports, bug) for node in listed]
     _write_state(home, started)
@@ -112,6 +124,22 @@ def down(directory: str) -> None:
     """Stop every node that `up` started. Data stays; the next `up` uses it again."""
     stopped = _stop_all(Path(directory))
     click.echo(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
+
+
+def _check_free(node: str, port: int) -> None:
+    """Refuse a port on which somebody listens: a node could not, and another cluster might answer in its place.
+
+    Raises:
+        UsageError: the port cannot be had.
+    """
+    import socket
+
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((HOST, port))
+        except OSError as error:
+            raise UsageError(f"--base-port: port {port} of node {node}: {error.strerror}. Choose another.") from error
 
 
 def _start(home: Path, node: str, ports: dict[str, int], bug: str) -> NodeProcess:
@@ -191,7 +219,9 @@ def _said(status: dict[str, Any]) -> str:
 
 
 @command.command("ctl")
-@click.option("--node", default=None, metavar="NAME", help="Which node to ask.  [default: the first]")
+@click.option(
+    "--node", default=None, callback=parsing.named, metavar="NAME", help="Which node to ask.  [default: the first]"
+)
 @click.option("--timeout", default=5.0, show_default=True, metavar="SECONDS", help="How long to wait for an answer.")
 @folder
 @click.argument("verb", type=click.Choice(["get", "children", "put", "create", "update", "cas", "delete"]))
@@ -211,10 +241,12 @@ def ctl(
     cas PATH EXPECTED VALUE
     """
     from cluster.client import Client, ClusterError
+    from harness.test import TIME_MAX_S, check_number
 
     wanted = {"put": 1, "create": 1, "update": 1, "cas": 2}.get(verb, 0)
     if len(values) != wanted:
         raise UsageError(f"ctl {verb} takes a path and {wanted} value(s), not {len(values)}.")
+    check_number("--timeout", timeout, TIME_MAX_S)
     nodes = _state(Path(directory))
     chosen = next((each for each in nodes if node in (None, each.node)), None)
     if chosen is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from harness.cli import options
+from harness.cli import options, parsing
 from results.errors import RunNotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _CHOSEN_BY = ("outcome", "workload", "nemesis", "nemeses", "system", "backend", 
 """Filters of the site's table that can stand for a set of runs. What they mean: `results.site.selection`."""
 
 
-@click.command("compare")
+@click.command("compare", cls=parsing.Command)
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @options.stored
@@ -36,7 +37,8 @@ _CHOSEN_BY = ("outcome", "workload", "nemesis", "nemeses", "system", "backend", 
     help="Write the comparison as an HTML page as well, with pictures of both sides over time.",
 )
 @options.as_json
-def command(a: str, b: str, store: str, page: str | None, as_json: bool) -> None:
+@click.pass_context
+def command(ctx: click.Context, a: str, b: str, store: str, page: str | None, as_json: bool) -> None:
     """Compare two runs, or two sets of runs: outcomes, verdicts, figures, and what differs in what was tested.
 
     \b
@@ -64,8 +66,16 @@ def command(a: str, b: str, store: str, page: str | None, as_json: bool) -> None
     The exit code is 0 whatever was found: verdicts are not judged again.
     """
     from results.comparison import compare
+    from results.targets import check_target
 
-    (side_a, runs_a), (side_b, runs_b) = (_side(each, store) for each in (a, b))
+    if page is not None:
+        check_target("--page", page)
+    meant = [_meant(each, store) for each in (a, b)]
+    if {run.path.resolve() for run in meant[0]} == {run.path.resolve() for run in meant[1]}:
+        raise UsageError(f"A {a!r} and B {b!r} are the same: name other runs as B.")
+    if all(Path(each).is_dir() for each in (a, b)) and options.given(ctx, "store"):
+        raise UsageError(f"--store {store}: A and B are both named by their folders: leave --store out.")
+    (side_a, runs_a), (side_b, runs_b) = (_side(each, runs) for each, runs in zip((a, b), meant, strict=True))
     found = compare(side_a, side_b)
     if page is not None:
         _write(Path(page), found, runs_a, runs_b)
@@ -97,7 +107,7 @@ def _write(page: Path, found: Comparison, a: Sequence[RunDir], b: Sequence[RunDi
 # --- which runs -----------------------------------------------------------------------------------------------------
 
 
-def _side(reference: str, store: str) -> tuple[Side, list[RunDir]]:
+def _side(reference: str, meant: Sequence[RunDir]) -> tuple[Side, list[RunDir]]:
     """The runs that are meant, as they are compared and where they lie.
 
     Those that cannot be read are told and left out, unless there is no other.
@@ -111,7 +121,7 @@ def _side(reference: str, store: str) -> tuple[Side, list[RunDir]]:
     subjects: list[Subject] = []
     runs: list[RunDir] = []
     refused: list[SplitbrainError] = []
-    for run in _meant(reference, store):
+    for run in meant:
         try:
             subjects.append(subject_of(run))
             runs.append(run)
@@ -132,9 +142,14 @@ def _meant(reference: str, store: str) -> list[RunDir]:
     """
     from results.store import RunDir, Store
 
-    filters = {name: value for name, _, value in (word.partition("=") for word in reference.split())}
+    words = [word.partition("=") for word in reference.split()]
+    filters = {name: value for name, _, value in words}
     if filters and all(name in _CHOSEN_BY and value for name, value in filters.items()):
+        if len(filters) < len(words):
+            raise UsageError(f"{reference!r} names a filter twice, and one would count: give each once.")
         return _that_fit(filters, store)
+    if not reference.strip():
+        raise RunNotFoundError(f"{reference!r} names no run: give a run, a test, a pattern, filters or a folder.")
     path = Path(reference)
     if path.is_dir() and not (path / "test.json").exists():
         runs = Store(path).runs() or [RunDir(each.parent) for each in sorted(path.glob("run=*/test.json"))]

@@ -16,11 +16,12 @@ from checkers.verdict import CheckerSpec
 from harness.backends import catalogue as backends
 from harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory, parse_hosts
 from harness.cli.followable import checked_faults
+from harness.cli.idle import idle
 from harness.cli.options import STORE
 from harness.cli.schedules import read as read_schedule
 from harness.faultkinds import supported
 from harness.generators.script import ScriptedFault, script_faults
-from harness.listed import names
+from harness.listed import names, number
 from harness.plan import NODE_NAME
 from harness.protocols import Backend, System
 from harness.simulation.worlds import WORLDS
@@ -95,9 +96,9 @@ def node_names(nodes: str) -> tuple[str, ...]:
         UsageError: no node, or a name that is not a plain word, or names a node twice.
     """
     if re.fullmatch(r"[+-]?\d+", nodes.strip()):
-        count = int(nodes)
+        count = number(nodes)
         if not 1 <= count <= NODES_MAX:
-            raise UsageError(f"--nodes {count}: a test needs 1 to {NODES_MAX} nodes.")
+            raise UsageError(f"--nodes {nodes.strip()}: a test needs 1 to {NODES_MAX} nodes.")
         return tuple(f"n{i}" for i in range(1, count + 1))
     listed = names("--nodes", nodes)
     if not listed:
@@ -115,12 +116,12 @@ def client_count(concurrency: str, nodes: int) -> int:
         UsageError: it is neither.
     """
     match = re.fullmatch(r"(\d+)(n?)", concurrency.strip())
-    if match is None or int(match[1]) == 0:
+    if match is None or number(match[1]) == 0:
         raise UsageError(
             f"--concurrency {concurrency}: give a positive number of clients, or a multiple of the number "
             "of nodes such as 2n."
         )
-    count = int(match[1]) * (nodes if match[2] else 1)
+    count = number(match[1]) * (nodes if match[2] else 1)
     check_number("concurrency", count, CONCURRENCY_MAX)
     return count
 
@@ -185,6 +186,7 @@ def backend_of(options: RunOptions) -> Backend:
     if options.hosts is None:
         raise UsageError("--backend ssh has no hosts: name one for each node, --hosts n1=admin@10.0.0.1,n2=...")
     inventory = Inventory.of(options.hosts, options.known_hosts or KNOWN_HOSTS, options.ssh_key, options.ssh_user)
+    inventory.check_nodes(node_names(options.nodes))
     return backends.build(options.backend, inventory)
 
 
@@ -360,9 +362,9 @@ def command_line(
         master: Spark's, None likewise.
     """
     words = ["splitbrain", "run"]
-    given = {name: value for name, value in msgspec.to_builtins(options).items() if name != "scheduled"}
-    if options.schedule:
-        del given["nemesis"]  # it follows from the schedule
+    given: dict[str, Any] = msgspec.to_builtins(options)
+    without = {"scheduled", *idle(given)}
+    given = {name: value for name, value in given.items() if name not in without}
     for name, value in given.items():
         if name in _DEFAULTS and value == _DEFAULTS[name]:
             continue

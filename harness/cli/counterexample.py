@@ -10,6 +10,7 @@ import click
 
 from results import drawable
 from results.errors import UsageError
+from results.targets import check_target
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +49,7 @@ class Pictures:
             UsageError: one file cannot take the pictures of several histories, the folder is missing, or neither is
                 named.
         """
-        if not target:
+        if not target.strip():
             raise UsageError("--picture names neither a file nor a folder (. is the current one).")
         folder = Path(target)
         self._paths = dict(zip(files, _names(files), strict=True))
@@ -62,6 +63,7 @@ class Pictures:
         elif not folder.parent.is_dir():
             raise UsageError(f"--picture {target}: there is no folder {folder.parent}. Make it first.")
         else:
+            check_target("--picture", target, of=files[0])
             self._paths = dict.fromkeys(files, folder)
 
     def draw(self, file: str, history: pa.Table | LongHistory, verdict: Verdict) -> str | None:

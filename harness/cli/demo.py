@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli import options
+from harness.cli import options, parsing
 from results.errors import EXIT_HARNESS_ERROR
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BUG = "M23"
 
 
-@click.command("demo")
+@click.command("demo", cls=parsing.Command)
 @options.store
 @click.option(
     "--time-limit",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from harness.cli import options
+from harness.cli import options, parsing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harness.doctor import Fault, Finding
 
 
-@click.command("doctor")
+@click.command("doctor", cls=parsing.Command)
 @options.hosts
 @options.as_json
 @click.pass_context
@@ -45,6 +45,7 @@ def command(
     if hosts is None:
         options.check_hosts(ctx, "which hosts? Add --hosts, or leave it out.")
     else:
+        options.check_user(hosts, ssh_user)
         inventory = Inventory.of(hosts, known_hosts or KNOWN_HOSTS, ssh_key, ssh_user)
     findings, faults = doctor.diagnose(), doctor.faults(inventory)
     if as_json:

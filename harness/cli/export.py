@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from harness.cli import options
+from harness.cli import options, parsing
 from results.atomic import replace_file
 from results.errors import UsageError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from results.formats.rows import Independent
 
 
-@click.command("export")
+@click.command("export", cls=parsing.Command)
 @click.argument("file", metavar="RUN|FILE")
 @click.option(
     "--format",
@@ -43,18 +43,21 @@ def command(file: str, target: str, output: str | None, format_name: str | None,
       splitbrain export store/test=*/run=* -o history.edn
       splitbrain export --format jsonl etcd_004.log | head
     """
-    from harness.cli.histories import read_history_of
+    from harness.cli.histories import read_history_of, refuse_missing
     from harness.cli.steps import Steps
+    from results.targets import check_target
 
+    refuse_missing([file], format_name, independent, "--from")
+    target_file = None if output is None else check_target("--output", output, of=file)
     with Steps(2) as steps:
         steps.enter(f"reading {file}")
         history = read_history_of(file, format_name, independent)
         steps.enter(f"writing {output or 'to standard output'}")
-        if output is None:
+        if target_file is None:
             _write(history, target, sys.stdout, steps)
             sys.stdout.flush()
         else:
-            _write_file(history, target, Path(output), steps)
+            _write_file(history, target, target_file, steps)
 
 
 def _write(history: pa.Table, target: str, file: TextIO, steps: Steps) -> None:

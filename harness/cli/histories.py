@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.parsing import refuse_twice
 from results.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,15 +21,27 @@ if TYPE_CHECKING:
 PARQUET_BYTES = b"PAR1"
 
 
-def refuse_missing(files: Iterable[str]) -> None:
-    """Refuse files of which one is not there, before any is read.
+def refuse_missing(
+    files: Sequence[str], format_name: str | None, independent: Independent, option: str = "--format"
+) -> None:
+    """Refuse files of which one is not there or is named twice, before any is read; and what says how to read a file
+    where a stored run is meant, which says so itself.
 
     Raises:
-        UsageError: there is no such file.
+        UsageError: there is such a file.
     """
+    refuse_twice("FILE", files)
     for file in files:
         if not Path(_path(file)).exists():
             raise UsageError(f"{file}: there is no such file.")
+        if not Path(_path(file)).is_dir():
+            continue
+        if format_name is not None:
+            raise UsageError(f"{file}: {option} {format_name} is for files, and this is a folder: leave it out.")
+        if independent != "auto":
+            raise UsageError(
+                f"{file}: --independent {independent}: a stored run has keys apart from values: leave it out."
+            )
 
 
 def read_history_of(file: str, format_name: str | None, independent: Independent) -> pa.Table:
@@ -43,10 +56,7 @@ def read_history_of(file: str, format_name: str | None, independent: Independent
 
     path = Path(_path(file))
     if path.is_dir():
-        if independent == "yes":
-            raise UsageError(f"{file}: a stored run has keys apart from values: leave out --independent.")
         return RunDir(path).history()
-    refuse_missing([file])
     table: pa.Table = read_table(path, format_name, independent=independent)
     from results.formats.rows import IGNORED_KEY
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from harness.cli import options
+from harness.cli import options, parsing
 from results.errors import EXIT_HARNESS_ERROR, UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ SEED_END = 2**62
 """The first seed is below, so that there is no end to those that follow."""
 
 
-@click.command("hunt")
+@click.command("hunt", cls=parsing.Command)
 @click.option(
     "-w",
     "--workload",
@@ -39,7 +39,13 @@ SEED_END = 2**62
     help="Each seed draws some of these.  [default: all that can be simulated and that a correct system survives]",
 )
 @click.option("--system", default="metadata", show_default=True, metavar="NAME", help="What is tested.")
-@click.option("--bug", default="", metavar="ID[,ID...]", help="Switch bugs of the system on, in every run.")
+@click.option(
+    "--bug",
+    default="",
+    callback=parsing.named,
+    metavar="ID[,ID...]",
+    help="Switch bugs of the system on, in every run.",
+)
 @click.option("-n", "--nodes", metavar="N[,N...]", help="Each seed draws one of these numbers.  [default: 3,4,5,6,7]")
 @click.option(
     "--world", default="swarm", show_default=True, metavar="NAME", help="As of splitbrain run; swarm is drawn itself."
@@ -109,6 +115,10 @@ def command(
     from harness.cli.swarm import asked_for
 
     _check(seed, budget, runs)
+    if keep_going and runs == 1:
+        raise UsageError("--keep-going: after --runs 1 there is nothing to go on with: leave out one of them.")
+    if given["nemesis"] is not None and given["nemesis"].strip() == "none" and given["interval"] is not None:
+        raise UsageError(f"--interval {given['interval']:g}: --nemesis none breaks nothing: leave --interval out.")
     asked = asked_for(**given)
     first = secrets.randbelow(2**31) if seed is None else seed
 
@@ -145,8 +155,8 @@ def _check(seed: int | None, budget: float, runs: int | None) -> None:
     from harness.test import TIME_MAX_S, check_number
 
     check_number("budget", budget, TIME_MAX_S)
-    if runs is not None and runs < 1:
-        raise UsageError(f"--runs {runs}: a hunt needs at least one run.")
+    if runs is not None and not 1 <= runs <= SEED_END:
+        raise UsageError(f"--runs {runs}: a hunt needs at least one run, and has {SEED_END} at most.")
     if seed is not None and not 0 <= seed < SEED_END:
         raise UsageError(f"--seed {seed}: the first seed of a hunt is a whole number from 0 to {SEED_END - 1}.")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from harness.cli import options
+from harness.cli import options, parsing
 
 if TYPE_CHECKING:
     from harness.images.build import Built
@@ -23,7 +23,7 @@ _PLAIN_S = 5.0
 """How often something is said where there is no terminal."""
 
 
-@click.group("images")
+@click.group("images", cls=parsing.Group)
 def command() -> None:
     """Build the container images of nodes and of systems under test.
 
@@ -42,11 +42,16 @@ def command() -> None:
 @command.command("build")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
-    "--base", default=None, metavar="REF", help="Build on this Debian image of a registry's, not on packages."
+    "--base",
+    default=None,
+    callback=parsing.named,
+    metavar="REF",
+    help="Build on this Debian image of a registry's, not on packages.",
 )
 @click.option(
     "--suite",
     default=None,
+    callback=parsing.named,
     metavar="NAME",
     help="Build on the packages of this Debian suite: bookworm or trixie.  [default: as before, at first trixie]",
 )
@@ -57,10 +62,14 @@ def build(names: tuple[str, ...], base: str | None, suite: str | None, rebuild: 
     from harness.images.build import choose_foundation
     from harness.images.catalogue import IMAGES, find
     from harness.images.connection import engine
+    from harness.images.debian import check_suite
     from results.errors import UsageError
 
     if base is not None and suite is not None:
         raise UsageError("--base and --suite exclude each other: an image of a registry's has its suite already.")
+    parsing.refuse_twice("NAME", names)
+    if suite is not None:
+        check_suite(suite)
     # However it is asked to end, it must not leave half a Debian behind.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup
@@ -104,6 +113,7 @@ def prune(names: tuple[str, ...], dry_run: bool) -> None:
     from harness.images.stale import prune as prune_images
     from harness.images.stale import stale_images
 
+    parsing.refuse_twice("NAME", names)
     with closing(engine()) as client:
         found = stale_images(client, names) if dry_run else prune_images(client, names)
     for each in found:

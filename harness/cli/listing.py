@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import click
 import msgspec
 
-from harness.cli import options
+from harness.cli import options, parsing
 
 KINDS = ("workloads", "nemeses", "checkers", "models", "systems", "backends", "bugs", "formats")
 
 
-@click.command("list")
+@click.command("list", cls=parsing.Command)
 @click.argument("kind", type=click.Choice(KINDS), required=False)
 @options.as_json
 def command(kind: str | None, as_json: bool) -> None:

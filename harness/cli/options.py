@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from harness.cli import parsing
+from harness.cli.idle import HOST_OPTIONS
 from results import stores
 from results.errors import UsageError
 
@@ -28,6 +30,11 @@ STORE = "store"
 
 MASTER = "local[*]"
 """Spark's master, unless another is asked for."""
+
+
+def written(name: str) -> str:
+    """An option as people write it, by the name of its parameter."""
+    return f"--{name.replace('_', '-')}"
 
 
 def given(ctx: click.Context, name: str) -> bool:
@@ -128,33 +135,60 @@ def check_hosts(ctx: click.Context, why: str) -> None:
     Raises:
         UsageError: one was given.
     """
-    for name in ("hosts", "known_hosts", "ssh_key", "ssh_user"):
+    for name in HOST_OPTIONS:
         if given(ctx, name):
-            raise UsageError(f"--{name.replace('_', '-')} {ctx.params[name]}: {why}")
+            raise UsageError(f"{written(name)} {ctx.params[name]}: {why}")
+
+
+def check_user(hosts: str, user: str | None) -> None:
+    """Refuse a user with whom no host is left to log in: each names its own.
+
+    Raises:
+        UsageError: so it is, or the hosts are none.
+    """
+    from harness.backends.ssh.inventory import parse_hosts
+
+    if user is not None and all(host.user is not None for host in parse_hosts(hosts)):
+        raise UsageError(f"--ssh-user {user}: each of --hosts names who logs in there: leave one of them out.")
+
+
+def check_store(ctx: click.Context, references: Iterable[str]) -> None:
+    """Refuse a store that was given, and from which no run is read: each is named by the path of its folder.
+
+    Raises:
+        UsageError: so it is.
+    """
+    references = tuple(references)
+    if given(ctx, "store") and references and all(map(stores.is_run, references)):
+        raise UsageError(f"--store {ctx.params['store']}: each run is named by its folder: leave --store out.")
 
 
 _HOSTS = [
     click.option(
         "--hosts",
         default=None,
+        callback=parsing.named,
         metavar="NODE=[USER@]HOST[:PORT][,...]|@FILE",
         help="The hosts of --backend ssh, one per node; in a FILE one a line.",
     ),
     click.option(
         "--known-hosts",
         default=None,
+        callback=parsing.named,
         metavar="FILE",
         help="Keys of hosts; one with another key, or none there, is refused.  [default: ~/.ssh/known_hosts]",
     ),
     click.option(
         "--ssh-key",
         default=None,
+        callback=parsing.named,
         metavar="FILE",
         help="The private key to log in with.  [default: those of the ssh agent and ~/.ssh]",
     ),
     click.option(
         "--ssh-user",
         default=None,
+        callback=parsing.named,
         metavar="NAME",
         help="Who logs in to hosts that name nobody.  [default: you]",
     ),
@@ -182,6 +216,7 @@ test = _apply(
         click.option(
             "--schedule",
             default="",
+            callback=parsing.named,
             metavar="FILE",
             help="Just these faults at these times, instead of those drawn for --nemesis: JSON lines such as "
             '[2.5, "kill", {"spec": "leader"}], or the plan.json of a run.',
@@ -217,7 +252,11 @@ test = _apply(
             help="What a simulated network, disk and clock are like: lan, wan, or swarm (drawn from the seed).",
         ),
         click.option(
-            "--bug", default="", metavar="ID[,ID...]", help="Switch bugs of the system on (splitbrain list bugs)."
+            "--bug",
+            default="",
+            callback=parsing.named,
+            metavar="ID[,ID...]",
+            help="Switch bugs of the system on (splitbrain list bugs).",
         ),
         click.option(
             "-n",

@@ -14,6 +14,7 @@ from checkers.verdict import Outcome, Verdict
 from harness import plan as plans
 from harness.cli.compose import RunOptions, compose
 from harness.cli.followable import checked
+from harness.cli.idle import HOST_OPTIONS
 from harness.cli.words import sentences
 from harness.plan import Expectation, Plan
 from harness.simulate import simulate
@@ -165,9 +166,17 @@ def options_of(document: dict[str, Any], source: str) -> RunOptions:
         raise HistoryFormatError(source, f"its options are not those of splitbrain run: {error}") from error
 
 
+def elsewhere(options: RunOptions, backend: str) -> RunOptions:
+    """The same options for another backend, without what was for the one they were for."""
+    if backend == options.backend:
+        return options
+    hosts: dict[str, None] = dict.fromkeys(HOST_OPTIONS)
+    return msgspec.structs.replace(options, backend=backend, world="lan", **hosts)
+
+
 def simulated(options: RunOptions) -> RunOptions:
     """The same options, for simulated nodes."""
-    return options if options.backend == "sim" else msgspec.structs.replace(options, backend="sim", world="lan")
+    return elsewhere(options, "sim")
 
 
 def with_revision(found: Mapping[str, str], git: Mapping[str, Any] | None) -> dict[str, str]:
@@ -194,6 +203,7 @@ __all__ = [
     "Played",
     "Task",
     "cores",
+    "elsewhere",
     "guilt_of",
     "options_of",
     "play",

@@ -6,8 +6,10 @@ import time
 
 import click
 
+from harness.cli import parsing
 
-@click.command("prepare")
+
+@click.command("prepare", cls=parsing.Command)
 def command() -> None:
     """Compile the checking kernels and make the archive that halves Spark's start.
 

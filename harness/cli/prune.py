@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from harness.cli import options
+from harness.cli import options, parsing
 
 if TYPE_CHECKING:
     from results.pruning import Candidate, Limits
 
 
-@click.command("prune")
+@click.command("prune", cls=parsing.Command)
 @options.stored
 @click.option("--older-than", default=None, metavar="AGE", help="Runs that began longer ago: 90m, 12h, 30d, 8w.")
 @click.option(
-    "--keep", type=click.IntRange(min=0), default=None, metavar="N", help="All but the newest N of each test."
+    "--keep",
+    type=click.IntRange(0, 1_000_000_000),
+    default=None,
+    metavar="N",
+    help="All but the newest N of each test.",
 )
 @click.option("--max-size", default=None, metavar="SIZE", help="The oldest, until the store takes no more: 500M, 20G.")
 @click.option(
@@ -54,7 +58,7 @@ def command(
       splitbrain prune --older-than 1w --outcome pass --test metadata-register-partition
     """
     from results import pruning
-    from results.errors import HarnessError
+    from results.errors import HarnessError, UnknownNameError
     from results.store import Store
     from results.stores import check_there
 
@@ -62,6 +66,9 @@ def command(
     where = Store(Path(store))
     check_there(where.root)
     runs = pruning.candidates(where)
+    known = {run.test_name for run in where.folders()}
+    for name in sorted(limits.tests - known):
+        raise UnknownNameError(f"test in the store {where.root}", name, known)
     chosen = pruning.choose(runs, limits, time.time())
     problems: list[str] = []
     removed: list[Candidate] = []

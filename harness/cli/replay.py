@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from harness.cli import options
+from harness.cli import options, parsing
 from results.errors import EXIT_HARNESS_ERROR, UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TIMES_MAX = 100_000
 
 
-@click.command("replay")
+@click.command("replay", cls=parsing.Command)
 @click.argument("what", metavar="RUN|PLAN")
 @click.option("--times", type=int, default=1, show_default=True, metavar="N", help="So many times.")
 @click.option("--jobs", type=int, metavar="N", help="Worker processes, in simulation.  [default: one a core]")
@@ -63,14 +63,38 @@ def command(
     """
     from harness.cli.planned import cores
     from harness.cli.replaying import original_of
+    from results.stores import check_writable
 
     if not 1 <= times <= TIMES_MAX:
         raise UsageError(f"--times {times}: give 1 to {TIMES_MAX:,}.")
     workers = cores(jobs)
+    parsing.refuse_twice("RUN|PLAN", [what])
     original = original_of(what, Path(store), backend)
+    _refuse_idle(ctx, original, times, keep=keep)
+    if keep or original.options.backend != "sim":
+        check_writable(Path(store))
     if original.options.backend == "sim":
         ctx.exit(_exactly(original, times, workers, Path(store) if keep else None, as_json))
     ctx.exit(_as_planned(original, times, Path(store), as_json))
+
+
+def _refuse_idle(ctx: click.Context, original: Original, times: int, *, keep: bool) -> None:
+    """Refuse options that were given and have no effect on this replay.
+
+    Raises:
+        UsageError: there is one.
+    """
+    backend = original.options.backend
+    if backend != "sim" and options.given(ctx, "jobs"):
+        raise UsageError(f"--jobs {ctx.params['jobs']}: that is for simulations, and {backend} has one at a time.")
+    if times == 1 and options.given(ctx, "jobs"):
+        raise UsageError(f"--jobs {ctx.params['jobs']}: one replay is one process: add --times, or leave it out.")
+    if backend != "sim" and keep:
+        raise UsageError(f"--keep: each replay on {backend} is kept anyway: leave it out.")
+    if backend == "sim" and not keep and Path(ctx.params["what"]).is_file() and options.given(ctx, "store"):
+        raise UsageError(f"--store {ctx.params['store']}: a plan is no run of it: add --keep, or leave it out.")
+    if backend == "sim" and not keep:
+        options.check_store(ctx, [ctx.params["what"]])
 
 
 # --- in simulation ----------------------------------------------------------------------------------------------------
@@ -126,11 +150,14 @@ def _say_outcome(outcome: str, played: Played) -> None:
 def _as_planned(original: Original, times: int, store: Path, as_json: bool) -> int:
     from checkers.verdict import Outcome, worst
     from harness.cli.judging import conclusion_document
+    from harness.cli.planned import test_of
     from harness.cli.progress import Progress
     from harness.cli.replaying import plan_to_repeat
+    from harness.cli.run import check_place
     from harness.cli.shrinking import store_run
 
     plan = plan_to_repeat(original)
+    check_place(test_of(original.options, plan), original.options)
     conclusions: list[Conclusion] = []
     for number in range(1, times + 1):
         with Progress(f"replay {number} of {times}") as progress:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from harness.cli.compose import RunOptions, compose
-from harness.cli.planned import LIMIT_S, Played, Task, options_of, play, test_of, with_revision
+from harness.cli.planned import LIMIT_S, Played, Task, elsewhere, options_of, play, test_of, with_revision
 from harness.cli.shrinking import plan_of_run, store_run
 from harness.cli.warm import warm_up
 from harness.cli.workers import Workers
 from harness.plan import Plan, encode, load
 from results.arrow import history_hash
-from results.errors import HarnessError, SplitbrainError
+from results.errors import HarnessError, SplitbrainError, UsageError
 from results.origin import git_revision, versions
 from results.store import Store
 
@@ -119,7 +119,12 @@ def _elsewhere(original: Original, backend: str | None) -> Original:
     """The same on another backend: what is known of it then holds no more."""
     if backend is None or backend == original.options.backend:
         return original
-    options = msgspec.structs.replace(original.options, backend=backend, world="lan")
+    options = elsewhere(original.options, backend)
+    if backend == "ssh" and options.hosts is None:
+        raise UsageError(
+            f"--backend ssh: {original.source} was not recorded on hosts, and names none: run on them what is to be "
+            "replayed there, with splitbrain run --backend ssh --hosts."
+        )
     plan = None if original.plan is None else msgspec.structs.replace(original.plan, expect=None)
     return Original(source=original.source, options=options, plan=plan, versions=original.versions)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 import msgspec
 
-from harness.cli import options
+from harness.cli import options, parsing
 from results.errors import SplitbrainError
 
 
-@click.command("report")
+@click.command("report", cls=parsing.Command)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @options.stored
 @options.as_json
@@ -26,6 +26,8 @@ def command(ctx: click.Context, runs: tuple[str, ...], store: str, as_json: bool
     from results.report import write_report
     from results.store import Store
 
+    parsing.refuse_twice("RUN", runs)
+    options.check_store(ctx, runs)
     pages: list[str] = []
     problems: list[SplitbrainError] = []
     for reference in runs or ("latest",):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from harness.cli import options
+from harness.cli import options, parsing
 from results.errors import RunEndedError, SplitbrainError, UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-@click.command("run")
+@click.command("run", cls=parsing.Command)
 @options.test
 @options.engine
 @options.store
@@ -60,11 +60,8 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
     """
     from harness.cli.compose import RunOptions, command_line, compose
 
-    if given["schedule"] and ctx.get_parameter_source("nemesis") is not click.core.ParameterSource.DEFAULT:
-        raise UsageError("--schedule says itself what breaks: leave --nemesis out.")
+    _refuse_idle(ctx, given)
     options.check_master(ctx, engine or "inline", master)
-    if given["backend"] != "ssh":
-        options.check_hosts(ctx, f"that is for --backend ssh, not {given['backend']}.")
     chosen = RunOptions.of(**given)
     test = compose(chosen)
     check_place(test, chosen)
@@ -80,6 +77,25 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
     else:
         show(conclusion, again)
     ctx.exit(conclusion.outcome.exit_code)
+
+
+def _refuse_idle(ctx: click.Context, given: Mapping[str, Any]) -> None:
+    """Refuse options that were given and have no effect beside the others.
+
+    Raises:
+        UsageError: there is one.
+    """
+    from harness.cli.idle import idle
+    from harness.listed import names
+
+    for name, why in idle(given).items():
+        if options.given(ctx, name):
+            raise UsageError(f"{options.written(name)} {given[name]}: {why}")
+    if given["hosts"] is not None:
+        options.check_user(given["hosts"], given["ssh_user"])
+    alone = names("--nemesis", given["nemesis"])
+    if len(alone) == 1 and ":" in alone[0] and not alone[0].startswith("none"):
+        raise UsageError(f"--nemesis {alone[0]}: a weight compares with those of others: leave it out, or name others.")
 
 
 def check_place(test: Test, chosen: RunOptions) -> None:

@@ -9,14 +9,15 @@ from pathlib import Path
 import click
 import msgspec
 
-from harness.cli import options
+from harness.cli import options, parsing
 
 
-@click.command("serve")
+@click.command("serve", cls=parsing.Command)
 @options.stored
 @click.option(
     "--host",
     default="127.0.0.1",
+    callback=parsing.named,
     show_default=True,
     metavar="ADDRESS",
     help="Where to listen. Whoever reaches another address than this machine's own can read the whole store.",

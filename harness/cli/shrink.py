@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 import time
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from harness.cli import options
+from harness.cli import options, parsing
 from results.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ _REDRAW_S = 0.25
 _PLAIN_S = 10.0
 
 
-@click.command("shrink")
+@click.command("shrink", cls=parsing.Command)
 @click.argument("what", metavar="RUN|PLAN")
 @click.option("-o", "--output", metavar="FILE", help="Write the plan there as well, to keep it as a regression test.")
 @click.option(
@@ -75,12 +74,16 @@ def command(
     from harness.plan import encode
     from harness.test import TIME_MAX_S, check_number
     from results.atomic import replace_file
+    from results.stores import check_writable
+    from results.targets import check_target
 
     check_number("budget", budget, TIME_MAX_S)
     workers = cores(jobs)
     if output is not None:
-        _check_output(Path(output))
+        check_target("--output", output, make_parents=True)
+    parsing.refuse_twice("RUN|PLAN", [what])
     failure = failure_of(what, Path(store))
+    check_writable(Path(store))
     interrupts = Interrupts()
     with interrupts.heard(), ShrinkProgress(f"shrinking {failure.source}") as shown:
         found = smallest(failure, jobs=workers, budget_s=budget, go_on=lambda: not interrupts.seen, show=shown.show)
@@ -88,6 +91,7 @@ def command(
         conclusion = store_run(found.after, Path(store), progress, failure.source)
     if output is not None:
         try:
+            Path(output).parent.mkdir(parents=True, exist_ok=True)
             replace_file(Path(output), lambda aside: aside.write_bytes(encode(found.after)))
         except OSError as error:
             raise UsageError(
@@ -99,22 +103,6 @@ def command(
     else:
         _print(found, conclusion, plan_file)
     ctx.exit(conclusion.outcome.exit_code)
-
-
-def _check_output(path: Path) -> None:
-    """Make sure that a plan can be written there, before time is spent on it.
-
-    Raises:
-        UsageError: it cannot.
-    """
-    if path.is_dir():
-        raise UsageError(f"--output {path} is a folder: name a file.")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--output {path}: {path.parent} cannot be made: {error.strerror}.") from error
-    if not os.access(path.parent, os.W_OK):
-        raise UsageError(f"--output {path}: {path.parent} cannot be written.")
 
 
 def sizes(plan: Plan) -> str:

@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 
 from harness.backends import catalogue as backends
-from harness.cli.compose import RunOptions, compose
+from harness.cli.compose import RunOptions, client_count, compose
 from harness.faultkinds import supported
-from harness.listed import names
+from harness.listed import names, number
 from harness.rng import Rng, Streams
 from harness.systems import catalogue as systems
 from nemesis.catalogue import NEMESES, UNFAIR, descriptions, names_for
@@ -103,8 +103,39 @@ def asked_for(
         },
         Asked,
     )
+    if nemesis is not None:
+        _refuse_too_large(asked)
     check(asked)
+    if nodes is not None:
+        _refuse_too_few(asked)
     return asked
+
+
+def _refuse_too_few(asked: Asked) -> None:
+    """Refuse numbers of nodes that no seed would draw.
+
+    Raises:
+        UsageError: with one of them nothing that was asked for can strike.
+    """
+    for count in asked.nodes:
+        if count not in _node_counts(asked):
+            raise UsageError(
+                f"--nodes {count}: no nemesis of {','.join(asked.nemeses)} can strike so few nodes: leave it out."
+            )
+
+
+def _refuse_too_large(asked: Asked) -> None:
+    """Refuse nemeses that no seed would draw.
+
+    Raises:
+        UsageError: one of them needs more nodes than any test has.
+    """
+    for name in asked.nemeses:
+        if name in NEMESES and _fewest_nodes(name) > max(asked.nodes):
+            raise UsageError(
+                f"--nemesis {name}: it needs {_fewest_nodes(name)} nodes, and no test has so many: raise --nodes, or "
+                "leave it out."
+            )
 
 
 def _fair(system: str) -> tuple[str, ...]:
@@ -136,7 +167,25 @@ def check(asked: Asked) -> None:
             f"--nodes {','.join(map(str, asked.nodes))}: no nemesis of {','.join(asked.nemeses)} can strike so few "
             f"nodes: raise --nodes."
         )
-    compose(draw(0, asked))
+    _compose_all(asked)
+
+
+def _compose_all(asked: Asked) -> None:
+    """Compose a test with each thing that was asked for, so that none is found wrong in the middle of a hunt.
+
+    Raises:
+        UsageError: no test can be composed with one of them.
+    """
+    first = draw(0, asked)
+    counts = _node_counts(asked)
+    compose(first)
+    for workload in asked.workloads:
+        compose(msgspec.structs.replace(first, workload=workload))
+    for nemesis in asked.nemeses:
+        if nemesis == "none" or _fewest_nodes(nemesis) <= max(counts):
+            compose(msgspec.structs.replace(first, nemesis=nemesis, nodes=str(max(counts))))
+    for count in counts:
+        client_count(first.concurrency, count)
 
 
 def draw(seed: int, asked: Asked) -> RunOptions:
@@ -241,6 +290,6 @@ def _counts(listed: str) -> tuple[int, ...]:
         UsageError: something in it is no number of 1 to 100, or there is nothing in it.
     """
     counts = names("--nodes", listed)
-    if not counts or not all(count.isascii() and count.isdigit() and 1 <= int(count) <= 100 for count in counts):
+    if not counts or not all(count.isascii() and count.isdigit() and 1 <= number(count) <= 100 for count in counts):
         raise UsageError(f"--nodes {listed}: a hunt draws one of the numbers given, 1 to 100 each, such as 3,5,7.")
     return tuple(int(count) for count in counts)

@@ -49,6 +49,16 @@ def reference(suite: str) -> str:
     return f"{REPOSITORY}:{suite}-{recipe}"
 
 
+def check_suite(suite: str) -> None:
+    """Refuse a suite that is not known.
+
+    Raises:
+        UsageError: so it is.
+    """
+    if suite not in SUITES:
+        raise UsageError(f"there is no suite {suite!r} to build from: {', '.join(SUITES)}.")
+
+
 def bootstrap(client: docker.DockerClient, suite: str, progress: Callable[[str], None]) -> None:
     """Make a minimal Debian of `suite`, as the image `reference(suite)`. `progress` is called with each line of output.
 
@@ -56,8 +66,7 @@ def bootstrap(client: docker.DockerClient, suite: str, progress: Callable[[str],
         UsageError: no such suite is known.
         ImageBuildError: debootstrap is missing, or failed, or this user may not use it.
     """
-    if suite not in SUITES:
-        raise UsageError(f"there is no suite {suite!r} to build from: {', '.join(SUITES)}.")
+    check_suite(suite)
     if shutil.which("debootstrap") is None:
         raise ImageBuildError(
             "debootstrap is not installed: install it (apt-get install debootstrap), or build from a registry's image "

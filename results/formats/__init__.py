@@ -62,8 +62,8 @@ def read_table(path: str | Path, name: str | None = None, *, independent: Indepe
     if name is not None and name not in FORMATS:
         raise UnknownNameError("format", name, FORMATS)
     name, content = _opened(path, name)
-    if independent == "yes" and name not in _WITH_TUPLES:
-        raise UsageError(f"{source}: {name} has keys apart from values: leave out --independent.")
+    if independent != "auto" and name not in _WITH_TUPLES:
+        raise UsageError(f"{source}: --independent {independent}: {name} has keys apart from values: leave it out.")
     if name == "parquet":
         from results import arrow
 

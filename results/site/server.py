@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from results.errors import HarnessError
+from results.errors import HarnessError, UsageError
 from results.site.messages import SAFE, Request, Response
 from results.site.routes import Site, loopback_hosts, split_path
 
@@ -49,6 +49,7 @@ class SiteServer(ThreadingHTTPServer):
 
         Raises:
             HarnessError: the address cannot be had.
+            UsageError: the host is none.
         """
         self.site = Site(root, loopback_hosts(host))
         self.host = host
@@ -57,6 +58,8 @@ class SiteServer(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             super().__init__((host, port), _Handler)
+        except socket.gaierror as error:
+            raise UsageError(f"--host {host}: {error.strerror}. Name an address of this machine.") from error
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or str(error)
             raise HarnessError(f"cannot serve on {host} port {port}: {why}. Choose another with --port.") from error

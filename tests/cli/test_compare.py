@@ -104,8 +104,9 @@ def test_a_page_that_cannot_be_written_is_one_line(store: Path) -> None:
 
 def test_hostile_values_are_text_in_the_terminal_and_on_the_page(tmp_path: Path) -> None:
     run = small_run(tmp_path / "store", "violation", hostile=f"[red]{HOSTILE}")
+    other = small_run(tmp_path / "store", "violation", seed=8, hostile=f"[red]{HOSTILE}")
     page = tmp_path / "page.html"
-    done = splitbrain("compare", run.name, run.name, "--store", "store", "--page", str(page), cwd=tmp_path)
+    done = splitbrain("compare", run.name, other.name, "--store", "store", "--page", str(page), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "[red]" in done.stdout
     assert "\x07" not in done.stdout

@@ -103,7 +103,7 @@ class LocalBackend:
         """Refuse a test that cannot run here, as far as that shows before anything is started. Looks, changes nothing.
 
         Raises:
-            BackendError: this is not Linux, or a program is missing.
+            BackendError: this is not Linux, a program is missing, or links cannot be carried as they have to be.
             UsageError: nodes that cannot be housed.
         """
         check_nodes(self.name, test.nodes, MOST_NODES)
@@ -116,6 +116,14 @@ class LocalBackend:
                     f"there is no {program!r} on this machine (Debian and Ubuntu: apt install {package}). Install it, "
                     "or use --backend docker, whose image brings its own."
                 )
+        links = self.links
+        _require_links(links)
+        if links == "proxy" and len(test.nodes) > 1 and getattr(test.system, "one_address", False):
+            raise BackendError(
+                f"{test.system.name}'s nodes know each other under one address for all, but here they reach their "
+                "peers through proxies on loopback. Use network namespaces (splitbrain doctor tells what they lack "
+                "here), or --backend docker."
+            )
 
     async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> LocalDeployment:
         """Lay out the test's nodes, not yet started.
@@ -130,16 +138,20 @@ class LocalBackend:
         if not _is_linux():
             raise BackendError(_needs_linux())
         links = self.links
-        problem = namespaces_problem() if links == "namespaces" else None
-        if problem is not None:
-            raise BackendError(
-                f"the local backend cannot use namespaces: {problem}. Leave the choice to it, or set "
-                f"{LINKS_VARIABLE}=proxy."
-            )
+        _require_links(links)
         deployment = LocalDeployment(test, run_dir, links, Agent.start(links))
         async with closed_on_failure(deployment):
             await deployment.lay_out()
         return deployment
+
+
+def _require_links(links: str) -> None:
+    problem = namespaces_problem() if links == "namespaces" else None
+    if problem is not None:
+        raise BackendError(
+            f"the local backend cannot use namespaces: {problem}. Leave the choice to it, or set "
+            f"{LINKS_VARIABLE}=proxy."
+        )
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from harness.backends.ssh.links import together
 from harness.backends.ssh.survey import Report, check
 from harness.protocols import FaultKind, NodeId, Runtime, Support
 from harness.test import Test
-from results.errors import BackendError, SeveralFailedError, UsageError
+from results.errors import BackendError, SeveralFailedError
 
 
 class SshBackend:
@@ -105,10 +105,9 @@ class SshBackend:
         return deployment
 
     def _hosts_of(self, test: Test) -> list[Host]:
-        hosts = {host.node: host for host in self._inventory.hosts} if self._inventory is not None else {}
-        missing = [node for node in test.nodes if node not in hosts]
-        if missing:
-            raise UsageError(f"the ssh backend has no host for {', '.join(missing)}: name one for each in --hosts.")
+        inventory = self._inventory or Inventory(hosts=(), known_hosts=Path())
+        inventory.check_nodes(test.nodes)
+        hosts = {host.node: host for host in inventory.hosts}
         return [hosts[node] for node in test.nodes]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -75,6 +76,17 @@ class Inventory(msgspec.Struct, frozen=True):
             key=None if key is None else _file(key, "--ssh-key", "Give the file of a private key"),
             user=user,
         )
+
+    def check_nodes(self, nodes: Sequence[NodeId]) -> None:
+        """Refuse nodes that have no host here.
+
+        Raises:
+            UsageError: one has none.
+        """
+        known = {host.node for host in self.hosts}
+        missing = [node for node in nodes if node not in known]
+        if missing:
+            raise UsageError(f"the ssh backend has no host for {', '.join(missing)}: name one for each in --hosts.")
 
 
 def parse_hosts(hosts: str) -> tuple[Host, ...]:

@@ -77,6 +77,8 @@ class Etcd:
     uploads: Mapping[str, Path] = {}
     programs: Mapping[str, str] = {"etcd": "etcd-server"}
     """What a host must have installed, with Debian's package."""
+    one_address = True
+    """Nodes know each other under one address for all: none can reach its peers through proxies of its own."""
     immune: Mapping[FaultKind, str] = dict.fromkeys(
         CLOCK_KINDS, "a Go program asks the kernel for the time itself, so that libfaketime does not reach it"
     )

@@ -1,0 +1,449 @@
+"""Every option of every command: what it takes without effect is refused, and a new option cannot be forgotten here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import click
+import pytest
+
+from harness.cli.main import main, splitbrain
+from results.store import Store
+from tests.cli.support import lines
+
+HISTORY = '{"process":0,"type":"invoke","f":"read"}\n{"process":0,"type":"ok","f":"read","value":null}\n'
+COMPACT = "c 0 0 read 0 0\nr 0 ok 0\n"
+OPTIONS = {
+    "workload": "register",
+    "nemesis": "none",
+    "system": "metadata",
+    "backend": "sim",
+    "bug": "",
+    "nodes": "3",
+    "concurrency": "2n",
+    "rate": 20.0,
+    "time_limit": 1.0,
+    "interval": None,
+    "op_timeout": 2.0,
+    "recovery": 20.0,
+    "seed": 1,
+}
+NODES = ["n1", "n2", "n3"]
+PLAN = json.dumps(
+    {
+        "format": 1,
+        "options": OPTIONS,
+        "nodes": NODES,
+        "placement": NODES * 2,
+        "end_ns": 10**9,
+        "faults": [],
+        "ops": [{"at_ns": 0, "f": "read", "key": "0", "thread": 1}],
+        "final_ops": [],
+    }
+)
+DOCUMENT = {"options": OPTIONS, "nodes": NODES, "checkers": [], "scripted": True}
+SCHEDULE = '[0.5, "kill", {"spec": "leader"}]\n'
+
+GIVEN: dict[str, list[str]] = {
+    "run": ["--backend", "sim"],
+    "replay": ["latest"],
+    "shrink": ["latest"],
+    "check": ["history.jsonl"],
+    "export": ["history.jsonl"],
+    "compare": ["metadata-a", "metadata-b"],
+    "prune": ["--keep", "1"],
+    "cluster ctl": ["get", "/x"],
+    "images build": ["node"],
+}
+"""What a command needs beside the option in question, where it needs anything."""
+
+RUN = "store/test=metadata-a/run=20260101T000000.000Z-1"
+SSH = ["run", "--backend", "ssh", "--known-hosts", "history.jsonl"]
+SIM = ["run", "--backend", "sim"]
+
+TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
+    "run": {
+        "--workload": "each is another test",
+        "--nemesis": [
+            ([*SIM, "--nemesis", "kill:2"], "--nemesis kill:2: a weight compares with those of others"),
+            ([*SIM, "--schedule", "k.schedule", "--nemesis", "partition,kill"], "leave --nemesis out"),
+            ([*SIM, "--nemesis", f"kill:{'9' * 5000},pause"], "a weight is a whole number from 1 to 20"),
+        ],
+        "--schedule": "what is in the file happens; an empty one is refused (test_schedules)",
+        "--system": "each is another test",
+        "--read-mode": [([*SIM, "--read-mode", "serializable"], "reads of system 'metadata' are linearizable")],
+        "--backend": "each is another place",
+        "--hosts": [
+            (["run", "--hosts", "n1=h"], "that is for --backend ssh, not local"),
+            ([*SSH, "--hosts", "n1=h,n2=i", "--nodes", "3"], "has no host for n3: name one for each in --hosts"),
+        ],
+        "--known-hosts": [([*SIM, "--known-hosts", "x"], "that is for --backend ssh, not sim")],
+        "--ssh-key": [(["run", "--backend", "docker", "--ssh-key", "x"], "that is for --backend ssh, not docker")],
+        "--ssh-user": [
+            ([*SSH, "--hosts", "n1=a@h,n2=b@i", "--ssh-user", "c"], "--ssh-user c: each of --hosts names who logs in"),
+            (["run", "--ssh-user", "c"], "that is for --backend ssh, not local"),
+        ],
+        "--world": [
+            (["run", "--world", "lan"], "--world lan: that is for simulated nodes: add --backend sim"),
+            (["run", "--world", "wan"], "--world wan: that is for simulated nodes: add --backend sim"),
+        ],
+        "--bug": "each changes the system; unknown ones and a second mention are refused (test_refusals)",
+        "--nodes": [([*SIM, "--nodes", "9" * 5000], "a test needs 1 to 100 nodes")],
+        "--concurrency": [([*SIM, "--concurrency", "9" * 5000], "concurrency must be at most 1,000")],
+        "--rate": [([*SIM, "--rate", "1e-300"], "rate must be at least 1e-06")],
+        "--time-limit": [([*SIM, "--time-limit", "1e-300"], "time limit must be at least 1e-06")],
+        "--interval": [
+            ([*SIM, "--schedule", "k.schedule", "--interval", "2"], "--interval 2.0: --schedule says itself when"),
+            ([*SIM, "--nemesis", "none", "--interval", "2"], "--interval 2.0: --nemesis none breaks nothing"),
+            ([*SIM, "--interval", "1e-300"], "--interval must be a positive number of seconds"),
+        ],
+        "--op-timeout": [([*SIM, "--op-timeout", "1e-300"], "op timeout must be at least 1e-06")],
+        "--recovery": "0 stands for no bound, every other is one",
+        "--progress-bound": "each is a bound; systems without elections refuse it (harness.cli.compose)",
+        "--availability": "0 asks for figures only; systems without elections refuse it (harness.cli.compose)",
+        "--keep-data": [([*SIM, "--keep-data", "1M"], "--keep-data 1M: simulated nodes leave no data: leave it out")],
+        "--seed": "each is another run",
+        "--engine": "each is another judge",
+        "--master": [([*SIM, "--master", "local[*]"], "--master is for Spark, and the inline engine judges")],
+        "--store": "a run goes there; one that cannot take it is refused (test_refusals)",
+        "--json": "the answer is another",
+    },
+    "replay": {
+        "what": [(["replay", " "], "RUN|PLAN ' ' names nothing")],
+        "--times": [(["replay", "latest", "--times", "0"], "--times 0: give 1 to")],
+        "--jobs": [
+            (["replay", "latest", "--jobs", "2"], "--jobs 2: one replay is one process: add --times, or leave it out"),
+            (["replay", "latest", "--backend", "local", "--jobs", "2"], "--jobs 2: that is for simulations"),
+        ],
+        "--backend": [
+            (["replay", "latest", "--backend", "moon"], "there is no backend 'moon'"),
+            (["replay", "latest", "--backend", "ssh"], "was not recorded on hosts, and names none"),
+        ],
+        "--keep": [(["replay", "latest", "--backend", "local", "--keep"], "each replay on local is kept anyway")],
+        "--store": [
+            (["replay", "plan.json", "--store", "nope"], "--store nope: a plan is no run of it: add --keep"),
+            (["replay", RUN, "--store", "store"], "--store store: each run is named by its folder"),
+            (["replay", "plan.json", "--keep", "--store", "/proc/x"], "cannot write to the store /proc/x"),
+            (["replay", "plan.json", "--backend", "local", "--store", "/proc/x"], "cannot write to the store /proc/x"),
+        ],
+        "--json": "the answer is another",
+    },
+    "shrink": {
+        "what": [(["shrink", ""], "RUN|PLAN '' names nothing")],
+        "--output": [
+            (["shrink", "nope", "-o", "new/small.json"], "no run 'nope' in the store"),
+            (["shrink", "plan.json", "-o", "history.jsonl/small.json"], "cannot write to the folder history.jsonl"),
+            (["shrink", "plan.json", "-o", "store"], "--output store is a folder: name a file"),
+            (["shrink", "plan.json", "-o", "/dev/null"], "--output /dev/null is no plain file"),
+        ],
+        "--budget": [(["shrink", "plan.json", "--budget", "1e-300"], "budget must be at least 1e-06")],
+        "--jobs": [(["shrink", "plan.json", "--jobs", "0"], "--jobs 0: give 1 to 256 worker processes")],
+        "--store": [(["shrink", "plan.json", "--store", "/proc/x"], "cannot write to the store /proc/x")],
+        "--json": "the answer is another",
+    },
+    "hunt": {
+        "--workload": "each is drawn; unknown ones and a second mention are refused (test_refusals)",
+        "--nemesis": [
+            (
+                ["hunt", "--nemesis", "kill-follower,kill-minority", "--nodes", "2"],
+                "--nemesis kill-minority: it needs 3",
+            ),
+            (["hunt", "--nemesis", "kill:2"], "there is no nemesis 'kill:2'"),
+        ],
+        "--system": [(["hunt", "--system", "etcd"], "system 'etcd' cannot be simulated")],
+        "--bug": [(["hunt", "--bug", "M99"], "there is no bug of system 'metadata' 'M99'")],
+        "--nodes": [
+            (["hunt", "--nemesis", "kill-minority", "--nodes", "1,3"], "--nodes 1: no nemesis of kill-minority can"),
+            (["hunt", "--nodes", "9" * 5000], "a hunt draws one of the numbers given, 1 to 100 each"),
+        ],
+        "--world": [(["hunt", "--world", "moon"], "there is no world 'moon'")],
+        "--concurrency": [(["hunt", "--nodes", "3,4,5", "--concurrency", "250n"], "concurrency must be at most 1,000")],
+        "--rate": [(["hunt", "--rate", "1e-300"], "rate must be at least 1e-06")],
+        "--time-limit": [(["hunt", "--time-limit", "1e-300"], "time limit must be at least 1e-06")],
+        "--interval": [
+            (["hunt", "--nemesis", "none", "--interval", "2"], "--interval 2: --nemesis none breaks nothing")
+        ],
+        "--op-timeout": [(["hunt", "--op-timeout", "1e-300"], "op timeout must be at least 1e-06")],
+        "--seed": [(["hunt", "--seed", str(2**62)], "the first seed of a hunt is a whole number from 0 to")],
+        "--budget": [(["hunt", "--budget", "1e-300"], "budget must be at least 1e-06")],
+        "--runs": [(["hunt", "--runs", "0"], "--runs 0: a hunt needs at least one run")],
+        "--jobs": [(["hunt", "--jobs", "257"], "--jobs 257: give 1 to 256 worker processes")],
+        "--keep-going": [(["hunt", "--runs", "1", "--keep-going"], "--keep-going: after --runs 1 there is nothing")],
+        "--shrink": "on or off",
+        "--canary": "on or off",
+        "--store": "figures and what was found go there; one that cannot take them is refused (test_refusals)",
+        "--json": "the answer is another",
+    },
+    "check": {
+        "files": [(["check", "history.jsonl", "history.jsonl"], "FILE history.jsonl is named twice")],
+        "--checker": [(["check", "history.jsonl", "--checker", "linearizable,set"], "there is no checker")],
+        "--model": [
+            (["check", "history.jsonl", "--checker", "stats", "--model", "cas-register"], "--model cas-register")
+        ],
+        "--format": [
+            (["check", RUN, "--format", "parquet"], "--format parquet is for files, and this is a folder"),
+            (["check", "history.jsonl", "--format", "moon"], "there is no format 'moon'"),
+        ],
+        "--independent": [
+            (["check", "compact.log", "--independent", "no"], "--independent no: compact has keys apart from values"),
+            (["check", RUN, "--independent", "no"], "--independent no: a stored run has keys apart from values"),
+        ],
+        "--time-limit": [
+            (["check", "history.jsonl", "--checker", "stats", "--time-limit", "9"], "not stats: leave it out"),
+            (["check", "history.jsonl", "--time-limit", "1e-300"], "--time-limit must be at least 1e-06"),
+        ],
+        "--memory-limit": [
+            (["check", "history.jsonl", "--checker", "stats", "--memory-limit", "9"], "not stats: leave it out"),
+            (["check", "history.jsonl", "--memory-limit", "0"], "--memory-limit must be positive, not 0"),
+        ],
+        "--witness-time": [
+            (["check", "history.jsonl", "--checker", "stats", "--witness-time", "1"], "not stats: leave it out"),
+            (["check", "history.jsonl", "--witness-time", "9", "--time-limit", "5"], "--witness-time 9 is within"),
+        ],
+        "--picture": [
+            (["check", "history.jsonl", "--checker", "stats", "--picture", "p.html"], "not stats: leave it out"),
+            (["check", "history.jsonl", "--picture", "history.jsonl"], "--picture history.jsonl is the history itself"),
+            (["check", "history.jsonl", "--picture", "/dev/null"], "--picture /dev/null is no plain file"),
+        ],
+        "--no-picture": [(["check", "history.jsonl", "--no-picture", "--picture", "p.html"], "exclude each other")],
+        "--json": "the answer is another",
+    },
+    "export": {
+        "file": [(["export", ""], "FILE '' names nothing")],
+        "--format": "each is another text",
+        "--output": [
+            (["export", "history.jsonl", "-o", "history.jsonl"], "--output history.jsonl is the history itself"),
+            (["export", "history.jsonl", "-o", "no/out.edn"], "--output no/out.edn: there is no folder no"),
+            (["export", "history.jsonl", "-o", "/dev/full"], "--output /dev/full is no plain file"),
+            (["export", "history.jsonl", "-o", "store"], "--output store is a folder"),
+        ],
+        "--from": [(["export", RUN, "--from", "jsonl"], "--from jsonl is for files, and this is a folder")],
+        "--independent": [(["export", "compact.log", "--independent", "no"], "--independent no: compact has keys")],
+    },
+    "analyze": {
+        "runs": [
+            (["analyze", "--engine", "inline", "latest", "latest"], "RUN latest is named twice"),
+            (["analyze", "--engine", "inline", RUN, "metadata-a"], "which is named before: once is enough"),
+            (["analyze", "--engine", "inline", ""], "RUN '' names nothing"),
+        ],
+        "--store": [(["analyze", "--engine", "inline", RUN, "--store", "store"], "each run is named by its folder")],
+        "--engine": "each is another judge",
+        "--master": [(["analyze", "--engine", "inline", "--master", "local[*]"], "--master is for Spark")],
+        "--json": "the answer is another",
+    },
+    "report": {
+        "runs": [(["report", "latest", "latest"], "RUN latest is named twice")],
+        "--store": [(["report", RUN, "--store", "store"], "each run is named by its folder")],
+        "--json": "the answer is another",
+    },
+    "serve": {
+        "--store": "its runs are shown; one that is not there is refused (test_refusals)",
+        "--host": [(["serve", "--host", "256.256.256.256"], "--host 256.256.256.256: ")],
+        "--port": "0 stands for one that is free, every other is one",
+        "--json": "the answer is another",
+    },
+    "compare": {
+        "a": [(["compare", "", "latest"], "'' names no run")],
+        "b": [
+            (["compare", "latest", "metadata-b"], "are the same: name other runs as B"),
+            (["compare", "metadata-*", "*"], "are the same: name other runs as B"),
+            (["compare", "latest", "seed=1 seed=2"], "no run"),
+            (["compare", "latest", "system=a system=b"], "names a filter twice"),
+        ],
+        "--store": [(["compare", RUN, "store", "--store", "store"], "A and B are both named by their folders")],
+        "--page": [
+            (["compare", "metadata-a", "metadata-b", "--page", "store"], "--page store is a folder"),
+            (["compare", "metadata-a", "metadata-b", "--page", "/dev/null"], "--page /dev/null is no plain file"),
+        ],
+        "--json": "the answer is another",
+    },
+    "prune": {
+        "--store": "its runs go; one that is not there is refused (test_refusals)",
+        "--older-than": [(["prune", "--older-than", "-1d"], "--older-than '-1d' is no age")],
+        "--keep": "a limit of its own: 0 keeps none",
+        "--max-size": [(["prune", "--max-size", "nan"], "--max-size 'nan' is no size")],
+        "--outcome": [(["prune", "--keep", "1", "--outcome", "running"], "there is no outcome 'running'")],
+        "--test": [(["prune", "--keep", "1", "--test", "metadata-c"], "'metadata-c'. Did you mean 'metadata-")],
+        "--dry-run": "nothing is removed",
+        "--json": "the answer is another",
+    },
+    "clean": {
+        "--store": [(["clean", "--hosts", "n1=h", "--store", "store"], "--store is on this machine")],
+        "--hosts": [(["clean", "--hosts", "n1"], "'n1' is no host")],
+        "--known-hosts": [(["clean", "--known-hosts", "x"], "--known-hosts x: which hosts?")],
+        "--ssh-key": [(["clean", "--ssh-key", "x"], "--ssh-key x: which hosts?")],
+        "--ssh-user": [(["clean", "--hosts", "n1=a@h", "--ssh-user", "b"], "--ssh-user b: each of --hosts names who")],
+        "--dry-run": "nothing is removed",
+        "--json": "the answer is another",
+    },
+    "list": {"kind": [(["list", "wrokloads"], "'wrokloads' is not one of")], "--json": "the answer is another"},
+    "doctor": {
+        "--hosts": [(["doctor", "--hosts", "n1"], "'n1' is no host")],
+        "--known-hosts": [(["doctor", "--known-hosts", "x"], "--known-hosts x: which hosts?")],
+        "--ssh-key": [(["doctor", "--ssh-key", "x"], "--ssh-key x: which hosts?")],
+        "--ssh-user": [(["doctor", "--hosts", "n1=a@h", "--ssh-user", "b"], "--ssh-user b: each of --hosts names who")],
+        "--json": "the answer is another",
+    },
+    "cluster up": {
+        "--nodes": [(["cluster", "up", "--nodes", "9" * 5000], "a test needs 1 to 100 nodes")],
+        "--base-port": [(["cluster", "up", "--base-port", "80"], "80 is not in the range")],
+        "--bug": [(["cluster", "up", "--bug", "M99"], "there is no bug 'M99'")],
+        "--dir": [
+            (["cluster", "up", "--dir", "history.jsonl"], "history.jsonl is no folder"),
+            (["cluster", "up", "--dir", "/proc/x"], "cannot write to the folder /proc/x"),
+        ],
+    },
+    "cluster down": {"--dir": [(["cluster", "down", "--dir", "history.jsonl"], "history.jsonl is no folder")]},
+    "cluster status": {
+        "--dir": [(["cluster", "status", "--dir", "nope"], "no cluster is up in nope")],
+        "--json": "the answer is another",
+    },
+    "cluster ctl": {
+        "--node": "the one that is asked; one that is not there is refused",
+        "--timeout": [(["cluster", "ctl", "--timeout", "1e-300", "get", "/x"], "--timeout must be at least 1e-06")],
+        "--dir": [(["cluster", "ctl", "--dir", "nope", "get", "/x"], "no cluster is up in nope")],
+        "verb": [(["cluster", "ctl", "gte", "/x"], "'gte' is not one of")],
+        "path": "the cluster says what is none",
+        "values": [(["cluster", "ctl", "get", "/x", "1"], "ctl get takes a path and 0 value(s), not 1")],
+    },
+    "images build": {
+        "names": [(["images", "build", "node", "node"], "NAME node is named twice")],
+        "--base": [(["images", "build", "--base", "x", "--suite", "trixie"], "--base and --suite exclude each other")],
+        "--suite": [(["images", "build", "--suite", "sid"], "there is no suite 'sid'")],
+        "--rebuild": "what is up to date is built too",
+    },
+    "images list": {"--json": "the answer is another"},
+    "images prune": {
+        "names": [(["images", "prune", "node", "node"], "NAME node is named twice")],
+        "--dry-run": "nothing is removed",
+    },
+    "demo": {
+        "--store": "its runs go there; one that cannot take them is refused (test_refusals)",
+        "--time-limit": [(["demo", "--time-limit", "1e-300"], "time limit must be at least 1e-06")],
+        "--seed": "each is another pair of runs",
+    },
+    "prepare": {},
+}
+"""By command and option or argument: what is refused, with what is said; or why each value has an effect."""
+
+
+Refused: TypeAlias = Callable[[list[str], str], None]
+
+
+def _commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        assert found is not None
+        if isinstance(found, click.Group):
+            yield from _commands(found, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", found
+
+
+COMMANDS = dict(_commands(splitbrain))
+
+
+def _called(parameter: click.Parameter) -> str:
+    return next((name for name in parameter.opts if name.startswith("--")), parameter.opts[0])
+
+
+def _options(command: str, *types: type[click.ParamType[Any, Any]]) -> list[str]:
+    """The options of a command that take a value of one of these types."""
+    return [
+        _called(option)
+        for option in COMMANDS[command].params
+        if isinstance(option, click.Option) and not option.is_flag and isinstance(option.type, types)
+    ]
+
+
+def test_each_option_of_each_command_is_here() -> None:
+    found = {command: {_called(each) for each in about.params} for command, about in COMMANDS.items()}
+    assert found == {command: set(about) for command, about in TABLE.items()}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a history, a plan, a schedule and a store with two runs. Nothing in here may change it."""
+    folder = tmp_path_factory.mktemp("place")
+    for name, text in (
+        ("history.jsonl", HISTORY),
+        ("compact.log", COMPACT),
+        ("k.schedule", SCHEDULE),
+        ("plan.json", PLAN),
+    ):
+        (folder / name).write_text(text)
+    for number, test in ((1, "metadata-a"), (2, "metadata-b")):
+        run = Store(folder / "store").create(test, number, DOCUMENT, 1_767_225_600_000_000_000)
+        run.history_writer().close()
+        run.finish_history()
+        run.write_plan(PLAN.encode())
+        run.release()
+    return folder
+
+
+@pytest.fixture(name="refused")
+def _refused(place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Refused:
+    """Call the command line in that folder; it must refuse."""
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    def call(arguments: list[str], says: str) -> None:
+        before = _tree(place)
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        said = capfd.readouterr()
+        assert ended.value.code == 254, (said.out[-500:], said.err)
+        assert says in said.err
+        assert len(lines(said.err)) == 1, said.err
+        assert said.out == ""
+        assert _tree(place) == before
+
+    return call
+
+
+def _tree(folder: Path) -> dict[str, int]:
+    """Every file with its size, and every folder."""
+    return {str(path.relative_to(folder)): path.stat().st_size * path.is_file() for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [case for about in TABLE.values() for told in about.values() if not isinstance(told, str) for case in told],
+)
+def test_what_has_no_effect_is_refused_and_leaves_nothing(refused: Refused, arguments: list[str], says: str) -> None:
+    refused(arguments, says)
+
+
+def _line(command: str, *given: str) -> list[str]:
+    return [*command.split(), *given, *GIVEN.get(command, [])]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nothing_but_blanks_is_no_value(refused: Refused, command: str) -> None:
+    given = {"--keep-data": ["run", "--keep-data", ""]}
+    for option in _options(command, click.types.StringParamType, click.Choice):
+        refused(given.get(option) or _line(command, option, ""), "")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_no_number_of_anything_is_refused(refused: Refused, command: str) -> None:
+    for option in _options(command, click.types.FloatParamType):
+        for value in ("nan", "inf", "-1"):
+            refused(_line(command, option, value), option.removeprefix("--").rpartition("-")[2])
+    for option in _options(command, click.types.IntParamType, click.IntRange):
+        for value in ("-1", "9" * 30, "1.5"):
+            refused(_line(command, option, value), option.removeprefix("--").rpartition("-")[2])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_option_given_twice_is_refused(refused: Refused, command: str) -> None:
+    for option in COMMANDS[command].params:
+        if isinstance(option, click.Option):
+            called = _called(option)
+            once = [called] if option.is_flag else [called, "1"]
+            refused([*command.split(), *once, *once], "is given 2 times")
