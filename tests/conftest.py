@@ -1,16 +1,29 @@
-"""In CI a skipped test is a failure: what tests need, `.ci/run` brings."""
+"""What holds for all tests: signals reach what they start, and in CI a skipped test is a failure."""
 
 from __future__ import annotations
 
 import os
+import signal
 from typing import Any
 
 import pytest
 
 
+def _nothing(_: int, __: object) -> None:
+    """Do nothing."""
+
+
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    # What this process ignores (under nohup, or in the background of a script), all that it starts would ignore as
+    # well, and tests send signals. A handler is not inherited: with one that does nothing, this process goes on to
+    # ignore the signal, and what it starts has the default.
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _nothing)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a session in which tests were skipped, in CI."""
+    """Fail a session in which tests were skipped, in CI: what they need, `.ci/run` brings."""
     reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
     if os.environ.get("CI") != "true" or reporter is None or not reporter.stats.get("skipped"):
         return
