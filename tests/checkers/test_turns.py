@@ -111,6 +111,20 @@ def test_other_keys_have_as_much_time_as_the_verdict_took() -> None:
     assert clock.now <= 2 * 20.0 + OTHERS_S
 
 
+def test_turns_become_longer_so_that_a_key_that_takes_long_has_few() -> None:
+    clock = Clock()
+    keys = [Key(str(i), "true", clock, search_s=50.0) for i in range(2)]
+    assert judged(clock, *keys) == ["true"] * 2
+    assert all(len(key.turns) <= 10 for key in keys)
+
+
+def test_keys_that_were_not_looked_at_before_the_time_was_over_are_put_off() -> None:
+    clock = Clock()
+    bad = Key("bad", "false", clock, glance_s=0.1)
+    others = [Key(str(i), "true", clock, glance_s=OTHERS_S) for i in range(5)]
+    assert judged(clock, bad, *others) == ["false", "true", *["unknown"] * 4]
+
+
 def test_only_the_violation_that_is_there_first_is_explained() -> None:
     clock = Clock()
     late, early = Key("late", "false", clock, ends_by=90), Key("early", "false", clock, ends_by=10)

@@ -154,3 +154,18 @@ def test_of_a_refuted_queue_the_smallest_prefix_is_known_and_the_reason_kept() -
     assert decision is not None
     assert (decision.exact, linearizable(to_ops(alike), FIFO.model)) == (True, False)
     assert decision.reason.startswith("no order")
+
+
+@every_kind
+def test_culprits_leave_nothing_to_a_dequeue_that_crashed(kind: Kind) -> None:
+    """Were the last dequeue left out, the crashed one could have taken the first value, and the next one the other."""
+    calls = [
+        *[Call("enqueue", 1, 0, 1, 1), Call("dequeue", None, 2), Call("dequeue", None, 3, 4, None)],
+        *[Call("dequeue", None, 5, 7, 1), Call("enqueue", 1, 6, 8, 1), Call("dequeue", None, 9, 10, 1)],
+    ]
+    ops = to_ops(calls)
+    decision = kind.decide(ops, kind.model)
+    assert decision is not None
+    assert decision.culprits == (0, 2, 3, 4, 5)
+    assert not linearizable(ops, kind.model, must=decision.culprits)
+    assert linearizable(ops, kind.model, must=(0, 2, 3, 4))

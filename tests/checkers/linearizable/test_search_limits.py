@@ -221,6 +221,28 @@ def test_a_budget_counts_only_while_it_is_entered() -> None:
     assert (budget.spent(), budget.left()) == (11.0, 0.0)
 
 
+def test_a_part_of_a_budget_is_a_share_of_what_is_left_and_no_more_than_is_asked_for() -> None:
+    clock = Clock(0.0)
+    with Budget(10.0, clock.cpu_s) as budget:
+        clock.now += 2.0
+        assert budget.part(0.5).left() == 4.0
+        assert budget.part(0.5, 1.0).left() == 1.0
+        assert budget.part(0.5, 9.0).left() == 4.0
+
+
+def test_no_time_goes_into_a_violation_that_is_not_to_be_explained() -> None:
+    """It has neither a witness nor final paths, which take a search."""
+    judging = Judging(to_table(appends(4, 2)), Texts(), Options("texts"), Clock(0.0).cpu_s)
+    judging.glance()
+    while judging.valid is None:
+        judging.advance(1.0)
+    plain, explained = (judging.verdict(explained=each).evidence for each in (False, True))
+    assert (plain["witness"], plain["final_paths"]) == (None, None)
+    assert explained["witness"] is not None
+    assert explained["final_paths"] is not None
+    assert plain["failing_op"] == explained["failing_op"]
+
+
 def test_steps_between_two_looks_at_the_clock_become_fewer_where_they_are_slow() -> None:
     pace = Pace(100_000)
     for _ in range(20):
