@@ -22,7 +22,8 @@ from harness.generators.script import ScriptedFault, ScriptedOp
 from harness.plan import Expectation, Plan, encode, figures, load
 from results.arrow import history_hash
 from results.history import NEMESIS
-from results.store import RunDir, Store, versions
+from results.origin import versions
+from results.store import RunDir, Store
 from tests.cli.support import SPLITBRAIN, answer, environment, only_run, splitbrain
 
 OPTIONS: dict[str, Any] = {
