@@ -136,6 +136,8 @@ def specs_of(test_document: Mapping[str, Any], source: str) -> tuple[CheckerSpec
         specs = msgspec.convert(test_document.get("checkers"), tuple[CheckerSpec, ...])
     except msgspec.ValidationError as error:
         raise HistoryFormatError(source, f"test.json does not say which checkers judge the run: {error}") from error
+    if not specs:
+        raise HistoryFormatError(source, "test.json names no checker: nothing would judge the run, and it would pass")
     return specs
 
 
@@ -221,7 +223,7 @@ def _in_turns(each: InTurns, spec: CheckerSpec, parts: Sequence[pa.Table | LongH
     rows = {task.key: part.num_rows for task, part in zip(tasks, parts, strict=True)}
 
     def doing(key: str | None) -> str:
-        return f"judging {rows[key]} ops" + ("" if key is None else f" of key {key!r}")
+        return f"judging {rows[key]} rows of the history" + ("" if key is None else f" of key {key!r}")
 
     def broke(task: Task, error: Exception) -> Verdict:
         return broken(spec.name, error, doing(task.key), key=task.key)

@@ -157,6 +157,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 for time_ns in (each.at_ns, getattr(each, "due_ns", None) or 0):
                     if time_ns < 0:
                         raise UsageError(f"{name}[{place}] has a negative time: {time_ns}.")
+                due_ns = getattr(each, "due_ns", None)
+                if due_ns is not None and due_ns > each.at_ns:
+                    raise UsageError(
+                        f"{name}[{place}] is due at {due_ns}, after it begins ({each.at_ns}): an op waits for a free "
+                        f"client, and never begins before it is due."
+                    )
 
     def check_times(self) -> None:
         """Refuse ops and faults that would never come.

@@ -183,9 +183,11 @@ class Test:
             "concurrency": self.concurrency,
             "op_timeout_s": self.op_timeout_s,
             "recovery_s": self.recovery_s,
-            "nodes": list(dict.fromkeys(self.node_of(thread) for thread in range(self.concurrency))),
+            "nodes": list(self.nodes if self.placement is None else dict.fromkeys(self.placement)),
         }
-        asked = {"fs": list(self.workload.fs), "faults": self.nemesis.generator is not None}
+        asked: dict[str, Any] = {"fs": list(self.workload.fs), "faults": self.nemesis.generator is not None}
+        if self.workload.local:
+            asked["local"] = sorted(self.workload.local)
         specs = self.workload.checkers
         if not any(spec.name == "coverage" for spec in specs):
             specs = (*specs, CheckerSpec("coverage"))

@@ -24,13 +24,15 @@ from results.calls import OPEN, Bools, Calls, client_calls, is_equal, seconds
 from results.counts import run_counts
 from results.errors import HistoryFormatError
 from results.faults import FaultOp, Happenings, happenings
+from results.plainfile import refuse_others
 from results.store import RunDir
 
 FIGURES: Final = "figures.json"
 """The name of the file."""
 
-FORMAT: Final[Literal[1]] = 1
-"""The version of the file. One of another version is computed again: everything that it holds can be."""
+FORMAT: Final[Literal[2]] = 2
+"""The version of the file. One of another version is computed again: everything that it holds can be. In the first one
+availability counted the seconds in which ops began, whether or not one was completed in them."""
 
 DECIDED: Final = ("mismatch", "exists", "held", "not the owner")
 """Errors of `fail` ops with which the state answered, unless a test names others to the checker of quorum-progress."""
@@ -97,7 +99,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     due_latency_ms: dict[str, float] = {}
     offered_per_s: float | None = None
     achieved_per_s: float | None = None
-    format: Literal[1] = FORMAT
+    format: Literal[2] = FORMAT
 
 
 def figures(
@@ -124,7 +126,9 @@ def figures(
     judged = _part(_of(verdicts, "quorum-progress"), "figures")
     told_load = _part(_part(_of(verdicts, "stats"), "figures"), "load") or counts["load"] or {}
     answered = _Answered(calls, nodes)
-    shares = _part(_part(judged, "availability"), "cluster") or answered.shares(around.end_ns)
+    shares = _part(_part(judged, "availability"), "cluster")
+    if "silent" not in shares:  # not judged, or by a version that counted other seconds (`results.availability`)
+        shares = answered.shares(around.end_ns)
     return Figures(
         duration_s=counts["duration_s"],
         ops=counts["ops"],
@@ -164,8 +168,9 @@ def figures_of(run: RunDir) -> Figures:
 def stored_figures(run_dir: Path) -> Figures | None:
     """What figures.json says; None where there is none that this version can use."""
     try:
+        refuse_others(run_dir / FIGURES)
         return msgspec.json.decode((run_dir / FIGURES).read_bytes(), type=Figures)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, HistoryFormatError):
         return None
 
 

@@ -37,6 +37,7 @@ class Code(StrEnum):
     STOPPED_ANSWERING = "stopped-answering"
     MOSTLY_SILENT = "mostly-silent"
     NODE_SILENT = "node-silent"
+    NODE_NOT_ASKED = "node-not-asked"
     NOT_EXERCISED = "not-exercised"
     NEVER_OK = "never-ok"
     TOO_FEW_OPS = "too-few-ops"
@@ -64,6 +65,7 @@ CAUSES: Final[Mapping[Code, Cause]] = {
     Code.STOPPED_ANSWERING: Cause.SYSTEM,
     Code.MOSTLY_SILENT: Cause.TEST,
     Code.NODE_SILENT: Cause.SYSTEM,
+    Code.NODE_NOT_ASKED: Cause.TEST,
     Code.NOT_EXERCISED: Cause.TEST,
     Code.NEVER_OK: Cause.SYSTEM,
     Code.TOO_FEW_OPS: Cause.TEST,

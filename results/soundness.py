@@ -101,7 +101,7 @@ def _check_numbers(index: npt.NDArray[np.int64], source: str) -> None:
     inside = (index >= 0) & (index < count)
     if not inside.all():
         wrong = index[~inside][0]
-        raise HistoryFormatError(source, f"op {wrong} is in a history of {count} ops, whose indexes begin at 0")
+        raise HistoryFormatError(source, f"index {wrong} is in a history of {count} rows, whose indexes begin at 0")
     times = np.bincount(index, minlength=count)
     if times.max(initial=0) > 1:
-        raise HistoryFormatError(source, f"op {times.argmax()} is there {times.max()} times")
+        raise HistoryFormatError(source, f"index {times.argmax()} is there {times.max()} times")

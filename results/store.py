@@ -272,6 +272,7 @@ class RunDir:
         Raises:
             HistoryFormatError: the file is damaged.
         """
+        refuse_others(self.marks_path)
         try:
             return msgspec.json.decode(self.marks_path.read_bytes(), type=dict[str, int])
         except FileNotFoundError:

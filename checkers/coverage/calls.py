@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,13 +23,15 @@ class Asked:
         begun: when each was invoked, in nanoseconds.
         ended: when each was over; later than everything where it never was.
         ok: which were ok.
-        answered: which the system answered: ok, or refused by its state (`results.figures.DECIDED`).
+        answered: which the system answered: ok, or refused by its state (`results.figures.DECIDED`). What a client
+            carries out by itself is no answer of the system.
+        local: which clients carry out by themselves.
         faults: which were invoked in the faults phase; all of them in a history without phases.
         final: which were invoked in the final phase.
         begin_ns, end_ns: the faults phase.
     """
 
-    def __init__(self, calls: Calls, around: Happenings) -> None:
+    def __init__(self, calls: Calls, around: Happenings, local: Sequence[str] = ()) -> None:
         self._calls = calls
         times = ints(calls.table, "time")
         closed = calls.complete != OPEN
@@ -38,7 +41,10 @@ class Asked:
         decided = pc.is_in(calls.table["error"], value_set=pa.array(list(DECIDED), pa.string()))
         said = np.asarray(decided.to_numpy(zero_copy_only=False), dtype=np.bool_)
         refused = calls.ended("fail") & closed & (said[calls.complete] if len(said) else closed)
-        self.answered: Bools = self.ok | refused
+        self.local: Bools = np.zeros(len(self.begun), dtype=np.bool_)
+        for f in local:
+            self.local |= calls.are(f)
+        self.answered: Bools = (self.ok | refused) & ~self.local
         phases = {phase.name: phase for phase in around.phases}
         loaded, last = phases.get("faults"), phases.get("final")
         self.begin_ns, self.end_ns = (loaded.begin_ns, loaded.end_ns) if loaded else (0, around.end_ns)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from checkers.coverage.controller import of_controller, of_nodes, of_recovery, recovery_s, stalled_s
-from checkers.coverage.options import options_of
+from checkers.coverage.options import Options, options_of
 from checkers.coverage.struck import of_faults
 from checkers.coverage.work import Work
 from checkers.verdict import Partition, Verdict
-from results.calls import client_calls
+from results.calls import Calls, client_calls
 from results.counts import window_counts
-from results.faults import happenings
+from results.faults import Happenings, happenings
 from results.reasons import in_order
 
 
@@ -45,7 +46,7 @@ class Coverage:
                 *of_nodes(around),
                 *of_recovery(around),
                 *work.reasons(),
-                *of_faults(around, windows, wanted),
+                *of_faults(around, windows if not wanted.local else _asked(calls, around, wanted), wanted),
             ]
         )
         if reasons:
@@ -76,3 +77,12 @@ class Coverage:
         """A run is one partition: there is one verdict."""
         (verdict,) = verdicts
         return verdict
+
+
+def _asked(calls: Calls, around: Happenings, wanted: Options) -> list[dict[str, Any]]:
+    """The windows with those ops only that clients asked nodes for: a fault meets no other load."""
+    own = np.zeros(len(calls.invoke), dtype=np.bool_)
+    for f in wanted.local:
+        own |= calls.are(f)
+    asked = Calls(calls.table, calls.invoke[~own], calls.complete[~own])
+    return [window_counts(asked, window) for window in around.windows]

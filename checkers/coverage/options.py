@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -25,7 +26,10 @@ class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         concurrency: how many clients there are.
         op_timeout_s: how long a client waits for an answer, in seconds.
         recovery_s: how long a healed system may take until it answers, in seconds.
-        nodes: the nodes to which clients talk.
+        nodes: the nodes to which clients are to talk.
+
+    Raises:
+        UsageError: a number with which no test could run.
     """
 
     rate: float
@@ -34,6 +38,13 @@ class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     op_timeout_s: float
     recovery_s: float = 20.0
     nodes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse numbers with which no test could run."""
+        for name in ("rate", "time_limit_s", "concurrency", "op_timeout_s"):
+            number = getattr(self, name)
+            if not 0 < number < math.inf:
+                raise UsageError(f"the load's {name} must be more than 0 and finite, not {number:g}.")
 
     def possible(self, lasted_s: float) -> float:
         """How many ops the run could have done in so many seconds of its faults phase.
@@ -51,6 +62,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         fs: the functions that clients invoke; those of the history if none are given.
+        local: which of them clients carry out without a node: their answers are none of the system's.
         reads: which of them read what others wrote; those named as in `READS` if None.
         min_ok: ok ops that each of `fs` needs, instead of the floor that follows from the load; a number for all, or
             one for each function.
@@ -63,6 +75,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     fs: tuple[str, ...] = ()
+    local: tuple[str, ...] = ()
     reads: tuple[str, ...] | None = None
     min_ok: int | dict[str, int] | None = None
     floors: bool = True
@@ -90,5 +103,7 @@ def options_of(options: Mapping[str, Any]) -> Options:
     """
     try:
         return msgspec.convert(dict(options), Options)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"checker coverage: {error}; it takes {', '.join(Options.__struct_fields__)}.") from None
+    except (msgspec.ValidationError, UsageError) as error:
+        raise UsageError(
+            f"checker coverage: {str(error).rstrip('.')}; it takes {', '.join(Options.__struct_fields__)}."
+        ) from None

@@ -3,10 +3,11 @@
 Floors follow from what the run could have done (`Load.possible`): length, rate, clients and op timeout.
 
     functions   each was invoked; of each at least `OK_SHARE` of what was possible was ok in the faults phase
-    all         at least `ANSWERED_SHARE` of what was possible was answered in the faults phase
+    all         at least `ANSWERED_SHARE` of what was possible, and `ANSWERED_MIN`, was answered in the faults phase
     time        the system answered in more than half of the parts of the faults phase, and never stopped to while no
                 fault was in force
-    nodes       each node that faults left in action for half of the time answered its share of `OK_SHARE`
+    nodes       each node that faults left in action for half of the time was asked, and answered, its share of
+                `OK_SHARE`
     final       after all faults one in `ONE_OF` ops of each function was ok, and each node that was asked answered
     reads       some saw what clients wrote (`checkers.coverage.sights`)
 """
@@ -29,6 +30,9 @@ from results.faults import Happenings
 from results.reasons import Code, Reason
 
 ANSWERED_SHARE: Final = 0.15
+ANSWERED_MIN: Final = 20
+"""Fewer answers prove nothing, however few a test asked for: `OK_MIN` for each of three functions or so."""
+
 OK_SHARE: Final = 0.02
 """A lock that is held is refused most of the time: an answer as well, but not one that proves much by itself."""
 
@@ -53,11 +57,13 @@ class Work:
     def __init__(self, calls: Calls, around: Happenings, wanted: Options) -> None:
         self._around = around
         self._wanted = wanted
-        self._asked = Asked(calls, around)
+        self._asked = Asked(calls, around, wanted.local)
         self._fs = list(wanted.fs) or self._asked.functions()
-        load = wanted.load
-        invoked = _count(self._asked.faults)
-        self._possible = float(invoked) if load is None else load.possible(self._asked.lasted_s)
+        load, asked = wanted.load, self._asked
+        invoked = _count(asked.faults)
+        self._possible = float(invoked) if load is None else load.possible(asked.lasted_s)
+        self._of_nodes = self._possible * (_count(asked.faults & ~asked.local) / invoked if invoked else 1.0)
+        """Of these, as many as clients ask a node for."""
 
     def ok_by_f(self) -> dict[str, int]:
         """How many ops of each function were ok, in all phases."""
@@ -117,10 +123,11 @@ class Work:
         of_f = asked.are(f) & asked.faults
         ok, invoked, least = _count(of_f & asked.ok), _count(of_f), self._floor(f)
         if ok < least:
+            whence = self._of_what(f"{OK_SHARE:.0%}") if least > self._least(invoked) else _few(OK_MIN)
             yield Reason(
                 Code.TOO_FEW_OPS,
                 f"only {ok} of {invoked} ops of {f!r} were ok in the faults phase, at least {least} are needed: "
-                f"{self._of_what(f'{OK_SHARE:.0%}', least > self._least(invoked))}.",
+                f"{whence}.",
                 MORE,
             )
 
@@ -134,11 +141,9 @@ class Work:
     def _least(self, invoked: int) -> int:
         return min(OK_MIN, -(-invoked // ONE_OF))
 
-    def _of_what(self, share: str, by_share: bool) -> str:
-        """Where a floor comes from."""
+    def _of_what(self, share: str) -> str:
+        """Where a floor comes from that is a share."""
         load = self._wanted.load
-        if not by_share:
-            return f"fewer than {OK_MIN} prove nothing"
         if load is None:
             return f"{share} of what was invoked"
         return f"{share} of the {round(self._possible):,} ops that the run could have done ({_load(load)})"
@@ -146,23 +151,27 @@ class Work:
     # --- all ops ------------------------------------------------------------------------------------------------
 
     def _answered_floor(self) -> int:
-        return math.ceil(ANSWERED_SHARE * self._possible)
+        least = ANSWERED_MIN if self._wanted.load is not None else 0  # a history without a load may be an excerpt
+        return max(least, math.ceil(ANSWERED_SHARE * self._of_nodes))
 
     def _all(self) -> Iterator[Reason]:
         asked = self._asked
         answered, least = _count(asked.answered & asked.faults), self._answered_floor()
         if answered < least:
+            whence = (
+                _few(least) if least > ANSWERED_SHARE * self._of_nodes + 1 else self._of_what(f"{ANSWERED_SHARE:.0%}")
+            )
             yield Reason(
                 Code.TOO_FEW_OPS,
-                f"only {answered} of {_count(asked.faults)} ops were answered in the faults phase, at least {least} "
-                f"are needed: {self._of_what(f'{ANSWERED_SHARE:.0%}', True)}.",
+                f"only {answered} of {_count(asked.faults & ~asked.local)} ops were answered in the faults phase, at "
+                f"least {least} are needed: {whence}.",
                 MORE,
             )
 
     # --- time ---------------------------------------------------------------------------------------------------
 
     def _time(self) -> Iterator[Reason]:
-        parts = min(PARTS, int(self._possible / PART_OPS))
+        parts = min(PARTS, int(self._of_nodes / PART_OPS))
         asked = self._asked
         if asked.lasted_s > 0 and parts > 1:
             bounds = np.linspace(asked.begin_ns, asked.end_ns, parts + 1).tolist()
@@ -192,7 +201,7 @@ class Work:
             marks = np.concatenate([[first_ns], inside, [end_ns]])
             longest = int(np.argmax(np.diff(marks)))
             from_ns, until_ns = int(marks[longest]), int(marks[longest + 1])
-            waiting = (asked.begun < until_ns) & (asked.ended > from_ns) & ~asked.answered
+            waiting = (asked.begun < until_ns) & (asked.ended > from_ns) & ~asked.answered & ~asked.local
             if until_ns - from_ns > bound_s * 1e9 and waiting.any():
                 yield Reason(
                     Code.STOPPED_ANSWERING,
@@ -209,19 +218,30 @@ class Work:
         nodes = list(self._wanted.load.nodes) if self._wanted.load is not None else asked.nodes()
         if not nodes:
             return
-        least = max(1, math.floor(OK_SHARE * self._possible / len(nodes)))
+        least = max(1, math.floor(OK_SHARE * self._of_nodes / len(nodes)))
         out = out_ns(self._around, nodes, asked.begin_ns, asked.end_ns)
         for node in nodes:
-            at_node = asked.at(node) & asked.faults
+            at_node = asked.at(node) & asked.faults & ~asked.local
             invoked, answered = _count(at_node), _count(at_node & asked.answered)
             in_action = 2 * out[node] < asked.end_ns - asked.begin_ns
-            if invoked >= max(least, ASKED_MIN) and answered < least and in_action:
+            if answered >= least or not in_action:
+                continue
+            if invoked < max(least, ASKED_MIN):
+                if self._wanted.load is None:
+                    continue  # nobody says that it was to be asked
                 yield Reason(
-                    Code.NODE_SILENT,
-                    f"{node} answered only {answered} of the {invoked} ops that it was asked in the faults phase, at "
-                    f"least {least} are needed, although faults left it in action for more than half of that time.",
-                    MORE,
+                    Code.NODE_NOT_ASKED,
+                    f"{node} was asked {_times(invoked)} in the faults phase and answered {answered}, at least {least} "
+                    f"answers are needed, although faults left it in action for more than half of that time.",
+                    "Give it as many clients as nodes (--concurrency), a longer --time-limit, or a higher --rate.",
                 )
+                continue
+            yield Reason(
+                Code.NODE_SILENT,
+                f"{node} answered only {answered} of the {invoked} ops that it was asked in the faults phase, at "
+                f"least {least} are needed, although faults left it in action for more than half of that time.",
+                MORE,
+            )
 
     # --- after all faults ---------------------------------------------------------------------------------------
 
@@ -234,7 +254,7 @@ class Work:
                 yield Reason(Code.NOT_EXERCISED, "no op was invoked in the final phase, after all faults.")
             return
         for f in asked.functions():
-            of_f = asked.are(f) & asked.final
+            of_f = asked.are(f) & asked.final & ~asked.local
             invoked, answered = _count(of_f), _count(of_f & asked.answered)
             least = -(-invoked // ONE_OF)
             if answered < least:
@@ -245,7 +265,7 @@ class Work:
                     "See why in the report: everything was healed by then.",
                 )
         for node in asked.nodes():
-            at_node = asked.at(node) & asked.final
+            at_node = asked.at(node) & asked.final & ~asked.local
             if _count(at_node) >= ASKED_MIN and not (at_node & asked.answered).any():
                 yield Reason(
                     Code.NODE_SILENT,
@@ -256,6 +276,14 @@ class Work:
 
 def _count(chosen: Bools) -> int:
     return int(np.count_nonzero(chosen))
+
+
+def _few(least: int) -> str:
+    return f"fewer than {least} prove nothing"
+
+
+def _times(asked: int) -> str:
+    return "nothing" if not asked else f"{asked} op{'s' if asked > 1 else ''}"
 
 
 def _load(load: Load) -> str:

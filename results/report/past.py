@@ -8,6 +8,8 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
+from results.errors import HistoryFormatError
+from results.plainfile import refuse_others
 from results.store import FORMAT, RunDir
 
 RUNS_MAX: Final = 200
@@ -134,10 +136,12 @@ def past_of(run: RunDir, most: int = RUNS_MAX) -> Past:
 def _look(path: Path) -> Other | None:
     """A run at a glance, None if its files are damaged or of a newer version."""
     try:
-        document = msgspec.json.decode((path / "test.json").read_bytes(), type=_Document)
         verdict = path / "verdict.json"
+        for file in (path / "test.json", verdict):
+            refuse_others(file)
+        document = msgspec.json.decode((path / "test.json").read_bytes(), type=_Document)
         brief = msgspec.json.decode(verdict.read_bytes(), type=_Brief) if verdict.exists() else None
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, HistoryFormatError):
         return None
     if brief is not None and brief.format > FORMAT:
         return None

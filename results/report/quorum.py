@@ -76,10 +76,14 @@ class Recovery(msgspec.Struct, frozen=True):
 
 
 class Shares(msgspec.Struct, frozen=True):
-    """Shares of seconds and of ops that were answered, None where nobody asked."""
+    """Shares of seconds and of ops that were answered, None where nobody asked.
+
+    Of the cluster, `silent` lists stretches without an answer; versions that counted other seconds had no such list.
+    """
 
     time: float | None = None
     ops: float | None = None
+    silent: list[list[int]] | None = None
 
 
 class Availability(msgspec.Struct, frozen=True):
@@ -118,9 +122,12 @@ def quorum_of(verdicts: Sequence[Mapping[str, Any]]) -> Quorum:
     if verdict is None:
         return Quorum(None, f"{CHECKER} did not judge this run: its rules, recovery and availability are not known.")
     try:
-        return Quorum(msgspec.convert(verdict.get("figures"), Figures))
+        found = msgspec.convert(verdict.get("figures"), Figures)
     except msgspec.ValidationError as problem:
         return Quorum(None, f"The figures of {CHECKER} cannot be read: {problem}")
+    if found.availability.cluster.silent is None:  # of a version that counted other seconds: `analyze` judges it again
+        found = msgspec.structs.replace(found, availability=Availability())
+    return Quorum(found)
 
 
 def unserved(figures: Figures, nodes: Sequence[str]) -> list[Stretch]:

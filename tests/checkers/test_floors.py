@@ -10,6 +10,7 @@ import pytest
 from checkers.coverage import Coverage
 from checkers.verdict import Verdict
 from results.arrow import to_table
+from results.errors import UsageError
 from results.history import HARNESS, NEMESIS, Op, OpType
 
 LOAD: dict[str, Any] = {
@@ -96,7 +97,8 @@ def test_floors_grow_with_length_rate_and_clients_and_shrink_with_a_long_op_time
     assert answered(rate=5.0) == 45
     assert answered(rate=1000.0) == answered(rate=2000.0) == 135  # what three clients can do
     assert answered(rate=1000.0, concurrency=6) == 270
-    assert answered(op_timeout_s=40.0) == 7
+    assert answered(op_timeout_s=10.0) == 27
+    assert answered(op_timeout_s=40.0) == 20  # never fewer
 
 
 def every(chosen: Chosen, **told: Any) -> Change:
@@ -229,3 +231,63 @@ def test_a_history_without_a_load_is_measured_by_what_was_invoked() -> None:
     assert codes(Run().load().judge(load=None, fs=[])) == []
     dying = every(lambda n, at, p: n > 40, **REFUSED)
     assert "too-few-ops" in codes(Run().load(dying).judge(load=None, fs=[]))
+
+
+@pytest.mark.parametrize(("length_s", "rate"), [(10.0, 1.0), (30.0, 0.5), (5.0, 3.0)])
+def test_a_run_that_asked_for_next_to_nothing_proves_nothing(length_s: float, rate: float) -> None:
+    load = {**LOAD, "rate": rate, "time_limit_s": length_s}
+    verdict = Run(length_s, rate).load().judge(load=load)
+    assert codes(verdict) == ["too-few-ops"]
+    assert "at least 20 are needed: fewer than 20 prove nothing" in verdict.inconclusive[0].sentence
+    assert codes(Run(length_s, rate).load().judge(load=load, floors=False)) == []
+
+
+def test_a_node_that_no_client_talks_to_was_not_tested() -> None:
+    verdict = Run().load().judge(load={**LOAD, "nodes": [*NODES, "n4"]})
+    assert codes(verdict) == ["node-not-asked"]
+    assert "n4 was asked nothing in the faults phase" in verdict.inconclusive[0].sentence
+    assert "--concurrency" in verdict.inconclusive[0].advice
+
+
+def test_a_node_whose_only_client_is_stuck_was_not_tested() -> None:
+    """Two ops that never end are too few to call it silent, and no reason to pass."""
+    run = Run()
+    for number in range(300):
+        process = number % 3
+        if process != 1 or number in (1, 4):
+            read, silent = number % 2 == 1, process == 1
+            value = number - 1 if read else number
+            told: tuple[Any, ...] = ("info", None) if silent else ("ok", value)
+            took_s = 14.0 if silent else 0.05
+            at_s = 0.1 if number == 1 else 15.0 if number == 4 else number / 10
+            run.op(
+                at_s, process, "read" if read else "write", told[0], None if read else number, told[1], took_s=took_s
+            )
+    for number in range(6):
+        run.op(32.1 + number / 10, number % 3, "read", "ok", None, 6)
+    verdict = run.judge()
+    assert codes(verdict) == ["node-not-asked"]
+    assert "n2 was asked 2 ops in the faults phase and answered 0" in verdict.inconclusive[0].sentence
+
+
+def test_what_clients_do_by_themselves_is_no_answer_of_the_system() -> None:
+    """As the holders of lease locks, who believe that they hold them for as long as nobody answers."""
+    dead = every(lambda n, at, p: at > 10 and n % 2 == 0, **INFO)
+    run = Run().load(dead, final=0)
+    run.op(32.1, 0, "write", "ok", 1, 1)
+    assert codes(run.judge(reads=[])) == []
+    assert codes(run.judge(reads=[], local=["read"])) == ["stopped-answering", "mostly-silent"]
+
+
+def test_a_fault_that_only_ops_without_a_node_met_met_no_load() -> None:
+    run = Run().load(every(lambda n, at, p: n % 2 == 0 and 9 < at < 21, f="read", value=None, answer=6))
+    fault(run, 10.0, 20.0, down=["n1"])
+    assert codes(run.judge(faults=["kill"])) == []
+    assert "fault-met-no-load" in codes(run.judge(faults=["kill"], local=["read"], reads=[]))
+
+
+@pytest.mark.parametrize("name", ["rate", "time_limit_s", "concurrency", "op_timeout_s"])
+def test_a_load_that_cannot_be_is_refused(name: str) -> None:
+    for wrong in (0, -5):
+        with pytest.raises(UsageError, match=rf"checker coverage: .*{name} must be more than 0"):
+            Run().load().judge(load={**LOAD, name: wrong})

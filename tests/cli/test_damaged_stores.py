@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from functools import partial
@@ -149,6 +150,31 @@ def test_a_violation_decides_over_damage(tmp_path: Path) -> None:
     found = analyze(tmp_path, str(broken.path))
     assert found.exit_code == 255
     assert str(broken.history_path) in found.stderr
+
+
+def test_a_run_whose_test_names_no_checker_does_not_pass(tmp_path: Path) -> None:
+    run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
+    run.write_test({**run.read_test(), "checkers": []})
+    found = analyze(tmp_path)
+    [answer] = json.loads(found.stdout)
+    assert (answer["outcome"], found.exit_code) == ("harness error", 255)
+    assert f"{run.path / 'test.json'}: test.json names no checker" in answer["harness_error"]
+
+
+@pytest.mark.parametrize("file", ["test.json", "verdict.json", "figures.json", "marks.json", "history.parquet"])
+def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path: Path, file: str) -> None:
+    store = Store(tmp_path)
+    sound = stored(store, "t", 1, set_history(20), SET)
+    other = stored(store, "t", 2, set_history(20), SET)
+    assert analyze(tmp_path).exit_code == 0
+    (other.path / file).unlink(missing_ok=True)
+    os.mkfifo(other.path / file)
+    refused_at_worst(CliRunner().invoke(splitbrain, ["compare", "--json", str(sound.path), str(other.path)]))
+    found = {each["run"]: each for each in json.loads(analyze(tmp_path).stdout)}
+    assert found[str(sound.path)]["outcome"] == "pass"
+    judged = file in ("figures.json", "marks.json")
+    assert found[str(other.path)]["outcome"] == ("pass" if judged else "harness error")
+    assert judged or str(other.path / file) in found[str(other.path)]["harness_error"]
 
 
 @pytest.mark.parametrize("at", [0, 3, 6, 8, 20], ids=["length", "high length", "checksum", "array", "op"])

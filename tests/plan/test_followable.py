@@ -65,6 +65,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"final_ops": [{**READ, "f": "cas", "value": [1]}]}, "final_ops[0]: the value of cas is [1]"),
     ({"ops": [{**READ, "mops": []}]}, "has no transactions"),
     ({"ops": [{**READ, "at_ns": 10**12}]}, "after end_ns"),
+    ({"ops": [{**READ, "due_ns": 6}]}, "ops[0] is due at 6, after it begins (5)"),
+    ({"final_ops": [{**READ, "due_ns": 2**63}]}, "final_ops[0] is due at 9223372036854775808, after it begins"),
     ({"final_ops": [{**READ, "at_ns": 61 * 10**9}]}, "final phase began, which lasts 60 s"),
     ({"end_ns": 603 * 10**9}, "end_ns is 603 s, and options.time_limit is 1 s: with that, give 602 s at most"),
     ({"nodes": [f"n{i}" for i in range(500)]}, "a test has 100 nodes at most, not 500"),

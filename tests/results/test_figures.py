@@ -13,6 +13,7 @@ from checkers.quorum.checker import QuorumProgress
 from results.arrow import TELEMETRY_SCHEMA, to_table
 from results.figures import FIGURES, figures, figures_of, stored_figures, write_figures
 from results.history import HARNESS, NEMESIS, Op, OpType
+from results.report.quorum import quorum_of
 from results.store import plain_verdict
 from tests.report.sample import NODES, sample_run
 
@@ -83,7 +84,8 @@ def test_quorum_progress_counts_the_same(tmp_path: Path) -> None:
 
 def test_a_verdict_of_quorum_progress_has_the_word(tmp_path: Path) -> None:
     run = sample_run(tmp_path, rate=50.0)
-    told: dict[str, Any] = {"availability": {"cluster": {"time": 0.25, "ops": 0.5}}, "recovery": []}
+    shares: dict[str, Any] = {"time": 0.25, "ops": 0.5, "silent": []}
+    told: dict[str, Any] = {"availability": {"cluster": shares}, "recovery": []}
     verdicts: list[dict[str, Any]] = [{"checker": "quorum-progress", "figures": told}]
     found = figures(run.history(), run.telemetry(), verdicts, NODES, None)
     assert (found.available_time, found.available_ops, found.recoveries) == (0.25, 0.5, ())
@@ -112,10 +114,25 @@ def test_a_file_that_cannot_be_used_is_computed_again(tmp_path: Path, text: str)
     assert figures_of(run) == expected
 
 
+def test_what_an_older_version_counted_as_availability_is_counted_again(tmp_path: Path) -> None:
+    """It took a second for served in which an op only began; what it wrote has no list of silent seconds."""
+    run = sample_run(tmp_path, rate=50.0)
+    expected = figures_of(run).available_time
+    old = json.loads(msgspec.json.encode(write_figures(run))) | {"format": 1, "available_time": 0.25}
+    (run.path / FIGURES).write_text(json.dumps(old))
+    assert figures_of(run).available_time == expected
+    shares = {"cluster": {"time": 0.25, "ops": 0.5}, "nodes": {"n1": {"time": 0.25, "ops": 0.5}}}
+    verdicts: list[dict[str, Any]] = [{"checker": "quorum-progress", "figures": {"availability": shares}}]
+    assert figures(run.history(), run.telemetry(), verdicts, NODES, None).available_time == expected
+    shown = quorum_of(verdicts).figures
+    assert shown is not None
+    assert (shown.availability.cluster.time, shown.availability.nodes) == (None, {})
+
+
 def test_a_file_of_another_version_is_computed_again(tmp_path: Path) -> None:
     run = sample_run(tmp_path, rate=50.0)
     expected = write_figures(run)
-    document = json.loads((run.path / FIGURES).read_text()) | {"format": 2, "ops": 1}
+    document = json.loads((run.path / FIGURES).read_text()) | {"format": 3, "ops": 1}
     (run.path / FIGURES).write_text(json.dumps(document))
     assert figures_of(run) == expected
 

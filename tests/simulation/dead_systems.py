@@ -8,10 +8,15 @@ from typing import Any, Final
 
 from harness.protocols import DefiniteError, Deployment, IndefiniteError, NodeId
 from harness.recovery import PROBE_KEY
+from harness.systems.locks import LEASE_LOCK, LOCK
 from harness.systems.metadata import Metadata
 from results.history import HARNESS, Op
+from tests.simulation.lease_locks import LeaseLocks
 
-OPS: Final = ("read", "write", "compare_and_set", "create", "add", "elements", "lock", "unlock")
+OPS: Final = (
+    *("read", "write", "compare_and_set", "create", "add", "elements"),
+    *("lock", "unlock", "lease_lock", "lease_unlock"),
+)
 
 
 class Moments:
@@ -36,6 +41,8 @@ class Dying(Metadata):
             fails at once, and nobody knows whether it happened).
     """
 
+    operations = frozenset({LOCK, LEASE_LOCK})
+
     def __init__(
         self,
         how: str,
@@ -49,10 +56,11 @@ class Dying(Metadata):
         self.dead = dead
         self.dead_nodes = nodes
         self.calls = calls
+        self._leases: dict[str, float] = {}
 
     async def connect(self, deployment: Deployment, node: NodeId) -> Any:
         """A session that goes dead."""
-        session: Any = await super().connect(deployment, node)
+        session: Any = LeaseLocks(await super().connect(deployment, node), self._leases)
         concerned = not self.dead_nodes or node in self.dead_nodes
         return _DyingSession(session, self) if concerned else session
 
