@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Final, cast
 
 from results import quantities
+from results.errors import UsageError
 from results.quantities import shown
 from results.store import RunDir
 
@@ -31,11 +32,19 @@ _LEVEL: Final = 1
 
 def pack_as_asked(run: RunDir) -> None:
     """Pack the data of a run's nodes within the bound that its test.json names; what is left out stands in its log."""
-    options = cast("dict[str, Any]", run.read_test().get("options") or {})
-    said = pack(run.path, quantities.size("--keep-data", str(options.get("keep_data", KEEP_DATA))))
+    said = pack(run.path, _bound(run.read_test().get("options")))
     if said:
         with run.log_path.open("a", encoding="utf-8") as log:
             log.writelines(f"{line}\n" for line in said)
+
+
+def _bound(options: Any) -> int:
+    """The bound among a run's options, or the usual one where they are damaged: no verdict hangs on it."""
+    told = cast("dict[str, Any]", options).get("keep_data", KEEP_DATA) if isinstance(options, dict) else KEEP_DATA
+    try:
+        return quantities.size("--keep-data", str(told))
+    except UsageError:
+        return quantities.size("--keep-data", KEEP_DATA)
 
 
 def pack(run: Path, bound: int) -> list[str]:

@@ -161,6 +161,14 @@ def test_a_run_whose_test_names_no_checker_does_not_pass(tmp_path: Path) -> None
     assert f"{run.path / 'test.json'}: test.json names no checker" in answer["harness_error"]
 
 
+@pytest.mark.parametrize("options", [5, [], {"keep_data": "much"}])
+def test_options_that_no_verdict_hangs_on_keep_no_run_from_its_verdict(tmp_path: Path, options: Any) -> None:
+    run = stored(Store(tmp_path), "t", 1, set_history(20), SET)
+    run.write_test({**run.read_test(), "options": options})
+    [answer] = json.loads(analyze(tmp_path).stdout)
+    assert (answer["outcome"], answer["harness_error"]) == ("pass", None)
+
+
 @pytest.mark.parametrize("file", ["test.json", "verdict.json", "figures.json", "marks.json", "history.parquet"])
 def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path: Path, file: str) -> None:
     store = Store(tmp_path)

@@ -60,6 +60,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"ops": [{**READ, "f": "raed"}]}, "function of workload 'register' (ops[0]) 'raed'"),
     ({"ops": [READ, {**READ, "thread": 3}]}, "ops[1] is for thread 3"),
     ({"ops": [{**READ, "key": None}]}, "ops[0]: read is about a key"),
+    *(({"ops": [{**READ, "key": key}]}, "ops[0]: read is about a key") for key in ("", "a/b", "a\nb", "a" * 5000)),
     ({"ops": [{**READ, "value": 3}]}, "ops[0]: read has no value"),
     ({"ops": [{**READ, "f": "write", "value": "3"}]}, "ops[0]: the value of write is '3'"),
     ({"final_ops": [{**READ, "f": "cas", "value": [1]}]}, "final_ops[0]: the value of cas is [1]"),

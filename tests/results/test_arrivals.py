@@ -168,6 +168,27 @@ def test_what_was_due_after_an_interrupt_is_not_asked_for() -> None:
     assert (found.never_begun, found.short) == (0, False)
 
 
+def test_what_was_due_before_an_interrupt_and_found_no_client_is_counted() -> None:
+    history = History(heal_s=5.5)
+    scheduled(history, 0, 3)
+    history.call(3.0, 3.0, 5.4)
+    history.note("interrupted", 5.0)
+    found = history.load()
+    assert found is not None
+    assert (found.begun, found.never_begun) == (301, 199)
+
+
+def test_one_op_less_is_no_rate_that_fell_short() -> None:
+    for begun, short in ((9, False), (8, True)):
+        history = History(heal_s=1.0)
+        for number in range(begun):
+            history.call(number / 10, number / 10, number / 10 + 0.001)
+        found = history.load(10.0, 1.0)
+        assert found is not None
+        assert found.achieved_per_s < 9.5
+        assert found.short is short
+
+
 def test_without_a_schedule_there_is_no_rate_to_compare_with() -> None:
     history = History(heal_s=10.0)
     for number in range(20):

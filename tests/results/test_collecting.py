@@ -48,6 +48,25 @@ def test_it_is_found_beside_a_volume_that_was_never_unmounted(tmp_path: Path, be
     assert not collect_telemetry(run)
 
 
+@pytest.mark.parametrize(
+    ("began", "line", "time"),
+    [
+        ({"start_wall_ns": WALL_NS - 9}, {"wall": WALL_NS + 5}, 5),
+        ({"start_wall_ns": WALL_NS - 9, "began_wall_ns": None}, {"wall": WALL_NS + 5}, 14),
+        ({"began_mono_ns": 1000}, {"wall": WALL_NS + 5, "at": 1007}, 7),
+    ],
+    ids=["from when the test began", "from when the run did", "by the controller's monotonic clock"],
+)
+def test_its_times_count_from_when_the_test_began(
+    tmp_path: Path, began: dict[str, int | None], line: dict[str, int], time: int
+) -> None:
+    run = killed(tmp_path)
+    run.write_test({**run.read_test(), **began})
+    (run.path / "nodes" / "n1" / "telemetry.jsonl").write_bytes(json.dumps({**line, "event": "start"}).encode() + b"\n")
+    assert collect_telemetry(run)
+    assert [row["time"] for row in run.telemetry().to_pylist()] == [time]
+
+
 def test_a_run_that_was_analyzed_without_it_gets_it_once_it_is_there(tmp_path: Path) -> None:
     run = killed(tmp_path)
     run.write_telemetry(TELEMETRY_SCHEMA.empty_table())
