@@ -221,10 +221,11 @@ def test_a_node_that_a_fault_kept_out_for_a_moment_may_not() -> None:
     assert codes(run.judge(faults=["kill"])) == ["node-silent"]
 
 
-def test_an_outage_under_a_fault_and_the_recovery_from_it_are_no_silence() -> None:
-    run = Run().load(every(lambda n, at, p: 10 < at < 19, **REFUSED))
+@pytest.mark.parametrize(("until_s", "expected"), [(19.0, []), (21.0, []), (25.6, ["stopped-answering"])])
+def test_an_outage_under_a_fault_and_the_recovery_from_it_are_no_silence(until_s: float, expected: list[str]) -> None:
+    run = Run().load(every(lambda n, at, p: 10 < at < until_s, **REFUSED))
     fault(run, 10.0, 15.0, down=["n1", "n2"])
-    assert codes(run.judge(faults=["kill"])) == []
+    assert [code for code in codes(run.judge(faults=["kill"])) if code == "stopped-answering"] == expected
 
 
 def test_a_history_without_a_load_is_measured_by_what_was_invoked() -> None:
@@ -291,3 +292,53 @@ def test_a_load_that_cannot_be_is_refused(name: str) -> None:
     for wrong in (0, -5):
         with pytest.raises(UsageError, match=rf"checker coverage: .*{name} must be more than 0"):
             Run().load().judge(load={**LOAD, name: wrong})
+
+
+def reading(answer: Callable[[int], Any], written: Callable[[int], Any] = lambda number: number) -> Verdict:
+    """A run whose reads, the final ones too, answer so, and whose writes carry so."""
+
+    def change(number: int, _at_s: float, _process: int) -> dict[str, Any]:
+        read = number % 2 == 1
+        return {"answer": answer(number)} if read else {"value": written(number), "answer": written(number)}
+
+    run = Run().load(change, final=0)
+    for number in range(6):
+        run.op(32.1 + number / 10, number % 3, "read", "ok", None, answer(number))
+    return run.judge()
+
+
+def test_reads_that_all_find_the_same_elements_saw_writes() -> None:
+    assert codes(reading(lambda _: [0, 2])) == []
+
+
+@pytest.mark.parametrize("blank", [False, 0, 0.0, ""])
+def test_a_blank_answer_is_a_write_only_where_it_was_written(blank: Any) -> None:
+    def answer(number: int) -> Any:
+        return blank if number % 4 == 1 else None
+
+    assert codes(reading(answer, lambda number: number + 1)) == ["reads-saw-nothing"]
+    assert codes(reading(answer, lambda _: blank)) == []
+
+
+def test_what_a_compare_and_set_carries_was_written() -> None:
+    assert codes(reading(lambda _: 5, lambda number: [number, 5])) == []
+    assert codes(reading(lambda _: 5, lambda number: [number, 6])) == ["reads-saw-nothing"]
+
+
+def test_a_fault_that_could_not_be_verified_is_not_one_that_took_place() -> None:
+    run = Run().load()
+    fault(run, 10.0, 15.0, down=["n1"])
+    place = next(i for i, event in enumerate(run.events) if event[1] == NEMESIS and event[2] == "ok")
+    at_s, who, _, f, value, node, _ = run.events[place]
+    run.events[place] = (at_s, who, "info", f, value, node, "the process runs on")
+    assert codes(run.judge(faults=["kill"])) == ["fault-not-verified", "no-fault"]
+
+
+@pytest.mark.parametrize(
+    ("load", "expected"),
+    [({}, ["stopped-answering"]), ({"op_timeout_s": 4.0}, []), ({"rate": 1.0}, [])],
+    ids=["a fast system", "ops may take long", "ops come seldom"],
+)
+def test_how_long_a_silence_must_last_follows_from_the_load(load: dict[str, Any], expected: list[str]) -> None:
+    run = Run().load(every(lambda n, at, p: 3 < at < 9.5, **INFO))
+    assert codes(run.judge(load={**LOAD, **load})) == expected
