@@ -342,3 +342,21 @@ def test_a_fault_that_could_not_be_verified_is_not_one_that_took_place() -> None
 def test_how_long_a_silence_must_last_follows_from_the_load(load: dict[str, Any], expected: list[str]) -> None:
     run = Run().load(every(lambda n, at, p: 3 < at < 9.5, **INFO))
     assert codes(run.judge(load={**LOAD, **load})) == expected
+
+
+@pytest.mark.parametrize(("gap_ms", "expected"), [(2000, ["machine-busy"]), (1500, [])])
+def test_a_controller_that_stood_still_for_a_twentieth_of_the_run_is_no_judge(gap_ms: int, expected: list[str]) -> None:
+    run = Run().load()
+    run.events.append((20.0, HARNESS, "info", "stall", {"gap_ms": gap_ms}, None, None))
+    assert codes(run.judge()) == expected
+
+
+def test_an_op_of_unknown_fate_is_no_answer_whatever_its_error_says() -> None:
+    unknown = every(lambda n, at, p: n > 40, how="info", error="held", answer=None)
+    assert "too-few-ops" in codes(Run().load(unknown).judge())
+
+
+def test_clients_that_ask_no_node_for_a_while_meet_no_silence() -> None:
+    run = Run().load(every(lambda n, at, p: 9 < at < 21, f="read", value=None, answer=6), final=0)
+    run.op(32.1, 0, "write", "ok", 1, 1)
+    assert codes(run.judge(reads=[], local=["read"])) == []
