@@ -185,3 +185,20 @@ def test_facts_that_the_steps_contradict_are_the_models_fault() -> None:
     model.lies = True
     with pytest.raises(UsageError, match="facts"):
         check_ops(noted("a"), model)
+
+
+def test_an_op_that_saw_what_it_left_brought_nothing() -> None:
+    """An element that was there when it was added, and a compare-and-set that changed nothing."""
+    for model, call, result in (("set", ("add", 1), False), ("cas-register", ("cas", [1, 1]), [1, 1])):
+        decision = proof(history_of((0, INVOKE, *call), (0, OK, call[0], result)), model)
+        assert decision is not None
+        assert "no op that may have happened" in decision.reason
+
+
+def test_a_proof_that_began_before_the_last_write_returned_is_none() -> None:
+    rows: list[Any] = [
+        *[(0, INVOKE, "write", 1), (1, INVOKE, "write", 2), (0, OK, "write", 1), (1, OK, "write", 2)],
+        *[(2, INVOKE, "read", None), (2, OK, "read", 1)],
+    ]
+    assert proof(history_of(*rows), "register") is None
+    assert proof(history_of(*rows[:1], rows[2], rows[1], *rows[3:]), "register") is not None
