@@ -189,8 +189,9 @@ def test_facts_that_the_steps_contradict_are_the_models_fault() -> None:
 
 def test_an_op_that_saw_what_it_left_brought_nothing() -> None:
     """An element that was there when it was added, and a compare-and-set that changed nothing."""
-    for model, call, result in (("set", ("add", 1), False), ("cas-register", ("cas", [1, 1]), [1, 1])):
-        decision = proof(history_of((0, INVOKE, *call), (0, OK, call[0], result)), model)
+    calls: list[tuple[str, str, Any, Any]] = [("set", "add", 1, False), ("cas-register", "cas", [1, 1], [1, 1])]
+    for model, f, value, result in calls:
+        decision = proof(history_of((0, INVOKE, f, value), (0, OK, f, result)), model)
         assert decision is not None
         assert "no op that may have happened" in decision.reason
 
