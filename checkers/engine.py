@@ -64,8 +64,13 @@ def judge(
     return verdicts
 
 
-def judge_long(history: LongHistory, spec: CheckerSpec) -> Verdict:
+def judge_long(history: LongHistory, spec: CheckerSpec, *, weaker: bool = True) -> Verdict:
     """The verdict of a checker that judges keys in turns on a long history of one key.
+
+    Args:
+        history: more rows than are looked at for weaker models.
+        spec: who judges it.
+        weaker: whether to say of a violation that weaker models were not looked at, and why.
 
     Raises:
         UsageError: the checker is unknown or no such one, or an option of it is wrong.
@@ -73,7 +78,12 @@ def judge_long(history: LongHistory, spec: CheckerSpec) -> Verdict:
     each = checker(spec.name)
     if not isinstance(each, InTurns) or each.partition != "key":
         raise UsageError(f"the checker {spec.name!r} does not judge long histories: give it the table of one.")
-    return merge(each, spec, _in_turns(each, spec, [history]))
+    verdict = merge(each, spec, _in_turns(each, spec, [history]))
+    if not weaker or verdict.valid != "false" or not is_linearizability(each):
+        return verdict
+    from checkers.weaker import too_large
+
+    return too_large(verdict)
 
 
 def judge_each(history: pa.Table, specs: Sequence[CheckerSpec], telemetry: pa.Table | None = None) -> list[Verdict]:

@@ -99,8 +99,8 @@ def test_pieces_of_a_few_rows_say_what_the_table_says(tmp_path: Path, *, faults:
         history = recorded(seed, ops=12 + 3 * seed, key="x" if seed % 2 else None, faults=faults, lies=lies)
         long = read(stored(history, tmp_path / "history.parquet"))
         assert long is not None
-        [expected] = engine.judge(to_table(history), [spec()])
-        found = engine.judge_long(long, spec())
+        [expected] = engine.judge(to_table(history), [spec()], weaker=False)
+        found = engine.judge_long(long, spec(), weaker=False)
         assert same(found) == same(expected), f"seed {seed}"
         answers.add(found.valid)
     assert answers == ({"false"} if lies else {"true"})
@@ -116,12 +116,15 @@ def test_a_stale_read_has_the_witness_that_the_table_gives(tmp_path: Path) -> No
             history.append(Op(index=index, time=index, process=0, type=kind, f=f, value=value, node="n1"))
     long = read(stored(history, tmp_path / "history.parquet", group_rows=50), piece_rows=16)
     assert long is not None
-    [expected] = engine.judge(to_table(history), [spec()])
-    found = engine.judge_long(long, spec())
+    [expected] = engine.judge(to_table(history), [spec()], weaker=False)
+    found = engine.judge_long(long, spec(), weaker=False)
     assert found.valid == "false"
     assert found.evidence["failing_op"]["node"] == "n1"
     assert len(found.evidence["witness"]["ops"]) > 1
     assert same(found) == same(expected)
+    models = engine.judge_long(long, spec()).evidence["models"]
+    assert models["violated"] == ["linearizability"]
+    assert "rows is not searched again" in models["why_undecided"]
 
 
 def test_a_model_that_knows_owners_gets_its_processes(tmp_path: Path) -> None:
@@ -129,8 +132,8 @@ def test_a_model_that_knows_owners_gets_its_processes(tmp_path: Path) -> None:
     history = [Op(index=i, time=i, process=p, type=t, f=f) for i, (p, t, f) in enumerate(rows)]  # type: ignore[arg-type]
     long = read(stored(history, tmp_path / "history.parquet"))
     assert long is not None
-    [expected] = engine.judge(to_table(history), [spec("owner-mutex")])
-    found = engine.judge_long(long, spec("owner-mutex"))
+    [expected] = engine.judge(to_table(history), [spec("owner-mutex")], weaker=False)
+    found = engine.judge_long(long, spec("owner-mutex"), weaker=False)
     assert found.valid == "false"
     assert same(found) == same(expected)
 
