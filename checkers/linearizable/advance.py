@@ -75,7 +75,7 @@ def advance(program: Program, steps: Steps, space: Space, live: Live, crashed: C
             _crash(crashed, m, transition)
         else:
             live.transition[slot] = transition
-            live.order[slot] = program.order[m[EVENT]]
+            live.order[slot] = _order(transition, program.ended[m[EVENT]])
             if kind == CALL_OBSERVER:
                 if not _observe(steps, space, m, slot, transition):
                     return NEEDS_CELL
@@ -85,6 +85,15 @@ def advance(program: Program, steps: Steps, space: Space, live: Live, crashed: C
                 _call(space, live, m, kind, slot)
         m[EVENT] += 1
     return DONE
+
+
+@inlined
+def _order(transition: Int, ended: Int) -> Int:
+    """The order of a call: by transition, then obliged before optional, then by the event that ends the op."""
+    last = np.int64(ended)
+    if last < 0:
+        return ((np.int64(transition) * 2 + 1) << 32) | (-1 - last)
+    return ((np.int64(transition) * 2) << 32) | last
 
 
 @inlined

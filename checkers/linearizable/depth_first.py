@@ -33,6 +33,16 @@ ROWS: Final = 1024
 """Dead ends that there is room for at first."""
 
 
+OP_BYTES: Final = 53
+"""What an op that did not crash takes in `History` and `Path`, at least."""
+
+
+def least_bytes(ops: Ops, until_row: int | None = None) -> int:
+    """What a search for a linearization takes, at least: known before any of it is there."""
+    live = ~ops.crashed if until_row is None else ~ops.crashed & (ops.invoked <= until_row)
+    return OP_BYTES * int(np.count_nonzero(live))
+
+
 class DepthFirst:
     """One depth-first search for a linearization.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,8 @@ import numpy.typing as npt
 from checkers.kernels import kernel
 from checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH, EXPIRE, I8, I32, I64, RETURN, Events
 from checkers.linearizable.ops import B, Ops
+
+T = TypeVar("T", bound=np.generic)
 
 SPARSE: Final = 16
 """Where there are more rows than so many per event, events are sorted: they are a small part of a history."""
@@ -49,15 +51,9 @@ def events(ops: Ops, observer: B, *, until_row: int | None = None, obliged: B | 
     called = must | ~observers
     if until_row is not None:
         called &= ops.invoked <= until_row
-    numbers = np.flatnonzero(called)
-    ending = numbers[~ops.crashed[numbers]]
-    if until_row is not None:
-        ending = ending[ops.completed[ending] <= until_row]
-    calls = np.where(ops.crashed[numbers], CRASH, np.where(observers[numbers], CALL_OBSERVER, CALL))
-    ends = np.where(must[ending], RETURN, EXPIRE)
-    kind, op = _in_order(_Marks(ops.invoked[numbers], calls, numbers), _Marks(ops.completed[ending], ends, ending))
+    kind, op = _in_order(*_marks(ops, called, observers, must, until_row))
     slot = np.zeros(len(op), np.int32)
-    slots = _assign_slots(kind, op, slot, np.zeros(len(ops.crashed), np.int32), np.zeros(len(numbers), np.int32))
+    slots = _assign_slots(kind, op, slot, np.zeros(len(called), np.int32), np.zeros(len(called), np.int32))
     return Problem(Events(kind, slot, ops.transition[op]), op, slots)
 
 
@@ -65,8 +61,27 @@ class _Marks(NamedTuple):
     """Where events are, and what: row, kind and op of each."""
 
     rows: I64
-    kind: npt.NDArray[np.integer[Any]]
-    op: I64
+    kind: I8
+    op: I32
+
+
+def _marks(ops: Ops, called: B, observers: B, must: B, until_row: int | None) -> tuple[_Marks, _Marks]:
+    """Calls and ends of the ops that are `called`. All of a column is taken as it is: a copy takes much room."""
+    numbers = np.flatnonzero(called).astype(np.int32)
+    ends = called & ~ops.crashed
+    if until_row is not None:
+        ends &= ops.completed <= until_row
+    ending = numbers if len(numbers) == np.count_nonzero(ends) else np.flatnonzero(ends).astype(np.int32)
+    kind = np.where(ops.crashed, np.int8(CRASH), np.where(observers, np.int8(CALL_OBSERVER), np.int8(CALL)))
+    end = np.where(must, np.int8(RETURN), np.int8(EXPIRE))
+    return (
+        _Marks(_all_or(ops.invoked, numbers), _all_or(kind, numbers), numbers),
+        _Marks(_all_or(ops.completed, ending), _all_or(end, ending), ending),
+    )
+
+
+def _all_or(values: npt.NDArray[T], numbers: I32) -> npt.NDArray[T]:
+    return values if len(numbers) == len(values) else values[numbers]
 
 
 def _in_order(calls: _Marks, ends: _Marks) -> tuple[I8, I32]:
@@ -81,13 +96,22 @@ def _in_order(calls: _Marks, ends: _Marks) -> tuple[I8, I32]:
     if 0 < rows <= SPARSE * count:
         kind_at, op_at = np.full(rows, -1, np.int8), np.empty(rows, np.int32)
         for marks in (calls, ends):
-            kind_at[marks.rows - first], op_at[marks.rows - first] = marks.kind, marks.op
+            at = marks.rows - first if first else marks.rows
+            kind_at[at], op_at[at] = marks.kind, marks.op
         happens = kind_at >= 0
         if int(np.count_nonzero(happens)) == count:
-            return kind_at[happens], op_at[happens]
+            return (kind_at, op_at) if rows == count else (kind_at[happens], op_at[happens])
     order = np.argsort(np.concatenate([calls.rows, ends.rows]), kind="stable")
     kind = np.concatenate([calls.kind, ends.kind])[order]
     return kind.astype(np.int8), np.concatenate([calls.op, ends.op])[order].astype(np.int32)
+
+
+def rows_until(until: int, *rows: I64) -> I64:
+    """Rows up to one, ascending; each is the row of one event. To sort them would take three times the room."""
+    happens = np.zeros(until + 1, np.bool_)
+    for each in rows:
+        happens[each if each.max(initial=-1) <= until else each[each <= until]] = True
+    return np.flatnonzero(happens).astype(np.int64, copy=False)
 
 
 @kernel

@@ -13,7 +13,7 @@ from checkers.linearizable import paths as final
 from checkers.linearizable import witness as smallest
 from checkers.linearizable.deciders import Decision
 from checkers.linearizable.encoding import Problem
-from checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH, STATE
+from checkers.linearizable.frontier import STATE
 from checkers.linearizable.limits import Budget, Limits
 from checkers.linearizable.ops import OPEN, Ops, show
 from checkers.linearizable.paths import Path, Paths
@@ -62,17 +62,12 @@ class Violation:
 
     def pending(self) -> list[int]:
         """Ops under way when the failing op returned, without it: live ones, then crashed ones, by invocation."""
-        live: list[int] = []
-        crashed: list[int] = []
-        for event in range(self.result.event):
-            op, kind = int(self.problem.op[event]), self.problem.events.kind[event]
-            if kind in (CALL, CALL_OBSERVER):
-                live.append(op)
-            elif kind == CRASH:
-                crashed.append(op)
-            else:
-                live.remove(op)
-        return [op for op in live if op != self.failing] + crashed
+        ops, row = self.ops, int(self.ops.completed[self.failing])
+        begun = slice(int(np.searchsorted(ops.invoked, row)))
+        crashed = ops.crashed[begun]
+        said = ~self.stepper.observer[ops.transition[begun]]
+        live = np.flatnonzero(~crashed & (ops.completed[begun] > row))
+        return [*live.tolist(), *np.flatnonzero(crashed & said).tolist()]
 
 
 @dataclass(frozen=True)

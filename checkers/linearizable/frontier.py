@@ -133,14 +133,14 @@ class Events(NamedTuple):
 class Program(NamedTuple):
     """Events as the machine reads them.
 
-    Transitions that are alike are one; overwrites are called by CALL_OVERWRITE. `order` of a call: identical ops are
-    together in it, obliged and optional ones apart, and the one that returns first comes first.
+    Transitions that are alike are one; overwrites are called by CALL_OVERWRITE. `ended` of a call: the event that ends
+    the op, how many events there are if none does, and -1 less that number if the op is optional.
     """
 
     kind: I8
     slot: I32
     transition: I32
-    order: I64
+    ended: I32
 
 
 class Steps(NamedTuple):
@@ -179,6 +179,7 @@ class Space(NamedTuple):
 class Live(NamedTuple):
     """Ops under way: by slot their transition and order, lists of slots, and which bits are of which kind.
 
+    In their order identical ops are together, obliged and optional ones apart, and the first to return comes first.
     `tried[transition]` is the expansion in which an op under way of that transition was tried last.
     """
 

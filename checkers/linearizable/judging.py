@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from checkers.linearizable import evidence
 from checkers.linearizable.deciders import Decision, decide
-from checkers.linearizable.depth_first import DepthFirst
+from checkers.linearizable.depth_first import DepthFirst, least_bytes
 from checkers.linearizable.encoding import Problem, events
 from checkers.linearizable.evidence import Explanation, Violation
 from checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget, Clock, Limits
 from checkers.linearizable.ops import Ops, read_ops, show
 from checkers.linearizable.options import NAME, Options
-from checkers.linearizable.portfolio import Portfolio, search
+from checkers.linearizable.portfolio import DEPTH_FIRST_SHARE, Portfolio, search
 from checkers.linearizable.prechecks import origins, refuted
 from checkers.linearizable.search import Result
 from checkers.linearizable.transitions import CLOSURE_S, Stepper
@@ -170,7 +170,8 @@ class Judging:
         ops = self._read()
         if self._portfolio is None:
             stepper = self._prepared(ops)
-            self._portfolio = Portfolio(ops, stepper, replace(self._limits, time_s=self.budget.left()))
+            limits = replace(self._limits, time_s=self.budget.left())
+            self._portfolio = Portfolio(ops, stepper, limits, problem=self._problem)
         result = self._portfolio.advance(min(seconds, self.budget.left()))
         if result is not None:
             self._result, self._portfolio = result, None
@@ -225,8 +226,10 @@ class Judging:
     def _smallest_prefix(self, ops: Ops, algorithm: str, decision: Decision, limits: Limits) -> Result | None:
         """Where the smallest failing prefix ends, of what a decider found impossible; None if that takes too long."""
         until = int(ops.completed[evidence.fails_last(ops, decision.culprits)])
-        stepper = self._prepared(ops)
         limits = replace(limits, time_s=limits.time_s * PREFIX_SHARE / 2)
+        if not limits.can_read(2 * int(np.searchsorted(ops.invoked, until))):
+            return None
+        stepper = self._prepared(ops)
         result = search(ops, stepper, limits, until_row=until)
         if result.answer == "linearizable":
             result = search(ops, stepper, limits)
@@ -246,6 +249,8 @@ class Judging:
 
     def _ends_there(self, ops: Ops, stepper: Stepper, limits: Limits, until: int) -> Result | None:
         """That an impossible prefix is the smallest one: without its last event there is a linearization."""
+        if least_bytes(ops, until) > limits.memory_bytes // DEPTH_FIRST_SHARE:
+            return None
         arm = DepthFirst(ops, stepper, limits, until_row=until - 1)
         while (before := arm.advance(limits.time_s)) is None:
             pass

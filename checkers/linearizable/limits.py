@@ -22,6 +22,11 @@ FEWEST: Final = 64
 """Steps between two looks at the clock, at least: a look is not free."""
 
 
+EVENTS_PER_S: Final = 20_000_000
+"""Events that no search gets through in a CPU second. One that has more before it is not begun: to begin it takes as
+long by itself, and room for all of them."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """When to give up: CPU seconds of this thread, bytes of configurations, cells of a lazy transition table."""
@@ -30,6 +35,10 @@ class Limits:
     memory_bytes: int = 1 << 30
     cells: int = 20_000_000
     clock: Clock = cpu_s
+
+    def can_read(self, events: int) -> bool:
+        """Whether a search may come to the end of so many events in time."""
+        return events <= EVENTS_PER_S * self.time_s
 
 
 class Budget:

@@ -231,7 +231,7 @@ def warm_up() -> None:
     bits: f.U64 = np.zeros(1, np.uint64)
     flags: f.I8 = np.zeros(1, np.int8)
     program = f.Program(
-        np.array([f.CALL, f.RETURN], np.int8), np.zeros(2, np.int32), np.zeros(2, np.int32), np.zeros(2, np.int64)
+        np.array([f.CALL, f.RETURN], np.int8), np.zeros(2, np.int32), np.zeros(2, np.int32), np.zeros(2, np.int32)
     )
     steps = f.Steps(f.ASSIGNMENTS, 1, np.full(1, f.ANY, np.int32), none.copy(), none, np.full(1, -1, np.int64), none)
     live = f.Live(none, longs, np.zeros(64, np.int32), np.zeros(64, np.int32), bits, bits.copy(), longs.copy())

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from checkers.linearizable.decoding import Configuration
 from checkers.linearizable.depth_first import DepthFirst
-from checkers.linearizable.encoding import events
+from checkers.linearizable.encoding import events, rows_until
 from checkers.linearizable.limits import Clock, Limits
 from checkers.linearizable.ops import OPEN, Ops
 from checkers.linearizable.search import Search
@@ -102,8 +102,7 @@ def _event_rows(ops: Ops, stepper: Stepper, until: int) -> npt.NDArray[np.int64]
     """Rows of all invocations, and of the completions of ops that did not crash, in order."""
     said = ~(ops.crashed & stepper.observer[ops.transition])
     ends = ops.completed[~ops.crashed & (ops.completed != OPEN)]
-    rows = np.sort(np.concatenate([ops.invoked[said], ends]))
-    return rows[rows <= until]
+    return rows_until(until, ops.invoked[said], ends)
 
 
 def _configurations_before(
@@ -115,6 +114,8 @@ def _configurations_before(
     """
     if row <= int(ops.invoked[0]):
         return [Configuration(0, (), (), ())], True
+    if not _half(limits, deadline).can_read(2 * int(np.searchsorted(ops.invoked, row))):
+        return None
     problem = events(ops, stepper.observer, until_row=until)
     stop = int(np.searchsorted(_event_rows(ops, stepper, until), row))
     search = Search(problem, stepper, _half(limits, deadline), remember=True, stop=stop)

@@ -17,7 +17,7 @@ from checkers import kernels
 from checkers.linearizable import depth_first
 from checkers.linearizable import search as breadth_first
 from checkers.linearizable.depth_first import DepthFirst
-from checkers.linearizable.encoding import events
+from checkers.linearizable.encoding import Problem, events
 from checkers.linearizable.limits import Budget, Limits
 from checkers.linearizable.ops import Ops
 from checkers.linearizable.search import Answer, Result, Search
@@ -61,10 +61,22 @@ def search(ops: Ops, stepper: Stepper, limits: Limits, *, until_row: int | None 
 
 
 class Portfolio:
-    """One search by both arms, that stops and goes on at will; arguments as those of `search`."""
+    """One search by both arms, that stops and goes on at will; arguments as those of `search`.
 
-    def __init__(self, ops: Ops, stepper: Stepper, limits: Limits, *, until_row: int | None = None) -> None:
+    `problem`: the events up to that row, where somebody has them.
+    """
+
+    def __init__(
+        self,
+        ops: Ops,
+        stepper: Stepper,
+        limits: Limits,
+        *,
+        until_row: int | None = None,
+        problem: Problem | None = None,
+    ) -> None:
         self._ops = ops
+        self._problem = problem
         self._stepper = stepper
         self._limits = limits
         self._until_row = until_row
@@ -75,6 +87,8 @@ class Portfolio:
         self._slice_s = SLICE_S / 2
         self._furthest = -1
         self._ended: list[Result] = []
+        if depth_first.least_bytes(ops, until_row) > limits.memory_bytes // DEPTH_FIRST_SHARE:
+            del self._makers[DEPTH_FIRST]  # it would take a while to find that out by itself
 
     @property
     def memory_bytes(self) -> int:
@@ -136,7 +150,7 @@ class Portfolio:
         if isinstance(other, DepthFirst):
             share -= share // DEPTH_FIRST_SHARE
             explained = other.furthest
-        problem = events(self._ops, self._stepper.observer, until_row=self._until_row)
+        problem = self._problem or events(self._ops, self._stepper.observer, until_row=self._until_row)
         return Search(problem, self._stepper, replace(self._limits, memory_bytes=share), explained=explained)
 
     def _end(self, name: str, result: Result) -> None:

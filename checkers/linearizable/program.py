@@ -30,28 +30,29 @@ FOREVER = 1 << 61
 
 
 def program(events: Events, stepper: Stepper) -> Program:
-    """Events as the machine reads them: alike transitions are one, overwrites are told apart, calls are in order."""
-    transition = stepper.alike[events.transition]
+    """Events as the machine reads them: alike transitions are one, overwrites are told apart, ends are known."""
+    alone = np.array_equal(stepper.alike, np.arange(len(stepper.alike)))
+    transition = events.transition if alone else stepper.alike[events.transition]
     overwrites = (events.kind == CALL) & stepper.overwrite[transition]
     kind = np.where(overwrites, np.int8(CALL_OVERWRITE), events.kind)
     slots = int(events.slot.max(initial=0)) + 1
-    order = np.zeros(len(kind), np.int64)
-    _order(kind, events.slot, transition, order, np.zeros(slots, np.int64))
-    return Program(kind, events.slot, transition, order)
+    ended = np.zeros(len(kind), np.int32)
+    _find_ends(kind, events.slot, ended, np.zeros(slots, np.int64))
+    return Program(kind, events.slot, transition, ended)
 
 
 @kernel
-def _order(kind: I8, slot: I32, transition: I32, order: I64, end: I64) -> None:
-    """The order of each call: by transition, then obliged before optional, then by the event that ends the op."""
+def _find_ends(kind: I8, slot: I32, ended: I32, end: I64) -> None:
+    """By call, the event that ends the op, as in `Program`."""
     for s in range(end.size):
         end[s] = kind.size
     for event in range(kind.size - 1, -1, -1):
         if kind[event] in (RETURN, EXPIRE):
             end[slot[event]] = event
         elif kind[event] != CRASH:
-            ended = end[slot[event]]
-            optional = ended < kind.size and kind[ended] == EXPIRE
-            order[event] = ((np.int64(transition[event]) * 2 + optional) << 32) | ended
+            last = end[slot[event]]
+            optional = last < kind.size and kind[last] == EXPIRE
+            ended[event] = -1 - last if optional else last
             end[slot[event]] = kind.size
 
 
@@ -105,6 +106,17 @@ def _fields(total: npt.NDArray[np.int64]) -> tuple[I32, I32, U64, I32]:
     return word, shift, np.array(guards, np.uint64), np.array(bits, np.int32)
 
 
+@kernel
+def _last_ends(kind: I8, transition: I32, ended: I32, last: I64) -> None:
+    """By transition, the event behind the last that ends a call of it; FOREVER if one has no end."""
+    for event in range(kind.size):
+        if kind[event] not in (RETURN, EXPIRE, CRASH):
+            end = np.int64(ended[event])
+            end = -1 - end if end < 0 else end
+            end = FOREVER if end >= kind.size else end + 1
+            last[transition[event]] = max(last[transition[event]], end)
+
+
 def _asked_until(what: Program, steps: Steps) -> I64:
     """The event from which on nobody asks for what a crashed op of the class would leave, by class.
 
@@ -113,16 +125,16 @@ def _asked_until(what: Program, steps: Steps) -> I64:
     returns, and by a crashed op for as long as its own value is.
     """
     classes = max(1, steps.width)
-    if steps.mode != ASSIGNMENTS:
+    if steps.mode != ASSIGNMENTS or not (what.kind == CRASH).any():
         return np.full(classes, FOREVER, np.int64)
     states = 1 + int(
         max(steps.becomes.max(initial=0), steps.requires.max(initial=0), -2 - steps.requires.min(initial=0))
     )
     asked = np.zeros(states, np.int64)
-    called = ~np.isin(what.kind, (RETURN, EXPIRE, CRASH))
-    ended = what.order[called] & 0xFFFFFFFF
-    ended = np.where(ended == len(what.kind), FOREVER, ended + 1)
-    requires = steps.requires[what.transition[called]]
+    last = np.full(classes, -1, np.int64)
+    _last_ends(what.kind, what.transition, what.ended, last)
+    called = np.flatnonzero(last >= 0)
+    requires, ended = steps.requires[called], last[called]
     np.maximum.at(asked, requires[requires >= 0], ended[requires >= 0])
     if (requires < -1).any():
         asked = np.maximum(asked, ended[requires < -1].max())
@@ -144,6 +156,6 @@ def _asked_until(what: Program, steps: Steps) -> I64:
 
 def warm_up() -> None:
     """Compile the kernel of this module, or load it from the cache."""
-    _order(
-        np.zeros(0, np.int8), np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64)
-    )
+    kinds, numbers = np.zeros(0, np.int8), np.zeros(0, np.int32)
+    _find_ends(kinds, numbers, numbers, np.zeros(0, np.int64))
+    _last_ends(kinds, numbers, numbers, np.zeros(0, np.int64))

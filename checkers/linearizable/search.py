@@ -115,7 +115,7 @@ class Search:
         self._remember = remember
         self._peak = self._expanded = 0
         what = program_module.program(problem.events, stepper)
-        self._program = f.Program(what.kind[:stop], what.slot[:stop], what.transition[:stop], what.order[:stop])
+        self._program = f.Program(what.kind[:stop], what.slot[:stop], what.transition[:stop], what.ended[:stop])
         self._policy, self._cap = f.WIDE if explained else f.NARROW, CAP
         self._explained_elsewhere = explained
         self._explained: Result | None = None

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from checkers.linearizable.encoding import events
+from checkers.linearizable.encoding import events, rows_until
 from checkers.linearizable.frontier import ASSIGNMENTS, CLOSED
 from checkers.linearizable.limits import Limits
 from checkers.linearizable.ops import OPEN, Ops
@@ -101,8 +101,7 @@ class _Shrinking:
         self._relaxed: Relaxed | None = None
         self._until = int(ops.completed[failing])
         ended = ops.completed[~ops.crashed & (ops.completed != OPEN)]
-        rows = np.concatenate([ops.invoked, ended])
-        self._rows: I64 = np.sort(rows[rows <= self._until]).astype(np.int64)
+        self._rows: I64 = rows_until(self._until, ops.invoked, ended)
 
     def run(self) -> Witness | None:
         size = WINDOW

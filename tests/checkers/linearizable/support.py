@@ -220,7 +220,7 @@ def search(model: Model, history: Sequence[Op], limits: Limits | None = None) ->
 
 def failing_index(problem: Problem, ops: Ops, result: Result) -> int:
     """The history index of the completion at which the search found the violation."""
-    return ops.table.column("index")[int(ops.completed[int(problem.op[result.event])])].as_py()
+    return ops.cell("index", int(ops.completed[int(problem.op[result.event])]))
 
 
 class Clock:

@@ -93,7 +93,7 @@ def test_paths_are_possible_orders_and_end_in_every_possible_state(name: str, cr
         assert told.every
         ends = replayed(model, ops, stepper, told, failing)
         assert len(set(ends)) == len(ends) == min(told.states, paths.PATHS)
-        before = int(ops.table.column("index")[int(ops.completed[failing])].as_py()) - 1
+        before = int(ops.cell("index", int(ops.completed[failing]))) - 1
         possible = {stepper.states.number(state) for state in finals(model, history, before)}
         assert {stepper.states.number(state) for state in ends} <= possible
         if told.states <= paths.PATHS and not crashes:
@@ -259,7 +259,7 @@ def test_a_violation_that_a_decider_proved_is_told_by_its_culprits() -> None:
     assert [op["op"] for op in told.facts["witness"]["ops"]] == ["read -> 8", "read -> 7"]
     assert told.facts["failing_op"]["op"] == "read -> 7"
     assert told.facts["prefix_is_smallest"] is False
-    assert told.facts["prefix"]["last_index"] == len(ops.table) - 1
+    assert told.facts["prefix"]["last_index"] == ops.table.num_rows - 1
 
 
 def test_values_of_any_shape_are_told_as_text() -> None:

@@ -47,7 +47,7 @@ def assert_as_by_definition(model: Model, definition: Model, history: list[Op]) 
         assert_linearization(ops, definition, arm.order())
         return True
     problem = events(ops, stepper.observer)
-    end = ops.table.column("index")[int(ops.completed[int(problem.op[result.event])])].as_py()
+    end = ops.cell("index", int(ops.completed[int(problem.op[result.event])]))
     assert linearizable(definition, history, end - 1)
     assert not linearizable(definition, history, end)
     found = {int(number) for number in result.reachable[:, 0]}
@@ -365,3 +365,13 @@ def test_pieces_of_text_are_tried_in_the_order_in_which_a_read_shows_them() -> N
     arm = DepthFirst(ops, Stepper(models.model("kv"), ops.transitions, cells=1_000_000), Limits())
     assert arm.run().answer == "linearizable"
     assert arm.explored < 100
+
+
+@pytest.mark.parametrize("name", ["cas-register", "kv", "set"])
+def test_what_a_search_takes_at_least_is_no_more_than_it_takes(name: str) -> None:
+    """One that is refused before it is made would have been refused afterwards."""
+    for seed in range(10):
+        history = random_history(random.Random(seed), name, ops=20, processes=3, lies=0.1, crashes=0.2)
+        arm, ops, _ = started(models.model(name), numbered(history))
+        assert 0 < depth_first.least_bytes(ops) <= arm.memory_bytes
+        assert depth_first.least_bytes(ops, int(ops.invoked[0])) == depth_first.OP_BYTES * (not ops.crashed[0])

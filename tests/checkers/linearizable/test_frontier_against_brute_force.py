@@ -237,7 +237,7 @@ def test_a_witness_is_impossible_whatever_the_others_did_and_smaller_ones_are_no
         assert witness is not None
         assert witness.minimal
         assert witness.ops[-1] == failing
-        indexes = {ops.table.column("index")[int(ops.invoked[op])].as_py() for op in witness.ops}
+        indexes = {ops.cell("index", int(ops.invoked[op])) for op in witness.ops}
         end = failing_index(problem, ops, result)
         model = models.model(name)
         assert not linearizable(model, history, end, lambda pair: pair.invoke.index in indexes)  # noqa: B023

@@ -91,7 +91,7 @@ def test_optional_ops_and_crowds_on_few_values_are_judged_by_the_definition(
         )
         ops = read_ops(to_table(history), model)
         obliged = np.array([number % 2 == 0 or rng.random() < 0.6 for _ in ops.invoked], np.bool_)
-        indexes = {int(ops.table.column("index")[int(row)].as_py()) for row in ops.invoked[obliged]}
+        indexes = {int(ops.cell("index", int(row))) for row in ops.invoked[obliged]}
         stepper = Stepper(Table(model) if number % 3 == 0 else model, ops.transitions, cells=1_000_000)
         problem = events(ops, stepper.observer, obliged=obliged)
         result = Search(problem, stepper, Limits()).run()

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from checkers import engine, long_histories
+from checkers import engine, long_histories, weaker
 from checkers.long_histories import LongHistory, read_long_history
 from checkers.verdict import CheckerSpec, Verdict
 from harness.cli.histories import read_long_history_of
@@ -106,7 +106,7 @@ def test_pieces_of_a_few_rows_say_what_the_table_says(tmp_path: Path, *, faults:
     assert answers == ({"false"} if lies else {"true"})
 
 
-def test_a_stale_read_has_the_witness_that_the_table_gives(tmp_path: Path) -> None:
+def test_a_stale_read_has_the_witness_that_the_table_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     history = recorded(5, ops=300, faults=False)
     last = history[-1].index
     for place, (f, said) in enumerate([("write", 1), ("write", 2), ("read", 1)]):
@@ -122,6 +122,9 @@ def test_a_stale_read_has_the_witness_that_the_table_gives(tmp_path: Path) -> No
     assert found.evidence["failing_op"]["node"] == "n1"
     assert len(found.evidence["witness"]["ops"]) > 1
     assert same(found) == same(expected)
+    [of_table] = engine.judge(to_table(history), [spec()])
+    assert engine.judge_long(long, spec()).evidence["models"] == of_table.evidence["models"]
+    monkeypatch.setattr(weaker, "ROWS_MAX", 10)
     models = engine.judge_long(long, spec()).evidence["models"]
     assert models["violated"] == ["linearizability"]
     assert "rows is not searched again" in models["why_undecided"]
