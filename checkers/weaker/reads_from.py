@@ -71,9 +71,9 @@ class Writes:
 
     def last_before(self, key: int, order: Order, op: int, *, but: int) -> Iterator[int]:
         """By chain, the last write of the key before an op, without `but`."""
-        clock, chains = order.before[op], self._calls.chains
+        clock, chains = order.before[op].tolist(), self._calls.chains
         for chain, places in self.places[key].items():
-            at = bisect_left(places, int(clock[chain])) - 1
+            at = bisect_left(places, clock[chain]) - 1
             if at >= 0 and chains[chain][places[at]] == but:
                 at -= 1
             if at >= 0:
@@ -184,35 +184,41 @@ class Deduction:
         """Rule out candidates; whether a read was settled by that."""
         settled = False
         for op, write in list(self.source.items()):
-            if not self._is_possible(op, write):
-                raise self._impossible(op, write)
+            nearest = self._nearest(op)
+            if not self._is_possible(op, write, nearest):
+                raise self._impossible(op, write, nearest)
         for op in list(self.open):
             if op not in self.open:
                 continue
-            candidates = self.open[op]
-            possible = [write for write in candidates if self._is_possible(op, write)]
+            candidates, nearest = self.open[op], self._nearest(op)
+            possible = [write for write in candidates if self._is_possible(op, write, nearest)]
             if not possible:
-                raise self._impossible(op, candidates[-1])
+                raise self._impossible(op, candidates[-1], nearest)
             self.open[op] = possible
             if len(possible) == 1:
                 self._settle(op, possible[0])
                 settled = True
         return settled
 
-    def _is_possible(self, op: int, write: int) -> bool:
-        return (write == INITIAL or not self.order.precedes(op, write)) and self._between(op, write) is None
-
-    def _between(self, op: int, write: int) -> int | None:
-        """A write of the key that is after the one and before the read."""
+    def _nearest(self, op: int) -> list[int]:
+        """By chain, the last write of a read's key before the read."""
         key = self._calls.key[op]
         self._work.spend(1 + len(self._writes.places[key]))
-        for other in self._writes.last_before(key, self.order, op, but=op):
+        return list(self._writes.last_before(key, self.order, op, but=op))
+
+    def _is_possible(self, op: int, write: int, nearest: list[int]) -> bool:
+        return (write == INITIAL or not self.order.precedes(op, write)) and self._between(write, nearest) is None
+
+    def _between(self, write: int, nearest: list[int]) -> int | None:
+        """One of the writes nearest to a read that is after the one that it would see."""
+        self._work.spend(1 + len(nearest) // 4)
+        for other in nearest:
             if other != write and (write == INITIAL or self.order.precedes(write, other)):
                 return other
         return None
 
-    def _impossible(self, op: int, write: int) -> ContradictionError:
-        other = self._between(op, write)
+    def _impossible(self, op: int, write: int, nearest: list[int]) -> ContradictionError:
+        other = self._between(write, nearest)
         if other is None:
             return ContradictionError(Rule.CYCLE, (write, op))
         return (
