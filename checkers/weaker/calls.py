@@ -102,8 +102,9 @@ def read_calls(history: pa.Table, model: Model) -> Calls:
         UsageError, ModelError: the model cannot make sense of an op.
     """
     clients = numbers(history.column("process")) >= 0
-    ops = read_ops(history if clients.all() else history.filter(array(clients)), model)
-    of_row, names = codes(ops.table.column("key"))
+    table = history if clients.all() else history.filter(array(clients))
+    ops = read_ops(table, model)
+    of_row, names = codes(table.column("key"))
     crashed: list[bool] = ops.crashed.tolist()
     transition: list[int] = ops.transition.tolist()
     key: list[int] = of_row[ops.invoked].tolist()
@@ -114,7 +115,8 @@ def read_calls(history: pa.Table, model: Model) -> Calls:
         for op, lost in enumerate(crashed)
         if not lost or _matters(ops, model, transition[op], values, (key[op], seen))
     ]
-    return _chained(ops, kept, key, len(names), values)
+    processes: list[int] = numbers(table.column("process"))[ops.invoked].tolist()
+    return _chained(ops, kept, (processes, key), len(names), values)
 
 
 def _matters(
@@ -134,11 +136,12 @@ def _seen(key: list[int], transition: list[int], sees: list[Hashable]) -> set[tu
 def _chained(
     ops: Ops,
     kept: list[int],
-    key: list[int],
+    of_ops: tuple[list[int], list[int]],
     keys: int,
     values: _Values | None,
 ) -> Calls:
-    processes: list[int] = numbers(ops.table.column("process"))[ops.invoked].tolist()
+    """The calls of the ops that are kept; `of_ops` are the processes and the keys of all."""
+    processes, key = of_ops
     chains: list[list[int]] = []
     chain, place, after = list[int](), list[int](), list[int]()
     of_process: dict[int, int] = {}

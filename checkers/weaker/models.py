@@ -317,17 +317,17 @@ def _named(calls: Calls, op: int) -> str:
     key = _key(calls, op)
     what = _short(str(ops.transitions[int(ops.transition[op])]))
     where = "" if key is None else f" of key {_short(show(key))}"
-    return f"{what}{where} (process {ops.table.column('process')[row].as_py()}, op {_index(calls, op)})"
+    return f"{what}{where} (process {ops.cell('process', row)}, op {_index(calls, op)})"
 
 
 def _index(calls: Calls, op: int) -> int:
     ops = calls.ops
     row = int(ops.invoked[op] if ops.crashed[op] else ops.completed[op])
-    return ops.table.column("index")[row].as_py()
+    return ops.cell("index", row)
 
 
 def _key(calls: Calls, op: int) -> str | None:
-    return calls.ops.table.column("key")[int(calls.ops.invoked[op])].as_py()
+    return calls.ops.cell("key", int(calls.ops.invoked[op]))
 
 
 def _and(names: Sequence[str]) -> str:
