@@ -25,6 +25,8 @@ import pyarrow as pa
 from checkers.kernels import kernel
 from results.arrow import HISTORY_SCHEMA, parquet_batches, read_parquet, read_parquet_head
 from results.columns import numbers
+from results.errors import HistoryFormatError
+from results.soundness import check_texts
 
 I8: TypeAlias = npt.NDArray[np.int8]
 I32: TypeAlias = npt.NDArray[np.int32]
@@ -190,7 +192,7 @@ class _Reading:
                 return None
             first += batch.num_rows
         rows, calls = map(int, self._at)
-        if rows == 0 or first != self._rows:
+        if rows == 0 or first != self._rows or not self._is_sound():
             return None
         return LongHistory(
             self._path,
@@ -203,6 +205,13 @@ class _Reading:
             np.concatenate([np.zeros(0, np.int64), *self._others]),
             self._piece_rows,
         )
+
+    def _is_sound(self) -> bool:
+        try:
+            check_texts(self._types.known, self._values.known, str(self._path))
+        except HistoryFormatError:
+            return False
+        return True
 
     def _take(self, batch: Any, first: int) -> bool:
         """Take a piece that begins with row `first` of the file; False if it is none for us."""

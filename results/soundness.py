@@ -1,4 +1,4 @@
-"""Whether the tables of a stored run say what they should, before anybody judges by them.
+"""Whether the tables of a run say what they should, before anybody judges by them.
 
 Pages of Parquet files have checksums; their headers and the footer have none, and a whole file may still hold what no
 run wrote. What passes here can be read by every checker and every page without surprise.
@@ -6,6 +6,7 @@ run wrote. What passes here can be read by every checker and every page without 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from results.arrow import conform, conform_telemetry, read_parquet_pieces
+from results.columns import codes
 from results.errors import HistoryFormatError
 
 _TYPES: Final = frozenset({"invoke", "ok", "fail", "info"})
@@ -28,7 +30,7 @@ def sound_history(table: pa.Table, source: str) -> pa.Table:
     Raises:
         HistoryFormatError: a column or a value is not what a history has; `source` names the file.
     """
-    history = _sound_ops(table, source)
+    history = sound_ops(table, source)
     _check_numbers(history.column("index").to_numpy(), source)
     return history
 
@@ -47,7 +49,7 @@ def sound_telemetry(table: pa.Table, source: str) -> pa.Table:
 
 def check_history_file(path: Path) -> None:
     """Read a history piece by piece, and refuse it as `sound_history` does."""
-    pieces = [_sound_ops(piece, str(path)).column("index").to_numpy() for piece in read_parquet_pieces(path)]
+    pieces = [sound_ops(piece, str(path)).column("index").to_numpy() for piece in read_parquet_pieces(path)]
     _check_numbers(np.concatenate([np.empty(0, np.int64), *pieces]), str(path))
 
 
@@ -57,22 +59,34 @@ def check_telemetry_file(path: Path) -> None:
         sound_telemetry(piece, str(path))
 
 
-def _sound_ops(table: pa.Table, source: str) -> pa.Table:
-    import pyarrow.compute as pc  # takes long, and not every command needs it
+def sound_ops(table: pa.Table, source: str) -> pa.Table:
+    """Ops of any file, with exactly the columns of `results.arrow.HISTORY_SCHEMA`; their indexes are not looked at.
 
+    Raises:
+        HistoryFormatError: a column or a value is not what a history has; `source` names the file.
+    """
     _check_content(table, source)
     history = conform(table, source)
     _check_times(history, source)
-    for found in pc.unique(history.column("type")).to_pylist():
+    check_texts(codes(history.column("type"))[1], codes(history.column("value"))[1], source)
+    return history
+
+
+def check_texts(types: Iterable[str], values: Iterable[str | None], source: str) -> None:
+    """Refuse types that no op has, and values that are no JSON.
+
+    Raises:
+        HistoryFormatError: there is one; `source` names the file.
+    """
+    for found in types:
         if found not in _TYPES:
             raise HistoryFormatError(source, f"an op's type is {found!r:.40}; known are invoke, ok, fail and info")
     decode = msgspec.json.Decoder().decode
-    for text in pc.unique(history.column("value")).to_pylist():
+    for text in values:
         try:
             decode("null" if text is None else text)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise HistoryFormatError(source, f"the value {text!r:.80} is not JSON: {error}") from error
-    return history
 
 
 def _check_content(table: pa.Table, source: str) -> None:

@@ -65,9 +65,9 @@ def read_table(path: str | Path, name: str | None = None, *, independent: Indepe
     if independent != "auto" and name not in _WITH_TUPLES:
         raise UsageError(f"{source}: --independent {independent}: {name} has keys apart from values: leave it out.")
     if name == "parquet":
-        from results import arrow
+        from results import arrow, soundness
 
-        return arrow.conform(arrow.read_parquet(Path(path), content), source)
+        return soundness.sound_ops(arrow.read_parquet(Path(path), content), source)
     from results.formats.rows import table_of
 
     read: Reader = importlib.import_module(f"results.formats.{name}").read

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from results.arrow import to_table, write_parquet
@@ -256,6 +258,22 @@ def test_a_pipe_of_parquet_is_read(tmp_path: Path) -> None:
     with piped(content) as path:
         assert read_history(path) == ops
     assert read_history(tmp_path / "history.parquet") == ops
+
+
+@pytest.mark.parametrize(
+    ("column", "found", "expected"),
+    [("value", "{3", "the value '{3' is not JSON"), ("type", "done", "an op's type is 'done'")],
+)
+def test_parquet_of_which_a_text_means_nothing_is_refused_with_the_text(
+    tmp_path: Path, column: str, found: str, expected: str
+) -> None:
+    table = to_table([Op(index=at, time=at, process=0, type="invoke", f="read") for at in range(200)])
+    texts: list[str | None] = table.column(column).to_pylist()
+    texts[150] = found
+    place = table.column_names.index(column)
+    write_parquet(table.set_column(place, table.field(place), pa.array(texts, pa.string())), tmp_path / "h.parquet")
+    with pytest.raises(HistoryFormatError, match=rf"h\.parquet: {re.escape(expected)}"):
+        read_history(tmp_path / "h.parquet")
 
 
 @pytest.mark.parametrize("text", ["", " \n\n\t", "\ufeff\n"])

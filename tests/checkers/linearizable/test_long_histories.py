@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -176,6 +177,17 @@ def odd_histories() -> dict[str, list[Op]]:
 @pytest.mark.parametrize("name", odd_histories())
 def test_what_is_not_as_it_should_be_is_left_to_tables(tmp_path: Path, name: str) -> None:
     assert read(stored(odd_histories()[name], tmp_path / "history.parquet")) is None
+
+
+@pytest.mark.parametrize(("column", "found"), [("value", "{3"), ("type", "done")])
+def test_texts_that_mean_nothing_are_left_to_tables(tmp_path: Path, column: str, found: str) -> None:
+    table: Any = to_table(recorded(1, ops=10, faults=False))
+    texts = table.column(column).to_pylist()
+    texts[-1] = found
+    place = table.column_names.index(column)
+    path = tmp_path / "history.parquet"
+    pq.write_table(table.set_column(place, table.field(place), pa.array(texts, pa.string())), path)
+    assert read(path) is None
 
 
 def test_columns_of_other_types_are_left_to_tables(tmp_path: Path) -> None:
