@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from results.arrow import conform, conform_telemetry, read_parquet_pieces
-from results.columns import codes
+from results.columns import codes, numbers
 from results.errors import HistoryFormatError
 
 _TYPES: Final = frozenset({"invoke", "ok", "fail", "info"})
@@ -31,7 +31,7 @@ def sound_history(table: pa.Table, source: str) -> pa.Table:
         HistoryFormatError: a column or a value is not what a history has; `source` names the file.
     """
     history = sound_ops(table, source)
-    _check_numbers(history.column("index").to_numpy(), source)
+    _check_numbers(numbers(history.column("index")), source)
     return history
 
 
@@ -49,7 +49,7 @@ def sound_telemetry(table: pa.Table, source: str) -> pa.Table:
 
 def check_history_file(path: Path) -> None:
     """Read a history piece by piece, and refuse it as `sound_history` does."""
-    pieces = [sound_ops(piece, str(path)).column("index").to_numpy() for piece in read_parquet_pieces(path)]
+    pieces = [numbers(sound_ops(piece, str(path)).column("index")) for piece in read_parquet_pieces(path)]
     _check_numbers(np.concatenate([np.empty(0, np.int64), *pieces]), str(path))
 
 
@@ -101,7 +101,7 @@ def _check_content(table: pa.Table, source: str) -> None:
 
 
 def _check_times(table: pa.Table, source: str) -> None:
-    times = table.column("time").to_numpy()
+    times = numbers(table.column("time"))
     if len(times) and (times.max() >= _FAR_NS or times.min() <= -_FAR_NS):
         raise HistoryFormatError(source, "it has a time that is more than a century from the start of the run")
 

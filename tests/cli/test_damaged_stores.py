@@ -54,7 +54,8 @@ def lay(root: Path, damages: int, seed: int) -> tuple[dict[str, str], dict[str, 
 
 
 def analyze(root: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(splitbrain, ["analyze", "--engine", "inline", "--json", "--store", str(root), *arguments])
+    where = () if arguments else ("--store", str(root))
+    return CliRunner().invoke(splitbrain, ["analyze", "--engine", "inline", "--json", *where, *arguments])
 
 
 def verdicts_of(run: RunDir) -> dict[str, Any]:
