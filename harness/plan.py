@@ -40,7 +40,7 @@ import msgspec
 from checkers.verdict import CheckerSpec
 from harness.generators.script import ScriptedFault, ScriptedOp, script, script_faults
 from harness.protocols import NodeId
-from harness.test import RATE_MAX, Test, check_placement
+from harness.test import LEAST, RATE_MAX, Test, check_placement
 from results.errors import HistoryFormatError, StoreVersionError, UsageError
 from results.history import HARNESS, NEMESIS, Op
 
@@ -271,7 +271,7 @@ def scripted(test: Test, plan: Plan) -> Test:
         concurrency=len(plan.placement),
         placement=plan.placement,
         rate=float(RATE_MAX),
-        time_limit_s=plan.end_ns / 1e9,
+        time_limit_s=max(plan.end_ns / 1e9, LEAST),
     )
 
 

@@ -395,7 +395,7 @@ def test_what_is_being_created_is_not_a_run_yet(tmp_path: Path, monkeypatch: pyt
         seen.append(_store(tmp_path).runs())
         return {}
 
-    monkeypatch.setattr(store, "versions", versions)
+    monkeypatch.setattr(origin, "versions", versions)
     _store(tmp_path).create("t", 1, DOCUMENT, WALL_NS)
     assert seen == [[]]
     assert len(_store(tmp_path).runs()) == 1
