@@ -48,7 +48,6 @@ def test_spark_says_of_every_run_what_this_process_says(
         ),
         stored(store, "few", 5, keyed("a"), [fragile]),
         stored(store, "nothing", 6, [], [CheckerSpec("stats"), fragile]),
-        stored(store, "unjudged", 7, keyed("a"), []),
     ]
     verdicts = judge_runs(spark.session, [run.path for run in runs], sizes=sizes)
     assert list(verdicts) == [run.path for run in runs]

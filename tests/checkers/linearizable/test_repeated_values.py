@@ -208,7 +208,8 @@ def test_a_busy_history_that_was_spoilt_is_decided_and_explained(kind: Kind) -> 
 def test_a_crowded_queue_of_three_values_that_was_spoilt_is_decided() -> None:
     calls = busy(1, QUEUE, clients=10, count=400, distinct=3)
     algorithm, decision = judged(to_ops(spoilt(calls, QUEUE, "exchanged")), QUEUE)
-    assert (algorithm, decision.valid) == ("fifo-ranks", False)
+    assert algorithm in ("fifo-ranks", "fifo-pairs"), "whichever of them comes to an end in its share of the time"
+    assert not decision.valid
 
 
 @every_crashed
