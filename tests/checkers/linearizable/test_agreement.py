@@ -9,7 +9,7 @@ from checkers.linearizable.deciders import DECIDERS
 from tests.checkers.linearizable.agreement import Tally, compared, run, table
 from tests.checkers.linearizable.small_histories import VOCABULARIES
 
-SAMPLE = 1_500
+SAMPLE = 600
 HISTORIES = 30_000
 PROCESSES = 2
 
