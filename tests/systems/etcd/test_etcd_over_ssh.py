@@ -37,7 +37,7 @@ def etcd_on(hosts: Hosts) -> list[str]:
 
 
 def test_a_register_passes_under_partitions_kills_pauses_and_faults_of_packets(three: Hosts, tmp_path: Path) -> None:
-    faults = ["--nemesis", "partition,kill,pause,packet", "--time-limit", "40"]
+    faults = ["--nemesis", "partition,kill,pause,packet", "--interval", "3", "--time-limit", "40", "--seed", "3"]
     judged(run_on(three, tmp_path, "--workload", "register", *faults), "pass", 0)
     [run] = tmp_path.glob("test=*/run=*")
     for node in ("n1", "n2", "n3"):
