@@ -106,17 +106,16 @@ def test_images_of_living_controllers_of_other_machines_and_files_that_only_look
     assert (link / dead.name).is_symlink()
 
 
-def test_a_process_of_a_dead_controller_is_told_and_lives_on_until_it_is_cleaned() -> None:
+def test_a_process_of_a_dead_controller_is_told_and_lives_on_until_it_is_cleaned(tmp_path: Path) -> None:
     marker = dataclasses.replace(ownership.this_controller(), started=1).marker
     process = subprocess.Popen(["/bin/sleep", "60"], env={ownership.MARKER_VARIABLE: marker})
     try:
         while process.pid not in processes_with(marker):
             assert process.poll() is None
-        nowhere = Path("/nowhere")
         told = f"process {process.pid} of controller {os.getpid()}, which is gone"
-        assert clean(nowhere, "--dry-run") == [f"would kill {told}"]
+        assert clean(tmp_path, "--dry-run") == [f"would kill {told}"]
         assert process.poll() is None
-        assert clean(nowhere) == [f"killed {told}"]
+        assert clean(tmp_path) == [f"killed {told}"]
         assert process.wait(timeout=5) == -signal.SIGKILL
     finally:
         process.kill()
