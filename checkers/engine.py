@@ -59,8 +59,7 @@ def judge(
     verdicts: list[Verdict] = []
     for spec, each in zip(specs, checkers, strict=True):
         tell(spec.name)
-        verdict = merge(each, spec, recorded.parts(each, spec))
-        verdicts.append(with_weaker_models(verdict, each, spec, recorded.history) if weaker else verdict)
+        verdicts.append(recorded.verdict(each, spec, weaker=weaker))
     return verdicts
 
 
@@ -83,7 +82,7 @@ def judge_long(history: LongHistory, spec: CheckerSpec, *, weaker: bool = True) 
         return verdict
     from checkers.weaker import ROWS_MAX, too_large
 
-    if history.file_rows > ROWS_MAX:  # no table of it is made, only to be told so
+    if history.file_rows > ROWS_MAX:  # its table would be made for nothing
         return decode(encode(too_large(verdict)))
     return with_weaker_models(verdict, each, spec, history.table())
 
@@ -99,37 +98,37 @@ def judge_each(history: pa.Table, specs: Sequence[CheckerSpec], telemetry: pa.Ta
     for spec in specs:
         try:
             each = checker(spec.name)
-            verdict = merge(each, spec, recorded.parts(each, spec))
-            verdicts.append(with_weaker_models(verdict, each, spec, recorded.history))
+            verdicts.append(recorded.verdict(each, spec))
         except UsageError as error:
             verdicts.append(broken(spec.name, error, "being set up"))
     return verdicts
 
 
 class _Recorded:
-    """What a run recorded, and its keys one by one once somebody wants them.
-
-    Attributes:
-        history: its rows, in order.
-    """
+    """What a run recorded; its keys one by one for the checkers that judge them so."""
 
     def __init__(self, history: pa.Table, telemetry: pa.Table | None) -> None:
-        self.history = in_order(conform(history))
+        self._history = in_order(conform(history))
         self._telemetry = None if telemetry is None else conform_telemetry(telemetry)
 
     @cached_property
     def _keys(self) -> list[pa.Table]:
-        return list(by_key(self.history))
+        return list(by_key(self._history))
 
-    def parts(self, each: AnyChecker, spec: CheckerSpec) -> list[Verdict]:
+    def verdict(self, each: AnyChecker, spec: CheckerSpec, *, weaker: bool = True) -> Verdict:
+        """A checker's verdict on the run; with weaker models if they are asked for."""
+        verdict = merge(each, spec, self._parts(each, spec))
+        return with_weaker_models(verdict, each, spec, self._history) if weaker else verdict
+
+    def _parts(self, each: AnyChecker, spec: CheckerSpec) -> list[Verdict]:
         """A checker's verdicts on all parts that it judges one by one, in the order in which they are merged."""
         if each.partition == "key":
             return sorted(check_keys(each, spec, self._keys), key=by_key_order)
         if each.partition == "telemetry":
             return [check_telemetry(each, spec, self._telemetry)]
         if each.partition == "whole run":
-            return [check_whole(each, spec, self.history, self._telemetry)]
-        return [check_partition(each, spec, self.history)]
+            return [check_whole(each, spec, self._history, self._telemetry)]
+        return [check_partition(each, spec, self._history)]
 
 
 def judged_outcome(verdicts: Sequence[Verdict], harness_error: str | None = None) -> tuple[Outcome, str | None]:
@@ -322,10 +321,10 @@ def with_weaker_models(verdict: Verdict, each: AnyChecker, spec: CheckerSpec, hi
     """
     if verdict.valid != "false" or not is_linearizability(each):
         return verdict
-    from checkers.weaker import told
+    from checkers.weaker import with_models
 
     try:
-        return decode(encode(told(verdict, history, spec.options)))
+        return decode(encode(with_models(verdict, history, spec.options)))
     except Exception as error:
         crashes = broken(spec.name, error, "asking for weaker models").evidence[_CRASHES]
         return msgspec.structs.replace(

@@ -55,7 +55,7 @@ def inlined(function: F) -> F:
 
 
 def plainly(function: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
-    """Run a kernel as plain Python, whatever this process uses by now: for a small call now and then."""
+    """Run a kernel as plain Python, also in a process that runs compiled ones: for small calls."""
     with np.errstate(over="ignore"):
         return cast(Any, function).plain(*args, **named)
 

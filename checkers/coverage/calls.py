@@ -16,6 +16,14 @@ from results.figures import DECIDED
 _LATE: Final = np.iinfo(np.int64).max
 
 
+def carried_out_alone(calls: Calls, local: Sequence[str]) -> Bools:
+    """Which ops clients carried out without a node: those of the functions `local`."""
+    found: Bools = np.zeros(len(calls.invoke), dtype=np.bool_)
+    for f in local:
+        found |= calls.are(f)
+    return found
+
+
 class Asked:
     """Client ops as columns, in the order of their invocations.
 
@@ -41,9 +49,7 @@ class Asked:
         decided = pc.is_in(calls.table["error"], value_set=pa.array(list(DECIDED), pa.string()))
         said = np.asarray(decided.to_numpy(zero_copy_only=False), dtype=np.bool_)
         refused = calls.ended("fail") & closed & (said[calls.complete] if len(said) else closed)
-        self.local: Bools = np.zeros(len(self.begun), dtype=np.bool_)
-        for f in local:
-            self.local |= calls.are(f)
+        self.local = carried_out_alone(calls, local)
         self.answered: Bools = (self.ok | refused) & ~self.local
         phases = {phase.name: phase for phase in around.phases}
         loaded, last = phases.get("faults"), phases.get("final")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
+from checkers.coverage.calls import carried_out_alone
 from checkers.coverage.controller import of_controller, of_nodes, of_recovery, recovery_s, stalled_s
 from checkers.coverage.options import Options, options_of
 from checkers.coverage.struck import of_faults
@@ -81,8 +81,6 @@ class Coverage:
 
 def _asked(calls: Calls, around: Happenings, wanted: Options) -> list[dict[str, Any]]:
     """The windows with those ops only that clients asked nodes for: a fault meets no other load."""
-    own = np.zeros(len(calls.invoke), dtype=np.bool_)
-    for f in wanted.local:
-        own |= calls.are(f)
-    asked = Calls(calls.table, calls.invoke[~own], calls.complete[~own])
+    of_nodes = ~carried_out_alone(calls, wanted.local)
+    asked = Calls(calls.table, calls.invoke[of_nodes], calls.complete[of_nodes])
     return [window_counts(asked, window) for window in around.windows]

@@ -228,7 +228,7 @@ class Work:
                 continue
             if invoked < max(least, ASKED_MIN):
                 if self._wanted.load is None:
-                    continue  # nobody says that it was to be asked
+                    continue  # the test does not say that clients were to ask it
                 yield Reason(
                     Code.NODE_NOT_ASKED,
                     f"{node} was asked {_times(invoked)} in the faults phase and answered {answered}, at least {least} "

@@ -144,7 +144,7 @@ def facts(violation: Violation, witness: Witness | None, paths: Paths | None = N
         else {
             "ops": [describe(ops, op) for op in witness.ops],
             "minimal": witness.minimal,
-            "since_index": None if witness.since is None else _cell(ops, "index", witness.since),
+            "since_index": None if witness.since is None else ops.cell("index", witness.since),
             "states_before": None if witness.states is None else _known(violation.stepper, witness.states),
         },
         "final_paths": None if paths is None else _paths(violation, paths),
@@ -160,8 +160,8 @@ def _common(key: str | None, ops: Ops, model: Model, failing: int, *, exact: boo
         "model": model.name,
         "prefix": {
             "ops": int(np.count_nonzero(ops.invoked <= row)),
-            "last_index": _cell(ops, "index", row),
-            "time_ns": _cell(ops, "time", row),
+            "last_index": ops.cell("index", row),
+            "time_ns": ops.cell("time", row),
         },
         "prefix_is_smallest": exact,
         "failing_op": describe(ops, failing),
@@ -172,7 +172,7 @@ def _common(key: str | None, ops: Ops, model: Model, failing: int, *, exact: boo
 def _paths(violation: Violation, paths: Paths) -> dict[str, Any]:
     ops = violation.ops
     return {
-        "since_index": _cell(ops, "index", paths.since),
+        "since_index": ops.cell("index", paths.since),
         "ops_before": int(np.count_nonzero((ops.completed != OPEN) & (ops.completed < paths.since))),
         "paths": [_path(violation, path) for path in paths.paths],
         "states_left_out": paths.states - len(paths.paths),
@@ -199,7 +199,7 @@ def _path(violation: Violation, path: Path) -> dict[str, Any]:
 def _step(ops: Ops, op: int) -> dict[str, Any]:
     row = int(ops.invoked[op])
     what = str(ops.transitions[int(ops.transition[op])])
-    return {"op": what, "process": _cell(ops, "process", row), "invoked_index": _cell(ops, "index", row)}
+    return {"op": what, "process": ops.cell("process", row), "invoked_index": ops.cell("index", row)}
 
 
 def _known(stepper: Stepper, states: Sequence[int]) -> list[str]:
@@ -218,21 +218,17 @@ def describe(ops: Ops, op: int) -> dict[str, Any]:
     ended = completed != OPEN
     return {
         "op": str(ops.transitions[int(ops.transition[op])]),
-        "f": _cell(ops, "f", invoked),
-        "value": _json(_cell(ops, "value", invoked)),
-        "type": _cell(ops, "type", completed) if ended else "info",
-        "result": _json(_cell(ops, "value", completed)) if ended else None,
-        "process": _cell(ops, "process", invoked),
-        "node": _cell(ops, "node", invoked),
-        "invoked_index": _cell(ops, "index", invoked),
-        "invoked_ns": _cell(ops, "time", invoked),
-        "completed_index": _cell(ops, "index", completed) if ended else None,
-        "completed_ns": _cell(ops, "time", completed) if ended else None,
+        "f": ops.cell("f", invoked),
+        "value": _json(ops.cell("value", invoked)),
+        "type": ops.cell("type", completed) if ended else "info",
+        "result": _json(ops.cell("value", completed)) if ended else None,
+        "process": ops.cell("process", invoked),
+        "node": ops.cell("node", invoked),
+        "invoked_index": ops.cell("index", invoked),
+        "invoked_ns": ops.cell("time", invoked),
+        "completed_index": ops.cell("index", completed) if ended else None,
+        "completed_ns": ops.cell("time", completed) if ended else None,
     }
-
-
-def _cell(ops: Ops, column: str, row: int) -> Any:
-    return ops.cell(column, row)
 
 
 def _json(text: str | None) -> Any:
@@ -262,13 +258,13 @@ def _accusation(key: str | None, ops: Ops, failing: int) -> str:
     row = int(ops.completed[failing])
     where = "Not linearizable" + (f": key {_brief(show(key))}. " if key is not None else ". ")
     began = _at(ops, int(ops.invoked[failing])).replace(" at ", "begun at ")
-    place = f"({began and began + ', '}process {_cell(ops, 'process', row)}, op {_cell(ops, 'index', row)})"
+    place = f"({began and began + ', '}process {ops.cell('process', row)}, op {ops.cell('index', row)})"
     return f"{where}{_who(ops, failing)} answered {_what(ops, failing)}{_at(ops, row)} {place}"
 
 
 def _general_reason(violation: Violation) -> str:
     ops, failing = violation.ops, violation.failing
-    since = _cell(ops, "index", int(ops.invoked[failing]))
+    since = ops.cell("index", int(ops.invoked[failing]))
     reason = f"no order of the ops lets it take effect at any moment since its invocation (op {since})"
     return reason + _states_left(violation)
 
@@ -286,7 +282,7 @@ def _given(violation: Violation, witness: Witness) -> str:
     if witness.states is None or witness.since is None:
         return ""
     states = _any_of([_brief(state) for state in _known(violation.stepper, witness.states)])
-    return f" Before op {_cell(violation.ops, 'index', witness.since)} the state could only be {states}."
+    return f" Before op {violation.ops.cell('index', witness.since)} the state could only be {states}."
 
 
 def _contradiction(ops: Ops, culprits: Sequence[int], given: str = "") -> str:
@@ -294,7 +290,7 @@ def _contradiction(ops: Ops, culprits: Sequence[int], given: str = "") -> str:
     if not 2 <= len(culprits) <= WITNESS_IN_WORDS:
         return ""
     listed = [
-        f"{_who(ops, op)}'s {_what(ops, op)} (op {_cell(ops, 'index', row)})"
+        f"{_who(ops, op)}'s {_what(ops, op)} (op {ops.cell('index', row)})"
         for op in culprits
         for row in [int(ops.invoked[op] if ops.crashed[op] else ops.completed[op])]
     ]
@@ -331,7 +327,7 @@ def _assignment_reason(violation: Violation, model: AssignmentModel) -> str | No
     f = ops.transitions[int(ops.transition[failing])].f
     return (
         f"{_what(ops, proof)} had been {verb} by {_who(ops, proof)}{_at(ops, done)} (op "
-        f"{_cell(ops, 'index', done)}) before that {f} began, and nothing set it to {_brief(show(required))} "
+        f"{ops.cell('index', done)}) before that {f} began, and nothing set it to {_brief(show(required))} "
         f"afterwards"
     )
 
@@ -351,7 +347,7 @@ def _excludes(assignment: Assignment, value: Any) -> bool:
 
 def _who(ops: Ops, op: int) -> str:
     row = int(ops.invoked[op])
-    return _cell(ops, "node", row) or f"process {_cell(ops, 'process', row)}"
+    return ops.cell("node", row) or f"process {ops.cell('process', row)}"
 
 
 def _what(ops: Ops, op: int) -> str:
@@ -367,7 +363,7 @@ def _brief(text: str) -> str:
 
 def _at(ops: Ops, row: int) -> str:
     """When it happened, with the tenths of a millisecond that tell apart what a fast cluster answers in turn."""
-    time_ns = _cell(ops, "time", row)
+    time_ns = ops.cell("time", row)
     return "" if time_ns < 0 else f" at {time_ns / 1e9:.4f} s"
 
 

@@ -63,7 +63,7 @@ def search(ops: Ops, stepper: Stepper, limits: Limits, *, until_row: int | None 
 class Portfolio:
     """One search by both arms, that stops and goes on at will; arguments as those of `search`.
 
-    `problem`: the events up to that row, where somebody has them.
+    `problem`: the events up to that row, if the caller has them.
     """
 
     def __init__(

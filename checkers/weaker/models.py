@@ -95,7 +95,7 @@ class Answer:
         self.pattern, self.reason, self.culprits = pattern, reason, tuple(culprits)
 
 
-def told(verdict: Verdict, history: pa.Table, options: Mapping[str, Any], clock: Clock = cpu_s) -> Verdict:
+def with_models(verdict: Verdict, history: pa.Table, options: Mapping[str, Any], clock: Clock = cpu_s) -> Verdict:
     """The verdict that a history is not linearizable, with what is known of weaker models in sentence and evidence.
 
     Args:

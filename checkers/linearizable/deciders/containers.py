@@ -1,5 +1,4 @@
 """Containers of distinct values: when each value was put in and taken out, and what a decider says of that.
-from results.columns import distinct
 
 Queues, stacks and priority queues are alike here. Every value goes in once and comes out at most once, so an op
 belongs to a value, and what counts is the *stay* of each value: put in at some time within one op, taken out at some

@@ -43,8 +43,9 @@ from checkers.linearizable.deciders.containers import (
     shrink,
     stays_of,
 )
+from checkers.linearizable.deciders.repeated_values import reason_by_count
 from checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget
-from checkers.linearizable.ops import I64, B, Ops, show
+from checkers.linearizable.ops import I64, B, Ops
 
 EXCHANGES: Final = 300
 """How often ranks that are not certain are exchanged, at most."""
@@ -77,7 +78,7 @@ def decide_ranked(
     if known is None:
         return None
     with budget.part(1.0) as time:
-        excess = _excess(ops, known, put, take)
+        excess = _excess(ops, known, put)
         if excess is not None:
             return excess
         ranked = _ranked(ops, known)
@@ -213,7 +214,7 @@ def _moved(ops: I64, one: int, to: int) -> I64:
     return found
 
 
-def _excess(ops: Ops, known: Known, put: str, take: str) -> Decision | None:
+def _excess(ops: Ops, known: Known, put: str) -> Decision | None:
     """The take that returned first of those that no put explains: its value came out oftener than it had gone in."""
     put_op, put_number = known.of_kind(ops, PUT)
     take_op, take_number = known.of_kind(ops, TAKE)
@@ -232,10 +233,8 @@ def _excess(ops: Ops, known: Known, put: str, take: str) -> Decision | None:
         return None
     worst = int(wrong[np.argmin(returned[wrong])])
     culprits = cast("list[int]", np.sort(take_op[by_take[first_take[worst] : worst + 1]]).tolist())
-    text, times = show(ops.transitions[int(ops.transition[culprits[-1]])].result), len(culprits)
-    if times == 1:
-        return Decision(False, tuple(culprits), f"nobody had begun to {put} {text} when that {take} returned")
-    reason = f"{text} had come out {times} times by then, and nobody had begun to {put} it so often"
+    reason = reason_by_count(ops, known, int(take_op[by_take[worst]]), put)
+    assert reason is not None, "the take is one of those that no put explains"
     return Decision(False, tuple(culprits), reason)
 
 

@@ -159,17 +159,25 @@ def _reason(ops: Ops, known: Known, failing: int, put: str, take: str, first: st
         return f"no order of the ops explains what each {take} until then returned"
     if known.kind[what] == EMPTY:
         return f"no order of the ops leaves nothing inside at any moment of that {take}"
-    row, value = int(ops.completed[failing]), known.value[what]
+    counted = reason_by_count(ops, known, failing, put)
+    text = show(ops.transitions[what].result)
+    return counted or f"no order of the ops makes {text} {first} at any moment of that {take}"
+
+
+def reason_by_count(ops: Ops, known: Known, failing: int, put: str) -> str | None:
+    """That a value had come out by the end of a take more often than ops had begun to put it in; None if not."""
+    what, row = int(ops.transition[failing]), int(ops.completed[failing])
+    value = known.value[what]
     alike = known.value[ops.transition] == value
     kind = known.kind[ops.transition]
     taken = int(np.count_nonzero(alike & (kind == TAKE) & (ops.completed <= row)))
     puts = int(np.count_nonzero(alike & (kind == PUT) & (ops.invoked < row)))
     text = show(ops.transitions[what].result)
     if not puts:
-        return f"nobody had begun to {put} {text}"
+        return f"no op had begun to {put} {text}"
     if taken > puts:
-        return f"{text} had come out {_times(taken)} by then, and only {_times(puts)} had anyone begun to {put} it"
-    return f"no order of the ops makes {text} {first} at any moment of that {take}"
+        return f"{text} had come out {_times(taken)} by then, and ops had begun to {put} it only {_times(puts)}"
+    return None
 
 
 def _times(count: int) -> str:

@@ -112,7 +112,7 @@ def test_a_value_that_came_out_oftener_than_it_went_in_is_refuted_whatever_crash
     assert decision is not None
     assert not decision.valid
     assert decision.culprits == (2, 3, 5)
-    assert decision.reason == "1 had come out 3 times by then, and nobody had begun to enqueue it so often"
+    assert decision.reason == "1 had come out 3 times by then, and ops had begun to enqueue it only twice"
 
 
 def test_a_reason_names_which_of_the_equal_values_it_is_about() -> None:

@@ -251,7 +251,7 @@ def test_equal_values_come_out_as_often_as_they_went_in() -> None:
     assert decided(QUEUE, *twice) == Decision(True)
     decision = decided(QUEUE, *twice, take(QUEUE, 1, 8, 9))
     assert decision is not None
-    assert decision.reason == "1 had come out 3 times by then, and only twice had anyone begun to enqueue it"
+    assert decision.reason == "1 had come out 3 times by then, and ops had begun to enqueue it only twice"
     assert decision.culprits == (2, 3, 4)
 
 

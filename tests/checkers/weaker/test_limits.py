@@ -127,7 +127,7 @@ def test_where_asking_breaks_the_violation_stays_and_the_crash_is_seen(monkeypat
     def broke(*_: Any) -> Verdict:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr("checkers.weaker.told", broke)
+    monkeypatch.setattr("checkers.weaker.with_models", broke)
     verdict = judged(history("x=1 x=2", "x:1"))
     assert verdict.valid == "false"
     assert engine.judged_outcome([verdict])[0] is Outcome.VIOLATION
