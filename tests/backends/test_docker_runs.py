@@ -13,7 +13,7 @@ import pytest
 from harness.backends.docker import labels
 from tests.backends import docker_support
 from tests.backends.docker_support import leftovers
-from tests.cli.support import judged, only_run, start
+from tests.cli.support import comes_out, only_run, start
 
 engine = docker_support.engine
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("engine")]
@@ -38,15 +38,15 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_cluster_passes_under_faults_of_links_processes_and_disks_judged_by_spark(tmp_path: Path) -> None:
     """A fault of which there is no evidence would make the run inconclusive."""
     faults = ("--nemesis", "partition,kill,pause,packet,disk", "--interval", "2", "--time-limit", "30", "--seed", "11")
-    found = judged(run(tmp_path, *faults, "--engine", "spark"), "pass", 0)
+    found, _ = comes_out("pass", lambda store: run(store, *faults, "--engine", "spark"), tmp_path)
     assert {window["fault"] for window in windows(found)} == {"partition", "kill", "pause", "packet", "disk"}
 
 
 def test_the_cluster_passes_on_disks_that_fail_and_links_that_lose(tmp_path: Path) -> None:
     faults = ("--nemesis", "packet-loss,disk-full,power", "--interval", "2", "--time-limit", "30", "--seed", "12")
-    found = judged(run(tmp_path, *faults, "--engine", "inline"), "pass", 0)
+    found, store = comes_out("pass", lambda store: run(store, *faults, "--engine", "inline"), tmp_path)
     assert {window["fault"] for window in windows(found)} == {"packet", "disk", "power"}
-    document = json.loads((only_run(tmp_path) / "test.json").read_text())
+    document = json.loads((only_run(store) / "test.json").read_text())
     assert document["links"] == "receivers"
     assert document["image"]["id"].startswith("sha256:")
 
@@ -59,5 +59,5 @@ def windows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def test_stale_reads_are_found_under_partitions(tmp_path: Path) -> None:
     faults = ("--bug", "M23", "--nemesis", "partition", "--time-limit", "30", "--engine", "inline")
-    found = judged(run(tmp_path, *faults), "violation", 1)
+    found, _ = comes_out("violation", lambda store: run(store, *faults), tmp_path)
     assert any("Not linearizable" in verdict["sentence"] for verdict in found["verdicts"])

@@ -13,7 +13,7 @@ from results.calls import ints
 from results.clocks import clocks_in
 from results.store import RunDir
 from tests.backends.ssh_support import Hosts, deployed, running_hosts
-from tests.cli.support import judged, only_run, splitbrain
+from tests.cli.support import comes_out, only_run, splitbrain
 
 pytestmark = pytest.mark.cluster
 
@@ -60,10 +60,10 @@ def test_rows_of_nodes_are_placed_in_the_run_though_monotonic_clocks_differ_and_
 ) -> None:
     entries = ",".join(f"{host.node}={host.user}@{host.name}:{host.port}" for host in three.inventory.hosts)
     reached = ["--hosts", entries, "--known-hosts", str(three.inventory.known_hosts), "--ssh-key"]
-    words = ["run", "--json", "--backend", "ssh", *reached, f"{three.folder}/user", "--store", str(tmp_path)]
-    load = ["--nodes", "3", "--nemesis", "clock", "--interval", "3", "--time-limit", "15", "--engine", "inline"]
-    judged(splitbrain(*words, *load, cwd=tmp_path, timeout_s=240), "pass", 0)
-    run = RunDir(only_run(tmp_path))
+    words = ["run", "--json", "--backend", "ssh", *reached, f"{three.folder}/user"]
+    words += ["--nodes", "3", "--nemesis", "clock", "--interval", "3", "--time-limit", "15", "--engine", "inline"]
+    _, store = comes_out("pass", lambda store: splitbrain(*words, "--store", str(store), timeout_s=240), tmp_path)
+    run = RunDir(only_run(store))
     clocks = clocks_in(run.history())
     assert abs(clocks.offsets_s["n2"] - AHEAD_S) <= clocks.error_s
     end_ns = int(ints(run.history(), "time").max())

@@ -19,8 +19,8 @@ from tests import plain_user
 from tests.cli.support import (
     SPLITBRAIN,
     answer,
+    comes_out,
     environment,
-    judged,
     kill,
     only_run,
     processes_of,
@@ -35,9 +35,13 @@ SHORT = ["--nodes", "3", "--nemesis", "partition,kill", "--time-limit", "14", "-
 
 
 def test_a_healthy_cluster_passes_and_leaves_everything_a_person_needs(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    done = splitbrain("run", "--json", "--store", str(store), *SHORT)
-    found = judged(done, "pass", 0)
+    runs: list[subprocess.CompletedProcess[str]] = []
+
+    def once(store: Path) -> subprocess.CompletedProcess[str]:
+        runs.append(splitbrain("run", "--json", "--store", str(store), *SHORT))
+        return runs[-1]
+
+    found, store = comes_out("pass", once, tmp_path)
     run = RunDir(only_run(store))
     assert run.status() == "complete"
     assert Path(found["report"]).read_text().startswith("<!DOCTYPE html>")
@@ -48,7 +52,7 @@ def test_a_healthy_cluster_passes_and_leaves_everything_a_person_needs(tmp_path:
     up = f"up in {run.read_test()['up_s']:.1f} s"  # how long until every node answered
     assert run.read_test()["up_s"] > 0
     assert up in run.log_path.read_text().splitlines()
-    assert up in done.stderr
+    assert up in runs[-1].stderr
     ops = run.history().to_pylist()
     done_to_it = [json.loads(op["value"]) for op in ops if op["process"] == NEMESIS and op["type"] == "ok"]
     faults = [each for each in done_to_it if each["action"] == "start"]
@@ -74,9 +78,12 @@ def struck_before_any_client_came(run: subprocess.CompletedProcess[str]) -> bool
 @pytest.mark.slow
 def test_a_bug_is_found_and_named(tmp_path: Path, bug: str, workload: str, anomaly: str) -> None:
     options = ("--bug", bug, "--workload", workload, "--nemesis", "partition", "--rate", "200", "--time-limit", "30")
-    runs = (splitbrain("run", "--json", *options, "--store", str(tmp_path / f"store{number}")) for number in range(4))
-    done = next(run for run in runs if not struck_before_any_client_came(run))
-    found = judged(done, "violation", 1)
+
+    def once(folder: Path) -> subprocess.CompletedProcess[str]:
+        runs = (splitbrain("run", "--json", *options, "--store", str(folder / f"{number}")) for number in range(4))
+        return next(run for run in runs if not struck_before_any_client_came(run))
+
+    found, _ = comes_out("violation", once, tmp_path)
     # What nodes tell of themselves may convict as well; here it is about what clients saw.
     guilty = next(verdict for verdict in found["verdicts"] if anomaly in verdict["anomalies"])
     assert guilty["valid"] is False
@@ -85,23 +92,8 @@ def test_a_bug_is_found_and_named(tmp_path: Path, bug: str, workload: str, anoma
 
 
 def test_a_single_node_without_faults_passes(tmp_path: Path) -> None:
-    done = splitbrain(
-        "run",
-        "--json",
-        "--nodes",
-        "1",
-        "--nemesis",
-        "none",
-        "--workload",
-        "declare",
-        "--time-limit",
-        "4",
-        "--concurrency",
-        "4",
-        "--store",
-        str(tmp_path / "store"),
-    )
-    judged(done, "pass", 0)
+    words = ["--nodes", "1", "--nemesis", "none", "--workload", "declare", "--time-limit", "4", "--concurrency", "4"]
+    comes_out("pass", lambda store: splitbrain("run", "--json", *words, "--store", str(store)), tmp_path)
 
 
 def test_ctrl_c_heals_stops_and_judges(tmp_path: Path) -> None:
@@ -243,17 +235,21 @@ def test_a_plain_user_can_run(tmp_path_factory: pytest.TempPathFactory, links: s
     if (problem := plain_user.problem()) is not None:
         pytest.skip(problem)
     with plain_user.folder() as folder:
-        arguments = ["run", "--json", *SHORT, "--store", str(folder / "store")]
-        done = subprocess.run(
-            plain_user.as_plain_user([*SPLITBRAIN, *arguments]),
-            capture_output=True,
-            text=True,
-            env=plain_user.environment(SPLITBRAIN_LOCAL_LINKS=links),
-            check=False,
-            timeout=120,
-        )
-        judged(done, "pass", 0)
-        assert only_run(folder / "store").stat().st_uid == plain_user.NOBODY
+
+        def once(store: Path) -> subprocess.CompletedProcess[str]:
+            arguments = ["run", "--json", *SHORT, "--store", str(store / "kept")]
+            store.chmod(0o777)
+            return subprocess.run(
+                plain_user.as_plain_user([*SPLITBRAIN, *arguments]),
+                capture_output=True,
+                text=True,
+                env=plain_user.environment(SPLITBRAIN_LOCAL_LINKS=links),
+                check=False,
+                timeout=120,
+            )
+
+        _, store = comes_out("pass", once, folder)
+        assert only_run(store / "kept").stat().st_uid == plain_user.NOBODY
 
 
 def _require(links: str) -> None:

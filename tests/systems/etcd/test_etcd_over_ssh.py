@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.backends.ssh_support import Hosts, running_hosts
-from tests.cli.support import judged, splitbrain
+from tests.cli.support import comes_out, splitbrain
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -38,8 +38,8 @@ def etcd_on(hosts: Hosts) -> list[str]:
 
 def test_a_register_passes_under_partitions_kills_pauses_and_faults_of_packets(three: Hosts, tmp_path: Path) -> None:
     faults = ["--nemesis", "partition,kill,pause,packet", "--interval", "3", "--time-limit", "40", "--seed", "3"]
-    judged(run_on(three, tmp_path, "--workload", "register", *faults), "pass", 0)
-    [run] = tmp_path.glob("test=*/run=*")
+    _, store = comes_out("pass", lambda store: run_on(three, store, "--workload", "register", *faults), tmp_path)
+    [run] = store.glob("test=*/run=*")
     for node in ("n1", "n2", "n3"):
         assert "serving" in (run / "nodes" / node / "log").read_text()
         with tarfile.open(run / "nodes" / node / "data.tar.gz") as packed:
@@ -52,7 +52,7 @@ def test_a_register_passes_under_partitions_kills_pauses_and_faults_of_packets(t
 
 def test_members_on_hosts_leave_and_join(three: Hosts, tmp_path: Path) -> None:
     faults = ["--nemesis", "membership", "--time-limit", "20", "--interval", "3"]
-    judged(run_on(three, tmp_path, "--workload", "register", *faults), "pass", 0)
+    comes_out("pass", lambda store: run_on(three, store, "--workload", "register", *faults), tmp_path)
     assert three.wait_until_clear() == []
 
 

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from results.store import RunDir
-from tests.cli.support import judged, only_run, splitbrain
+from tests.cli.support import comes_out, only_run, splitbrain
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("etcd_program")]
 
 NODES = ("n1", "n2", "n3")
 
 
-def told(store: Path, *options: str) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
+def told(folder: Path, *options: str) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
     """The rows of a run that passes, and how the rules of quorum progress fared."""
-    words = ["run", "--json", "--system", "etcd", "--nodes", "3", "--engine", "inline", "--store", str(store)]
-    found = judged(splitbrain(*words, *options, timeout_s=240), "pass", 0)
+    words = ["run", "--json", "--system", "etcd", "--nodes", "3", "--engine", "inline", *options]
+    found, store = comes_out("pass", lambda store: splitbrain(*words, "--store", str(store), timeout_s=240), folder)
     [quorum] = [verdict for verdict in found["verdicts"] if verdict["checker"] == "quorum-progress"]
     return RunDir(only_run(store)).telemetry().to_pylist(), quorum["figures"]["rules"]
 
