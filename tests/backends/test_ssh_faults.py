@@ -55,6 +55,7 @@ def cluster(shared: Cluster) -> Cluster:
     return shared
 
 
+@pytest.mark.slow
 def test_a_link_loses_packets_one_way_and_counts_them(cluster: Cluster) -> None:
     deployment = cluster.deployment
 

@@ -63,6 +63,7 @@ def test_a_killed_controller_leaves_no_process_and_no_rule_and_the_next_run_swee
     assert "which a dead controller left behind" in (tmp_path / "next/nodes/n1/ssh.log").read_text()
 
 
+@pytest.mark.slow
 def test_clean_tells_what_a_killed_controller_left_on_hosts_and_then_removes_it(hosts: Hosts, tmp_path: Path) -> None:
     inventory = json.dumps(msgspec.to_builtins(hosts.inventory, enc_hook=str))
     with subprocess.Popen(
@@ -109,6 +110,7 @@ def test_an_agent_that_is_killed_takes_its_node_along_and_is_missed(hosts: Hosts
     hosts.on(1, "nft delete table inet splitbrain || true")
 
 
+@pytest.mark.slow
 def test_an_agent_that_hears_nothing_for_its_limit_ends_with_its_node_and_its_cuts_although_its_channel_stays(
     hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

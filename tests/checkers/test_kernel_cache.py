@@ -72,6 +72,7 @@ def asked(folder: Path, cache: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_kernel_is_compiled_again_when_something_of_another_file_changed_and_only_then(folder: Path) -> None:
     assert answer(folder) == "12 0 1"
     assert answer(folder) == "12 1 0"

@@ -79,6 +79,7 @@ def shrunk(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return folder, answer(done)
 
 
+@pytest.mark.slow
 def test_a_failing_plan_comes_down_to_a_few_ops(shrunk: tuple[Path, Any]) -> None:
     folder, found = shrunk
     plan = load(folder / "small.json")
@@ -108,6 +109,7 @@ def test_the_smallest_plan_is_a_run_of_its_own(shrunk: tuple[Path, Any]) -> None
     assert (done.returncode, answer(done)["same"]) == (1, 1)
 
 
+@pytest.mark.slow
 def test_it_fails_in_the_same_way_every_time_and_in_every_process(shrunk: tuple[Path, Any]) -> None:
     folder, _ = shrunk
     plan = load(folder / "small.json")
@@ -263,6 +265,7 @@ def test_what_cannot_be_done_is_told_in_a_line(tmp_path: Path, arguments: list[s
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_on_real_nodes_the_plan_is_repeated_and_its_failures_are_counted(tmp_path: Path) -> None:
     request = {"fault": "partition", "shape": "halves", "order": ["n3", "n1", "n2"]}

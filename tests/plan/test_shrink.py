@@ -100,6 +100,7 @@ def test_a_run_that_fails_whatever_is_done_comes_down_to_one_idle_client() -> No
     assert (len(found.plan.nodes), len(found.plan.placement)) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_only_as_a_whole_stays_whole() -> None:
     plan = large_plan()
     found = shrink(plan, one_by_one(lambda candidate: candidate == plan))

@@ -197,6 +197,7 @@ def test_a_dead_cluster_does_not_pass(workload: str, nemesis: str, name: str) ->
     never_passes(workload, nemesis, cells(workload)[name])
 
 
+@pytest.mark.slow
 def test_holders_who_believe_do_not_speak_for_a_cluster_that_answers_nothing() -> None:
     _, told = outcome_of("lease-lock", "none", WHILE_HELD["clients stuck while some hold locks"].kill)
     assert any("the system answered nothing from" in each for each in told)

@@ -109,6 +109,7 @@ def test_another_seed_gives_another_history() -> None:
     assert len(set(histories)) == 5
 
 
+@pytest.mark.slow
 def test_code_that_looks_at_the_order_of_a_set_is_found_out_and_the_first_event_named(tmp_path: Path) -> None:
     one, other = (traced(SAMPLES[4], tmp_path, seed, "--careless") for seed in (1, 2))
     told = first_divergence(one, other)

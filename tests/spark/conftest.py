@@ -5,12 +5,34 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from checkers.spark.session import Spark, session
 
 from .support import lay_misbehaving
+
+
+class SharedSession:
+    """A session that is started when it is first asked for, as that takes ten seconds and more."""
+
+    def __init__(self) -> None:
+        self._opened = ExitStack()
+        self._spark: Spark | None = None
+
+    def spark(self) -> Spark:
+        if self._spark is None:
+            self._spark = self._opened.enter_context(session("local[2]"))
+        return self._spark
+
+    def end(self) -> None:
+        self._spark = None
+        self._opened.close()
+
+
+_SHARED = SharedSession()
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +45,19 @@ def misbehaving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def spark(misbehaving: None) -> Iterator[Spark]:
-    with session("local[2]") as running:
-        yield running
+@pytest.fixture
+def spark(misbehaving: None) -> Spark:
+    return _SHARED.spark()
+
+
+@pytest.fixture(autouse=True)
+def no_session_unless_asked_for(request: pytest.FixtureRequest) -> None:
+    """A process has one session at most: a test that does not ask for this one may start its own."""
+    if "spark" not in request.fixturenames:
+        _SHARED.end()
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Tests of other folders find no session."""
+    if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
+        _SHARED.end()

@@ -24,6 +24,7 @@ def lay(root: Path) -> list[RunDir]:
     return [stored(store, "set", n, set_history(20, lost=[17] if n in LOST else []), SET) for n in range(5)]
 
 
+@pytest.mark.slow
 def test_all_runs_are_judged_whatever_the_batches_and_whoever_writes_the_pages(
     spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

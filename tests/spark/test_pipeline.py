@@ -104,6 +104,7 @@ def test_numbers_in_names_stay_names(spark: Spark, tmp_path: Path) -> None:
     assert [verdicts[run.path][0].valid for run in runs] == ["true", "false", "true"]
 
 
+@pytest.mark.slow
 def test_every_op_of_a_large_group_arrives_once_and_in_order(spark: Spark, tmp_path: Path) -> None:
     ops = register_history(1, 1, 100_000)
     run = stored(Store(tmp_path), "large", 1, ops, [CheckerSpec("linearizable", {"model": "register"})])
@@ -163,6 +164,7 @@ def test_each_run_that_cannot_be_judged_is_named_and_the_others_are_judged(
         judge_runs(spark.session, [good[0].path, newer.path])
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_its_worker_fails_alone(spark: Spark, tmp_path: Path, misbehaving: None) -> None:
     store = Store(tmp_path)
     runs = [stored(store, "t", seed, set_history(5), SET) for seed in range(5)]

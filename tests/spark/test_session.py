@@ -189,6 +189,7 @@ def test_a_session_is_silent_and_leaves_nothing_behind(temporary: Path) -> None:
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_session_needs_no_home_and_heeds_no_other_sparks_settings(temporary: Path, tmp_path: Path) -> None:
     done = _run(
@@ -207,6 +208,7 @@ def test_a_session_needs_no_home_and_heeds_no_other_sparks_settings(temporary: P
     assert (done.stdout.splitlines()[1:], done.stderr) == (["started", "rows 4", "ended"], "")
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_without_a_java_on_this_machine_the_packaged_one_is_used(temporary: Path, javaless: str) -> None:
     done = _run(temporary, PATH=javaless, JAVA_HOME=None)
@@ -279,6 +281,7 @@ def test_ctrl_c_reaches_python_alone_and_judging_can_go_on(started: subprocess.P
     assert _gone(temporary) == []
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_when_python_is_killed_java_and_its_workers_go_too_and_the_next_session_sweeps(
     started: subprocess.Popen[str], temporary: Path
@@ -293,6 +296,7 @@ def test_when_python_is_killed_java_and_its_workers_go_too_and_the_next_session_
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_one_process_may_have_one_session_after_another_but_not_two_at_once() -> None:
     handler = signal.getsignal(signal.SIGINT)

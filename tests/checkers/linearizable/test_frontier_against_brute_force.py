@@ -140,6 +140,7 @@ def crowded(history: list[Op], *, after: set[int]) -> tuple[list[Op], list[Op]]:
     return numbered(wide), crowd
 
 
+@pytest.mark.slow
 def test_ops_under_way_in_different_words_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "FRONTIER_ROWS", 1)
     monkeypatch.setattr(machine, "POOL_ROWS", 2)
