@@ -15,11 +15,11 @@ demo: $(READY)
 	$(BIN)/splitbrain demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not alone"
+	$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not slow and not alone"
 	$(BIN)/python -m pytest -q -m "not slow and alone"
 
 test-all: $(READY)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not alone"
+	$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not alone"
 	$(BIN)/python -m pytest -q -m alone
 
 lint: $(READY)

@@ -69,6 +69,7 @@ def cluster(shared: Cluster) -> Cluster:
     return shared
 
 
+@pytest.mark.slow
 def test_the_image_that_the_nodes_run_is_told_by_its_tag_and_by_the_id_that_the_engine_has(cluster: Cluster) -> None:
     image = cluster.deployment.image
     with contextlib.closing(docker.from_env()) as client:
@@ -194,6 +195,7 @@ def test_probes_are_not_counted_as_dropped_traffic(cluster: Cluster) -> None:
     cluster.runner.run(run())
 
 
+@pytest.mark.slow
 def test_a_node_that_starts_again_never_hears_across_a_cut(cluster: Cluster) -> None:
     """Its counts begin with its process: one beat in the moment before the rules were there again would show."""
     deployment = cluster.deployment
@@ -320,6 +322,7 @@ def test_deployments_at_the_same_time_do_not_disturb_each_other(cluster: Cluster
     cluster.runner.run(run())
 
 
+@pytest.mark.slow
 def test_a_node_that_does_not_come_up_says_why_and_nothing_is_left(tmp_path: Path) -> None:
     async def run() -> str:
         system = ContainerGossip(script="echo no licence; exit 3")
@@ -342,6 +345,7 @@ def test_a_node_that_does_not_come_up_says_why_and_nothing_is_left(tmp_path: Pat
     assert of_run(asyncio.run(run())) == []
 
 
+@pytest.mark.slow
 def test_closing_twice_does_no_harm_and_afterwards_nothing_is_possible(tmp_path: Path) -> None:
     async def run() -> None:
         async with deployed(tmp_path, nodes=("n1", "n2")) as deployment:

@@ -99,6 +99,7 @@ def test_a_drift_begins_without_a_jump_and_what_it_gained_stays(
 CHANGES = [(0, 0), (3_600_000, 0), (-10, 0), (0, 50_000), (500, -100_000), (0, 0)]
 
 
+@pytest.mark.slow
 def test_what_is_measured_from_outside_is_what_was_set_at_the_moment_of_the_change(
     clock: FakeClock, library: str, tmp_path: Path
 ) -> None:

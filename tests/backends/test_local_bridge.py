@@ -20,6 +20,7 @@ async def scenario() -> dict[str, Any]:
     return await course_of_a_cut(fabric)
 
 
+@pytest.mark.slow
 def test_a_cut_that_nobody_refreshes_heals_by_itself_and_is_missed() -> None:
     assert seen_in_namespaces(scenario) == {
         "cut": [False, True],

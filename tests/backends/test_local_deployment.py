@@ -89,6 +89,7 @@ def test_a_paused_node_can_be_killed(links: Links, tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_wrapper_script_is_killed_and_paused_together_with_the_server_in_it(links: Links, tmp_path: Path) -> None:
     wrapper = ("/bin/sh", "-c", f"{sys.executable} -S -c 'import time; time.sleep(60)' & echo $! >child; wait")
 
@@ -174,6 +175,7 @@ def test_a_program_that_is_not_there_is_a_start_error_and_the_node_counts_as_nev
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_files_are_laid_into_the_data_directory_before_a_start(links: Links, tmp_path: Path) -> None:
     reads = ("/bin/sh", "-c", 'cat "$GOSSIP_DATA/etc/conf"; echo changed >"$GOSSIP_DATA/etc/conf"; sleep 30')
 
@@ -206,6 +208,7 @@ def test_closing_lets_nodes_stop_in_good_order_and_leaves_logs_and_data(links: L
         assert (tmp_path / f"nodes/{node}/data").is_dir()
 
 
+@pytest.mark.slow
 def test_a_node_that_ignores_the_request_to_stop_is_killed_at_the_close(links: Links, tmp_path: Path) -> None:
     program = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
     stubborn = GossipSystem("tcp", (sys.executable, "-S", "-c", program))
@@ -235,6 +238,7 @@ def test_a_one_way_cut_stops_one_direction_and_leaves_the_other(links: Links, tm
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_topology_replaces_the_one_before_it_whole(links: Links, tmp_path: Path) -> None:
     async def run() -> None:
         async with deployed(links, tmp_path) as deployment:
@@ -320,6 +324,7 @@ def test_clients_reach_a_node_that_is_cut_off_from_all_peers(links: Links, tmp_p
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_two_deployments_at_once_do_not_disturb_each_other(links: Links, tmp_path: Path) -> None:
     async def run() -> None:
         async with deployed(links, tmp_path / "a") as one, deployed(links, tmp_path / "b") as other:

@@ -186,6 +186,7 @@ def test_a_slow_disk_is_counted_and_a_killed_node_on_it_is_reaped(links: Links, 
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_clock_is_wrong_for_one_node_only_also_after_its_restart(links: Links, tmp_path: Path) -> None:
     if faketime.find_library() is None:
         missing(faketime.INSTALL)
@@ -207,6 +208,7 @@ def test_a_clock_is_wrong_for_one_node_only_also_after_its_restart(links: Links,
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_strobing_clock_jumps_to_and_fro_until_it_is_set_right(links: Links, tmp_path: Path) -> None:
     if faketime.find_library() is None:
         missing(faketime.INSTALL)
@@ -226,6 +228,7 @@ def test_a_strobing_clock_jumps_to_and_fro_until_it_is_set_right(links: Links, t
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_node_gets_its_share_of_the_processor_also_after_its_restart(links: Links, tmp_path: Path) -> None:
     problem = cgroups.problem()
     if problem is not None:

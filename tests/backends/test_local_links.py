@@ -133,6 +133,7 @@ def test_packets_meet_their_faults_and_probes_do_not(tmp_path: Path, fault: Link
     asyncio.run(measure())
 
 
+@pytest.mark.slow
 def test_a_link_can_be_cut_and_disturbed_at_once(links: Links, tmp_path: Path) -> None:
     async def measure() -> None:
         async with gossiping(links, tmp_path) as deployment:

@@ -42,12 +42,14 @@ def _everything_works(uid: int, links: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_everything_works_for_the_user_of_the_tests(links: Links) -> None:
     with plain_user.folder() as folder:
         seen = _exercise([sys.executable, *_program(links, folder)], dict(os.environ))
     assert seen == _everything_works(os.getuid(), links)
 
 
+@pytest.mark.slow
 def test_everything_works_for_a_plain_user(links: Links) -> None:
     if (problem := plain_user.problem()) is not None:
         pytest.skip(problem)

@@ -124,6 +124,7 @@ def test_jitter_spreads_packets_and_keeps_their_order(wire: Wire) -> None:
     over(wire, measure)
 
 
+@pytest.mark.slow
 def test_as_many_packets_are_lost_and_doubled_as_is_counted_and_the_same_ones_for_the_same_seed(wire: Wire) -> None:
     async def measure(faults: PacketFaults, sender: socket.socket, receiver: socket.socket) -> None:
         async def strike(seed: int) -> tuple[list[int], list[int]]:

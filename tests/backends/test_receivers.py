@@ -67,6 +67,7 @@ async def scenario() -> dict[str, Any]:
     return seen
 
 
+@pytest.mark.slow
 def test_cuts_at_the_receiver_last_as_long_as_somebody_cares_and_touch_nothing_else() -> None:
     assert seen_in_namespaces(scenario) == {
         "open": [True, True],

@@ -39,6 +39,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Generator[Hosts, None, No
         yield found
 
 
+@pytest.mark.slow
 def test_how_far_the_clocks_of_hosts_are_ahead_is_told_within_the_error(three: Hosts, tmp_path: Path) -> None:
     async def check() -> None:
         async with deployed(three.inventory, tmp_path) as deployment:

@@ -67,6 +67,7 @@ def cluster(shared: Cluster) -> Cluster:
     return shared
 
 
+@pytest.mark.slow
 def test_a_cut_drops_one_direction_of_a_link_and_counts_it(cluster: Cluster, hosts: Hosts) -> None:
     deployment = cluster.deployment
 
@@ -102,6 +103,7 @@ def test_probes_are_not_counted_as_dropped_traffic(cluster: Cluster) -> None:
     cluster.runner.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_killed_node_comes_back_with_its_data_behind_the_same_cut(cluster: Cluster, hosts: Hosts) -> None:
     deployment = cluster.deployment
 

@@ -48,6 +48,7 @@ def options(known_hosts: Path, key: Path | None, *entries: str) -> Sequence[str]
     return ("--hosts", ",".join(entries), "--known-hosts", str(known_hosts), "--ssh-key", str(key))
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_the_column_of_ssh_is_what_the_hosts_answer(hosts: Hosts) -> None:
     inventory = hosts.inventory
@@ -66,6 +67,7 @@ def test_the_column_of_ssh_is_what_the_hosts_answer(hosts: Hosts) -> None:
     assert "the host of n2x cannot" in found["power"]["ssh"]["how"]
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_each_host_that_cannot_be_asked_has_a_line_and_the_other_backends_are_told(
     hosts: Hosts, tmp_path: Path

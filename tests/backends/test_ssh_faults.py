@@ -176,6 +176,7 @@ def test_a_throttled_node_runs_into_its_limit_and_gets_free_again(cluster: Clust
     cluster.runner.run(scenario())
 
 
+@pytest.mark.slow
 def test_what_a_test_did_not_ask_for_is_refused_by_name(hosts: Hosts, shared: Cluster, tmp_path: Path) -> None:
     shared.runner.run(shared.deployment.close())
 

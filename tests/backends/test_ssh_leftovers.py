@@ -32,6 +32,7 @@ def mounted_from(homes: Mapping[str, str]) -> list[str]:
     return [file for file in files if any(file.startswith(f"{home}/") for home in homes.values())]
 
 
+@pytest.mark.slow
 def test_a_killed_controller_leaves_no_process_and_no_rule_and_the_next_run_sweeps_the_rest(
     hosts: Hosts, tmp_path: Path
 ) -> None:
@@ -93,6 +94,7 @@ def cleaned(hosts: Hosts, *words: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_killed_takes_its_node_along_and_is_missed(hosts: Hosts, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with deployed(hosts.inventory, tmp_path) as deployment:

@@ -17,6 +17,7 @@ hosts = ssh_support.hosts
 pytestmark = pytest.mark.cluster
 
 
+@pytest.mark.slow
 def test_a_node_that_ends_at_once_is_an_error_with_the_end_of_its_log(hosts: Hosts, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with deployed(hosts.of(0), tmp_path, HostGossip(("sh", "-c", "echo out of luck; exit 3"))) as deployment:
@@ -45,6 +46,7 @@ def test_a_node_that_ended_by_itself_says_so_with_its_last_words(hosts: Hosts, t
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_host_serves_one_run_at_a_time(hosts: Hosts, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with deployed(hosts.of(0), tmp_path / "a"):
@@ -57,6 +59,7 @@ def test_a_host_serves_one_run_at_a_time(hosts: Hosts, tmp_path: Path) -> None:
     assert hosts.wait_until_clear() == []
 
 
+@pytest.mark.slow
 def test_a_taken_port_is_an_error_before_anything_starts(hosts: Hosts, tmp_path: Path) -> None:
     holder = "import socket, time; s = socket.create_server(('', 7000)); print('up', flush=True); time.sleep(30)"
     _, output = hosts.containers[1].exec_run(["python3", "-c", holder], stream=True)
@@ -67,6 +70,7 @@ def test_a_taken_port_is_an_error_before_anything_starts(hosts: Hosts, tmp_path:
     assert hosts.wait_until_clear() == []
 
 
+@pytest.mark.slow
 def test_hosts_that_do_not_reach_each_other_are_told(hosts: Hosts, tmp_path: Path) -> None:
     hosts.on(0, "nft 'table inet wall { chain input { type filter hook input priority 0; udp dport 65009 drop; }; }'")
     try:
@@ -116,6 +120,7 @@ def test_one_host_with_a_wrong_key_stops_the_run_before_it_starts(hosts: Hosts, 
     assert hosts.wait_until_clear() == []
 
 
+@pytest.mark.slow
 def test_a_go_program_whose_clock_is_to_be_faked_is_refused_before_it_starts(hosts: Hosts, tmp_path: Path) -> None:
     program = base64.b64encode(elf([6, 3, 1], [b".go.buildinfo"])).decode()
     hosts.on(0, f"echo {program} | base64 -d > /usr/local/bin/goes && chmod 755 /usr/local/bin/goes")

@@ -229,6 +229,7 @@ def test_a_sync_fails_where_the_file_system_must_first_read_what_it_knows_of_the
         assert process.writes(5) == [("ok", "ok")] * 5
 
 
+@pytest.mark.slow
 def test_disks_that_break_again_and_again_in_every_way_refuse_and_never_keep_a_process_waiting(volume: Volume) -> None:
     refused = {
         "full": {("ENOSPC", "ok"), ("ok", "ENOSPC")},
@@ -284,6 +285,7 @@ def test_a_volume_is_unmounted_while_syncs_fail_and_its_writer_was_killed(tmp_pa
     assert (tmp_path / "data" / "trees").read_bytes().count(b"p" * BLOCK) >= 40
 
 
+@pytest.mark.slow
 def test_a_disk_that_became_read_only_refuses_even_files_that_were_open_before(volume: Volume) -> None:
     with Writer(volume) as writer:
         writer.write(b"x")

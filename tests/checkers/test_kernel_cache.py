@@ -89,6 +89,7 @@ def test_a_kernel_is_compiled_again_when_something_of_another_file_changed_and_o
     assert answer(folder) == "12 0 1"
 
 
+@pytest.mark.slow
 def test_what_was_compiled_beside_the_code_serves_those_who_cannot_write_there(folder: Path) -> None:
     """As after an installation by another user: what is new goes elsewhere, and nothing is compiled twice."""
     assert answer(folder, "") == "12 0 1"
@@ -98,6 +99,7 @@ def test_what_was_compiled_beside_the_code_serves_those_who_cannot_write_there(f
     assert answer(folder, "of another user") == "20 1 0"
 
 
+@pytest.mark.slow
 def test_a_line_says_that_kernels_are_compiled_and_only_then(folder: Path) -> None:
     assert asked(folder, "cache").stderr.count("compiling the checking kernels") == 1
     assert asked(folder, "cache").stderr == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,6 +81,7 @@ def small_rows(draw: st.DrawFn) -> dict[str, Any]:
     return elected(1, node, term, index if draw(st.integers(0, 4)) else None)
 
 
+@pytest.mark.slow
 @given(st.lists(small_rows(), min_size=1, max_size=8))
 @settings(deadline=None, max_examples=300)
 def test_it_finds_what_comparing_every_election_with_every_row_finds(rows: list[dict[str, Any]]) -> None:

@@ -44,7 +44,7 @@ def small_histories(draw: st.DrawFn) -> list[Op]:
     return draw(interleavings(draw(st.permutations(calls))))
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(small_histories())
 def test_the_verdict_is_that_of_trying_every_order(history: list[Op]) -> None:
     verdict = judge(history)
@@ -55,6 +55,7 @@ def test_the_verdict_is_that_of_trying_every_order(history: list[Op]) -> None:
         assert bool(verdict.anomalies) == (verdict.valid == "false")
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(small_histories())
 def test_the_leading_evidence_alone_is_already_illegal(history: list[Op]) -> None:
@@ -226,6 +227,7 @@ def test_bad_values_and_options_are_refused_with_their_place() -> None:
         judge([], add=3)
 
 
+@pytest.mark.slow
 def test_a_quarter_million_adds_with_many_lost_are_told_in_their_own_seconds() -> None:
     script = Script()
     size = 125_000

@@ -104,6 +104,7 @@ def test_an_answer_that_nobody_reads_is_no_violation(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_fault_that_the_backend_cannot_inject_is_refused_before_anything_starts(tmp_path: Path) -> None:
     program = (
         "from harness.backends.local import LocalBackend\n"
@@ -135,6 +136,7 @@ def test_a_history_file_cut_in_half_is_named_with_its_line(tmp_path: Path) -> No
     assert len(lines(done.stderr)) == 1
 
 
+@pytest.mark.slow
 def test_a_parquet_file_cut_in_half_is_refused_and_kept(tmp_path: Path) -> None:
     run = _stored_run(tmp_path)
     content = (run / "history.parquet").read_bytes()
@@ -147,6 +149,7 @@ def test_a_parquet_file_cut_in_half_is_refused_and_kept(tmp_path: Path) -> None:
         assert not (run / "verdict.json").exists()
 
 
+@pytest.mark.slow
 def test_a_run_from_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
     run = _stored_run(tmp_path)
     document = json.loads((run / "test.json").read_text())

@@ -29,6 +29,7 @@ def compared(store: Path, a: str, b: str) -> Any:
     return answer(splitbrain("compare", a, b, "--store", str(store), "--json", cwd=store.parent))
 
 
+@pytest.mark.slow
 def test_a_run_a_test_a_pattern_and_a_folder_can_be_meant(store: Path) -> None:
     runs = [run for run in Store(store).runs() if run.test_name == "metadata-set"]
     found = compared(store, runs[0].name, "metadata-set")
@@ -84,6 +85,7 @@ def test_people_read_what_differs_first(store: Path) -> None:
     assert "The same test on both sides. The seeds are not the same" in same.stdout
 
 
+@pytest.mark.slow
 def test_the_page_stands_by_itself(store: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     done = splitbrain("compare", "*-1", "metadata-set", "--store", str(store), "--page", str(page), cwd=store.parent)
@@ -102,6 +104,7 @@ def test_a_page_that_cannot_be_written_is_one_line(store: Path) -> None:
     assert (done.returncode, done.stderr.count("\n")) == (254, 1)
 
 
+@pytest.mark.slow
 def test_hostile_values_are_text_in_the_terminal_and_on_the_page(tmp_path: Path) -> None:
     run = small_run(tmp_path / "store", "violation", hostile=f"[red]{HOSTILE}")
     other = small_run(tmp_path / "store", "violation", seed=8, hostile=f"[red]{HOSTILE}")

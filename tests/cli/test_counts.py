@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.cli.compose import RunOptions, compose
 from harness.cli.hunting.trial import carry_out
 from harness.plan import figures as plan_figures
@@ -35,6 +37,7 @@ def killed(run: RunDir, root: Path) -> RunDir:
     return left
 
 
+@pytest.mark.slow
 def test_every_command_counts_the_same_ops_in_the_same_history(tmp_path: Path) -> None:
     given = [part for name, value in CHOSEN.items() for part in (f"--{name.replace('_', '-')}", str(value))]
     ran = answer(splitbrain("run", *given, "--store", str(tmp_path / "store"), "--json"))

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from results.store import RunDir
 from tests.cli.support import ROOT, SPLITBRAIN, environment, only_run
 
@@ -27,6 +29,7 @@ def test_what_tests_start_ignores_no_signal() -> None:
     assert said.split() == ["False"] * 3
 
 
+@pytest.mark.slow
 def test_tests_of_signals_pass_where_all_of_them_are_ignored() -> None:
     tests = [
         "tests/cli/test_interrupts.py",
@@ -44,6 +47,7 @@ def test_tests_of_signals_pass_where_all_of_them_are_ignored() -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_under_nohup_survives_a_hang_up(tmp_path: Path) -> None:
     store = tmp_path / "store"
     command = [*SPLITBRAIN, "run", "--backend", "sim", "--nodes", "3", "--nemesis", "none", "--time-limit", "20"]

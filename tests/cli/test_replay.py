@@ -97,6 +97,7 @@ def test_a_failing_plan_comes_down_to_a_few_ops(shrunk: tuple[Path, Any]) -> Non
     assert plan.options["nodes"] == ",".join(plan.nodes)
 
 
+@pytest.mark.slow
 def test_the_smallest_plan_is_a_run_of_its_own(shrunk: tuple[Path, Any]) -> None:
     folder, found = shrunk
     run = RunDir(only_run(folder / "store"))
@@ -183,6 +184,7 @@ def test_a_run_in_simulation_is_replayed_exactly_or_what_differs_is_named(
     assert "python 3.1.4 then" in explained.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [104, 115, 124])
 def test_the_plan_of_a_simulated_run_gives_that_run_until_it_is_changed(seed: int, tmp_path: Path) -> None:
     options = [
@@ -213,6 +215,7 @@ def test_the_plan_of_a_simulated_run_gives_that_run_until_it_is_changed(seed: in
     assert plan.expect.history not in found["hashes"]
 
 
+@pytest.mark.slow
 def test_a_plan_that_was_changed_by_hand_is_judged_as_a_plan_of_its_own(tmp_path: Path) -> None:
     plan = stale_read(options={**OPTIONS, "bug": ""})
     (tmp_path / "plan.json").write_bytes(encode(plan))
@@ -339,6 +342,7 @@ def test_the_first_candidate_that_fails_counts_whoever_answers_first(jobs: int) 
     assert pool.failing(iter(again), Guilt("linearizable", ("other",), None)) is None
 
 
+@pytest.mark.slow
 def test_a_replay_that_is_kept_goes_into_the_store_of_its_command_and_is_not_the_latest_run(tmp_path: Path) -> None:
     run = ["run", "--backend", "sim", "--nemesis", "none", "--time-limit", "1", "--seed", "3", "--store", "my store"]
     first = answer(splitbrain(*run, "--json", cwd=tmp_path))

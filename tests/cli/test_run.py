@@ -91,6 +91,7 @@ def test_a_bug_is_found_and_named(tmp_path: Path, bug: str, workload: str, anoma
     assert guilty["evidence"]
 
 
+@pytest.mark.slow
 def test_a_single_node_without_faults_passes(tmp_path: Path) -> None:
     words = ["--nodes", "1", "--nemesis", "none", "--workload", "declare", "--time-limit", "4", "--concurrency", "4"]
     comes_out("pass", lambda store: splitbrain("run", "--json", *words, "--store", str(store)), tmp_path)
@@ -124,6 +125,7 @@ def test_ctrl_c_heals_stops_and_judges(tmp_path: Path) -> None:
     assert processes_of(store) == []
 
 
+@pytest.mark.slow
 def test_a_third_ctrl_c_ends_everything_at_once_and_leaves_nothing_behind_but_the_history(tmp_path: Path) -> None:
     store = tmp_path / "store"
     process = start(
@@ -143,6 +145,7 @@ def test_a_third_ctrl_c_ends_everything_at_once_and_leaves_nothing_behind_but_th
     assert judged.returncode == 2, judged.stderr
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_closed_ends_a_run_like_ctrl_c(tmp_path: Path) -> None:
     """Nobody sees what is said from then on, and no error comes of that: the run is healed, stopped and judged."""
     store = tmp_path / "store"
@@ -179,6 +182,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("links", ["namespaces", "proxy"])
 def test_after_kill_9_nothing_is_left_and_the_recorded_ops_are_judged(
     tmp_path: Path, links: str, monkeypatch: pytest.MonkeyPatch
@@ -215,6 +219,7 @@ def test_after_kill_9_nothing_is_left_and_the_recorded_ops_are_judged(
     assert processes_of(store) == []
 
 
+@pytest.mark.slow
 def test_after_kill_9_the_telemetry_beside_a_volume_is_judged(tmp_path: Path) -> None:
     if (problem := volumes.problem()) is not None:
         pytest.skip(problem)
@@ -230,6 +235,7 @@ def test_after_kill_9_the_telemetry_beside_a_volume_is_judged(tmp_path: Path) ->
     assert leaders & {"n1", "n2", "n3"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("links", ["namespaces", "proxy"])
 def test_a_plain_user_can_run(tmp_path_factory: pytest.TempPathFactory, links: str) -> None:
     if (problem := plain_user.problem()) is not None:

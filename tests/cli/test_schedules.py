@@ -33,6 +33,7 @@ def chosen(path: str, **given: Any) -> RunOptions:
     return RunOptions.of(**{**OPTIONS, "backend": "sim", "schedule": path, **given})
 
 
+@pytest.mark.slow
 def test_what_a_file_says_happens_at_its_time_and_nothing_else_and_again_in_a_replay(tmp_path: Path) -> None:
     again = ["--schedule", str(EXAMPLE), "--backend", "sim", "--time-limit", "20", "--seed", "3", "--json"]
     done = splitbrain("run", *again, "--store", str(tmp_path), timeout_s=300)
@@ -177,6 +178,7 @@ def test_a_schedule_and_a_nemesis_are_not_given_at_once(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_is_left_out_of_a_mix_is_told_at_once_in_the_log_and_in_the_test(tmp_path: Path) -> None:
     program = (
         "from harness.backends.sim import SimBackend\n"

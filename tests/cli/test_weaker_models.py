@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.support import answer, only_run, splitbrain
 
 STALE = ["--backend", "sim", "--bug", "M23", "--nemesis", "partition-leader,partition-minority-leader", "--seed", "1"]
 SENTENCE = "The run is still sequentially consistent"
 
 
+@pytest.mark.slow
 def test_stale_reads_of_a_deposed_leader_are_sequentially_consistent_and_all_pages_say_so(tmp_path: Path) -> None:
     store = tmp_path / "store"
     done = splitbrain("run", "--json", *STALE, "--time-limit", "6", "--interval", "2", "--store", str(store))

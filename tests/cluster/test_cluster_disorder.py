@@ -66,6 +66,7 @@ class Writer:
         self._client = None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_no_command_is_carried_out_twice_and_every_acknowledged_one_once(seed: int) -> None:
     async def check() -> None:

@@ -36,6 +36,7 @@ async def _embed(world: World, node: str) -> None:
     await system.embed(system.command(test, place), world.runtime(node))
 
 
+@pytest.mark.slow
 def test_embedded_nodes_form_a_cluster_and_one_that_is_started_again_finds_what_it_had_stored() -> None:
     async def check() -> None:
         world = World(THREE)

@@ -468,6 +468,7 @@ class TestForwarding:
 
 
 class TestFaults:
+    @pytest.mark.slow
     def test_whatever_breaks_no_definite_error_is_wrong_and_nothing_acknowledged_is_lost(self) -> None:
         """The one lie that no checker forgives: "it certainly did not happen" of something that did."""
         acknowledged: list[str] = []

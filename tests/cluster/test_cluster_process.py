@@ -165,6 +165,7 @@ def test_a_torn_tail_is_cut_off_and_what_it_held_comes_back_from_the_others(proc
     asyncio.run(check())
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_log_damaged_in_the_middle_stops_the_node_with_one_line(processes: Processes) -> None:
     async def check() -> None:
@@ -186,6 +187,7 @@ def test_a_log_damaged_in_the_middle_stops_the_node_with_one_line(processes: Pro
     asyncio.run(check())
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_full_disk_stops_the_node_with_one_line_and_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
     nodes = Processes(tmp_path, ("n1",))
@@ -216,6 +218,7 @@ def test_a_full_disk_stops_the_node_with_one_line_and_loses_nothing_that_it_ackn
         nodes.kill(*list(nodes.running))
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_paused_majority_makes_writes_time_out_and_they_are_called_indefinite(processes: Processes) -> None:
     async def check() -> None:
@@ -236,6 +239,7 @@ def test_a_paused_majority_makes_writes_time_out_and_they_are_called_indefinite(
     asyncio.run(check())
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_it_stops_in_good_order_when_told_to_and_leaves_telemetry(processes: Processes) -> None:
     async def check() -> None:

@@ -37,6 +37,7 @@ def ignore(_: BaseException) -> None:
     pass
 
 
+@pytest.mark.slow
 def test_a_link_that_stays_cut_does_not_gather_sockets(
     deaf: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ def read(folder: Path, text: str, **options: Any) -> list[Op]:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_what_json_can_carry_survives_edn(value: Any) -> None:
     assert edn_text.parse(edn_text.written(value)) == value

@@ -91,6 +91,7 @@ def back(text: str, name: str) -> pa.Table:
         return read_table(path, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(WRITERS))
 @settings(deadline=None, max_examples=60)
 @given(table=histories())

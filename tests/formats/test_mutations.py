@@ -45,6 +45,7 @@ def both_readers_agree(count: int, seed: int) -> None:
         assert quickly == outcome(lambda each: edn.read_slowly(each, "history"), text), text
 
 
+@pytest.mark.slow
 def test_edn_is_the_same_whether_lines_are_matched_or_forms_parsed() -> None:
     both_readers_agree(500, seed=3)
 

@@ -434,6 +434,7 @@ def test_a_stop_in_the_final_phase_shortens_it_also_while_nothing_happens() -> N
     assert len([op for op in recorder.ops if op.f == "last"]) == 2
 
 
+@pytest.mark.slow
 def test_a_final_phase_without_end_is_cut_short_when_the_run_is_interrupted() -> None:
     stop = Stop()
     stop.request()
@@ -554,6 +555,7 @@ def test_a_stall_of_the_controller_is_recorded() -> None:
     assert stall["gap_ms"] >= 300
 
 
+@pytest.mark.slow
 def test_no_stall_is_recorded_when_there_was_none() -> None:
     _, recorder = run(make_test(FakeClient(), time_limit_s=30), clock=VirtualClock())
     assert recorder.notes("stall") == []
@@ -585,6 +587,7 @@ def test_the_plan_of_a_run_is_a_function_of_its_seed() -> None:
     assert plan(1) != plan(2)
 
 
+@pytest.mark.slow
 def test_a_client_that_never_comes_to_its_end_does_not_hold_up_the_run() -> None:
     class Sticky(FakeClient):
         async def open(self, test: Test, deployment: Deployment, node: str) -> FakeClient:

@@ -50,6 +50,7 @@ def test_an_image_is_built_once(
     assert client.images.get(first[1].tag).id == client.images.get(f"{scratch.repository}:latest").id
 
 
+@pytest.mark.slow
 def test_an_image_is_built_anew_when_that_is_asked_for(
     client: docker.DockerClient, scratch: Image, checkout: Path, base: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

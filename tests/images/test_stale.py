@@ -30,6 +30,7 @@ def _change(checkout: Path) -> None:
         file.write("again\n")
 
 
+@pytest.mark.slow
 def test_an_image_of_other_files_is_stale_and_goes_and_the_present_one_stays(
     client: docker.DockerClient, scratch: Image, checkout: Path
 ) -> None:
@@ -63,6 +64,7 @@ def test_an_image_that_a_container_was_made_from_is_kept_even_if_it_does_not_run
     assert find_image(client, old) is None
 
 
+@pytest.mark.slow
 def test_what_an_image_stands_on_is_kept_with_it_and_goes_after_it(
     client: docker.DockerClient, scratch: Image, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +94,7 @@ def test_what_an_image_stands_on_is_kept_with_it_and_goes_after_it(
                 client.images.remove(tag)
 
 
+@pytest.mark.slow
 def test_a_dry_run_tells_and_removes_nothing_and_the_list_marks_what_is_stale(
     client: docker.DockerClient, scratch: Image, checkout: Path
 ) -> None:

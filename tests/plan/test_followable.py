@@ -43,6 +43,7 @@ def test_a_sound_plan_with_every_fault_is_followed(pair: int, tmp_path: Path) ->
     assert followed(plan(faults=faults), tmp_path) in (0, 2)
 
 
+@pytest.mark.slow
 def test_mutants_of_plans_are_judged_or_refused_and_never_break_the_harness(tmp_path: Path) -> None:
     answers = hunt(0, 400, tmp_path)
     assert set(answers) <= {0, 1, 2, 254}, answers

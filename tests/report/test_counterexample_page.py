@@ -352,6 +352,7 @@ def test_hostile_values_do_nothing_in_a_browser(browser: Browser, tmp_path: Path
     assert browser.complaints == []
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_ops_stay_below_five_megabytes_and_within_reach(browser: Browser, tmp_path: Path) -> None:
     of = sample(100_000, 10)
     path = write(tmp_path / "page.html", of)

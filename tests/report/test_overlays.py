@@ -133,6 +133,7 @@ def test_what_is_not_drawn_is_counted() -> None:
     assert picture(found, "recovery").count("<circle") == RECOVERIES_MAX
 
 
+@pytest.mark.slow
 def test_of_many_runs_the_last_are_read_and_a_run_without_a_history_is_told(tmp_path: Path) -> None:
     empty = [bare_run(tmp_path, "empty", seed, {}) for seed in range(RUNS_MAX + 3)]
     found = tracks_of(empty)

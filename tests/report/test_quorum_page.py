@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from checkers.quorum.checker import QuorumProgress
 from results.report import write_report
@@ -143,6 +144,7 @@ def test_of_very_many_recoveries_the_slowest_are_drawn() -> None:
     assert recovery_plot(figures).count("<circle") == RECOVERIES_MAX
 
 
+@pytest.mark.slow
 def test_a_simulated_run_with_a_leader_that_does_not_ask_shows_who_answered_what_and_who_led(tmp_path: Path) -> None:
     how = ("--backend", "sim", "--nemesis", "partition", "--bug", "M23", "--time-limit", "12", "--seed", "10")
     splitbrain("run", *how, "--store", str(tmp_path))

@@ -38,6 +38,7 @@ def test_very_many_ops_are_bands_of_bars_that_differ_in_height(page: Path) -> No
     assert max(heights) == 17
 
 
+@pytest.mark.slow
 def test_zooming_in_shows_each_op_and_zooming_out_shows_the_page_as_it_was(browser: Browser, page: Path) -> None:
     browser.open(page)
     before = timeline_of(browser)

@@ -83,6 +83,7 @@ def test_the_columns_are_those_of_the_format() -> None:
     ]
 
 
+@pytest.mark.slow
 @given(histories)
 def test_the_hash_does_not_depend_on_how_columns_are_cut_or_encoded(ops: list[Op]) -> None:
     table = arrow.to_table(ops)

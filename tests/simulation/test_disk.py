@@ -329,6 +329,7 @@ class Script:
 
 
 class TestAgainstASlowModel:
+    @pytest.mark.slow
     @given(STEPS, st.integers(0, 2**32 - 1))
     @settings(max_examples=400, deadline=None)
     def test_a_disk_shows_what_was_done_and_a_loss_of_power_leaves_what_it_may(
@@ -365,6 +366,7 @@ def _durable(inode: Inode) -> bytes:
 TWO_TRUNCATIONS = [("append", 30), ("begin", 0), ("end", 0), ("truncate", 5), ("truncate", 5), ("append", 1)]
 
 
+@pytest.mark.slow
 @given(FILE_STEPS)
 @example(TWO_TRUNCATIONS)
 @example([*TWO_TRUNCATIONS, ("drop", 0)])

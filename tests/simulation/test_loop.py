@@ -623,6 +623,7 @@ def pythons() -> list[str]:
     return list(found.values())
 
 
+@pytest.mark.slow
 def test_the_order_is_the_same_in_every_python_and_under_every_hash_seed() -> None:
     def run(python: str, hash_seed: str, seed: str = "7") -> list[str]:
         script = str(Path(__file__).with_name("order.py"))

@@ -103,6 +103,7 @@ def configurations(row: Mapping[str, Any]) -> list[tuple[str, ...]]:
     return sorted(tuple(members) for members in row["configurations"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_7_both_configurations_are_in_force_until_every_node_holds_the_new_one(seed: int) -> None:
     both = sorted([FOUNDERS, tuple(FIVE)])
@@ -135,6 +136,7 @@ def test_7_who_may_and_must_answer_follows_from_both(seed: int) -> None:
     assert known["nodes"]["n5"]["answered"] > 20
 
 
+@pytest.mark.slow
 def test_a_run_with_changes_of_members_is_a_function_of_its_seed() -> None:
     once, again = run(1)[0], simulate(growing(1), world="lan")
     assert (once.history_hash, once.fingerprint, once.lines) == (again.history_hash, again.fingerprint, again.lines)

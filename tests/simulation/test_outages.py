@@ -76,6 +76,7 @@ def test_a_pause_at_the_end_of_the_faults_phase_counts_until_an_op_is_answered(t
     assert end >= 17, "ops of that moment wait for 5 s"
 
 
+@pytest.mark.slow
 def test_a_cluster_without_faults_is_there_all_the_time_at_any_rate(tmp_path: Path) -> None:
     for rate in (100.0, 0.2):
         _, verdicts = simulated(tmp_path, [], rate=rate)
@@ -90,6 +91,7 @@ def test_one_silent_node_is_seen_by_its_own_clients_only(tmp_path: Path) -> None
     assert min(found["nodes"][node]["time"] for node in ("n1", "n3", "n4", "n5")) > 0.9
 
 
+@pytest.mark.slow
 def test_latencies_from_due_have_the_wait_for_a_client_in_them_and_a_plan_repeats_it(tmp_path: Path) -> None:
     """A stall of 5 s at 100 ops a second and ten clients: 500 ops were due in it, and a client saw ten of them."""
     left, verdicts = simulated(tmp_path, PAUSE, op_timeout=10.0)

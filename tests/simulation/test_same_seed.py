@@ -77,6 +77,7 @@ def test_two_processes_with_different_hash_seeds_see_the_same_events(sample: Sam
     assert len(one) > 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", pythons(), ids=lambda python: python.parts[-3])
 def test_every_python_and_three_hash_seeds_give_the_same_history(python: Path) -> None:
     simulated = simulate(compose(options(*SAMPLES[0])))
@@ -84,6 +85,7 @@ def test_every_python_and_three_hash_seeds_give_the_same_history(python: Path) -
     assert [run(SAMPLES[0], python=python, hash_seed=seed) for seed in (0, 1, 2)] == [ours] * 3
 
 
+@pytest.mark.slow
 def test_twice_in_a_row_in_one_process_and_with_debug_logging_the_history_is_the_same() -> None:
     one, two = (simulate(compose(options(*SAMPLES[1]))) for _ in range(2))
     assert one.ops == two.ops
@@ -93,6 +95,7 @@ def test_twice_in_a_row_in_one_process_and_with_debug_logging_the_history_is_the
     assert run(SAMPLES[1], "--debug").split()[0] == one.history_hash
 
 
+@pytest.mark.slow
 def test_the_command_line_records_the_same_history(tmp_path: Path) -> None:
     chosen = options(*SAMPLES[2])
     words = command_line(chosen).split()[1:]
@@ -104,6 +107,7 @@ def test_the_command_line_records_the_same_history(tmp_path: Path) -> None:
     assert stored.read_test()["simulation"]["fingerprint"] == simulated.fingerprint
 
 
+@pytest.mark.slow
 def test_another_seed_gives_another_history() -> None:
     histories = [simulate(compose(options(seed, "register", "kill", seconds=5.0))).history_hash for seed in range(5)]
     assert len(set(histories)) == 5

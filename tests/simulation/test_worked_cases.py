@@ -118,6 +118,7 @@ def test_1_the_three_progress_and_the_two_are_silent(seed: int) -> None:
     assert answered(good) == set(named("123"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", ["M81", "M23"])
 def test_1_an_answer_on_the_wrong_side_violates_q2(bug: str) -> None:
     # M23 needs a leader on the wrong side, M81 somebody who has lost theirs.
@@ -240,6 +241,7 @@ def test_6_a_leader_that_was_paused_answers_nothing_in_its_old_term(seed: int) -
     assert_fared(good, Q2="held", Q3="held")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_6_a_leader_that_answers_in_its_old_term_violates_q10_alone_although_every_link_is_open(seed: int) -> None:
     leader = paused(run(PAUSED, seed))

@@ -30,6 +30,7 @@ def visit(browser: Browser, server: SiteServer, path: str, *, width: int = 1280)
     browser.wait_until(f"document.readyState === 'complete' && location.href.startsWith({json.dumps(server.url)})")
 
 
+@pytest.mark.slow
 def test_runs_show_up_and_end_while_somebody_looks_whose_choice_stays(tmp_path: Path, browser: Browser) -> None:
     first = small_run(tmp_path)
     with served(tmp_path) as server:
@@ -71,6 +72,7 @@ def test_filters_sort_and_comparison_work_by_hand(tmp_path: Path, browser: Brows
         assert browser.complaints == []
 
 
+@pytest.mark.slow
 def test_hostile_values_are_text_on_every_page(tmp_path: Path, browser: Browser) -> None:
     run = small_run(tmp_path, "violation", hostile=HOSTILE)
     document = run.read_test()
@@ -118,6 +120,7 @@ def test_the_stored_report_works_from_the_site(tmp_path: Path, browser: Browser)
         assert browser.complaints == []
 
 
+@pytest.mark.slow
 def test_the_matrix_follows_the_store_and_its_cells_lead_to_their_runs(tmp_path: Path, browser: Browser) -> None:
     first = small_run(tmp_path, "pass", seed=1)
     options = first.read_test()["options"]
@@ -166,6 +169,7 @@ CONTRASTS = """
 """Elements whose own text has less contrast with what is behind it than WCAG 2.1 asks for (1.4.3: 4.5 to 1)."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_can_be_read_in_light_and_dark(tmp_path: Path, browser: Browser, scheme: str) -> None:
     for seed, outcome in enumerate(("pass", "violation", "inconclusive", "harness error", "nonsense")):

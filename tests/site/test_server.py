@@ -115,6 +115,7 @@ def test_a_reader_that_goes_away_harms_nobody(tmp_path: Path) -> None:
         assert fetch(server, "/api/runs")
 
 
+@pytest.mark.slow
 def test_many_ask_at_once_while_runs_are_added(tmp_path: Path) -> None:
     with served(tmp_path) as server, ThreadPoolExecutor(8) as pool:
         answers = [pool.submit(fetch, server, "/api/runs") for _ in range(40)]

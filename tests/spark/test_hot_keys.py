@@ -103,6 +103,7 @@ def test_a_hot_key_has_the_verdict_that_it_has_here(spark: Spark, tmp_path: Path
     assert all(min(found.values()) > 1 for found in segments if found)
 
 
+@pytest.mark.slow
 def test_the_work_is_spread_over_tasks_and_the_verdict_says_so(spark: Spark, tmp_path: Path) -> None:
     table = hot_key.history(20_000, clients=5, burst=100, bad=False)
     run = hot_key.stored(tmp_path, table, 1)
@@ -117,6 +118,7 @@ def test_the_work_is_spread_over_tasks_and_the_verdict_says_so(spark: Spark, tmp
     assert hot_keys([verdict]) == [hot["how"]]
 
 
+@pytest.mark.slow
 def test_a_key_that_is_not_split_says_why(spark: Spark, tmp_path: Path) -> None:
     store = Store(tmp_path)
     busy: list[Op] = [Op(process=0, type="invoke", f="write", key="k", value=0)]
@@ -148,6 +150,7 @@ def test_a_key_that_is_not_split_says_why(spark: Spark, tmp_path: Path) -> None:
         assert without_how(verdict) == without_how(inline(run)[0])
 
 
+@pytest.mark.slow
 def test_what_cannot_be_judged_whole_is_not_judged_in_segments(spark: Spark, tmp_path: Path) -> None:
     ops = on_keys(("k", bursts(1)))
     torn = numbered([*ops[:100], ops[0], *ops[100:]])

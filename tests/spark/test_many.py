@@ -49,6 +49,7 @@ def test_all_runs_are_judged_whatever_the_batches_and_whoever_writes_the_pages(
     assert "violation" in first.lower()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alone", [5, 100])
 def test_a_page_that_cannot_be_written_is_an_error_of_its_run_alone(
     spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: int

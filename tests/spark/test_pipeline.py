@@ -60,6 +60,7 @@ def test_spark_says_of_every_run_what_this_process_says(
     assert runs[3].status() == "recovered"
 
 
+@pytest.mark.slow
 @IN_GROUPS
 def test_folders_may_have_any_name_and_runs_may_come_from_several_stores(
     spark: Spark, sizes: Sizes, tmp_path: Path
@@ -180,6 +181,7 @@ def test_no_runs_no_verdicts(spark: Spark) -> None:
     assert judge_runs(spark.session, []) == {}
 
 
+@pytest.mark.slow
 def test_few_groups_are_not_spread_over_hundreds_of_tasks(spark: Spark, tmp_path: Path) -> None:
     run = stored(Store(tmp_path), "t", 1, register_history(1, 20, 100), REGISTER)
     tracker = spark.session.sparkContext.statusTracker()

@@ -179,6 +179,7 @@ def test_a_wrong_master_is_refused_before_anything_starts(master: str) -> None:
 # --- a session ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_session_is_silent_and_leaves_nothing_behind(temporary: Path) -> None:
     done = _run(temporary)
@@ -254,6 +255,7 @@ def _listeners(processes: Sequence[int]) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_session_listens_on_loopback_only(started: subprocess.Popen[str], temporary: Path) -> None:
     ours = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _told(entry, temporary)]
@@ -308,6 +310,7 @@ def test_one_process_may_have_one_session_after_another_but_not_two_at_once() ->
                 raise AssertionError("must not start")
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_java_that_does_not_start_is_one_line_that_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "broken"

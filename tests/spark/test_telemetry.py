@@ -86,6 +86,7 @@ def test_what_is_no_telemetry_is_refused() -> None:
         engine.judge(history, CONSENSUS, pa.table({"time": [1]}))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @IN_GROUPS
 def test_spark_says_of_telemetry_what_this_process_says(spark: Spark, sizes: Sizes, tmp_path: Path) -> None:
@@ -116,6 +117,7 @@ def test_spark_says_of_telemetry_what_this_process_says(spark: Spark, sizes: Siz
     assert valid[runs[-1]]["election-safety"] == "false"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @IN_GROUPS
 def test_rows_arrive_whole_and_in_their_order_though_clocks_were_set_back(

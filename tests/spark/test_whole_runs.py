@@ -46,6 +46,7 @@ def run_of(
     return run
 
 
+@pytest.mark.slow
 @IN_GROUPS
 def test_spark_says_of_whole_runs_what_this_process_says(spark: Spark, sizes: Sizes, tmp_path: Path) -> None:
     one, other = Store(tmp_path / "one"), Store(tmp_path / "other")
@@ -67,6 +68,7 @@ def test_spark_says_of_whole_runs_what_this_process_says(spark: Spark, sizes: Si
     assert broken == [[()], [("Q2",)], [("Q5",), ("Q5",)], [("Q2",)], [], [("Q2",)], [()]]
 
 
+@pytest.mark.slow
 @IN_GROUPS
 def test_without_any_telemetry_whole_runs_are_judged_all_the_same(spark: Spark, sizes: Sizes, tmp_path: Path) -> None:
     run = run_of(Store(tmp_path), "untold", 1, story("4"), QUORUM, telemetry=False)

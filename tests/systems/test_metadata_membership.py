@@ -162,6 +162,7 @@ def test_members_are_listed_by_id_with_their_nodes() -> None:
     assert found == {"n1": "n1", "n2#3": "n2"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "nemesis"), [(1, "membership"), (2, "membership,partition,kill"), (3, "membership,power,packet")]
 )

@@ -114,6 +114,7 @@ def compare_long(kind: Kind, seeds: range) -> Counter[bool]:
     return said
 
 
+@pytest.mark.slow
 @every_kind
 def test_decisions_on_long_histories_are_those_of_the_search(kind: Kind) -> None:
     said = compare_long(kind, range(40))

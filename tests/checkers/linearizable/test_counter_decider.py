@@ -43,6 +43,7 @@ def test_adds_of_one_amount_are_decided_as_by_definition_in_many_histories() -> 
     assert_exact(decide_by_levels, ADDS_OF_ONE, MANY, ops=8)
 
 
+@pytest.mark.slow
 def test_adds_of_one_amount_are_decided_as_by_the_frontier_in_longer_histories() -> None:
     assert_as_by_frontier(decide_by_levels, ADDS_OF_ONE, 100, lies=0.01)
 

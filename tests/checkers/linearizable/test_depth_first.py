@@ -121,6 +121,7 @@ def numbered(history: list[Op]) -> list[Op]:
     return [msgspec.structs.replace(op, index=index) for index, op in enumerate(history)]
 
 
+@pytest.mark.slow
 def test_ops_under_way_in_different_words_are_told_apart() -> None:
     """Each invocation is followed by 63 failed cas of a value that is never there: they occupy slots, and return last.
 

@@ -30,7 +30,7 @@ from tests.checkers.linearizable.support import (
 )
 
 MODELS = sorted(INVOCATIONS)
-HISTORIES = 300
+HISTORIES = 150
 UNBOUNDED = {
     *("counter", "kv", "reentrant-mutex", "fenced-mutex"),
     *("fifo-queue", "unordered-queue", "priority-queue", "stack"),
@@ -85,7 +85,7 @@ def test_verdict_prefix_and_states_are_those_of_the_definition(name: str) -> Non
 
 def assert_tabulated_alike(name: str, mode: str) -> None:
     rng = random.Random(f"{name} {mode}")
-    for _ in range(150):
+    for _ in range(80):
         history = random_history(rng, name, ops=6, processes=3, lies=0.1, crashes=0.2)
         assert_as_by_definition(Table(models.model(name)), models.model(name), history)
         assert search(Table(models.model(name)), history)[3].mode == mode
@@ -158,6 +158,7 @@ def test_ops_under_way_in_different_words_are_told_apart(monkeypatch: pytest.Mon
     assert 20 < sum(verdicts) < 280
 
 
+@pytest.mark.slow
 def test_crashed_ops_in_different_words_are_told_apart() -> None:
     rng = random.Random("crashed")
     verdicts: list[bool] = []

@@ -193,6 +193,7 @@ def test_what_the_contents_of_the_container_are_too_many_for_is_decided(
         assert algorithm in [name for name, _ in deciders.DECIDERS[kind.name][1:]]
 
 
+@pytest.mark.slow
 @every_kind
 def test_a_busy_history_that_was_spoilt_is_decided_and_explained(kind: Kind) -> None:
     said: Counter[bool] = Counter()

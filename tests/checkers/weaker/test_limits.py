@@ -51,6 +51,7 @@ def hard(processes: int, ops: int) -> list[Op]:
     return history(*lines, "x=4 " + "x=1 x:4 " * 6)
 
 
+@pytest.mark.slow
 def test_a_huge_violated_history_does_not_take_more_than_its_steps() -> None:
     part = to_table(stale(1_000))
     table = pa.concat_tables([part] * 100)

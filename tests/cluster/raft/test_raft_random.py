@@ -146,6 +146,7 @@ def test_safety_always_and_liveness_after_repair(seed: int, nodes: int, small: b
     run_one(seed, nodes=nodes, config=SMALL if small else None)
 
 
+@pytest.mark.slow
 def test_the_torment_reaches_what_it_is_meant_to_reach() -> None:
     sims = [run_one(seed, config=SMALL) for seed in range(8)]
     reached: dict[str, int] = {}
@@ -181,6 +182,7 @@ def test_the_same_test_finds_every_bug_that_can_be_switched_on(bug: str, propert
     assert set(found) <= set(properties), f"{bug} showed as {sorted(set(found))}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bug", "at_least", "faults", "delay_ms", "write_ms", "properties"),
     [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from harness.systems.etcd.gateway import Gateway
 from harness.systems.etcd.leases import RETRY_NS, SECOND_NS, KeptLease
 from tests.systems.etcd.conftest import Running
@@ -118,6 +120,7 @@ def test_a_lock_on_a_lease_is_its_owners_until_it_is_given_back(etcd: Running) -
     etcd.run(check())
 
 
+@pytest.mark.slow
 def test_the_lock_of_a_client_that_is_gone_becomes_free(etcd: Running) -> None:
     async def check() -> None:
         holder, other = await etcd.session(), await etcd.session()
