@@ -15,7 +15,10 @@ from harness.backends.ssh.backend import SshBackend
 from harness.backends.ssh.inventory import Inventory
 from results.errors import ContainerEngineError
 
-SHARED_MEMORY: Final = "/dev/shm"
+SHARED_MEMORY: Final = Path("/dev/shm")
+NAMED: Final = 3
+"""Files that are left alone and named; of more there is the number."""
+
 _FAKETIME: Final = re.compile(r"(?:sem\.)?faketime_(?:shm|sem)_(\d+)")
 
 
@@ -32,7 +35,7 @@ def clean_here(store: Path, *, dry_run: bool) -> Cleaned:
     Raises:
         BackendError: the engine refuses to remove something.
     """
-    notes = _unlabelled()
+    notes = unowned(SHARED_MEMORY)
     try:
         removed = DockerBackend().clean(store, dry_run=dry_run)
     except ContainerEngineError as error:
@@ -50,16 +53,17 @@ def clean_hosts(inventory: Inventory, *, dry_run: bool) -> Cleaned:
     return Cleaned(SshBackend(inventory).clean(dry_run=dry_run), [])
 
 
-def _unlabelled() -> list[str]:
-    """Shared memory of libfaketime whose process is gone. It tells a pid and no owner: anybody's program leaves it.
+def unowned(folder: Path) -> list[str]:
+    """A line on the shared memory of libfaketime in `folder` whose process is gone; no line if there is none.
 
-    Nodes of namespaces have a /dev/shm of their own, which ends with them; those behind proxies have not.
+    Such a file has a pid and no owner in its name: the program of any user leaves it. Nodes of namespaces have a
+    /dev/shm of their own, which ends with them; those behind proxies have not.
     """
-    if not os.path.isdir(SHARED_MEMORY):
+    if not folder.is_dir():
         return []
-    found = [(name, _FAKETIME.fullmatch(name)) for name in sorted(os.listdir(SHARED_MEMORY))]
-    return [
-        f"left {SHARED_MEMORY}/{name}: process {match[1]} is gone, but the file does not tell whose it was"
-        for name, match in found
-        if match is not None and not os.path.exists(f"/proc/{match[1]}")
-    ]
+    found = [(name, _FAKETIME.fullmatch(name)) for name in sorted(os.listdir(folder))]
+    gone = [name for name, match in found if match is not None and not os.path.exists(f"/proc/{match[1]}")]
+    if not gone:
+        return []
+    named = ", ".join(gone[:NAMED]) + (f" and {len(gone) - NAMED} more" if len(gone) > NAMED else "")
+    return [f"left in {folder}: {named}: their processes are gone, but no such file says whose it was"]

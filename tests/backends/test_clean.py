@@ -16,6 +16,7 @@ import pytest
 from harness.backends import ownership
 from harness.backends.agent import volumes
 from harness.backends.agent.loops import images
+from harness.backends.cleaning import unowned
 from tests.backends.support import missing, processes_with, skip_without_namespaces, wait_until_gone
 from tests.cli.support import answer, splitbrain, start
 
@@ -122,14 +123,30 @@ def test_a_process_of_a_dead_controller_is_told_and_lives_on_until_it_is_cleaned
         process.wait()
 
 
-def test_shared_memory_that_names_no_owner_is_told_and_left(tmp_path: Path) -> None:
+def test_shared_memory_that_names_no_owner_is_told_in_one_line_and_left(tmp_path: Path) -> None:
+    assert unowned(tmp_path) == []
+    ended = subprocess.Popen([shutil.which("true") or "true"])
+    ended.wait()
+    files = [tmp_path / f"{kind}_{ended.pid}" for kind in ("faketime_shm", "faketime_sem", "sem.faketime_sem")]
+    for file in (*files, tmp_path / f"faketime_shm_{os.getpid()}", tmp_path / "another"):
+        file.touch()
+    [line] = unowned(tmp_path)
+    assert all(file.name in line and file.exists() for file in files)
+    assert "another" not in line
+    assert f"faketime_shm_{os.getpid()}" not in line
+    (tmp_path / f"sem.faketime_shm_{ended.pid}").touch()
+    [line] = unowned(tmp_path)
+    assert " and 1 more: " in line
+
+
+def test_what_is_left_of_shared_memory_is_told_by_the_command(tmp_path: Path) -> None:
     ended = subprocess.Popen([shutil.which("true") or "true"])
     ended.wait()
     file = Path(f"/dev/shm/faketime_shm_{ended.pid}")
     file.touch()
     try:
         notes = json.loads(splitbrain("clean", "--json", "--store", str(tmp_path)).stdout)["notes"]
-        assert any(str(file) in note for note in notes)
+        assert any(note.startswith("left in /dev/shm: ") for note in notes)
         assert file.exists()
     finally:
         file.unlink()
