@@ -99,7 +99,7 @@ def of_run(run: str) -> list[str]:
 def inside(pid: int, *command: str) -> str:
     """Run a command of this machine in the network namespace of a process; what it printed."""
     argv = ["nsenter", "-t", str(pid), "-n", *command]
-    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=10).stdout
+    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 def own_marker() -> str:

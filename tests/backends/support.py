@@ -128,7 +128,7 @@ async def ask(deployment: Gossiping, node: NodeId) -> dict[str, Any]:
     connection = await deployment.dial(node)
     with connection:
         received = b""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not received.endswith(b"\n"):
                 received += await asyncio.get_running_loop().sock_recv(connection, 65536)
     return json.loads(received)

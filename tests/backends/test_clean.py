@@ -117,7 +117,7 @@ def test_a_process_of_a_dead_controller_is_told_and_lives_on_until_it_is_cleaned
         assert clean(tmp_path, "--dry-run") == [f"would kill {told}"]
         assert process.poll() is None
         assert clean(tmp_path) == [f"killed {told}"]
-        assert process.wait(timeout=5) == -signal.SIGKILL
+        assert process.wait(timeout=60) == -signal.SIGKILL
     finally:
         process.kill()
         process.wait()

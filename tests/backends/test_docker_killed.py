@@ -144,11 +144,11 @@ def holding(run_dir: Path, faults: str) -> Generator[Held, None, None]:
 def foreign_table() -> Generator[str, None, None]:
     """Rules of somebody else in this machine's own network namespace: the table's name."""
     name = f"foreign_test_{secrets.token_hex(4)}"
-    subprocess.run(["nft", "-f", "-"], input=FOREIGN.format(name=name), text=True, check=True, timeout=10)
+    subprocess.run(["nft", "-f", "-"], input=FOREIGN.format(name=name), text=True, check=True, timeout=60)
     try:
         yield name
     finally:
-        subprocess.run(["nft", "delete", "table", "inet", name], check=True, timeout=10)
+        subprocess.run(["nft", "delete", "table", "inet", name], check=True, timeout=60)
 
 
 def test_every_kind_of_fault_that_works_on_containers_is_held_by_a_controller_here() -> None:

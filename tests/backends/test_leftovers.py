@@ -121,7 +121,7 @@ def test_sweeps_take_turns(turns: Path) -> None:
 
     def slow() -> list[str]:
         began.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         order.append("first")
         return []
 
@@ -131,7 +131,7 @@ def test_sweeps_take_turns(turns: Path) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(leftovers.sweep, slow)
-        assert began.wait(10)
+        assert began.wait(60)
         second = pool.submit(leftovers.sweep, next_one)
         with pytest.raises(TimeoutError):
             second.result(timeout=0.3)

@@ -39,7 +39,7 @@ class FakeAgent:
 
     async def until_refreshed(self, times: int) -> None:
         """Wait until it was asked so often to refresh cuts, and has answered but the last time."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.asked.get("alive", 0) <= times:
                 self._changed.clear()
                 await self._changed.wait()

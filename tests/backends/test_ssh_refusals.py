@@ -38,7 +38,7 @@ def test_a_node_that_ended_by_itself_says_so_with_its_last_words(hosts: Hosts, t
     async def scenario() -> None:
         async with deployed(hosts.of(0), tmp_path, HostGossip(("python3", "-c", script))) as deployment:
             await deployment.start("n1")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while (status := await deployment.status("n1")).state != "stopped":
                     await asyncio.sleep(0.05)
             assert status.evidence == {"exit": "exit code 4", "by_itself": True, "log": "last words"}

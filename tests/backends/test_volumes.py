@@ -388,7 +388,7 @@ def test_what_is_frozen_thaws_when_whoever_froze_it_is_killed(tmp_path: Path, vo
         writer.wait(timeout=0.5)
     killed.kill()
     killed.communicate()
-    assert writer.wait(timeout=10) == 0
+    assert writer.wait(timeout=60) == 0
 
 
 @contextmanager
@@ -404,7 +404,7 @@ def copied_mounts() -> Generator[None]:
     try:
         yield
     finally:
-        holder.communicate(b"\n", timeout=5)
+        holder.communicate(b"\n", timeout=60)
 
 
 def test_another_namespace_that_holds_the_old_file_system_does_not_keep_a_disk_from_being_healed(

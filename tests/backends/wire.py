@@ -101,7 +101,7 @@ def _bound(kind: int, host: str) -> socket.socket:
 
 
 def _shell(command: str) -> str:
-    return subprocess.run(["sh", "-ec", command], check=True, capture_output=True, text=True, timeout=10).stdout
+    return subprocess.run(["sh", "-ec", command], check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 @functools.cache

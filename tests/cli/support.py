@@ -16,7 +16,7 @@ SPLITBRAIN = ["-c", "from harness.cli.main import main; main()"]
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def splitbrain(*arguments: str, cwd: Path | None = None, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+def splitbrain(*arguments: str, cwd: Path | None = None, timeout_s: float = 300.0) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
     return subprocess.run(
         [sys.executable, *SPLITBRAIN, *arguments],
@@ -60,7 +60,7 @@ def only_run(store: Path) -> Path:
     return run
 
 
-def wait_for_ops(store: Path, *, at_least_bytes: int = 4096, timeout_s: float = 30.0) -> None:
+def wait_for_ops(store: Path, *, at_least_bytes: int = 4096, timeout_s: float = 120.0) -> None:
     """Wait until a run under way has flushed some history."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -87,7 +87,7 @@ def processes_of(store: Path) -> list[str]:
 def kill(process: subprocess.Popen[str]) -> None:
     """End the command with SIGKILL: it cannot clean up after itself."""
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
 
 
 def lines(text: str) -> Sequence[str]:

@@ -178,7 +178,7 @@ def test_a_log_damaged_in_the_middle_stops_the_node_with_one_line(processes: Pro
         content[30] ^= 4
         log.write_bytes(bytes(content))
         processes.start("n1")
-        assert processes.running["n1"].wait(timeout=10) == 1
+        assert processes.running["n1"].wait(timeout=60) == 1
         assert log.read_bytes() == bytes(content)
         last = processes.log("n1").splitlines()[-1]
         assert last.startswith("error: node n1 stops: log, byte ")
@@ -208,7 +208,7 @@ def test_a_full_disk_stops_the_node_with_one_line_and_loses_nothing_that_it_ackn
         nodes.start("n1", max_file_bytes=20_000)
         with pytest.raises(OutcomeUnknownError):
             asyncio.run(fill())
-        assert nodes.running["n1"].wait(10) == 1
+        assert nodes.running["n1"].wait(60) == 1
         assert re.search(r"^error: node n1 stops: .*File too large: '.*/n1/log'$", nodes.log("n1"), re.MULTILINE)
         assert "Traceback" not in nodes.log("n1")
         nodes.start("n1")
@@ -248,7 +248,7 @@ def test_it_stops_in_good_order_when_told_to_and_leaves_telemetry(processes: Pro
         await put(processes, leader, 0, 5)
         process = processes.running[leader]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=60) == 0
         telemetry = (processes.directory / leader / "telemetry.jsonl").read_text()
         lines = [json.loads(line) for line in telemetry.splitlines()]
         assert [lines[0]["event"], lines[-1]["event"]] == ["start", "stop"]
@@ -266,7 +266,7 @@ def test_it_stops_in_good_order_when_told_to_and_leaves_telemetry(processes: Pro
 def test_a_taken_address_is_one_clear_line(processes: Processes) -> None:
     with socket.create_server(("127.0.0.1", int(processes.address("n1").rpartition(":")[2]))):
         processes.start("n1")
-        assert processes.running["n1"].wait(timeout=10) == 1
+        assert processes.running["n1"].wait(timeout=60) == 1
     log = processes.log("n1")
     assert "address already in use" in log
     assert "Traceback" not in log

@@ -95,7 +95,7 @@ class Elsewhere:
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             pipe.close()
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=60)
 
 
 def test_a_real_clock_that_is_ahead_is_found_to_be_so_and_the_wall_clock_beside_it_is_not() -> None:
