@@ -58,7 +58,7 @@ def packets(faults: Mapping[Link, tuple[LinkFault, str]]) -> Fault:
 
     async def disturb(deployment: DockerDeployment) -> None:
         await deployment.disturb({link: fault for link, (fault, _) in faults.items()})
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while True:
                 counts = await deployment.disturbed()
                 if all(counts[link].get(word) for link, (_, word) in faults.items()):

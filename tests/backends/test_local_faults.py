@@ -51,7 +51,7 @@ async def told(deployment: LocalDeployment, node: NodeId = "n1", request: str = 
     with connection:
         await loop.sock_sendall(connection, f"{request}\n".encode())
         received = b""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while not received.endswith(b"\n"):
                 received += await loop.sock_recv(connection, 65536)
     return json.loads(received)
@@ -59,7 +59,7 @@ async def told(deployment: LocalDeployment, node: NodeId = "n1", request: str = 
 
 async def listens(deployment: LocalDeployment) -> None:
     """Wait until the first node takes connections: one that gets little of a busy processor needs long for that."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while True:
             with contextlib.suppress(DefiniteError):
                 (await deployment.dial("n1")).close()
@@ -218,7 +218,7 @@ def test_a_strobing_clock_jumps_to_and_fro_until_it_is_set_right(links: Links, t
             await deployment.start("n1")
             await deployment.skew("n1", ClockFault(offset_ms=600_000, strobe_ms=50))
             seen: set[bool] = set()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 while len(seen) < 2:
                     seen.add((await told(deployment))["time"] - time.time() > 300)
             did = await deployment.skew("n1", None)

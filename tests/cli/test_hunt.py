@@ -369,7 +369,7 @@ def test_ctrl_c_ends_a_hunt_with_what_was_found(tmp_path: Path, number: signal.S
     workers = _workers_of(process.pid)
     _wait_for_runs(process)
     process.send_signal(number)
-    out, errors = process.communicate(timeout=30)
+    out, errors = process.communicate(timeout=120)
     found = json.loads(out)
     assert process.returncode == 0, errors
     assert sum(found["outcomes"].values()) > 0

@@ -74,7 +74,7 @@ async def _started(runner: asyncio.Runner, run_dir: Path) -> Running:
     running = Running(runner, deployment)
     try:
         await deployment.start("n1")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while (view := await Etcd().view(deployment, "n1")) is None or view.leader is None:
                 await asyncio.sleep(0.05)
     except BaseException:

@@ -44,7 +44,7 @@ def granted(*steps: Step, check: Callable[[KeptLease, Steps, FakeNode], Awaitabl
 
     async def whole() -> None:
         clock = Steps()
-        async with asyncio.timeout(20), fake_node(says(page({"ID": "7", "TTL": "2"})), *steps) as node:
+        async with asyncio.timeout(120), fake_node(says(page({"ID": "7", "TTL": "2"})), *steps) as node:
 
             async def another() -> Gateway:
                 return await Gateway.open(node.dial, 1000)

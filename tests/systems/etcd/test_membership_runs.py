@@ -142,7 +142,7 @@ def test_the_leader_leaves_and_the_others_elect_another_one(where: Where, tmp_pa
             left = await cluster.do("leave", spec="leader")
             assert left["target"] == view.leader
             rest = [node for node in cluster.test.nodes if node != view.leader]
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 while True:
                     seen = [await cluster.test.system.view(cluster.deployment, node) for node in rest]
                     leaders = {None if found is None else found.leader for found in seen}
