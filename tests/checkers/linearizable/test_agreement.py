@@ -10,7 +10,7 @@ from tests.checkers.linearizable.agreement import Tally, compared, run, table
 from tests.checkers.linearizable.small_histories import VOCABULARIES
 
 SAMPLE = 600
-HISTORIES = 30_000
+HISTORIES = 12_000
 PROCESSES = 2
 
 
