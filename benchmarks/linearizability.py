@@ -10,6 +10,9 @@ each in processes of its own, Porcupine with GOMAXPROCS=1. Without `--porcupine`
     check MiB   by how much the memory grew while it judged
     whole       CPU seconds, wall seconds and peak memory of the whole process, `splitbrain check` in our case
 
+The checks are measured in a process that has loaded the compiled kernels, as a hunt and `splitbrain analyze` have: what
+it costs to start one is in the whole processes alone, which judge small histories without those kernels.
+
 `>` marks an engine that had no answer after 30 s; it counts as 30 s. Porcupine's runner stops at that.
 """
 
@@ -150,13 +153,15 @@ def ours(model: str, path: Path) -> Check:
 
 
 def judged_here(model: str, path: Path) -> dict[str, float]:
-    """Judge a file in this process, once before it is measured so that nothing is compiled or loaded meanwhile."""
+    """Judge a file in this process, with all kernels compiled and loaded before it is measured, as a hunt has them."""
     from checkers.engine import judge
     from checkers.verdict import CheckerSpec
+    from harness.cli.warm import warm_up
     from results.formats import read_table
 
     table = read_table(path)
     spec = CheckerSpec("linearizable", {"model": model, "time_limit_s": TIMEOUT_S})
+    warm_up()
     judge(table.slice(0, 2), [CheckerSpec("linearizable", {"model": model})])
     held = _memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")
