@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from checkers.coverage import Coverage
+from checkers.coverage.options import Load
 from checkers.verdict import Verdict
 from results.arrow import to_table
 from results.errors import UsageError
@@ -99,6 +100,12 @@ def test_floors_grow_with_length_rate_and_clients_and_shrink_with_a_long_op_time
     assert answered(rate=1000.0, concurrency=6) == 270
     assert answered(op_timeout_s=10.0) == 27
     assert answered(op_timeout_s=40.0) == 20  # never fewer
+
+
+def test_no_more_is_possible_than_in_the_time_that_the_test_was_to_last() -> None:
+    load = Load(rate=10.0, time_limit_s=30.0, concurrency=3, op_timeout_s=2.0)
+    assert load.possible(20.0) == 200
+    assert load.possible(90.0) == load.possible(30.0) == 300
 
 
 def every(chosen: Chosen, **told: Any) -> Change:

@@ -235,6 +235,30 @@ def test_what_is_late_when_a_link_is_healed_arrives_with_the_links_own_latency_a
     play(script)
 
 
+def test_a_heal_keeps_nothing_back_that_would_have_arrived_sooner() -> None:
+    def arrival_ns(healed_s: float) -> int:
+        arrived: list[int] = []
+
+        async def script(town: Town) -> None:
+            await town.serve()
+            connection = await town.connect()
+            await town.wait(0.1)
+            town.network.disturb({("n1", "n2"): LinkFault(delay_ms=500)})
+            sent_ns = town.loop.now_ns
+            send_all(connection, 1)
+            await town.wait(healed_s)
+            town.network.disturb({})
+            await town.wait(2)
+            arrived.append(town.got[-1][0] - sent_ns)
+
+        play(script)
+        return arrived[0]
+
+    undisturbed_ns = arrival_ns(1.0)
+    assert arrival_ns((undisturbed_ns - 10_000) / 1e9) == undisturbed_ns
+    assert arrival_ns((undisturbed_ns - 100 * MS) / 1e9) < undisturbed_ns - 90 * MS
+
+
 def test_the_end_and_a_handshake_that_are_late_when_a_link_is_healed_arrive_with_its_own_latency() -> None:
     async def script(town: Town) -> None:
         await town.serve()
