@@ -73,6 +73,11 @@ class DepthFirst:
         self.limit_memory(limits.memory_bytes)
 
     @property
+    def events(self) -> int:
+        """Events that are to be explained."""
+        return len(self._problem.op)
+
+    @property
     def furthest(self) -> int:
         """Events that some explanation reached."""
         return int(self._m[b.FURTHEST])

@@ -3,11 +3,13 @@
 The depth-first arm goes first: an explanation is found in a fraction of the time in which the frontier finds all of
 them, and most histories have one. Where there is none the frontier is the better one, as it looks at each configuration
 once and remembers few. The slices of time grow, so that whichever arm is right for a history has a fixed share of the
-whole, and the other costs at most about as much again; less, while the depth-first arm comes farther with every turn.
+whole, and the other costs at most about as much again; less, while one of them comes so much farther with its turns that
+it will be the first one at the end.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -29,8 +31,8 @@ SLICE_S: Final = 0.03
 DEPTH_FIRST_SHARE: Final = 4
 """While there are two arms, the depth-first one has one part in so many of the memory: it can forget."""
 
-AHEAD: Final = 8
-"""While the depth-first arm comes farther with every turn, the other one has one part in so many of its time."""
+BEHIND: Final = 8
+"""The arm that would need longer for the rest, were it to go on as in its last turn, has one part in so many of a turn."""
 
 DEPTH_FIRST: Final = depth_first.ALGORITHM
 FRONTIER: Final = "frontier"
@@ -85,7 +87,7 @@ class Portfolio:
         self._arms: dict[str, Arm] = {}
         self._due: list[str] = []
         self._slice_s = SLICE_S / 2
-        self._furthest = -1
+        self._rest_s: dict[str, float] = {}
         self._ended: list[Result] = []
         if depth_first.least_bytes(ops, until_row) > limits.memory_bytes // DEPTH_FIRST_SHARE:
             del self._makers[DEPTH_FIRST]  # it would take a while to find that out by itself
@@ -122,8 +124,12 @@ class Portfolio:
         name = self._due.pop(0)
         if name not in self._arms:
             self._arms[name] = self._makers[name]()
-        result = self._arms[name].advance(min(self._share_s(name), most_s))
+        arm, began_s = self._arms[name], self._budget.spent()
+        began = arm.furthest
+        result = arm.advance(min(self._share_s(name), most_s))
         if result is None:
+            came, took_s = arm.furthest - began, self._budget.spent() - began_s
+            self._rest_s[name] = (arm.events - arm.furthest) * took_s / came if came > 0 else math.inf
             return None
         if result.answer in ("linearizable", "violation"):
             return replace(result, seconds=self._budget.spent())
@@ -132,11 +138,9 @@ class Portfolio:
 
     def _share_s(self, name: str) -> float:
         """CPU seconds of an arm's turn."""
-        first = self._arms.get(DEPTH_FIRST)
-        if name == DEPTH_FIRST or not isinstance(first, DepthFirst):
-            return self._slice_s
-        ahead, self._furthest = first.furthest > self._furthest, first.furthest
-        return self._slice_s / AHEAD if ahead else self._slice_s
+        mine = self._rest_s.get(name, 0.0)
+        is_behind = any(mine > rest_s for other, rest_s in self._rest_s.items() if other in self._makers)
+        return self._slice_s / BEHIND if is_behind else self._slice_s
 
     def _depth_first(self) -> DepthFirst:
         share = self._limits.memory_bytes // DEPTH_FIRST_SHARE

@@ -116,7 +116,9 @@ class Search:
         self._peak = self._expanded = 0
         what = program_module.program(problem.events, stepper)
         self._program = f.Program(what.kind[:stop], what.slot[:stop], what.transition[:stop], what.ended[:stop])
-        self._policy, self._cap = f.WIDE if explained else f.NARROW, CAP
+        # Policies differ in what becomes of crashed ops: without any, the first run is the only one.
+        wide = explained > 0 and bool(np.any(self._program.kind == f.CRASH))
+        self._policy, self._cap = f.WIDE if wide else f.NARROW, CAP
         self._explained_elsewhere = explained
         self._explained: Result | None = None
         self._refuted: Result | None = None
@@ -125,6 +127,16 @@ class Search:
         self._machine: Machine | None = None
         self._pace = Pace(BUDGET)
         self._seconds = limits.clock() - began
+
+    @property
+    def events(self) -> int:
+        """Events that are to be explained."""
+        return len(self._problem.op)
+
+    @property
+    def furthest(self) -> int:
+        """Events that the run under way has explained; a run that begins anew has explained none."""
+        return 0 if self._machine is None else int(self._machine.m[f.EVENT])
 
     @property
     def memory_bytes(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from checkers.linearizable import depth_first, portfolio, transitions
 from checkers.linearizable import search as search_module
 from checkers.linearizable.depth_first import DepthFirst
 from checkers.linearizable.encoding import events
+from checkers.linearizable.machine import Machine
 from checkers.linearizable.ops import Ops, read_ops
 from checkers.linearizable.portfolio import search
 from checkers.linearizable.search import Limits, Result, Search
@@ -165,25 +167,48 @@ def test_the_frontier_begins_with_what_the_first_arm_explained() -> None:
     assert result.expanded < alone_.expanded
 
 
-@pytest.mark.parametrize(("progress", "part"), [(1, 1 / portfolio.AHEAD), (0, 1.0)])
-def test_the_frontier_has_little_time_while_the_other_arm_comes_farther(
-    progress: int, part: float, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("first", "second", "ratio"),
+    [(1, 0, 1 / portfolio.BEHIND), (5, 2, 1 / portfolio.BEHIND), (0, 0, 1.0), (2, 5, portfolio.BEHIND)],
+)
+def test_the_arm_that_would_need_longer_for_the_rest_has_little_time(
+    first: int, second: int, ratio: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: dict[str, list[float]] = {"depth-first": [], "frontier": []}
-    furthest = [5]
-
-    def first(_: DepthFirst, seconds: float) -> None:
-        given["depth-first"].append(seconds)
-        furthest[0] += progress
-
-    def second(_: Search, seconds: float) -> None:
-        given["frontier"].append(seconds)
-
+    given: dict[str, list[float]] = {}
     clock = iter(range(1_000_000))
-    monkeypatch.setattr(DepthFirst, "advance", first)
-    monkeypatch.setattr(DepthFirst, "furthest", property(lambda _: furthest[0]))
-    monkeypatch.setattr(Search, "advance", second)
+    for kind, progress in ((DepthFirst, first), (Search, second)):
+        seconds = given[kind.__name__] = []
+
+        def advance(_: Any, share_s: float, seconds: list[float] = seconds) -> None:
+            seconds.append(share_s)
+
+        def furthest(_: Any, progress: int = progress, seconds: list[float] = seconds) -> int:
+            return progress * len(seconds)
+
+        monkeypatch.setattr(kind, "advance", advance)
+        monkeypatch.setattr(kind, "furthest", property(furthest))
+        monkeypatch.setattr(kind, "events", 10**6)
     limits = Limits(time_s=1000.0, clock=lambda: next(clock) / 10)
     search(*prepared(models.model("counter"), sums(4)), limits)
-    shares = [two / one for one, two in zip(given["depth-first"], given["frontier"], strict=False)]
-    assert shares[1:8] == pytest.approx([part] * 7)
+    ratios = [two / one for one, two in zip(given["DepthFirst"], given["Search"], strict=False)]
+    assert ratios[0] == 1.0
+    assert ratios[2:8] == pytest.approx([ratio] * 6)
+
+
+def test_without_crashed_ops_the_frontier_never_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_module, "WIDE_SHARE", 0)
+    began: list[int] = []
+    for crashes in (0.0, 0.05):
+        history = busy_register(1, clients=10, ops=3_000, values=5, crashes=crashes)
+        ops, stepper = prepared(models.model("cas-register"), history)
+        machines: list[Machine] = []
+
+        def begin(*given: Any, machines: list[Machine] = machines, **more: Any) -> Machine:
+            machines.append(Machine(*given, **more))
+            return machines[-1]
+
+        monkeypatch.setattr(search_module, "Machine", begin)
+        assert Search(events(ops, stepper.observer), stepper, Limits(), explained=1).run().answer == "linearizable"
+        began.append(len(machines))
+    assert began[0] == 1
+    assert began[1] > 1
