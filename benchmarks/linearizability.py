@@ -113,7 +113,9 @@ def _rows() -> Iterator[Row | Published]:
     yield from _both("queue, 3 values", "fifo-queue", lambda: Container(3), 5, 200, _swapped("dequeue", 5))
     yield from _both("queue, 3 values", "fifo-queue", lambda: Container(3), 10, 400, fifo)
     yield from _both("stack, unique", "stack", lambda: Container(None, stack=True), 10, 400, stack, 0.05)
-    yield from _both("stack, 3 values", "stack", lambda: Container(3, stack=True), 10, 400, stack)
+    # Of ten clients, few values and a stack there is an order for almost any answers: exchanges do not make it wrong.
+    yield Row("stack, 3 values", "stack", lambda: Container(3, stack=True), 10, 400)
+    yield from _both("stack, 3 values", "stack", lambda: Container(3, stack=True), 5, 400, _swapped("pop", 10))
 
 
 def _both(
