@@ -136,7 +136,7 @@ class Work:
         of_f, total = _count(self._asked.are(f) & self._asked.faults), _count(self._asked.faults)
         if not of_f:
             return 0
-        return max(self._least(of_f), math.floor(OK_SHARE * self._possible * of_f / total))
+        return max(self._least(of_f), math.ceil(OK_SHARE * self._possible * of_f / total))
 
     def _least(self, invoked: int) -> int:
         return min(OK_MIN, -(-invoked // ONE_OF))
