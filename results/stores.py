@@ -29,7 +29,10 @@ def check_path(name: str, option: str = "--store") -> None:
 def is_run(name: str) -> bool:
     """Whether it is the path of a run's folder, damaged or not, rather than the name of a run in a store."""
     path = Path(name)
-    return (path / "test.json").is_file() or (path.name.startswith("run=") and path.is_dir())
+    try:
+        return (path / "test.json").is_file() or (path.name.startswith("run=") and path.is_dir())
+    except OSError:  # no file has such a name
+        return False
 
 
 def check_there(folder: Path) -> None:
@@ -38,7 +41,11 @@ def check_there(folder: Path) -> None:
     Raises:
         UsageError: there is none.
     """
-    if not folder.is_dir():
+    try:
+        is_there = folder.is_dir()
+    except OSError as error:
+        raise UsageError(f"--store {str(folder)!r}: {_why(error)}.") from error
+    if not is_there:
         raise UsageError(f"--store {str(folder)!r}: there is no such store.")
 
 

@@ -31,12 +31,12 @@ from results.reasons import Code, Reason
 
 ANSWERED_SHARE: Final = 0.15
 ANSWERED_MIN: Final = 20
-"""Fewer answers prove nothing, however few a test asked for: `OK_MIN` for each of four functions or so."""
+"""Fewer answers prove nothing, however few a test asked for: `OK_MIN` for each of three functions or so."""
 
 OK_SHARE: Final = 0.02
 """A lock that is held is refused most of the time: an answer as well, but not one that proves much by itself."""
 
-OK_MIN: Final = 5
+OK_MIN: Final = 6
 PARTS: Final = 10
 PART_OPS: Final = 5
 """A part of the faults phase in which fewer ops are possible is too short to tell anything."""

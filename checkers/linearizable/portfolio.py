@@ -3,8 +3,8 @@
 The depth-first arm goes first: an explanation is found in a fraction of the time in which the frontier finds all of
 them, and most histories have one. Where there is none the frontier is the better one, as it looks at each configuration
 once and remembers few. The slices of time grow, so that whichever arm is right for a history has a fixed share of the
-whole, and the other costs at most about as much again; less, while one of them comes so much farther with its turns that
-it will be the first one at the end.
+whole, and the other costs at most about as much again; less, while one of them comes farther with its turns, so that it
+will be the first one at the end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEPTH_FIRST_SHARE: Final = 4
 """While there are two arms, the depth-first one has one part in so many of the memory: it can forget."""
 
 BEHIND: Final = 8
-"""The arm that would need longer for the rest, were it to go on as in its last turn, has one part in so many of a turn."""
+"""The arm that would need longer for the rest, if it went on as in its last turn, has one part in so many of a turn."""
 
 DEPTH_FIRST: Final = depth_first.ALGORITHM
 FRONTIER: Final = "frontier"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +19,7 @@ from results.errors import ContainerEngineError
 
 SHARED_MEMORY: Final = Path("/dev/shm")
 NAMED: Final = 3
-"""Files that are left alone and named; of more there is the number."""
+"""Files that a line names; of more there is the number."""
 
 _FAKETIME: Final = re.compile(r"(?:sem\.)?faketime_(?:shm|sem)_(\d+)")
 
@@ -35,13 +37,15 @@ def clean_here(store: Path, *, dry_run: bool) -> Cleaned:
     Raises:
         BackendError: the engine refuses to remove something.
     """
-    notes = unowned(SHARED_MEMORY)
+    notes: list[str] = []
     try:
         removed = DockerBackend().clean(store, dry_run=dry_run)
     except ContainerEngineError as error:
         removed = leftovers.sweep(store=store, dry_run=dry_run)
         notes.append(f"containers were not looked at: {error}")
-    return Cleaned(removed, notes)
+    # At the end: by now no process of a killed controller is left to use it.
+    faketime = sweep_faketime(SHARED_MEMORY, dry_run=dry_run)
+    return Cleaned([*removed, *faketime.removed], [*notes, *faketime.notes])
 
 
 def clean_hosts(inventory: Inventory, *, dry_run: bool) -> Cleaned:
@@ -53,17 +57,38 @@ def clean_hosts(inventory: Inventory, *, dry_run: bool) -> Cleaned:
     return Cleaned(SshBackend(inventory).clean(dry_run=dry_run), [])
 
 
-def unowned(folder: Path) -> list[str]:
-    """A line on the shared memory of libfaketime in `folder` whose process is gone; no line if there is none.
+def sweep_faketime(folder: Path, *, dry_run: bool) -> Cleaned:
+    """Remove the shared memory of libfaketime in `folder` that no process uses any more.
 
-    Such a file has a pid and no owner in its name: the program of any user leaves it. Nodes of namespaces have a
-    /dev/shm of their own, which ends with them; those behind proxies have not.
+    Nodes of namespaces have a /dev/shm of their own, which ends with them; those behind proxies leave two files each.
+    A file has the pid of its maker in its name, and the maker's children share it: it goes when the maker is gone and
+    no process has it in its memory. Files of other users stay.
     """
-    if not folder.is_dir():
-        return []
-    found = [(name, _FAKETIME.fullmatch(name)) for name in sorted(os.listdir(folder))]
-    gone = [name for name, match in found if match is not None and not os.path.exists(f"/proc/{match[1]}")]
-    if not gone:
-        return []
-    named = ", ".join(gone[:NAMED]) + (f" and {len(gone) - NAMED} more" if len(gone) > NAMED else "")
-    return [f"left in {folder}: {named}: their processes are gone, but no such file says whose it was"]
+    found = [(path, _FAKETIME.fullmatch(path.name)) for path in sorted(folder.glob("*faketime_*"))]
+    gone = [path for path, match in found if match is not None and not Path(f"/proc/{match[1]}").exists()]
+    used: set[str] = _mapped() if gone else set()
+    unused = [path for path in gone if path.name not in used]
+    mine = [path for path in unused if os.geteuid() in (0, path.stat().st_uid)]
+    others = [path for path in unused if path not in mine]
+    if not dry_run:
+        for path in mine:
+            path.unlink(missing_ok=True)
+    done = "would remove" if dry_run else "removed"
+    return Cleaned(
+        [f"{done} shared memory of libfaketime in {folder}: {_listed(mine)}"] if mine else [],
+        [f"left in {folder}, as it is of another user: {_listed(others)}"] if others else [],
+    )
+
+
+def _mapped() -> set[str]:
+    """Names of files that the processes which this user may look at have in their memory."""
+    found: set[str] = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            found |= {line.rpartition("/")[2] for line in maps.read_text(errors="replace").splitlines()}
+    return found
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
+    return ", ".join(path.name for path in paths[:NAMED]) + more

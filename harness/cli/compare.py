@@ -199,50 +199,50 @@ def _fits(run: RunDir, pattern: str) -> bool:
 
 
 def _print(found: Comparison, page: str | None) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False)
+    from harness.cli.tables import print_line, print_table
+
     for side, label, runs in (("A", found.a, found.runs_a), ("B", found.b, found.runs_b)):
-        console.print(Text(f"{side}  {label}{f'  ({len(runs)} runs)' if len(runs) > 1 else ''}", style="bold"))
+        print_line(Text(f"{side}  {label}{f'  ({len(runs)} runs)' if len(runs) > 1 else ''}", style="bold"))
     for note in found.notes:
-        console.print(Text(note, style="yellow"))
+        print_line(Text(note, style="yellow"))
     _print_tested(found)
     for title, rows in (("outcomes", found.outcomes), ("verdicts", found.verdicts)):
         table = _table(title, "A", "B")
         for row in rows:
             table.add_row(Text(row.name, style="" if row.a == row.b else "bold"), str(row.a), str(row.b))
-        console.print(table)
+        print_table(table)
     _print_figures(found)
     for side, marks in (("A", found.marks_only_a), ("B", found.marks_only_b)):
         if marks:
-            console.print(Text(f"marks that only {side} reached: {', '.join(marks)}"))
+            print_line(Text(f"marks that only {side} reached: {', '.join(marks)}"))
     for side, said in (("A", found.sentences_a), ("B", found.sentences_b)):
         for sentence in said:
-            console.print(Text(f"{side}: {sentence}", style="red"))
-    console.print(Text(f"page  {page}") if page is not None else Text("drawn over time: --page FILE", style="dim"))
+            print_line(Text(f"{side}: {sentence}", style="red"))
+    print_line(Text(f"page  {page}") if page is not None else Text("drawn over time: --page FILE", style="dim"))
 
 
 def _print_tested(found: Comparison) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False)
+    from harness.cli.tables import print_line, print_table
+
     if not found.tested:
-        console.print(Text(f"The same test on both sides. {found.seeds}".rstrip()))
+        print_line(Text(f"The same test on both sides. {found.seeds}".rstrip()))
         return
-    console.print(Text(f"This is not the same test on both sides. {found.seeds}".rstrip(), style="bold yellow"))
+    print_line(Text(f"This is not the same test on both sides. {found.seeds}".rstrip(), style="bold yellow"))
     table = _table("what was tested", "A", "B", right=False)
     for row in found.tested:
         table.add_row(Text(row.what), *(Text(_short(" | ".join(values))) for values in (row.a, row.b)))
-    console.print(table)
+    print_table(table)
 
 
 def _print_figures(found: Comparison) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False)
+    from harness.cli.tables import print_line, print_table
+
     for title, pooled in (("figures", False), ("recovery after an operation of the nemesis", True)):
         rows = [row for row in found.figures if row.pooled == pooled]
         if not rows:
@@ -253,8 +253,8 @@ def _print_figures(found: Comparison) -> None:
             ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
             style = "bold" if row.differs else ""
             table.add_row(Text(name), *_sides(row), ratio, "*" if row.differs else "", style=style)
-        console.print(table)
-    console.print(Text(found.flagged, style="dim"))
+        print_table(table)
+    print_line(Text(found.flagged, style="dim"))
 
 
 def _sides(row: FigureRow) -> tuple[str, str]:

@@ -6,6 +6,7 @@ keeps `splitbrain --help` fast.
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import os
@@ -16,6 +17,9 @@ from collections.abc import Sequence
 import click
 
 from results.errors import EXIT_HARNESS_ERROR, EXIT_USAGE, SplitbrainError
+
+_IMPOSSIBLE = (errno.ENAMETOOLONG, errno.ELOOP)
+"""What the system says of a name that no file can have: only the user can have given it."""
 
 GARBAGE_AFTER = 20_000
 """Objects made and not freed between two looks for garbage among them. Python's own 700 suit no program this large."""
@@ -106,6 +110,9 @@ def main(args: Sequence[str] | None = None) -> None:
     except Exception as error:
         if "--debug" in arguments:
             traceback.print_exc()
+        if isinstance(error, OSError) and error.errno in _IMPOSSIBLE and error.filename is not None:
+            click.echo(f"splitbrain: {error.filename!r}: {error.strerror}. Give another name.", err=True)
+            sys.exit(EXIT_USAGE)
         what = f"unexpected {type(error).__name__}: {error}"
         click.echo(f"splitbrain: {what} (a bug of splitbrain; --debug before the command shows where)", err=True)
         code = EXIT_HARNESS_ERROR

@@ -83,6 +83,7 @@ def command(
         else:
             removed.append(run)
     _tell(runs, removed, problems, dry_run, as_json)
+    _tell_what_stays(runs, removed, limits)
     if problems:
         raise HarnessError(f"{len(problems)} of {len(chosen)} runs were not removed: {problems[0]}")
 
@@ -114,6 +115,25 @@ def _named(option: str, text: str) -> frozenset[str]:
     if not found:
         raise UsageError(f"{option} {text!r} names nothing: leave it out.")
     return found
+
+
+def _tell_what_stays(runs: list[Candidate], removed: list[Candidate], limits: Limits) -> None:
+    """Say on standard error what keeps the store from what was asked for."""
+    from results.quantities import shown
+
+    gone = {run.path for run in removed}
+    rest = [run for run in runs if run.path not in gone]
+    unknown = [run.path for run in rest if run.outcome is None]
+    if unknown:
+        many = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        click.echo(f"left alone: {unknown[0]}{many}: under way, damaged, or of a newer version", err=True)
+    left = sum(run.size_bytes for run in rest)
+    if limits.max_bytes is not None and left > limits.max_bytes:
+        click.echo(
+            f"the runs that stay take {shown(left)}, more than --max-size: they have another outcome than "
+            f"{','.join(sorted(limits.outcomes))}, or are of another test",
+            err=True,
+        )
 
 
 def _tell(runs: list[Candidate], removed: list[Candidate], problems: list[str], dry_run: bool, as_json: bool) -> None:

@@ -9,16 +9,26 @@ from typing import Final
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 _WIDE: Final = 1_000_000
 
 
 def print_table(table: Table) -> None:
     """Print to standard output. Where that is no terminal no cell is folded or cut, for those who search in it."""
+    _print(table)
+
+
+def print_line(line: Text) -> None:
+    """Print to standard output. Where that is no terminal the line is not folded."""
+    _print(line)
+
+
+def _print(what: Table | Text) -> None:
     if sys.stdout.isatty():
-        Console().print(table)
+        Console(highlight=False).print(what)
         return
     text = io.StringIO()
-    Console(file=text, width=_WIDE, color_system=None).print(table)
+    Console(file=text, width=_WIDE, color_system=None).print(what)
     for line in text.getvalue().splitlines():
         click.echo(line.rstrip())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import mmap
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ import pytest
 from harness.backends import ownership
 from harness.backends.agent import volumes
 from harness.backends.agent.loops import images
-from harness.backends.cleaning import unowned
+from harness.backends.cleaning import Cleaned, sweep_faketime
 from tests.backends.support import missing, processes_with, skip_without_namespaces, wait_until_gone
 from tests.cli.support import answer, splitbrain, start
 
@@ -123,30 +124,44 @@ def test_a_process_of_a_dead_controller_is_told_and_lives_on_until_it_is_cleaned
         process.wait()
 
 
-def test_shared_memory_that_names_no_owner_is_told_in_one_line_and_left(tmp_path: Path) -> None:
-    assert unowned(tmp_path) == []
+def ended_pid() -> int:
     ended = subprocess.Popen([shutil.which("true") or "true"])
     ended.wait()
-    files = [tmp_path / f"{kind}_{ended.pid}" for kind in ("faketime_shm", "faketime_sem", "sem.faketime_sem")]
-    for file in (*files, tmp_path / f"faketime_shm_{os.getpid()}", tmp_path / "another"):
-        file.touch()
-    [line] = unowned(tmp_path)
-    assert all(file.name in line and file.exists() for file in files)
-    assert "another" not in line
-    assert f"faketime_shm_{os.getpid()}" not in line
-    (tmp_path / f"sem.faketime_shm_{ended.pid}").touch()
-    [line] = unowned(tmp_path)
-    assert " and 1 more: " in line
+    return ended.pid
 
 
-def test_what_is_left_of_shared_memory_is_told_by_the_command(tmp_path: Path) -> None:
-    ended = subprocess.Popen([shutil.which("true") or "true"])
-    ended.wait()
-    file = Path(f"/dev/shm/faketime_shm_{ended.pid}")
+def test_shared_memory_of_libfaketime_goes_when_its_maker_is_gone_and_no_process_uses_it(tmp_path: Path) -> None:
+    pid = ended_pid()
+    unused = [tmp_path / f"{kind}_{pid}" for kind in ("faketime_sem", "faketime_shm", "sem.faketime_sem")]
+    of_the_living, of_another = tmp_path / f"faketime_shm_{os.getpid()}", tmp_path / "faketime_notes"
+    used = tmp_path / f"sem.faketime_shm_{pid}"
+    for file in (*unused, of_the_living, of_another, used):
+        file.write_bytes(b"x" * 4096)
+    line = f"shared memory of libfaketime in {tmp_path}: {', '.join(file.name for file in unused)}"
+    with used.open("r+b") as opened, mmap.mmap(opened.fileno(), 4096):
+        assert sweep_faketime(tmp_path, dry_run=True) == Cleaned([f"would remove {line}"], [])
+        assert all(file.exists() for file in unused)
+        assert sweep_faketime(tmp_path, dry_run=False) == Cleaned([f"removed {line}"], [])
+        assert sorted(tmp_path.iterdir()) == sorted([of_the_living, of_another, used])
+    assert sweep_faketime(tmp_path, dry_run=False).removed
+    assert sorted(tmp_path.iterdir()) == sorted([of_the_living, of_another])
+    assert sweep_faketime(tmp_path, dry_run=False) == Cleaned([], [])
+
+
+def test_of_many_files_of_shared_memory_a_line_names_three(tmp_path: Path) -> None:
+    pid = ended_pid()
+    for kind in ("faketime_sem", "faketime_shm", "sem.faketime_sem", "sem.faketime_shm"):
+        (tmp_path / f"{kind}_{pid}").touch()
+    [line] = sweep_faketime(tmp_path, dry_run=True).removed
+    assert line.endswith(f"sem.faketime_sem_{pid} and 1 more")
+
+
+def test_the_command_removes_shared_memory_that_is_left(tmp_path: Path) -> None:
+    file = Path(f"/dev/shm/faketime_shm_{ended_pid()}")
     file.touch()
     try:
-        notes = json.loads(splitbrain("clean", "--json", "--store", str(tmp_path)).stdout)["notes"]
-        assert any(note.startswith("left in /dev/shm: ") for note in notes)
-        assert file.exists()
+        removed = json.loads(splitbrain("clean", "--json", "--store", str(tmp_path)).stdout)["removed"]
+        assert any(line.startswith("removed shared memory of libfaketime in /dev/shm: ") for line in removed)
+        assert not file.exists()
     finally:
-        file.unlink()
+        file.unlink(missing_ok=True)

@@ -308,3 +308,19 @@ def test_a_model_of_ones_own_is_found_in_the_folder_where_the_command_is_given(t
     done = splitbrain("check", "--json", "--model", "mine:Mine", "history.jsonl", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert json.loads(done.stdout)[0]["valid"] is False
+
+
+@pytest.mark.parametrize("command", ["analyze", "report", "prune --keep 1", "clean", "replay latest", "shrink latest"])
+def test_a_store_of_an_impossible_name_is_one_line(command: str, tmp_path: Path) -> None:
+    done = splitbrain(*command.split(), "--store", "x" * 300, cwd=tmp_path)
+    assert done.returncode == 254, done.stderr
+    [line] = done.stderr.splitlines()
+    assert "File name too long" in line
+
+
+@pytest.mark.parametrize("command", ["check", "report", "export", "replay", "shrink"])
+def test_a_file_or_run_of_an_impossible_name_is_one_line(command: str, tmp_path: Path) -> None:
+    done = splitbrain(command, "x" * 300, cwd=tmp_path)
+    assert done.returncode == 254, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "bug" not in done.stderr
