@@ -85,6 +85,15 @@ def test_people_read_what_differs_first(store: Path) -> None:
     assert "The same test on both sides. The seeds are not the same" in same.stdout
 
 
+def test_nothing_is_folded_in_a_pipe(store: Path) -> None:
+    told = compared(store, "*-1", "*-3")
+    done = splitbrain("compare", "*-1", "*-3", "--store", str(store), cwd=store.parent)
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) > 80
+    assert told["flagged"] in lines
+    assert all(f"B: {sentence}" in lines for sentence in told["sentences_b"])
+
+
 @pytest.mark.slow
 def test_the_page_stands_by_itself(store: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"

@@ -113,6 +113,20 @@ def test_the_command_tells_what_it_would_remove_and_removes_it_then(tmp_path: Pa
     assert violation.path.exists()
 
 
+def test_what_keeps_a_store_larger_than_asked_for_is_told(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    make(store, "t", 1)
+    damaged = make(store, "t", 2, "violation")
+    make(store, "t", 3, "violation")
+    (damaged.path / "verdict.json").write_text("{")
+    done = splitbrain("prune", "--store", str(tmp_path), "--max-size", "1", "--outcome", "pass")
+    assert done.returncode == 0
+    unknown, stays = done.stderr.splitlines()
+    assert unknown == f"left alone: {damaged.path}: under way, damaged, or of a newer version"
+    assert stays.startswith("the runs that stay take ")
+    assert "more than --max-size: they have another outcome than pass" in stays
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
