@@ -369,5 +369,6 @@ def _at(ops: Ops, row: int) -> str:
 
 def _any_of(states: list[str]) -> str:
     if len(states) > 5:
-        return ", ".join(states[:5]) + f" or one of {len(states) - 5} others"
+        more = len(states) - 5
+        return ", ".join(states[:5]) + (f" or one of {more} others" if more > 1 else " or another one")
     return " or ".join([", ".join(states[:-1]), states[-1]]) if len(states) > 1 else states[0]

@@ -1,8 +1,8 @@
 """The judging of one key, in turns: first what takes linear time, then the search, and at last the explanation.
 
 All of it together stays within the key's time limit. What is linear (reading, most deciders) is never cut short. A
-decider that searches has a share of the limit, and leaves the rest to the search. Once there is a verdict, no more time
-goes into explaining it than went into finding it, or a little.
+decider that searches comes after a short trial of the general search, has a share of the limit, and leaves the rest.
+Once there is a verdict, no more time goes into explaining it than went into finding it, or a little.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from checkers.linearizable import evidence
-from checkers.linearizable.deciders import Decision, decide
+from checkers.linearizable.deciders import Decision, decide, is_searched
 from checkers.linearizable.depth_first import DepthFirst, least_bytes
 from checkers.linearizable.encoding import Problem, events
 from checkers.linearizable.evidence import Explanation, Violation
@@ -39,6 +39,9 @@ EXPLAIN_S: Final = 2.0
 
 Less if the verdict took less, but EXPLAIN_LEAST_S in any case.
 """
+
+TRIAL_S: Final = 0.05
+"""CPU seconds of the general search before a decider searches: many histories take it a few milliseconds."""
 
 PREFIX_SHARE: Final = 0.4
 """Of the time for an explanation, what goes into finding the smallest prefix of a decider's violation, at most."""
@@ -88,7 +91,7 @@ class Judging:
         return ops.cell("index", row)
 
     def glance(self) -> None:
-        """Do what takes linear time.
+        """Do what takes linear time, or a search of its own for the kind of history.
 
         Raises:
             UsageError: the model does not know an op, failed, or contradicts itself.
@@ -98,7 +101,11 @@ class Judging:
             ops = self._read()
             try:
                 before = self.budget.spent()
-                self._proof = decide(ops, self._model, self.budget) or refuted(ops, self._model)
+                self._proof = decide(ops, self._model, self.budget, searching=False) or refuted(ops, self._model)
+                if self._proof is None and is_searched(self._model):
+                    self._search(min(TRIAL_S, self.budget.left()))
+                    if self.valid not in ("true", "false"):
+                        self._proof = decide(ops, self._model, self.budget, searching=True)
                 self._proof_s = self.budget.spent() - before
             except ModelError as error:
                 raise self._located(error) from error

@@ -64,6 +64,9 @@ TIMED: Final = frozenset(
 )
 """Algorithms of deciders that are given a budget."""
 
+SEARCHES: Final = frozenset({"fifo-pairs", "stack-nests"})
+"""Of these, those that always search. They do well where the general search does not, and cost more where it does."""
+
 DECIDERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
     {
         "register": (("register-zones", "checkers.linearizable.deciders.registers:decide_register"),),
@@ -109,7 +112,9 @@ DECIDERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
 """Name of a model: (algorithm, where it is), in the order in which they are asked."""
 
 
-def decide(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> tuple[str, Decision] | None:
+def decide(
+    ops: Ops, model: Model, budget: Budget = WITHOUT_END, *, searching: bool | None = None
+) -> tuple[str, Decision] | None:
     """The first proof that a decider gives, with the algorithm's name; None if none of them applies, or has the time.
 
     Only for models of our own: one with the same name may mean something else.
@@ -118,13 +123,21 @@ def decide(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> tuple[str, D
         ops: the partition.
         model: its model.
         budget: what is left for the key; deciders have SHARE of it.
+        searching: whether to ask those of SEARCHES; only the others if False, all in their order if None.
     """
     with budget.part(SHARE) as time:
         for algorithm, decider in _deciders(model):
+            if searching is not None and searching != (algorithm in SEARCHES):
+                continue
             decision = decider(ops, model, time)
             if decision is not None:
                 return algorithm, decision
     return None
+
+
+def is_searched(model: Model) -> bool:
+    """Whether there is one of SEARCHES for a model."""
+    return any(algorithm in SEARCHES for algorithm, _ in _deciders(model))
 
 
 def _deciders(model: Model) -> Iterator[tuple[str, TimedDecider]]:

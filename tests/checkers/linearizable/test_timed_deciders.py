@@ -8,10 +8,12 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from checkers.linearizable import deciders
+from checkers.linearizable import judging as judging_module
 from checkers.linearizable.deciders import DECIDERS, SHARE, TIMED, Decision, fifo_pairs, queues, stack_nests, stacks
 from checkers.linearizable.deciders.sets import decide_set
 from checkers.linearizable.judging import Judging
@@ -111,7 +113,7 @@ def test_where_a_decider_runs_out_of_time_the_search_has_the_rest(kind: Kind, ca
     judging = Judging(to_table(history(calls)), kind.model, Options(kind.name, time_limit_s=LIMIT_S), clock.cpu_s)
     judging.glance()
     glanced = clock.now
-    assert glanced <= SHARE * LIMIT_S + 20 * tick
+    assert glanced <= SHARE * LIMIT_S + 30 * tick  # some for the trial of the general search
     if judging.valid is None:
         while not judging.advance(1.0):
             assert clock.now <= LIMIT_S + 20 * tick
@@ -133,6 +135,24 @@ SEARCHED = [
     pytest.param(KINDS[0], queues.fifo_crashed, None, id="fifo-crashes"),
     pytest.param(KINDS[2], stacks.stack_crashed, None, id="stack-crashes"),
 ]
+
+
+def test_what_the_general_search_decides_at_once_is_not_left_to_a_decider_that_searches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With values that repeat, such a decider may take most of a second where the search takes some milliseconds."""
+    asked: list[bool | None] = []
+
+    def decide(*given: Any, searching: bool | None = None) -> None:
+        asked.append(searching)
+
+    monkeypatch.setattr(judging_module, "decide", decide)
+    rng = random.Random(1)
+    calls = random_calls(rng, KINDS[0], count=30, processes=2, distinct=2)
+    judging = Judging(to_table(history(calls)), KINDS[0].model, Options("fifo-queue"), Clock(1e-6).cpu_s)
+    judging.glance()
+    assert judging.valid == "true"
+    assert asked == [False]
 
 
 @pytest.mark.parametrize(("kind", "decider", "distinct"), SEARCHED)
