@@ -97,6 +97,10 @@ class Portfolio:
         """What the arms and the stepper hold."""
         return self._stepper.bytes + sum(arm.memory_bytes for arm in self._arms.values())
 
+    def limit_time(self, seconds: float) -> None:
+        """Let the search take so many CPU seconds, from now on."""
+        self._limits = replace(self._limits, time_s=self._budget.spent() + seconds)
+
     def advance(self, seconds: float) -> Result | None:
         """Go on for about so many CPU seconds of this thread; None if there is no answer by then.
 
