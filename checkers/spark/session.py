@@ -3,6 +3,9 @@
 A session belongs to the `with` block that started it. The Java process is in a session of its own, so that Ctrl-C on
 the terminal reaches Python alone and the history can still be judged; it ends when the block ends, and when this
 process dies by whatever cause, as it watches its standard input.
+
+The handler of SIGINT that was there stays there. No interrupt is raised within PySpark while a session starts or stops:
+py4j would log a traceback, and PySpark would leave Java behind.
 """
 
 from __future__ import annotations
@@ -22,9 +25,10 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
 
 _MASTER: Final = re.compile(r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|spark://.+|yarn|k8s://.+")
 _STOP_S: Final = 20.0
+_LOOK_S: Final = 0.05
 _ARCHIVE_S: Final = 300.0
 _DRIVER_MEMORY: Final = "2g"
 _WORK_PREFIX: Final = "splitbrain-spark-"
@@ -171,40 +176,99 @@ def _session(
         install_shim(java, work / "java")
         (work / "log4j2.properties").write_text(_LOG4J)
         properties = {**_properties(master, work, flags), **options}
-        spark, process = _start(properties, _environment(master, work), work)
-        try:
-            with _without_py4js_log():
+        with _without_py4js_log():
+            spark, process = _start(properties, _environment(master, work), work)
+            try:
                 yield spark, time.perf_counter() - started
-        finally:
-            _stop(spark, process, stop_s)
+            finally:
+                _stop(spark, process, stop_s)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        with _interrupts_put_off():
+            shutil.rmtree(work, ignore_errors=True)
+
+
+class _Launch:
+    """The start of a session, for a thread of its own: there PySpark sets no handler, and no interrupt is raised."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        from pyspark import SparkConf
+
+        self.gateway: Any = None
+        self.process: subprocess.Popen[bytes] | None = None
+        self._conf = SparkConf(loadDefaults=False).setAll(list(properties.items()))
+
+    def run(self, out: IO[bytes]) -> tuple[SparkSession, subprocess.Popen[bytes]]:
+        from pyspark import SparkContext, java_gateway
+        from pyspark.sql import SparkSession
+
+        conf = self._conf
+        with self._process_noted():
+            self.gateway = java_gateway.launch_gateway(conf, {"stdout": out, "stderr": out, "start_new_session": True})
+        return SparkSession(SparkContext(conf=conf, gateway=self.gateway)), self.gateway.proc
+
+    def cut_short(self, start: Future[Any]) -> None:
+        """Kill Java, now or as soon as there is one, until the start has failed of it."""
+        while not start.done():
+            _kill(self.process)
+            wait([start], _LOOK_S)
+
+    @contextlib.contextmanager
+    def _process_noted(self) -> Generator[None]:
+        """PySpark tells of the Java process when it answers; it must be known before, to be ended."""
+        from pyspark import java_gateway
+
+        popen: Any = java_gateway.Popen  # pyright: ignore[reportPrivateImportUsage]
+
+        def noted(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+            process: subprocess.Popen[bytes] = popen(*arguments, **options)
+            self.process = process
+            return process
+
+        setattr(java_gateway, "Popen", noted)  # noqa: B010
+        try:
+            yield
+        finally:
+            setattr(java_gateway, "Popen", popen)  # noqa: B010
 
 
 def _start(
     properties: Mapping[str, str], environment: Mapping[str, str | None], work: Path
 ) -> tuple[SparkSession, subprocess.Popen[bytes]]:
-    from pyspark import SparkConf, SparkContext, java_gateway
-    from pyspark.sql import SparkSession
-
-    conf = SparkConf(loadDefaults=False)
-    conf.setAll(list(properties.items()))
     log = work / "spark.log"
-    gateway: Any = None
-    try:
-        with _environ(environment), _own_interrupt_handler(), log.open("wb") as out:
-            gateway = java_gateway.launch_gateway(conf, {"stdout": out, "stderr": out, "start_new_session": True})
-            context = SparkContext(conf=conf, gateway=gateway)
-            return SparkSession(context), gateway.proc
-    except BaseException as error:
-        message = _message(error)
-        _forget(gateway, _STOP_S)
-        if not isinstance(error, Exception):
-            raise
-        _drop_frames(error)
-        said = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        why = next((line for line in said if "rror" in line or "xception" in line), message)
-        raise EngineError(f"Spark does not start: {why}{_hint()}") from error
+    launch = _Launch(properties)
+    with _environ(environment), log.open("wb") as out, ThreadPoolExecutor(1, thread_name_prefix="spark-start") as pool:
+        start = pool.submit(launch.run, out)
+        try:
+            spark, process = start.result()
+            _make_active(spark, process)
+            return spark, process
+        except BaseException as error:
+            with _interrupts_put_off(), _java_may_be_dead():
+                message = _message(error) if start.done() else ""
+                launch.cut_short(start)
+                _give_up(launch, start)
+            if not isinstance(error, Exception):
+                raise
+            said = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+            why = next((line for line in said if "rror" in line or "xception" in line), message)
+            raise EngineError(f"Spark does not start: {why}{_hint()}") from error
+
+
+def _make_active(spark: SparkSession, process: subprocess.Popen[bytes]) -> None:
+    """Make a session that of this thread: PySpark looks for it by thread, and makes another one if there is none."""
+    java: Any = spark
+    with _interrupts_put_off(lambda: _kill(process)):
+        java._jvm.SparkSession.setActiveSession(java._jsparkSession)
+
+
+def _give_up(launch: _Launch, start: Future[tuple[SparkSession, subprocess.Popen[bytes]]]) -> None:
+    """End what a start has left that failed or was interrupted, be it when it had just succeeded."""
+    failure = start.exception()
+    if failure is None:
+        _stop(*start.result(), _STOP_S)
+        return
+    _forget(launch.gateway, launch.process, _STOP_S)
+    _drop_frames(failure)
 
 
 def _message(error: BaseException) -> str:
@@ -228,7 +292,7 @@ def _hint() -> str:
     return ""
 
 
-def _drop_frames(error: Exception) -> None:
+def _drop_frames(error: BaseException) -> None:
     """Let go of the process that PySpark's launcher forgot to clean up after a failed start."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -237,45 +301,74 @@ def _drop_frames(error: Exception) -> None:
 
 def _stop(spark: SparkSession, process: subprocess.Popen[bytes], wait_s: float) -> None:
     gateway: Any = spark.sparkContext._gateway  # pyright: ignore[reportPrivateUsage]
-    with contextlib.suppress(Exception):  # a JVM that died must not hide what the block raised
-        spark.stop()
-    gateway.proc = process
-    _forget(gateway, wait_s)
+    with _interrupts_put_off(lambda: _kill(process)), _java_may_be_dead():
+        with contextlib.suppress(Exception):  # a JVM that died must not hide what the block raised
+            spark.stop()
+        _forget(gateway, process, wait_s)
 
 
-def _forget(gateway: Any, wait_s: float) -> None:
+def _forget(gateway: Any, process: subprocess.Popen[bytes] | None, wait_s: float) -> None:
     """End the Java process for good, and let PySpark start another one in this process later."""
     from pyspark import SparkContext
 
     SparkContext._gateway = None  # pyright: ignore[reportPrivateUsage]
     SparkContext._jvm = None  # pyright: ignore[reportPrivateUsage]
-    if gateway is None:
+    if gateway is not None:
+        with contextlib.suppress(Exception):
+            gateway.shutdown()
+    if process is None:
         return
-    process: subprocess.Popen[bytes] = gateway.proc
-    with contextlib.suppress(Exception):
-        gateway.shutdown()
     if process.stdin is not None:
         with contextlib.suppress(OSError):
             process.stdin.close()
     try:
         process.wait(wait_s)
     except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _kill(process)
         process.wait()
 
 
+def _kill(process: subprocess.Popen[bytes] | None) -> None:
+    """Kill Java and what it started; once the process is waited for, its id may be another's."""
+    if process is not None and process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
 @contextlib.contextmanager
-def _own_interrupt_handler() -> Generator[None]:
-    """PySpark puts its own handler for SIGINT in place when a context starts; keep the one that was there."""
-    if threading.current_thread() is not threading.main_thread():
+def _interrupts_put_off(hurry: Callable[[], None] | None = None) -> Generator[None]:
+    """Clean up in here: an interrupt counts when the context is over, and not at all when another one is under way.
+
+    Args:
+        hurry: called at every interrupt, so that whoever gives it need not wait.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or handler in {signal.SIG_IGN, None}:
         yield
         return
-    handler = signal.getsignal(signal.SIGINT)
+    seen = False
+
+    def note(_: int, __: object) -> None:
+        nonlocal seen
+        seen = True
+        if hurry is not None:
+            hurry()
+
+    signal.signal(signal.SIGINT, note)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
+        if seen and not isinstance(sys.exc_info()[1], KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+@contextlib.contextmanager
+def _java_may_be_dead() -> Generator[None]:
+    """PySpark warns when it cannot tell Java to stop: here Java was killed, or its death is told of already."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -46,6 +47,33 @@ with session("local[2]") as spark:
         except KeyboardInterrupt:
             print("interrupted", flush=True)
 print("ended", flush=True)
+"""
+
+
+_INTERRUPTED = """
+import importlib, os, signal, sys, warnings
+warnings.simplefilter("error")
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from checkers.spark.session import session
+
+def interrupt_at(module, *names):
+    holder = importlib.import_module(module)
+    for name in names[:-1]:
+        holder = getattr(holder, name)
+    usual = getattr(holder, names[-1])
+    def interrupted(*arguments, **options):
+        os.kill(os.getpid(), signal.SIGINT)
+        return usual(*arguments, **options)
+    setattr(holder, names[-1], interrupted)
+
+if len(sys.argv) > 1:
+    interrupt_at(*sys.argv[1].split())
+try:
+    with session("local[2]"):
+        print("started", flush=True)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 """
 
 
@@ -237,39 +265,38 @@ def started(temporary: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def _listeners(processes: Sequence[int]) -> set[str]:
-    """Local addresses, in hexadecimal, on which these processes listen for TCP connections."""
+def _listeners(processes: Sequence[int]) -> list[str]:
+    """Local addresses, in hexadecimal, of the sockets on which these processes listen for TCP connections."""
     sockets: set[str] = set()
     for process in processes:
-        for link in Path(f"/proc/{process}/fd").iterdir():
-            try:
-                sockets.add(os.readlink(link))
-            except OSError:
-                continue
-    found: set[str] = set()
+        with contextlib.suppress(OSError):  # a process may end meanwhile, and close a file
+            sockets.update(os.readlink(link) for link in Path(f"/proc/{process}/fd").iterdir())
+    found: list[str] = []
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
             fields = line.split()
             if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
-                found.add(fields[1].partition(":")[0])
+                found.append(fields[1].partition(":")[0])
     return found
 
 
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_session_listens_on_loopback_only(started: subprocess.Popen[str], temporary: Path) -> None:
-    ours = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _told(entry, temporary)]
-    found = _listeners(ours)
+    found = set(_listeners(_told(temporary)))
     loopback = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
     assert found
     assert found <= loopback
 
 
-def _told(entry: Path, folder: Path) -> bool:
-    try:
-        return str(folder).encode() in (entry / "environ").read_bytes()
-    except OSError:
-        return False
+def _told(folder: Path) -> list[int]:
+    """The processes that were told of a folder of ours."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and str(folder).encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+    return found
 
 
 @pytest.mark.spark
@@ -281,6 +308,70 @@ def test_ctrl_c_reaches_python_alone_and_judging_can_go_on(started: subprocess.P
     assert said.splitlines() == ["interrupted", "rows 4", "ended"]
     assert started.returncode == 0
     assert _gone(temporary) == []
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("moment", "said"),
+    [
+        ("pyspark.java_gateway Popen", "interrupted\n"),
+        ("shutil rmtree", "interrupted\n"),  # when Java answers, and again while the session cleans up
+        ("pyspark SparkContext _do_init", "interrupted\n"),
+        ("pyspark.sql SparkSession __init__", "interrupted\n"),
+        ("pyspark SparkContext stop", "started\ninterrupted\n"),
+    ],
+)
+def test_an_interrupt_while_a_session_starts_or_stops_is_no_more_than_an_interrupt(
+    temporary: Path, moment: str, said: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED, moment],
+        env=_environment(temporary),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == (said, "", 0)
+    assert _gone(temporary) == []
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("listeners", [0, 1, 2])
+def test_an_interrupt_while_python_waits_for_java_to_start_ends_both(temporary: Path, listeners: int) -> None:
+    """Java listens for Python first, and then for what a context needs: so it is known how far the start has come."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _INTERRUPTED],
+        env=_environment(temporary),
+        process_group=0,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            _wait_for_java(process, temporary, listeners)
+            os.killpg(process.pid, signal.SIGINT)
+            said, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (said, process.returncode) == ("interrupted\n", 0)
+    assert _gone(temporary) == []
+    assert list(temporary.iterdir()) == []
+
+
+def _wait_for_java(python: subprocess.Popen[str], temporary: Path, listeners: int) -> None:
+    """Wait until there is a Java process that listens on so many sockets at least."""
+    deadline = time.monotonic() + 60
+    while True:
+        assert python.poll() is None
+        assert time.monotonic() < deadline, "no Java has come that far"
+        java = [process for process in _told(temporary) if process != python.pid]
+        if java and len(_listeners(java)) >= listeners:
+            return
+        time.sleep(0.01)
 
 
 @pytest.mark.slow
