@@ -340,7 +340,7 @@ def _interrupts_put_off(hurry: Callable[[], None] | None = None) -> Generator[No
     """Clean up in here: an interrupt counts when the context is over, and not at all when another one is under way.
 
     Args:
-        hurry: called at every interrupt, so that whoever gives it need not wait.
+        hurry: called at every interrupt, so that the end of it need not be waited for.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or handler in {signal.SIG_IGN, None}:
