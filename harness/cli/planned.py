@@ -19,6 +19,7 @@ from harness.cli.words import sentences
 from harness.plan import Expectation, Plan
 from harness.simulate import simulate
 from nemesis.requests import needs_of
+from results.arrow import history_hash
 from results.errors import HistoryFormatError, SplitbrainError, UsageError
 
 if TYPE_CHECKING:
@@ -36,12 +37,14 @@ class Task(msgspec.Struct, frozen=True):
         options: what the test is composed from.
         plan: a plan as the text of its file, None for the run of the options themselves.
         checker: the only one who judges; None for all.
+        rows: of how many rows at the beginning of the history the hash is asked for; None for no such hash.
     """
 
     number: int
     options: RunOptions
     plan: bytes | None = None
     checker: str | None = None
+    rows: int | None = None
 
 
 class Guilt(msgspec.Struct, frozen=True):
@@ -63,6 +66,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
         harness_error: what went wrong in the harness, None if nothing did.
         history_hash: of the history's content.
         fingerprint: of the streams of randomness at the end.
+        beginning: the hash of as many rows as the task asks for; None if it asks for none.
     """
 
     number: int
@@ -72,6 +76,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
     harness_error: str | None = None
     history_hash: str = ""
     fingerprint: str = ""
+    beginning: str | None = None
 
     def found(self, wanted: Guilt) -> bool:
         """Whether the same checker found an anomaly of the same name."""
@@ -127,6 +132,7 @@ def play(task: Task) -> Played:
         harness_error=error,
         history_hash=left.history_hash,
         fingerprint=left.fingerprint,
+        beginning=None if task.rows is None else history_hash(left.history.slice(0, task.rows)),
     )
 
 

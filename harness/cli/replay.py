@@ -12,6 +12,7 @@ from harness.cli import options, parsing
 from results.errors import EXIT_HARNESS_ERROR, UsageError
 
 if TYPE_CHECKING:
+    from harness.cli.endings import Cut
     from harness.cli.judging import Conclusion
     from harness.cli.planned import Played
     from harness.cli.replaying import Original
@@ -45,9 +46,9 @@ def command(
     """Run a stored run again, or a plan.
 
     In simulation that is exact: the history must be the same to the byte, or what differs is named (another version of
-    the code, another Python). On real nodes it is the plan that is repeated, the same operations and the same faults
-    at the same times; nobody can repeat how threads and packets raced. There, say how often: each replay is kept, and
-    you are told how many of them failed.
+    the code, another Python). A run that was ended early is compared as far as it goes. On real nodes it is the plan
+    that is repeated, the same operations and the same faults at the same times; nobody can repeat how threads and
+    packets raced. There, say how often: each replay is kept, and you are told how many of them failed.
 
     A RUN is named as in splitbrain analyze. A PLAN is a file: of splitbrain shrink, or the plan.json of a run. A replay
     that is kept does not become the "latest" run.
@@ -115,8 +116,10 @@ def _exactly(original: Original, times: int, jobs: int, store: Path | None, as_j
             "times": times,
             "same": comparison.same,
             "hashes": comparison.hashes,
+            "cut": None if original.cut is None else _cut_document(original.cut),
             "differences": comparison.differences,
             "problem": comparison.problem,
+            "sentence": comparison.sentence,
             "sentences": runs[0].sentences,
             "harness_error": runs[0].harness_error,
             "run": None if kept is None else str(kept.run.path),
@@ -131,6 +134,11 @@ def _exactly(original: Original, times: int, jobs: int, store: Path | None, as_j
     if comparison.problem is not None:
         return EXIT_HARNESS_ERROR
     return outcome.exit_code
+
+
+def _cut_document(cut: Cut) -> dict[str, Any]:
+    """Where the run was ended early: how, when, and how many rows of its history were compared."""
+    return {"how": cut.how, "at_s": cut.at_ns / 1e9, "rows": cut.rows}
 
 
 def _say_outcome(outcome: str, played: Played) -> None:

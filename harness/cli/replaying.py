@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from harness.cli.compose import RunOptions, compose
+from harness.cli.endings import Cut, cut_of
 from harness.cli.planned import LIMIT_S, Played, Task, elsewhere, options_of, play, test_of, with_revision
 from harness.cli.shrinking import plan_of_run, store_run
 from harness.cli.warm import warm_up
@@ -17,7 +18,8 @@ from harness.plan import Plan, encode, load
 from results.arrow import history_hash
 from results.errors import HarnessError, SplitbrainError, UsageError
 from results.origin import git_revision, versions
-from results.store import Store
+from results.store import RunDir, Store
+from results.stores import is_run
 
 if TYPE_CHECKING:
     from harness.cli.judging import Conclusion
@@ -35,6 +37,7 @@ class Original(msgspec.Struct, frozen=True, kw_only=True):
         outcome, history, fingerprint: what came of it; None for what nobody knows.
         versions: of what it was recorded with.
         changed: whether the plan is another one than that which was run then: it is judged as a plan of its own.
+        cut: where the simulated run was ended early, None if it came to its end: a replay goes on beyond that.
     """
 
     source: str
@@ -45,13 +48,15 @@ class Original(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str | None = None
     versions: Mapping[str, str] = {}
     changed: bool = False
+    cut: Cut | None = None
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Whether replays were what they should be.
 
     Attributes:
-        same: how many of them gave the history that is known; None if none is known.
+        same: how many of them gave the history that is known, of a run that was ended early as far as it goes; None if
+            none is known.
         hashes: every history hash that came up, with how often.
         differences: what is another version than then ("python 3.12.1 then, 3.11.7 now").
         problem: why the harness is broken; None if it is not.
@@ -77,7 +82,8 @@ def original_of(reference: str, store: Path, backend: str | None = None) -> Orig
         UsageError: there is no such run or file, or the run cannot be repeated.
     """
     if Path(reference).is_file():
-        return _elsewhere(_of_plan(load(reference), reference, backend), backend)
+        original = _of_plan(load(reference), reference, backend)
+        return _elsewhere(msgspec.structs.replace(original, cut=_cut_beside(original, Path(reference))), backend)
     run = Store(store).find(reference)
     document = run.read_test()
     options = options_of(document["options"], str(run.path))
@@ -88,14 +94,16 @@ def original_of(reference: str, store: Path, backend: str | None = None) -> Orig
         return _elsewhere(_of_plan(plan, f"run {run.name}", backend), backend)
     judged = run.read_verdicts()
     figures: Mapping[str, Any] = document.get("simulation") or {}
+    history = run.history()
     return Original(
         source=f"run {run.name}",
         options=options,
         plan=None,
         outcome=None if judged is None else judged.outcome,
-        history=history_hash(run.history()),
+        history=history_hash(history),
         fingerprint=figures.get("fingerprint"),
         versions=with_revision(document.get("versions") or {}, document.get("git")),
+        cut=cut_of(run, history),
     )
 
 
@@ -113,6 +121,14 @@ def _of_plan(plan: Plan, source: str, backend: str | None) -> Original:
         versions=plan.versions,
         changed=plan.expect is not None and expect is None,
     )
+
+
+def _cut_beside(original: Original, path: Path) -> Cut | None:
+    """Where the simulated run was ended early in whose folder the plan is; None if that tells nothing of the plan."""
+    if original.history is not None or original.options.backend != "sim" or not is_run(str(path.parent)):
+        return None
+    run = RunDir(path.parent)
+    return cut_of(run, run.history()) if path.name == run.plan_path.name and run.recorded() else None
 
 
 def _elsewhere(original: Original, backend: str | None) -> Original:
@@ -141,19 +157,24 @@ def replay(original: Original, times: int, jobs: int) -> list[Played]:
     plan = None if original.plan is None else encode(original.plan)
     test_of(original.options, original.plan)  # whatever is wrong with them is told at once
     if times == 1:
-        return [play(Task(0, original.options, plan))]
+        return [play(_task(original, plan, 0))]
     played: dict[int, Played] = {}
     given = 0
     with Workers(play, min(jobs, times), prepare=warm_up, limit_s=LIMIT_S) as workers:
         while len(played) < times:
             while workers.free and given < times:
-                workers.give(Task(given, original.options, plan))
+                workers.give(_task(original, plan, given))
                 given += 1
             for report in workers.wait(_TICK_S):
                 if report.answer is None:
                     raise HarnessError(f"{original.source}: replay {report.task.number + 1}: {report.problem}")
                 played[report.task.number] = report.answer
     return [played[number] for number in range(times)]
+
+
+def _task(original: Original, plan: bytes | None, number: int) -> Task:
+    rows = None if original.cut is None else original.cut.rows
+    return Task(number, original.options, plan, rows=rows)
 
 
 def compare(original: Original, runs: Sequence[Played]) -> Comparison:
@@ -169,14 +190,51 @@ def compare(original: Original, runs: Sequence[Played]) -> Comparison:
     [found] = hashes
     times = "" if len(runs) == 1 else f", {len(runs)} times out of {len(runs)}"
     if original.history is None:
-        why = "the plan was changed since it was run" if original.changed else "none is known to compare"
-        return _comparison(original, hashes, differences, None, f"history {found[:16]}{times}; {why}.")
+        return _comparison(original, hashes, differences, None, f"history {found[:16]}{times}; {_unknown(original)}.")
+    if original.cut is not None and found != original.history:
+        return _compare_beginning(original, original.cut, runs, hashes, differences)
     if found == original.history and not differences and original.fingerprint not in (None, *prints):
         problem = "the same history, but other draws of randomness on the way: the simulation is not deterministic."
         return _comparison(original, hashes, differences, problem, problem)
     if found == original.history:
         return _comparison(original, hashes, differences, None, f"the same history, hash {found[:16]}{times}")
     then = f"another history than then (hash {found[:16]} instead of {original.history[:16]}){times}"
+    return _another(original, hashes, differences, then)
+
+
+def _unknown(original: Original) -> str:
+    """Why no history is known."""
+    if original.cut is not None:
+        return f"{original.cut.sentence}, so that there is nothing whole to compare it with"
+    return "the plan was changed since it was run" if original.changed else "none is known to compare"
+
+
+def _compare_beginning(
+    original: Original, cut: Cut, runs: Sequence[Played], hashes: Mapping[str, int], differences: Sequence[str]
+) -> Comparison:
+    """The same for a run that was ended early: only the rows before that can be compared."""
+    [found] = hashes
+    times = "" if len(runs) == 1 else f", {len(runs)} times out of {len(runs)}"
+    if not cut.rows:
+        sentence = f"history {found[:16]}{times}; {cut.sentence}, before there was anything to compare it with."
+        return msgspec.structs.replace(_comparison(original, hashes, differences, None, sentence), same=None)
+    beginning = runs[0].beginning or ""
+    if beginning == cut.beginning:
+        sentence = f"{cut.sentence}; up to there it is the same history{times}."
+        return msgspec.structs.replace(_comparison(original, hashes, differences, None, sentence), same=len(runs))
+    then = f"{cut.sentence}; up to there it is another history (hash {beginning[:16]} instead of {cut.beginning[:16]})"
+    return _another(original, hashes, differences, f"{then}{times}")
+
+
+def _another(original: Original, hashes: Mapping[str, int], differences: Sequence[str], then: str) -> Comparison:
+    """What explains another history; nothing but a simulation that is not deterministic, if all versions are the same.
+
+    Args:
+        original: what was replayed.
+        hashes: what came up.
+        differences: versions that are others now.
+        then: that it is another history, in words that more can follow.
+    """
     if not differences and "git" not in original.versions:
         differences = ["nobody knows of which revision the code was then"]
     if differences:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,17 +15,19 @@ import pytest
 
 from checkers.verdict import Outcome
 from harness.cli import replaying
+from harness.cli.main import main
 from harness.cli.planned import Guilt, Played, Task, play_plan, with_revision
+from harness.cli.progress import Progress
 from harness.cli.replaying import compare, original_of, replay
 from harness.cli.shrinking import Pool
 from harness.cli.workers import Report, Workers
 from harness.generators.script import ScriptedFault, ScriptedOp
 from harness.plan import Expectation, Plan, encode, figures, load
-from results.arrow import history_hash
-from results.history import NEMESIS
+from results.arrow import from_table, history_hash
+from results.history import NEMESIS, Op
 from results.origin import versions
 from results.store import RunDir, Store
-from tests.cli.support import SPLITBRAIN, answer, environment, only_run, splitbrain
+from tests.cli.support import SPLITBRAIN, answer, environment, kill, only_run, splitbrain, start, wait_for_ops
 
 OPTIONS: dict[str, Any] = {
     "workload": "register",
@@ -182,6 +185,125 @@ def test_a_run_in_simulation_is_replayed_exactly_or_what_differs_is_named(
     explained = compare(original, replay(original, 1, 1))
     assert (explained.same, explained.problem) == (0, None)
     assert "python 3.1.4 then" in explained.sentence
+
+
+# --- runs that were ended early ---------------------------------------------------------------------------------------
+
+SHORT = ["run", "--backend", "sim", "--nodes", "3", "--nemesis", "none", "--time-limit", "3", "--seed", "4", "--store"]
+CLEAN = {"revision": "abc", "dirty": False}
+
+
+def ended(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Run the command in this process: its exit code."""
+    monkeypatch.setattr(sys, "argv", ["splitbrain", *arguments])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return cast("int", end.value.code)
+
+
+def interrupted_run(store: Path, monkeypatch: pytest.MonkeyPatch) -> RunDir:
+    """A run that somebody ended by Ctrl-C, after one second of its three."""
+    observe = Progress.observe
+
+    def interrupt(progress: Progress, op: Op) -> None:
+        observe(progress, op)
+        if op.time >= 1000 * MS and not asked:
+            asked.append(1)
+            signal.raise_signal(signal.SIGINT)
+
+    asked: list[int] = []
+    with monkeypatch.context() as within:
+        within.setattr(Progress, "observe", interrupt)
+        assert ended(within, *SHORT, str(store)) == 2
+    return RunDir(only_run(store))
+
+
+def killed_run(store: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> RunDir:
+    """A run whose controller was killed after so many rows."""
+    assert ended(monkeypatch, *SHORT, str(store)) in (0, 2)
+    run = RunDir(only_run(store))
+    ops = from_table(run.history())[:rows]
+    for path in (run.history_path, run.path / "verdict.json", run.plan_path):
+        path.unlink()
+    writer = run.history_writer()
+    for op in ops:
+        writer.record(op)
+    writer.flush()
+    writer.abandon()
+    document = run.read_test()
+    run.write_test({name: value for name, value in document.items() if name != "simulation"})
+    return run
+
+
+def of_clean_code(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing explain another history: neither changes that nobody committed, nor an unknown revision."""
+    run.write_test({**run.read_test(), "git": CLEAN})
+    monkeypatch.setattr(replaying, "git_revision", lambda: CLEAN)
+
+
+def test_the_replay_of_an_interrupted_run_is_compared_up_to_the_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = interrupted_run(tmp_path, monkeypatch)
+    of_clean_code(run, monkeypatch)
+    capsys.readouterr()
+    assert ended(monkeypatch, "replay", str(run.path), "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["sentence"] == "the run was interrupted at 1.0 s; up to there it is the same history."
+    assert (found["outcome"], found["same"], found["problem"], found["cut"]["how"]) == ("pass", 1, None, "interrupted")
+
+    assert ended(monkeypatch, "replay", str(run.plan_path)) in (0, 2)
+    assert "the run was interrupted at 1.0 s, so that there is nothing whole to compare it" in capsys.readouterr().out
+
+    document = run.read_test()
+    run.write_test({**document, "options": {**document["options"], "seed": 5}})
+    assert ended(monkeypatch, "replay", str(run.path)) == 255
+    told = capsys.readouterr().out
+    assert "the run was interrupted at 1.0 s; up to there it is another history" in told
+    assert "the simulation is not deterministic" in told
+
+
+def test_the_replay_of_a_killed_run_is_compared_as_far_as_its_record_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = killed_run(tmp_path, monkeypatch, 100)
+    of_clean_code(run, monkeypatch)
+    for _ in range(2):
+        capsys.readouterr()
+        assert ended(monkeypatch, "replay", str(run.path)) == 0
+        told = capsys.readouterr().out
+        assert "the controller of the run was killed or crashed at about 0." in told
+        assert "up to there it is the same history" in told
+        assert ended(monkeypatch, "analyze", str(run.path), "--engine", "inline") == 2
+    original = original_of(str(run.path), tmp_path)
+    [played] = replay(original, 1, 1)
+    accused = compare(original, [msgspec.structs.replace(played, beginning="0" * 64)])
+    assert (accused.same, "not deterministic" in str(accused.problem)) == (0, True)
+
+
+def test_a_run_that_recorded_nothing_accuses_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = killed_run(tmp_path, monkeypatch, 0)
+    of_clean_code(run, monkeypatch)
+    original = original_of(str(run.path), tmp_path)
+    found = compare(original, replay(original, 1, 1))
+    assert (found.same, found.problem) == (None, None)
+    assert "the run was ended early, before there was anything to compare it with" in found.sentence
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["interrupted", "killed"])
+def test_a_run_that_was_ended_under_faults_is_the_same_as_far_as_it_goes(tmp_path: Path, how: str) -> None:
+    store = tmp_path / "store"
+    process = start("run", "--backend", "sim", "--time-limit", "60", "--seed", "5", cwd=tmp_path)
+    wait_for_ops(store, at_least_bytes=100_000)
+    if how == "killed":
+        kill(process)
+    else:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    found = answer(splitbrain("replay", "latest", "--json", cwd=tmp_path))
+    assert (found["cut"]["how"], found["same"], found["problem"]) == (how, 1, None), found["sentence"]
+    assert found["cut"]["rows"] > 100
 
 
 @pytest.mark.slow

@@ -1,0 +1,81 @@
+"""How far the record of a run goes that did not come to its end, and what of it another run of its seed repeats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+
+import msgspec
+
+from results.arrow import history_hash, recovered_note
+from results.history import HARNESS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from results.store import RunDir
+
+How: TypeAlias = Literal["interrupted", "killed", "running", "empty"]
+
+_ASKED: Final = "interrupted"
+
+
+class Cut(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run was ended early.
+
+    Attributes:
+        how: "interrupted" by Ctrl-C or a signal; "killed" for a controller that died, whatever killed it; "running" for
+            one that is alive; "empty" for a run that recorded nothing.
+        at_ns: when, since the test began; of a killed one, when its record ends.
+        rows: so many rows, from the first, every run of the seed has.
+        beginning: the hash (`results.arrow.history_hash`) of these rows.
+    """
+
+    how: How
+    at_ns: int
+    rows: int
+    beginning: str
+
+    @property
+    def sentence(self) -> str:
+        """How the run ended, in words that more can follow."""
+        at_s = f"{self.at_ns / 1e9:.1f} s"
+        return {
+            "interrupted": f"the run was interrupted at {at_s}",
+            "killed": f"the controller of the run was killed or crashed at about {at_s}",
+            "running": f"the run is still under way, at {at_s}",
+            "empty": "the run was ended early",
+        }[self.how]
+
+
+def cut_of(run: RunDir, history: pa.Table) -> Cut | None:
+    """Where a simulated run was ended early; None for one that came to its end.
+
+    Args:
+        run: the run.
+        history: what it recorded.
+
+    Raises:
+        HistoryFormatError: the lock of its controller cannot be read.
+    """
+    times = cast("list[int]", history.column("time").to_pylist())
+    asked_ns = _interrupted_ns(history)
+    if asked_ns is not None:
+        # Other rows of that instant may be the interrupt's own doing.
+        rows = next(row for row, time_ns in enumerate(times) if time_ns >= asked_ns)
+        return _cut("interrupted", asked_ns, rows, history)
+    if not times:
+        return _cut("empty", 0, 0, history)
+    if recovered_note(history) is None:
+        return None
+    return _cut("running" if run.is_running() else "killed", times[-1], len(times), history)
+
+
+def _interrupted_ns(history: pa.Table) -> int | None:
+    """When somebody first asked the run to end, None if nobody did."""
+    names = ("process", "f", "time")
+    rows = zip(*(history.column(name).to_pylist() for name in names), strict=True)
+    return next((cast("int", time_ns) for process, f, time_ns in rows if (process, f) == (HARNESS, _ASKED)), None)
+
+
+def _cut(how: How, at_ns: int, rows: int, history: pa.Table) -> Cut:
+    return Cut(how=how, at_ns=at_ns, rows=rows, beginning=history_hash(history.slice(0, rows)))
