@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -24,6 +24,7 @@ from results.errors import HistoryFormatError, SplitbrainError, UsageError
 
 if TYPE_CHECKING:
     from harness.test import Test
+    from results.history import Op
 
 LIMIT_S = 300.0
 """How long one run may take, in seconds of real time: a hundred times as long as usual."""
@@ -113,13 +114,25 @@ def test_of(options: RunOptions, plan: Plan | None) -> Test:
     return dataclasses.replace(scripted, nemesis=dataclasses.replace(scripted.nemesis, faults=needs, left_out=()))
 
 
-def play(task: Task) -> Played:
-    """Simulate and judge. Whatever goes wrong is in the answer."""
+def play(task: Task, tell: Callable[[str], None] | None = None) -> Played:
+    """Simulate and judge. Whatever goes wrong is in the answer.
+
+    Args:
+        task: what to simulate.
+        tell: called with what is done, in words: often while it is simulated, and before each checker.
+    """
+    say = tell or _ignore
+
+    def observe(op: Op) -> None:
+        say(f"simulating, at {op.time / 1e9:.0f} s of its time")
+
     try:
         test = test_of(task.options, None if task.plan is None else plans.decode(task.plan))
         specs = [spec for spec in test.workload.checkers if task.checker in (None, spec.name)]
-        left = simulate(test, world=task.options.world)
-        verdicts = engine.judge(left.history, specs, left.telemetry, weaker=False)
+        left = simulate(test, world=task.options.world, observe=None if tell is None else observe)
+        verdicts = engine.judge(
+            left.history, specs, left.telemetry, tell=lambda name: say(f"judging: {name}"), weaker=False
+        )
     except SplitbrainError as error:
         return Played(number=task.number, outcome=Outcome.HARNESS_ERROR, harness_error=str(error))
     failure = None if left.failure is None else str(left.failure)
@@ -134,6 +147,10 @@ def play(task: Task) -> Played:
         fingerprint=left.fingerprint,
         beginning=None if task.rows is None else history_hash(left.history.slice(0, task.rows)),
     )
+
+
+def _ignore(_: str) -> None:
+    pass
 
 
 def play_plan(plan: Plan) -> Played:

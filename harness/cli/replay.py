@@ -104,8 +104,16 @@ def _refuse_idle(ctx: click.Context, original: Original, times: int, *, keep: bo
 def _exactly(original: Original, times: int, jobs: int, store: Path | None, as_json: bool) -> int:
     from checkers.verdict import worst
     from harness.cli.replaying import compare, keep, replay
+    from harness.cli.steps import Steps
 
-    runs = replay(original, times, jobs)
+    with Steps(times) as steps:
+
+        def show(done: int, what: str) -> None:
+            steps.reach(done)
+            steps.tell(what)
+
+        show(0, f"replaying {original.source}")
+        runs = replay(original, times, jobs, show)
     comparison = compare(original, runs)
     kept = None if store is None else keep(original, store)
     outcome = worst(each.outcome for each in runs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,8 +148,16 @@ def _elsewhere(original: Original, backend: str | None) -> Original:
 # --- in simulation ----------------------------------------------------------------------------------------------------
 
 
-def replay(original: Original, times: int, jobs: int) -> list[Played]:
+def replay(
+    original: Original, times: int, jobs: int, show: Callable[[int, str], None] = lambda _, __: None
+) -> list[Played]:
     """Simulate it so many times, in as many processes; in the order in which they were begun.
+
+    Args:
+        original: what is to be run again.
+        times: how often.
+        jobs: worker processes; one replay is done in this process.
+        show: called with how many are done, and with what is done now.
 
     Raises:
         HarnessError: a worker process died.
@@ -157,7 +165,7 @@ def replay(original: Original, times: int, jobs: int) -> list[Played]:
     plan = None if original.plan is None else encode(original.plan)
     test_of(original.options, original.plan)  # whatever is wrong with them is told at once
     if times == 1:
-        return [play(_task(original, plan, 0))]
+        return [play(_task(original, plan, 0), lambda what: show(0, f"replaying {original.source}: {what}"))]
     played: dict[int, Played] = {}
     given = 0
     with Workers(play, min(jobs, times), prepare=warm_up, limit_s=LIMIT_S) as workers:
@@ -165,6 +173,8 @@ def replay(original: Original, times: int, jobs: int) -> list[Played]:
             while workers.free and given < times:
                 workers.give(_task(original, plan, given))
                 given += 1
+            under_way = ", ".join(str(task.number + 1) for task in workers.tasks.values())
+            show(len(played), f"replaying {original.source}: simulating and judging replay {under_way}")
             for report in workers.wait(_TICK_S):
                 if report.answer is None:
                     raise HarnessError(f"{original.source}: replay {report.task.number + 1}: {report.problem}")

@@ -16,9 +16,9 @@ import pytest
 from checkers.verdict import Outcome
 from harness.cli import replaying
 from harness.cli.main import main
-from harness.cli.planned import Guilt, Played, Task, play_plan, with_revision
+from harness.cli.planned import Guilt, Played, Task, options_of, play_plan, with_revision
 from harness.cli.progress import Progress
-from harness.cli.replaying import compare, original_of, replay
+from harness.cli.replaying import Original, compare, original_of, replay
 from harness.cli.shrinking import Pool
 from harness.cli.workers import Report, Workers
 from harness.generators.script import ScriptedFault, ScriptedOp
@@ -288,6 +288,27 @@ def test_a_run_that_recorded_nothing_accuses_nobody(tmp_path: Path, monkeypatch:
     found = compare(original, replay(original, 1, 1))
     assert (found.same, found.problem) == (None, None)
     assert "the run was ended early, before there was anything to compare it with" in found.sentence
+
+
+def test_a_replay_tells_what_it_does() -> None:
+    plan = stale_read(end_ns=1600 * MS, ops=stale_read().ops[:1], faults=())
+    told: list[tuple[int, str]] = []
+    original = Original(source="it", options=options_of(plan.options, "it"), plan=plan)
+    replay(original, 1, 1, lambda done, what: told.append((done, what)))
+    assert {done for done, _ in told} == {0}
+    whats = [what for _, what in told]
+    assert "replaying it: simulating, at 2 s of its time" in whats
+    assert "replaying it: judging: linearizable" in whats
+
+
+@pytest.mark.slow
+def test_a_replay_that_takes_long_shows_on_standard_error_that_it_lives(tmp_path: Path) -> None:
+    run = ["run", "--backend", "sim", "--time-limit", "60", "--seed", "5"]
+    assert splitbrain(*run, cwd=tmp_path).returncode in (0, 2)
+    done = splitbrain("replay", "latest", "--json", cwd=tmp_path)
+    assert "replaying run " in done.stderr
+    assert "simulating, at " in done.stderr
+    assert answer(done)["same"] == 1
 
 
 @pytest.mark.slow
