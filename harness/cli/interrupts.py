@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 
 @contextmanager
@@ -50,6 +50,13 @@ def _let_go(terminals: list[int]) -> None:
         os.close(nowhere)
 
 
+def _write_line(line: str) -> None:
+    """Write a line to standard error from a signal handler: past Python's buffer, which may be in use just then."""
+    start = "\r\x1b[2K" if os.isatty(2) else ""
+    with suppress(OSError):
+        os.write(2, f"{start}{line}\n".encode())
+
+
 class Interrupts:
     """Whether somebody wants an end of a command that simulates many runs."""
 
@@ -57,13 +64,19 @@ class Interrupts:
         self.seen = False
 
     @contextmanager
-    def heard(self) -> Generator[None]:
-        """Take note of who asks for an end while the context lasts; a second one gets it by KeyboardInterrupt."""
+    def heard(self, answer: str = "") -> Generator[None]:
+        """Take note of who asks for an end while the context lasts; a second one gets it by KeyboardInterrupt.
+
+        Args:
+            answer: a line for standard error, written at once when somebody asks for the first time.
+        """
 
         def note() -> None:
             if self.seen:
                 raise KeyboardInterrupt
             self.seen = True
+            if answer:
+                _write_line(answer)
 
         with heeded(note):
             yield

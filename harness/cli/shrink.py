@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 BUDGET_S = 300.0
 
+ENDING = (
+    "splitbrain: ending the search with the smallest plan so far, which is run once more for the store. Ctrl-C again "
+    "ends the search at once, and keeps nothing."
+)
+"""What a first Ctrl-C is answered with."""
+
 _REDRAW_S = 0.25
 _PLAIN_S = 10.0
 
@@ -85,7 +91,7 @@ def command(
     failure = failure_of(what, Path(store))
     check_writable(Path(store))
     interrupts = Interrupts()
-    with interrupts.heard(), ShrinkProgress(f"shrinking {failure.source}") as shown:
+    with interrupts.heard(ENDING), ShrinkProgress(f"shrinking {failure.source}") as shown:
         found = smallest(failure, jobs=workers, budget_s=budget, go_on=lambda: not interrupts.seen, show=shown.show)
     with Progress("running the smallest plan") as progress:
         conclusion = store_run(found.after, Path(store), progress, failure.source)
@@ -132,14 +138,22 @@ def _print(found: Smallest, conclusion: Conclusion, plan_file: Path) -> None:
     then, now = found.before.options["seed"], found.after.options["seed"]
     if then != now:
         click.echo(f"seed    {now}: with the delays of seed {then} it did not fail, or less could be left out")
-    ended = "nothing more can be left out" if found.minimal else "ended early: there may be a smaller one"
-    click.echo(f"tried   {found.tried} simulated runs; {ended}")
+    click.echo(f"tried   {found.tried} simulated runs; {_ended(found)}")
     problem = difference(found.after, conclusion)
     if problem is not None:
         click.echo(f"Harness error: {problem}")
     click.echo(f"plan    {plan_file}")
     click.echo(f"report  {conclusion.report}")
     click.echo(f"replay  {replay_command(plan_file)}")
+
+
+def _ended(found: Smallest) -> str:
+    """How the search ended, in words."""
+    if found.smaller:
+        return "nothing more can be left out" if found.minimal else "ended early: there may be a smaller one"
+    if found.minimal:
+        return "nothing can be left out: the plan is as it was"
+    return "ended early: nothing smaller was found by then, the plan is as it was"
 
 
 def _document(found: Smallest, conclusion: Conclusion, plan_file: Path) -> dict[str, Any]:
@@ -154,6 +168,7 @@ def _document(found: Smallest, conclusion: Conclusion, plan_file: Path) -> dict[
         "after": msgspec.to_builtins(figures(found.after)),
         "seed": found.after.options["seed"],
         "minimal": found.minimal,
+        "smaller": found.smaller,
         "tried": found.tried,
         "sentence": found.sentence,
         "problem": difference(found.after, conclusion),

@@ -26,7 +26,7 @@ from harness.cli.planned import (
 from harness.cli.warm import warm_up
 from harness.cli.workers import Report, Workers
 from harness.listed import names
-from harness.plan import Plan, encode, kinds, load, plan_of
+from harness.plan import Plan, encode, figures, kinds, load, plan_of
 from nemesis import catalogue
 from nemesis.shrink import Shrunk, Step, shrink
 from results.arrow import from_table
@@ -77,6 +77,11 @@ class Smallest(msgspec.Struct, frozen=True, kw_only=True):
     minimal: bool
     tried: int
     sentence: str
+
+    @property
+    def smaller(self) -> bool:
+        """Whether anything was left out, or made shorter."""
+        return figures(self.after) != figures(self.before)
 
 
 # --- what to shrink ---------------------------------------------------------------------------------------------------

@@ -80,3 +80,13 @@ def test_what_is_printed_for_a_terminal_that_is_gone_harms_nobody(monkeypatch: p
     assert os.read(living, 100) == b"seen", "a terminal that is still there is printed to"
     for descriptor in (ours, living, other):
         os.close(descriptor)
+
+
+def test_who_asks_for_an_end_is_answered_once_and_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+    interrupts = Interrupts()
+    with interrupts.heard("it ends soon"):
+        signal.raise_signal(signal.SIGINT)
+        assert capfd.readouterr().err == "it ends soon\n"
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert capfd.readouterr().err == ""

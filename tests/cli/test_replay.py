@@ -136,6 +136,20 @@ def test_it_fails_in_the_same_way_every_time_and_in_every_process(shrunk: tuple[
     assert plan.expecting(play_plan(plan).expectation()) == plan
 
 
+@pytest.mark.slow
+def test_a_search_that_is_interrupted_says_so_at_once_and_that_nothing_is_smaller(tmp_path: Path) -> None:
+    (tmp_path / "large.json").write_bytes(encode(stale_read()))
+    process = start("shrink", "large.json", "--jobs", "1", cwd=tmp_path)
+    assert process.stderr is not None
+    assert "first run" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    told = [line for line in err.splitlines() if "compiling" not in line]
+    assert "ending the search with the smallest plan so far" in told[0]
+    assert process.returncode == 1
+    assert "ended early: nothing smaller was found by then" in out
+
+
 def test_without_the_bug_the_plan_finds_nothing(shrunk: tuple[Path, Any]) -> None:
     folder, _ = shrunk
     plan = load(folder / "small.json")

@@ -13,7 +13,7 @@ from harness.cli.hunting.findings import Finding
 from harness.cli.interrupts import Interrupts
 from harness.cli.judging import Conclusion
 from harness.cli.progress import Progress
-from harness.cli.shrink import ShrinkProgress
+from harness.cli.shrink import ENDING, ShrinkProgress
 from harness.cli.shrinking import Smallest, difference, failure_of, smallest, store_run
 from results.errors import SplitbrainError
 
@@ -43,7 +43,7 @@ def shrink_first(findings: Sequence[Finding], store: Path, *, jobs: int, interru
         return None
     try:
         failure = failure_of(str(first.run.path), store)
-        with interrupts.heard(), ShrinkProgress(f"shrinking {failure.source}") as shown:
+        with interrupts.heard(ENDING), ShrinkProgress(f"shrinking {failure.source}") as shown:
             found = smallest(failure, jobs=jobs, budget_s=BUDGET_S, go_on=lambda: not interrupts.seen, show=shown.show)
         with Progress("running the smallest plan") as progress:
             conclusion = store_run(found.after, store, progress, failure.source)
