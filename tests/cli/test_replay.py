@@ -277,6 +277,7 @@ def test_the_replay_of_an_interrupted_run_is_compared_up_to_the_interrupt(
     assert "the simulation is not deterministic" in told
 
 
+@pytest.mark.slow
 def test_the_replay_of_a_killed_run_is_compared_as_far_as_its_record_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -295,6 +296,7 @@ def test_the_replay_of_a_killed_run_is_compared_as_far_as_its_record_goes(
     assert (accused.same, "not deterministic" in str(accused.problem)) == (0, True)
 
 
+@pytest.mark.slow
 def test_a_run_that_recorded_nothing_accuses_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = killed_run(tmp_path, monkeypatch, 0)
     of_clean_code(run, monkeypatch)
@@ -317,7 +319,7 @@ def test_a_replay_tells_what_it_does() -> None:
 
 @pytest.mark.slow
 def test_a_replay_that_takes_long_shows_on_standard_error_that_it_lives(tmp_path: Path) -> None:
-    run = ["run", "--backend", "sim", "--time-limit", "60", "--seed", "5"]
+    run = ["run", "--backend", "sim", "--time-limit", "150", "--seed", "5"]
     assert splitbrain(*run, cwd=tmp_path).returncode in (0, 2)
     done = splitbrain("replay", "latest", "--json", cwd=tmp_path)
     assert "replaying run " in done.stderr
