@@ -6,10 +6,12 @@ keeps `splitbrain --help` fast.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gc
 import importlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -96,7 +98,10 @@ def main(args: Sequence[str] | None = None) -> None:
         hint = f" ({context.command_path} --help tells more)" if context is not None else ""
         click.echo(f"splitbrain: {' '.join(error.format_message().split())}{hint}", err=True)
         code = EXIT_USAGE
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
+        # It ends now: another Ctrl-C could only turn the exit code into a death by signal.
+        with contextlib.suppress(ValueError):  # in another thread than the main one, which is not interrupted
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         click.echo("splitbrain: interrupted", err=True)
         code = EXIT_HARNESS_ERROR
     except SplitbrainError as error:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Generator
 
 import pytest
 
 from harness.cli.interrupts import Interrupts, heeded
+from tests.cli.support import environment
 
 ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -90,3 +93,27 @@ def test_who_asks_for_an_end_is_answered_once_and_at_once(capfd: pytest.CaptureF
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert capfd.readouterr().err == ""
+
+
+_TWICE = """
+import os, signal, sys
+from harness.cli import main as command
+
+def interrupted(*_, **__):
+    raise KeyboardInterrupt
+
+def echo(text, err):
+    os.kill(os.getpid(), signal.SIGINT)
+    print(text, file=sys.stderr)
+
+command.splitbrain.main = interrupted
+command.click.echo = echo
+command.main(["list"])
+"""
+
+
+def test_a_ctrl_c_that_follows_at_once_does_not_make_an_exit_code_a_death_by_signal() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _TWICE], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (255, "splitbrain: interrupted\n")
