@@ -169,7 +169,7 @@ def bad_key(key: str) -> list[Op]:
     return [read, read.complete("ok", 7)]
 
 
-def nothing(*_: Any) -> None:
+def nothing(*_: Any, **__: Any) -> None:
     """A decider that has no answer."""
 
 
