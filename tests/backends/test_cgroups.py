@@ -47,6 +47,7 @@ def cpu_seconds(pid: int, during_s: float) -> float:
     return (used() - before) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.slow
 def test_a_throttled_process_gets_its_share_and_the_kernel_counts_how_often_it_stood_still(
     groups: CpuGroups, busy: subprocess.Popen[bytes]
 ) -> None:

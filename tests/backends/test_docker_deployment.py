@@ -108,6 +108,7 @@ def test_a_node_is_killed_and_started_again_as_a_new_process_with_its_data(clust
     cluster.runner.run(run())
 
 
+@pytest.mark.slow
 def test_a_paused_node_is_frozen_by_the_kernel_and_goes_on_where_it_was(cluster: Cluster) -> None:
     deployment = cluster.deployment
 
@@ -154,6 +155,7 @@ def test_a_name_that_is_no_node_is_refused(cluster: Cluster) -> None:
 # --- links --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cut",
     [[("n1", "n2")], [("n2", "n3"), ("n3", "n2")], [("n1", "n2"), ("n1", "n3"), ("n2", "n1"), ("n3", "n1")]],
@@ -278,6 +280,7 @@ def test_a_link_with_a_fault_carries_as_much_as_it_should_beside_one_without(
     cluster.runner.run(run())
 
 
+@pytest.mark.slow
 def test_a_link_keeps_its_fault_when_the_node_that_sends_starts_again(cluster: Cluster) -> None:
     deployment = cluster.deployment
 
@@ -302,6 +305,7 @@ def test_a_link_keeps_its_fault_when_the_node_that_sends_starts_again(cluster: C
 # --- deployments of their own ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_deployments_at_the_same_time_do_not_disturb_each_other(cluster: Cluster, tmp_path: Path) -> None:
     ours = cluster.deployment
 

@@ -97,6 +97,7 @@ def test_names_that_cannot_be_a_hosts_are_refused(name: str, tmp_path: Path) -> 
         asyncio.run(deploy(tmp_path, nodes=(name,)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nemesis", ["none", "partition"])
 def test_the_command_line_ends_with_one_line_and_255_where_there_is_no_engine(
     nemesis: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

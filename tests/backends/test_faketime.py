@@ -78,6 +78,7 @@ def test_a_jump_is_seen_by_a_running_process_and_goes_back(
     assert child_ahead_ms() == pytest.approx(0, abs=5)
 
 
+@pytest.mark.slow
 def test_a_drift_begins_without_a_jump_and_what_it_gained_stays(
     clock: FakeClock, child_ahead_ms: Callable[[], float]
 ) -> None:

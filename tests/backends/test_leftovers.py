@@ -82,6 +82,7 @@ def test_a_volume_is_swept_wherever_it_is_mounted(leave: Callable[[str, str], Pa
     assert volumes.sweep(is_mine) == []
 
 
+@pytest.mark.slow
 def test_sweeps_of_the_same_volume_do_not_disturb_each_other(leave: Callable[[str, str], Path]) -> None:
     with ThreadPoolExecutor(4) as pool:
         for _ in range(5):

@@ -56,6 +56,7 @@ def test_a_node_is_started_killed_and_started_again_as_a_new_process(links: Link
     assert (tmp_path / "nodes/n1/log").read_text().count("n1 listens") == 2, "the log goes on over lives"
 
 
+@pytest.mark.slow
 def test_a_paused_node_does_nothing_until_it_is_resumed(links: Links, tmp_path: Path) -> None:
     async def run() -> None:
         async with deployed(links, tmp_path) as deployment:
@@ -225,6 +226,7 @@ def test_a_node_that_ignores_the_request_to_stop_is_killed_at_the_close(links: L
 # --- links --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_one_way_cut_stops_one_direction_and_leaves_the_other(links: Links, tmp_path: Path) -> None:
     async def run() -> None:
         async with deployed(links, tmp_path) as deployment:
@@ -254,6 +256,7 @@ def test_a_topology_replaces_the_one_before_it_whole(links: Links, tmp_path: Pat
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_cut_survives_the_restart_of_both_its_ends(links: Links, tmp_path: Path) -> None:
     async def run() -> None:
         async with deployed(links, tmp_path) as deployment:
@@ -343,6 +346,7 @@ def test_two_deployments_at_once_do_not_disturb_each_other(links: Links, tmp_pat
 # --- proxies ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_proxy_resets_after_the_heal_what_lost_bytes_and_nothing_else(tmp_path: Path) -> None:
     async def run() -> None:
         async with deployed("proxy", tmp_path) as deployment:

@@ -77,6 +77,7 @@ def writing(links: Links, run_dir: Path, faults: Collection[FaultKind]) -> Any:
     return deployed(links, run_dir, WritingSystem("tcp"), NODES, faults)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "kind", "wrote", "synced", "survives"),
     [
@@ -169,6 +170,7 @@ def test_rot_and_truncation_need_a_stopped_node_and_rot_heals(links: Links, tmp_
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_slow_disk_is_counted_and_a_killed_node_on_it_is_reaped(links: Links, tmp_path: Path) -> None:
     needs_volumes()
 

@@ -61,6 +61,7 @@ async def heal(deployment: LocalDeployment) -> None:
     await until_silent(deployment, [])
 
 
+@pytest.mark.slow
 def test_a_link_that_holds_everything_lets_nothing_pass_until_it_is_healed(links: Links, tmp_path: Path) -> None:
     async def measure() -> None:
         async with gossiping(links, tmp_path) as deployment:
@@ -80,6 +81,7 @@ def test_a_link_that_holds_everything_lets_nothing_pass_until_it_is_healed(links
     asyncio.run(measure())
 
 
+@pytest.mark.slow
 def test_a_flaky_link_breaks_connections_which_are_dialled_again(links: Links, tmp_path: Path) -> None:
     async def measure() -> None:
         async with gossiping(links, tmp_path) as deployment:
@@ -94,6 +96,7 @@ def test_a_flaky_link_breaks_connections_which_are_dialled_again(links: Links, t
     asyncio.run(measure())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "word"),
     [(LinkFault(delay_ms=50, jitter_ms=20), "delayed"), (LinkFault(rate_kbit=1), "queued")],
@@ -110,6 +113,7 @@ def test_slow_links_still_pass(links: Links, tmp_path: Path, fault: LinkFault, w
     asyncio.run(measure())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "word"),
     [
@@ -148,6 +152,7 @@ def test_a_link_can_be_cut_and_disturbed_at_once(links: Links, tmp_path: Path) -
     asyncio.run(measure())
 
 
+@pytest.mark.slow
 def test_a_node_that_restarts_finds_its_links_as_disturbed_as_before(tmp_path: Path) -> None:
     async def measure() -> None:
         async with gossiping("namespaces", tmp_path, "udp") as deployment:

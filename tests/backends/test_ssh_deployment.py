@@ -143,6 +143,7 @@ def test_a_paused_node_is_silent_until_it_is_resumed(cluster: Cluster) -> None:
     cluster.runner.run(scenario())
 
 
+@pytest.mark.slow
 def test_names_that_are_not_in_the_test_are_refused(cluster: Cluster) -> None:
     async def scenario() -> None:
         with pytest.raises(UnknownNodeError, match="no node 'n9'"):

@@ -145,6 +145,7 @@ def test_files_rot_only_while_their_node_is_stopped_and_are_mended(cluster: Clus
     cluster.runner.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_clock_jumps_and_comes_back_as_measured_and_as_the_node_sees_it(cluster: Cluster) -> None:
     deployment = cluster.deployment
 

@@ -32,6 +32,7 @@ def test_a_node_that_ends_at_once_is_an_error_with_the_end_of_its_log(hosts: Hos
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_node_that_ended_by_itself_says_so_with_its_last_words(hosts: Hosts, tmp_path: Path) -> None:
     script = "import socket, time; s = socket.create_server(('', 7000)); time.sleep(0.5); print('last words'); exit(4)"
 
@@ -81,6 +82,7 @@ def test_hosts_that_do_not_reach_each_other_are_told(hosts: Hosts, tmp_path: Pat
     assert hosts.wait_until_clear() == []
 
 
+@pytest.mark.slow
 def test_everything_that_hosts_lack_is_told_in_one_message(hosts: Hosts, tmp_path: Path) -> None:
     hosts.on(0, "mv /etc/sudoers.d/splitbrain /root/sudoers")
     hosts.on(1, "mv /usr/sbin/nft /usr/sbin/nft-away")

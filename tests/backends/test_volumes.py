@@ -330,6 +330,7 @@ def test_a_loss_of_power_keeps_what_was_synced_and_loses_what_was_not(volume: Vo
         assert writer.sync() is None
 
 
+@pytest.mark.slow
 def test_a_loss_of_power_ends_every_other_fault(volume: Volume) -> None:
     for fault in ("full", "sync_fails", "read_only", "fails"):
         volume.spoil({fault: True})

@@ -135,6 +135,7 @@ def _forgotten(rows: list[dict[str, Any]]) -> bool:
     return False
 
 
+@pytest.mark.slow
 @given(telemetries())
 @settings(deadline=None, max_examples=300)
 def test_it_finds_what_comparing_every_two_rows_finds(rows: list[dict[str, Any]]) -> None:

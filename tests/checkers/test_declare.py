@@ -39,6 +39,7 @@ def small_histories(draw: st.DrawFn) -> list[Op]:
     return draw(interleavings(draw(st.permutations(calls))))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(small_histories())
 def test_the_verdict_is_that_of_trying_every_order(history: list[Op]) -> None:

@@ -134,6 +134,7 @@ def _same(one: dict[str, Any], other: dict[str, Any], *names: str) -> bool:
     return all(one[name] == other[name] for name in names)
 
 
+@pytest.mark.slow
 @given(telemetries_with_votes())
 @settings(deadline=None, max_examples=200)
 def test_it_finds_what_comparing_every_two_rows_finds(rows: list[dict[str, Any]]) -> None:

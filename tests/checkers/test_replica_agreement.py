@@ -3,6 +3,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 
 from checkers.consensus import ReplicaAgreement
@@ -104,6 +105,7 @@ def test_a_chain_hash_and_a_state_hash_are_not_compared_with_each_other() -> Non
     assert judge(chain, state, at(3, "n3", 64, None, "s")).figures["compared"] == 1
 
 
+@pytest.mark.slow
 @given(telemetries())
 @settings(deadline=None, max_examples=300)
 def test_it_finds_what_comparing_every_two_rows_finds(rows: list[dict[str, Any]]) -> None:

@@ -177,6 +177,7 @@ def numbered(ops: list[Op]) -> list[Op]:
     return [msgspec.structs.replace(op, index=index) for index, op in enumerate(ops)]
 
 
+@pytest.mark.slow
 def test_a_run_with_violated_keys_explains_the_first_of_them() -> None:
     ops = [*hard_key("a", 24), *bad_key("b"), *bad_key("c")]
     [verdict] = judge(to_table(numbered(ops)), [CheckerSpec("linearizable", {"model": "counter"})])

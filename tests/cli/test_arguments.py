@@ -191,6 +191,7 @@ def test_help_teaches_without_loading_anything_heavy() -> None:
         assert f"\n  {command} " in done.stdout
 
 
+@pytest.mark.slow
 def test_every_command_has_help_of_its_own() -> None:
     for command in ("run", "check", "analyze", "list", "doctor", "report", "cluster", "demo", "prepare"):
         done = splitbrain(command, "--help")

@@ -57,6 +57,7 @@ def test_filters_mean_the_runs_that_the_table_shows(store: Path, filters: str, r
     assert "".join(name.rpartition("-")[2] for name in found["runs_a"]) == runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("filters", "words"),
     [("system=etcd", "no run of the store"), ("since=someday", "is no day"), ("colour=red", "no run 'colour=red'")],
@@ -75,6 +76,7 @@ def test_nothing_that_is_meant_is_one_line(store: Path, reference: str) -> None:
     assert done.stderr.count("\n") == (1 if expected else 0)
 
 
+@pytest.mark.slow
 def test_people_read_what_differs_first(store: Path) -> None:
     done = splitbrain("compare", "*-1", "*-3", "--store", str(store), cwd=store.parent)
     assert done.returncode == 0, done.stderr
@@ -85,6 +87,7 @@ def test_people_read_what_differs_first(store: Path) -> None:
     assert "The same test on both sides. The seeds are not the same" in same.stdout
 
 
+@pytest.mark.slow
 def test_nothing_is_folded_in_a_pipe(store: Path) -> None:
     told = compared(store, "*-1", "*-3")
     done = splitbrain("compare", "*-1", "*-3", "--store", str(store), cwd=store.parent)

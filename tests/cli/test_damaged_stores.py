@@ -119,6 +119,7 @@ def refused_at_worst(result: Result) -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_sound_run_is_judged_and_every_damaged_one_named(tmp_path: Path, seed: int) -> None:
     done, expected = lay(tmp_path, 36, seed)

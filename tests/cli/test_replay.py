@@ -156,6 +156,7 @@ def test_without_the_bug_the_plan_finds_nothing(shrunk: tuple[Path, Any]) -> Non
     assert play_plan(msgspec.structs.replace(plan, options={**plan.options, "bug": ""})).guilt == ()
 
 
+@pytest.mark.slow
 def test_what_does_not_fail_cannot_be_shrunk(tmp_path: Path) -> None:
     healthy = stale_read(options={**OPTIONS, "bug": ""}, end_ns=100 * MS, ops=(), faults=())
     (tmp_path / "healthy.json").write_bytes(encode(healthy))
@@ -255,6 +256,7 @@ def of_clean_code(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replaying, "git_revision", lambda: CLEAN)
 
 
+@pytest.mark.slow
 def test_the_replay_of_an_interrupted_run_is_compared_up_to_the_interrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

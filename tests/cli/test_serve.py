@@ -14,6 +14,7 @@ from tests.cli.support import splitbrain, start
 from tests.site.support import small_run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_serves_the_store_until_it_is_asked_to_end_and_ends_well(tmp_path: Path, number: int) -> None:
     run = small_run(tmp_path / "store")
@@ -32,6 +33,7 @@ def test_it_serves_the_store_until_it_is_asked_to_end_and_ends_well(tmp_path: Pa
     assert (process.returncode, errors) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_taken_port_is_one_line_and_the_harness_s_failure(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         (tmp_path / "store").mkdir()
@@ -47,6 +49,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path, arguments: tuple[str, ...])
     assert (done.returncode, done.stdout) == (254, "")
 
 
+@pytest.mark.slow
 def test_an_address_that_this_machine_does_not_have_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     done = splitbrain("serve", "--host", "192.0.2.1", cwd=tmp_path)

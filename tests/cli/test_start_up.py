@@ -53,6 +53,7 @@ def loaded(*arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stale", [False, True])
 @pytest.mark.parametrize("name", ["parquet", "jsonl", "edn"])
 def test_the_check_of_a_small_history_loads_no_compiler_and_no_data_frames(
@@ -103,6 +104,7 @@ def compact(*, stale: bool) -> str:
     return "".join(lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stale", [False, True])
 @pytest.mark.parametrize(
     ("model", "text"),

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
 from harness.cli.workers import Report, Workers
 from tests.cli import tasks
 from tests.cli.support import environment
@@ -62,6 +64,7 @@ def test_a_worker_that_is_killed_while_it_has_nothing_to_do_is_reported_with_its
     assert third.answer is not None
 
 
+@pytest.mark.slow
 def test_a_task_without_end_is_given_up() -> None:
     with Workers(tasks.fragile, 1, limit_s=0.5) as workers:
         [report] = _all(workers, [3])

@@ -715,6 +715,7 @@ class TestTelemetry:
 
 
 class TestConnections:
+    @pytest.mark.slow
     def test_a_link_is_back_within_a_second_of_the_heal(self) -> None:
         async def check(world: World) -> None:
             _, (one, _) = await clients_of(world)

@@ -148,6 +148,7 @@ def test_a_cluster_goes_on_without_its_leader_and_loses_nothing_when_all_are_kil
     asyncio.run(check())
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_torn_tail_is_cut_off_and_what_it_held_comes_back_from_the_others(processes: Processes) -> None:
     async def check() -> None:

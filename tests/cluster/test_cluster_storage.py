@@ -388,6 +388,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(STEPS, st.integers(0, 2**32))
 def test_after_a_loss_of_power_the_log_is_as_it_was_at_some_time_since_it_was_last_called_durable(
     steps: list[tuple[str, int, bytes]], seed: int

@@ -151,6 +151,7 @@ class TestPaths:
         with pytest.raises(InvalidPathError, match="is not a path"):
             parse_path(text)
 
+    @pytest.mark.slow
     @given(st.lists(st.text(min_size=1).filter(lambda name: "/" not in name)).map(tuple))
     def test_a_path_survives_being_written_and_read(self, path: Path) -> None:
         assert parse_path(format_path(path)) == path
@@ -208,6 +209,7 @@ def everything(tree: Tree) -> dict[Path, Properties]:
     return seen
 
 
+@pytest.mark.slow
 @given(st.lists(COMMANDS, max_size=40))
 def test_any_commands_do_what_they_do_to_a_plain_dictionary(commands: list[Command]) -> None:
     tree, model = Tree(), PlainModel()
@@ -225,6 +227,7 @@ def test_the_incremental_state_hash_is_the_hash_of_the_whole_tree(commands: list
         assert tree.state_hash == tree.recomputed_state_hash()
 
 
+@pytest.mark.slow
 @given(st.lists(COMMANDS, max_size=12), st.lists(COMMANDS, max_size=12))
 def test_state_hashes_are_equal_exactly_for_equal_trees(some: list[Command], others: list[Command]) -> None:
     first, second = tree_after(*some), tree_after(*others)

@@ -99,6 +99,7 @@ def test_what_is_exported_reads_back_as_the_same_history(name: str, table: pa.Ta
     assert history_hash(back(text_of(table, name), name)) == history_hash(table)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(table=histories())
 def test_edn_of_one_line_reads_back_as_well(table: pa.Table) -> None:

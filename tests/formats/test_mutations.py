@@ -59,6 +59,7 @@ def test_a_damaged_parquet_file_is_read_or_refused(tmp_path: Path) -> None:
     damaged_parquet(tmp_path, 200, seed=5, footer=True)
 
 
+@pytest.mark.slow
 def test_a_changed_byte_of_a_page_is_refused_or_changes_nothing(tmp_path: Path) -> None:
     damaged_parquet(tmp_path, 200, seed=6, footer=False)
 

@@ -55,6 +55,7 @@ def test_a_node_that_dies_by_itself_is_noted_once_and_started_when_the_run_is_he
     assert summary.failure is None
 
 
+@pytest.mark.slow
 def test_a_kill_by_the_nemesis_is_no_crash() -> None:
     kill = Op(process=-1, type="invoke", f="kill", value={"fault": "kill", "action": "start"})
     test = make_test(

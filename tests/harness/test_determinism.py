@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
 from virtual import VirtualClock
 from worlds import FakeClient, FakeNemesis, MemoryDeployment, MemoryRecorder, make_test
 
@@ -58,6 +59,7 @@ def history(seed: int) -> list[Op]:
     return recorder.ops
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_history_to_the_nanosecond() -> None:
     began = time.monotonic()
     first, second, other = history(5), history(5), history(6)

@@ -561,6 +561,7 @@ def test_no_stall_is_recorded_when_there_was_none() -> None:
     assert recorder.notes("stall") == []
 
 
+@pytest.mark.slow
 def test_the_history_is_flushed_at_least_twice_a_second() -> None:
     recorder = MemoryRecorder()
     run(make_test(FakeClient(), time_limit_s=60, rate=10.0), recorder=recorder, clock=VirtualClock())

@@ -72,6 +72,7 @@ def test_an_image_is_built_anew_when_that_is_asked_for(
         client.images.get(str(ids[0]))
 
 
+@pytest.mark.slow
 def test_an_image_whose_files_changed_is_built_again_by_itself(
     client: docker.DockerClient, scratch: Image, checkout: Path
 ) -> None:

@@ -76,6 +76,7 @@ def test_a_socket_that_nobody_serves_is_told_from_a_missing_one(address: Path) -
         engine()
 
 
+@pytest.mark.slow
 def test_an_engine_that_does_not_answer_is_given_up(address: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CONNECT_TIMEOUT_S", 1)
     with _listening(address), pytest.raises(ContainerEngineError, match="does not answer within 1 s: restart it"):
@@ -92,6 +93,7 @@ def test_an_old_engine_is_refused(address: Path) -> None:
             server.shutdown()
 
 
+@pytest.mark.slow
 def test_a_user_without_permission_is_told_so() -> None:
     problem = plain_user.problem()
     if problem is not None:

@@ -47,6 +47,7 @@ def test_an_image_of_other_files_is_stale_and_goes_and_the_present_one_stays(
     assert prune(client, [scratch.name]) == []
 
 
+@pytest.mark.slow
 def test_an_image_that_a_container_was_made_from_is_kept_even_if_it_does_not_run(
     client: docker.DockerClient, scratch: Image, checkout: Path
 ) -> None:

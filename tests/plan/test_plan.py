@@ -230,6 +230,7 @@ anything = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(plan=anything)
 def test_a_plan_survives_its_file(plan: Plan) -> None:
     text = encode(plan)

@@ -111,11 +111,19 @@ class Browser:
         return found["result"].get("value")
 
     def wait_until(self, expression: str) -> None:
-        """Wait until an expression is true."""
+        """Wait until an expression is true, on whatever page there is by then."""
         deadline = time.monotonic() + ANSWER_S
-        while not self.run(expression):
+        while not self._is_true(expression):
             assert time.monotonic() < deadline, f"never true: {expression}; {self.complaints}"
             time.sleep(0.02)
+
+    def _is_true(self, expression: str) -> bool:
+        try:
+            return bool(self.run(expression))
+        except AssertionError as error:
+            if "navigated or closed" in str(error):  # the page went away while it was asked: the next one is on its way
+                return False
+            raise
 
     def settle(self) -> None:
         """Wait until what was asked for is drawn."""

@@ -283,6 +283,7 @@ def lens(browser: Browser) -> tuple[float, float]:
     return tuple(browser.run("['x', 'width'].map((name) => +document.getElementById('lens').getAttribute(name))"))
 
 
+@pytest.mark.slow
 def test_every_way_to_zoom_and_pan_leads_to_other_ops_and_back(browser: Browser, tmp_path: Path) -> None:
     browser.open(write(tmp_path / "page.html", sample(5000, 6)))
     home, shown = lens(browser), bars_of(browser)

@@ -47,6 +47,7 @@ def test_what_nobody_measured_and_what_is_no_time_is_not_taken_off() -> None:
     assert [ahead_ns(clocks, node) for node in ("n1", "n2", "n3")] == [-500_000_000, 0, 0]
 
 
+@pytest.mark.slow
 def test_what_a_host_was_ahead_is_taken_off_the_times_in_its_nodes_logs(tmp_path: Path) -> None:
     plain = {log.node: log for log in node_logs(load(sample_run(tmp_path / "plain").path), [])}
     run = sample_run(tmp_path / "ahead", walls_s={"n1": 0.25})

@@ -59,6 +59,7 @@ def test_binary_and_endless_lines_are_made_visible_and_cut(tmp_path: Path) -> No
     assert log.lines[2].text == "y" * LINE_MAX + "… (2,000,000 bytes)"
 
 
+@pytest.mark.slow
 def test_of_too_many_lines_those_near_to_what_matters_stay_and_the_rest_is_counted(tmp_path: Path) -> None:
     view = load(sample_run(tmp_path).path)
     log = next(log for log in node_logs(view, [10.0, 20.0], most=18) if log.node == "n1")

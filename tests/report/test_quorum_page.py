@@ -56,6 +56,7 @@ def test_an_answer_on_the_wrong_side_is_marked_and_leads_to_its_finding_and_its_
     assert "no progress on the wrong side" in page
 
 
+@pytest.mark.slow
 def test_availability_and_recovery_are_drawn_from_the_figures_and_rules_are_listed(tmp_path: Path) -> None:
     page = write_report(sample_run(tmp_path).path).read_text()
     assert re.search(
@@ -69,6 +70,7 @@ def test_availability_and_recovery_are_drawn_from_the_figures_and_rules_are_list
     assert "Where a quorum was in reach, 1.5 s were allowed." in page
 
 
+@pytest.mark.slow
 def test_windows_are_a_table_that_is_linked_with_the_findings_in_them(tmp_path: Path) -> None:
     page = write_report(sample_run(tmp_path, "wrong side").path).read_text()
     assert 'In <a href="#window-1">window 1</a>.' in page

@@ -89,6 +89,7 @@ def test_the_banner_tells_the_outcome_in_a_colour_of_its_own(
     assert len({*colours.values()}) == 5
 
 
+@pytest.mark.slow
 def test_the_witness_table_holds_the_ops_that_the_evidence_names(tmp_path: Path) -> None:
     run = sample_run(tmp_path, "violation")
     page = Page(write_report(run.path))
@@ -105,6 +106,7 @@ def test_the_witness_table_holds_the_ops_that_the_evidence_names(tmp_path: Path)
     assert f"add {element} {element} ok" in page.text
 
 
+@pytest.mark.slow
 def test_faults_are_listed_with_target_evidence_and_what_was_in_force(tmp_path: Path) -> None:
     page = report(tmp_path)
     for words in (
@@ -192,6 +194,7 @@ def test_a_nemesis_that_tells_its_state_in_another_shape_breaks_nothing(tmp_path
     assert "nothing in force" in write_report(run.path).read_text()
 
 
+@pytest.mark.slow
 def test_plots_are_also_files_that_stand_by_themselves(tmp_path: Path) -> None:
     run = sample_run(tmp_path)
     write_report(run.path)
@@ -250,6 +253,7 @@ def test_what_is_no_run_or_too_new_is_refused_and_left_alone(tmp_path: Path) -> 
     assert not (run.path / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_ops_stay_below_five_megabytes_and_the_page_says_what_it_left_out(tmp_path: Path) -> None:
     run = sample_run(tmp_path, "unjudged", seconds=220, rate=600)
     page = Page(write_report(run.path))
@@ -258,6 +262,7 @@ def test_a_hundred_thousand_ops_stay_below_five_megabytes_and_the_page_says_what
     assert len(page.source) < 5_000_000
 
 
+@pytest.mark.slow
 def test_the_command_that_repeats_the_run_is_given(tmp_path: Path) -> None:
     page = report(tmp_path, "violation")
     (command,) = [text for text in page.by_tag["pre"] if text.startswith("splitbrain run")]
@@ -266,6 +271,7 @@ def test_the_command_that_repeats_the_run_is_given(tmp_path: Path) -> None:
     assert "--seed 7" in command
 
 
+@pytest.mark.slow
 def test_what_ran_is_told_down_to_sources_and_image(tmp_path: Path) -> None:
     run = sample_run(tmp_path)
     image = {"tag": "system:1", "id": "sha256:0123abcd"}
@@ -324,6 +330,7 @@ def test_the_ops_that_evidence_names_are_found_in_every_shape(evidence: Any, ind
     assert op_indexes(evidence) == indexes
 
 
+@pytest.mark.slow
 def test_coverage_marks_are_listed_with_their_zeros_where_they_were_counted(tmp_path: Path) -> None:
     run = sample_run(tmp_path)
     assert "Coverage marks" not in Page(write_report(run.path)).text

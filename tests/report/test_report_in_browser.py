@@ -82,6 +82,7 @@ def test_on_a_phone_sentences_have_the_width_of_the_window(browser: Browser, tmp
     assert min(widths) > 280
 
 
+@pytest.mark.slow
 def test_a_click_on_an_op_shows_what_each_node_logged_around_it(browser: Browser, tmp_path: Path) -> None:
     browser.open(write_report(sample_run(tmp_path, "wrong side").path))
     link = "tr[id^=op-] a"
@@ -117,6 +118,7 @@ def test_the_longest_names_of_faults_and_nodes_stay_inside_the_picture(browser: 
     assert "membership" in browser.run("document.querySelector('#timeline text.lane').textContent")
 
 
+@pytest.mark.slow
 def test_a_click_on_the_timeline_takes_the_nearest_op_of_that_node(browser: Browser, tmp_path: Path) -> None:
     run = sample_run(tmp_path)
     browser.open(write_report(run.path))
@@ -136,6 +138,7 @@ def test_a_click_on_the_timeline_takes_the_nearest_op_of_that_node(browser: Brow
     assert abs(ended - rows[-1]["time"] / 2e9) <= nearest + 0.02
 
 
+@pytest.mark.slow
 def test_ops_are_reached_by_keyboard_and_by_address(browser: Browser, tmp_path: Path) -> None:
     page = write_report(sample_run(tmp_path).path)
     browser.open(page, fragment="#op-4000")
@@ -158,6 +161,7 @@ def test_ops_are_reached_by_keyboard_and_by_address(browser: Browser, tmp_path: 
     assert browser.complaints == []
 
 
+@pytest.mark.slow
 def test_the_timeline_is_walked_by_keys_and_left_again(browser: Browser, tmp_path: Path) -> None:
     browser.open(write_report(sample_run(tmp_path, "wrong side").path))
     browser.run("document.getElementById('walk').focus({focusVisible: true})")
@@ -216,6 +220,7 @@ def test_a_screen_reader_is_told_of_the_op_and_has_the_timeline_as_a_table(brows
     assert browser.run("document.querySelector(':target').id") == "finding-1"
 
 
+@pytest.mark.slow
 def test_a_finding_leads_to_its_window_and_back(browser: Browser, tmp_path: Path) -> None:
     browser.open(write_report(sample_run(tmp_path, "wrong side").path))
     assert browser.run("document.getElementById('windows').open")
@@ -249,6 +254,7 @@ def half_written(root: Path) -> RunDir:
     return run
 
 
+@pytest.mark.slow
 def test_without_a_script_the_logs_around_the_evidence_are_there(browser: Browser, tmp_path: Path) -> None:
     browser.open(write_report(sample_run(tmp_path, "wrong side").path), scripts=False)
     assert browser.run("document.getElementById('inspect').hidden")
@@ -328,6 +334,7 @@ def test_in_print_all_but_raw_evidence_is_open_and_the_controls_are_gone(browser
     assert browser.run("document.querySelectorAll('details:not([open])').length") == before > len(shut)
 
 
+@pytest.mark.slow
 def test_it_prints_as_a_document_of_a_few_pages(browser: Browser, tmp_path: Path) -> None:
     browser.open(write_report(sample_run(tmp_path, "violation", rate=40).path))
     printed = base64.b64decode(browser.send("Page.printToPDF", printBackground=True)["data"])
@@ -336,6 +343,7 @@ def test_it_prints_as_a_document_of_a_few_pages(browser: Browser, tmp_path: Path
     assert browser.run("document.querySelectorAll('details[data-closed]').length") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(HOSTILE))
 def test_hostile_values_do_nothing_in_a_browser(browser: Browser, tmp_path: Path, kind: str) -> None:
     hostile = HOSTILE[kind]

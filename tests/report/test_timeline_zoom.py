@@ -28,6 +28,7 @@ def timeline_of(browser: Browser) -> str:
     return re.sub(r' style=""', "", browser.run("document.getElementById('timeline').outerHTML"))
 
 
+@pytest.mark.slow
 def test_very_many_ops_are_bands_of_bars_that_differ_in_height(page: Path) -> None:
     html = page.read_text(encoding="utf-8")
     bands = re.findall(r'<path class="density density-ok" d="([^"]*)"', html)

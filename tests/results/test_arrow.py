@@ -17,11 +17,13 @@ from results.values import canonical_json
 from .support import histories, writes
 
 
+@pytest.mark.slow
 @given(histories)
 def test_a_history_comes_back_from_a_table_as_it_was(ops: list[Op]) -> None:
     assert arrow.from_table(arrow.to_table(ops)) == ops
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(histories)
 def test_a_history_comes_back_from_a_file_as_it_was(tmp_path_factory: pytest.TempPathFactory, ops: list[Op]) -> None:
@@ -189,6 +191,7 @@ def test_columns_that_may_be_null_may_be_missing_and_others_may_be_there() -> No
     assert arrow.from_table(other) == arrow.from_table(table)
 
 
+@pytest.mark.slow
 def test_a_file_cut_in_half_a_damaged_one_and_a_newer_one_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "history.parquet"
     arrow.write_parquet(arrow.to_table(writes(50)), path)

@@ -6,6 +6,8 @@ import os
 import tarfile
 from pathlib import Path
 
+import pytest
+
 from results import nodedata
 from results.pruning import size_bytes
 from results.store import Store
@@ -73,6 +75,7 @@ def test_logs_beside_the_data_and_what_a_link_leads_to_stay(tmp_path: Path) -> N
     assert (outside / "file").exists()
 
 
+@pytest.mark.slow
 def test_the_bound_is_the_one_of_the_runs_options_and_its_log_tells_what_was_left_out(tmp_path: Path) -> None:
     for at, options in enumerate(({"keep_data": "0"}, {"keep_data": "1M"}, {})):
         run = Store(tmp_path).create("t", at, {"options": options}, 10**18 + at)

@@ -55,6 +55,7 @@ def built(sources: Path, target: Path) -> zipfile.ZipFile:
     return zipfile.ZipFile(wheel)
 
 
+@pytest.mark.slow
 def test_an_installed_wheel_names_its_commit_and_has_every_file(sources: Path, tmp_path: Path) -> None:
     with built(sources, tmp_path / "dist") as wheel:
         wheel.extractall(tmp_path / "installed")

@@ -38,6 +38,7 @@ WAYS = {
 """By name the mark that says that it did something."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "mark"), WAYS.items())
 def test_a_fault_that_strikes_does_something_and_the_cluster_survives_it(name: str, mark: str) -> None:
     given = {"backend": "sim", "nemesis": name, "time_limit": 12.0, "interval": 1.5, "rate": 50.0}
@@ -51,6 +52,7 @@ def test_a_fault_that_strikes_does_something_and_the_cluster_survives_it(name: s
     assert [verdict.checker for verdict in verdicts if verdict.valid == "false"] == []
 
 
+@pytest.mark.slow
 def test_a_strobing_clock_jumps_as_often_as_it_should() -> None:
     given = {"backend": "sim", "nemesis": "clock-strobe", "time_limit": 20.0, "interval": 2.0, "rate": 20.0}
     left = simulate(compose(RunOptions.of(**{**OPTIONS, **given})))
@@ -67,6 +69,7 @@ def test_a_strobing_clock_jumps_as_often_as_it_should() -> None:
     assert seen > 3
 
 
+@pytest.mark.slow
 def test_what_is_unfair_is_found_out() -> None:
     assert set(UNFAIR) < set(NEMESES)
     given = {"backend": "sim", "nemesis": ",".join(UNFAIR), "time_limit": 12.0, "interval": 1.5, "rate": 50.0}

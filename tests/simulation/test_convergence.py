@@ -34,6 +34,7 @@ def judge(run: Judged, history: pa.Table) -> str:
     return QuorumProgress().check(history, run.left.telemetry, run.options).figures["rules"]["Q7"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_replicas_meet_soon_after_the_load_and_have_told_so_when_the_run_ends(seed: int) -> None:
     good = run(SCRIPT, seed)
@@ -68,6 +69,7 @@ def stopping_to_apply(monkeypatch: pytest.MonkeyPatch, seed: int) -> Judged:
     return judged(SCRIPT, seed, observe=observe)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_replica_that_applies_nothing_any_more_after_the_heal_violates_q7_alone(
     monkeypatch: pytest.MonkeyPatch, seed: int
@@ -82,6 +84,7 @@ def test_a_replica_that_applies_nothing_any_more_after_the_heal_violates_q7_alon
     assert f"{behind} at {note['applied'][behind]}" in broken.verdict.sentence
 
 
+@pytest.mark.slow
 def test_a_history_without_a_quiet_phase_is_judged_by_its_last_op(monkeypatch: pytest.MonkeyPatch) -> None:
     good = run(SCRIPT, 1)
     assert judge(good, without_quiet(good.left.history)) == "held"

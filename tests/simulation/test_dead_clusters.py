@@ -204,6 +204,7 @@ def test_holders_who_believe_do_not_speak_for_a_cluster_that_answers_nothing() -
     assert any("the system answered in only" in each for each in told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", ["register", "lock", "lease-lock"])
 def test_a_live_cluster_still_passes(workload: str) -> None:
     assert outcome_of(workload, "none")[0] is Outcome.PASS

@@ -1117,6 +1117,7 @@ class Node:
 
 
 class TestTheStorageOfANode:
+    @pytest.mark.slow
     def test_it_recovers_everything_that_was_confirmed_from_five_hundred_losses_of_power(self) -> None:
         async def check() -> None:
             lost: dict[str, int] = {}

@@ -56,6 +56,7 @@ def end_s(ops: list[Op]) -> float:
     return ops[-1].time / 1e9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op_timeout", [10.0, 2.0])
 def test_five_seconds_in_which_all_nodes_pause_are_no_time_in_which_the_cluster_answers(
     tmp_path: Path, op_timeout: float
@@ -69,6 +70,7 @@ def test_five_seconds_in_which_all_nodes_pause_are_no_time_in_which_the_cluster_
     assert "from 5 s to 10 s" in verdicts["quorum-progress"].sentence
 
 
+@pytest.mark.slow
 def test_a_pause_at_the_end_of_the_faults_phase_counts_until_an_op_is_answered(tmp_path: Path) -> None:
     _, verdicts = simulated(tmp_path, ['[12.0, "pause", {"spec": "all"}]'], op_timeout=5.0)
     [[begin, end]] = cluster(verdicts)["silent"]
@@ -83,6 +85,7 @@ def test_a_cluster_without_faults_is_there_all_the_time_at_any_rate(tmp_path: Pa
         assert cluster(verdicts)["time"] == 1.0
 
 
+@pytest.mark.slow
 def test_one_silent_node_is_seen_by_its_own_clients_only(tmp_path: Path) -> None:
     lines = ['[5.0, "pause", {"spec": "one", "order": ["n2", "n1", "n3", "n4", "n5"]}]', '[10.0, "resume"]']
     _, verdicts = simulated(tmp_path, lines, op_timeout=10.0)
@@ -106,6 +109,7 @@ def test_latencies_from_due_have_the_wait_for_a_client_in_them_and_a_plan_repeat
     assert simulate(scripted(left.test, plan)).ops == left.ops
 
 
+@pytest.mark.slow
 def test_a_rate_that_clients_cannot_keep_is_told_in_words(tmp_path: Path) -> None:
     _, verdicts = simulated(tmp_path, [], rate=1000.0, concurrency="2", time_limit=3.0)
     found = verdicts["stats"].figures["load"]

@@ -81,6 +81,7 @@ def test_what_is_fixed_does_not_change_the_rest_of_the_draw(seed: int) -> None:
     assert fixed.interval == free.interval
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(SEEDS, ASKED)
 def test_every_draw_composes_and_the_command_line_gives_it_back(seed: int, asked: Asked) -> None:

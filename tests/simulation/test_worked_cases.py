@@ -110,6 +110,7 @@ def silenced(nodes: Collection[str]) -> Callable[[Op], Op]:
 # --- 1: three and two -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_1_the_three_progress_and_the_two_are_silent(seed: int) -> None:
     good = run(THREE_AND_TWO, seed)
@@ -147,6 +148,7 @@ def test_2_an_answer_of_anybody_violates_q1(bug: str) -> None:
 # --- 3: a bridge ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_3_one_side_of_a_bridge_progresses_or_both(seed: int) -> None:
     good = run(BRIDGE, seed)
@@ -173,6 +175,7 @@ def test_3_silence_in_one_core_is_allowed_and_silence_in_both_violates_q3() -> N
 # --- 4: a ring of majorities ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_4_a_ring_of_majorities_has_no_core_and_gives_figures_only(seed: int) -> None:
     good = run(RING, seed)
@@ -233,6 +236,7 @@ def resumed_unaware(leader: str) -> tuple[Fault, ...]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_6_a_leader_that_was_paused_answers_nothing_in_its_old_term(seed: int) -> None:
     good = run(PAUSED, seed)
@@ -258,6 +262,7 @@ def test_6_a_leader_that_answers_in_its_old_term_violates_q10_alone_although_eve
 # --- 8: lossy links ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_8_where_all_links_lose_messages_nothing_is_forbidden_or_demanded(seed: int) -> None:
     good = run(LOSSY, seed)
@@ -267,6 +272,7 @@ def test_8_where_all_links_lose_messages_nothing_is_forbidden_or_demanded(seed: 
     assert good.verdict.figures["availability"]["cluster"]["ops"] is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", ["M81", "M23"])
 def test_8_answers_that_no_majority_stands_behind_are_no_matter_of_q1_and_q2(bug: str) -> None:
     broken = run(LOSSY, 1, bug)

@@ -111,6 +111,7 @@ def test_a_hostile_report_can_neither_read_the_site_nor_ask_it(tmp_path: Path, b
         assert browser.run("document.title") == "ran null refused"
 
 
+@pytest.mark.slow
 def test_the_stored_report_works_from_the_site(tmp_path: Path, browser: Browser) -> None:
     run = small_run(tmp_path, "violation")
     write_report(run.path)
@@ -188,6 +189,7 @@ def test_text_can_be_read_in_light_and_dark(tmp_path: Path, browser: Browser, sc
         browser.send("Emulation.setEmulatedMedia", features=[])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 1280])
 def test_pages_fit_a_phone_and_a_screen(tmp_path: Path, browser: Browser, width: int) -> None:
     run = small_run(tmp_path, "violation")

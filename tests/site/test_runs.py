@@ -275,6 +275,7 @@ def test_nothing_can_be_changed(tmp_path: Path, method: str) -> None:
     assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD")
 
 
+@pytest.mark.slow
 def test_a_run_whose_document_makes_no_sense_is_one_refused_page(tmp_path: Path) -> None:
     run, other = small_run(tmp_path, seed=1), small_run(tmp_path, seed=2)
     (run.path / "figures.json").unlink()

@@ -16,6 +16,7 @@ from results.site.trends import trends
 from tests.site.support import bare_run, body, document, get, small_run, text
 
 
+@pytest.mark.slow
 def test_every_state_of_a_run_is_a_row_that_says_so(tmp_path: Path) -> None:
     expected = {
         small_run(tmp_path, "pass", seed=1).name: "pass",
@@ -219,6 +220,7 @@ def test_a_sentence_of_a_megabyte_does_not_fill_the_table(tmp_path: Path) -> Non
     assert len(text(get(tmp_path, f"/run/{run.test_name}/{run.name}"))) < 30_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["test.json", "verdict.json"])
 def test_a_file_that_nests_without_end_costs_one_row(tmp_path: Path, name: str) -> None:
     whole, damaged = small_run(tmp_path, seed=1), small_run(tmp_path, seed=2)
@@ -234,6 +236,7 @@ def test_links_keep_the_filters() -> None:
     assert Selection().query(down=False) == "down=0"
 
 
+@pytest.mark.slow
 def test_a_thousand_runs_are_listed_and_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = small_run(tmp_path / "one")
     for number in range(1000):

@@ -75,6 +75,7 @@ def split_of(verdict: Verdict) -> dict[str | None, int]:
     return {each["key"]: each["segments"] for each in verdict.figures.get("hot_keys", ())}
 
 
+@pytest.mark.slow
 def test_a_hot_key_has_the_verdict_that_it_has_here(spark: Spark, tmp_path: Path, misbehaving: None) -> None:
     store, cas = Store(tmp_path / "store"), spec("cas-register")
     runs = [

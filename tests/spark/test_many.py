@@ -69,6 +69,7 @@ def test_a_page_that_cannot_be_written_is_an_error_of_its_run_alone(
     assert all((run.path / "report.html").is_file() for run in runs[2:])
 
 
+@pytest.mark.slow
 def test_one_by_one_a_wrong_request_of_a_run_keeps_no_other_from_its_verdict(tmp_path: Path) -> None:
     wrong = [CheckerSpec("quorum-progress", {"recovery_bound_s": -1})]
     store = Store(tmp_path)

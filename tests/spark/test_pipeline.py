@@ -128,6 +128,7 @@ def test_a_run_with_a_wrong_request_breaks_alone(spark: Spark, sizes: Sizes, tmp
     assert timeless(verdicts[good.path]) == _inline(good)
 
 
+@pytest.mark.slow
 @IN_GROUPS
 def test_each_run_that_cannot_be_judged_is_named_and_the_others_are_judged(
     spark: Spark, sizes: Sizes, tmp_path: Path

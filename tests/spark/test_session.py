@@ -157,6 +157,7 @@ def _fake_java(folder: Path, version: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_first_java_of_seventeen_or_later_is_taken(
     tmp_path: Path, javaless: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,6 +166,7 @@ def _killed(store: Store, seed: int) -> RunDir:
     return run
 
 
+@pytest.mark.slow
 def test_damaged_telemetry_is_named_and_a_run_that_lost_its_raw_files_is_judged_without(tmp_path: Path) -> None:
     store = Store(tmp_path)
     damaged = told(stored(store, "t", 1, keyed("a"), CONSENSUS), table_of(lines(1)))

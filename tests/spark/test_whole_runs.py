@@ -76,6 +76,7 @@ def test_without_any_telemetry_whole_runs_are_judged_all_the_same(spark: Spark, 
     assert verdict.anomalies == ("Q2",)
 
 
+@pytest.mark.slow
 @IN_GROUPS
 def test_a_wrong_option_breaks_the_run_alone(spark: Spark, sizes: Sizes, tmp_path: Path) -> None:
     run = run_of(Store(tmp_path), "wrong", 1, story(), CheckerSpec("quorum-progress", {"attempt": 1}))

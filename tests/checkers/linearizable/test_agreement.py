@@ -21,6 +21,7 @@ def assert_agreement(tally: Tally, histories: int) -> None:
         assert sum(sum(tally.judged(name, judge)) for name in VOCABULARIES) == histories, judge
 
 
+@pytest.mark.slow
 def test_every_model_is_among_the_vocabularies() -> None:
     assert {vocabulary.model.partition("(")[0] for vocabulary in VOCABULARIES.values()} == set(models.names())
 

@@ -59,6 +59,7 @@ def compare(kind: Kind, make: Make, seeds: range) -> Counter[Any]:
     return said
 
 
+@pytest.mark.slow
 @every_kind
 def test_decisions_on_small_histories_are_those_of_the_definition_and_culprits_alone_are_wrong(kind: Kind) -> None:
     said = compare(kind, small_calls, range(1500))
@@ -67,6 +68,7 @@ def test_decisions_on_small_histories_are_those_of_the_definition_and_culprits_a
     assert said[None] < 250  # a take has crashed, and somebody's value is missing
 
 
+@pytest.mark.slow
 @every_kind
 def test_decisions_where_only_order_can_be_violated_are_those_of_the_definition(kind: Kind) -> None:
     said = compare(kind, paired_calls, range(1500))
@@ -333,6 +335,7 @@ def _few(call: Call) -> Any:
     return call.result % 3 if isinstance(call.result, int) else call.result
 
 
+@pytest.mark.slow
 def test_a_bag_without_empty_takes_is_decided_whatever_repeats_or_crashed() -> None:
     said: Counter[bool] = Counter()
     for seed in range(2000):

@@ -100,6 +100,7 @@ def test_paths_are_possible_orders_and_end_in_every_possible_state(name: str, cr
             assert {stepper.states.number(state) for state in ends} == possible
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "crashes", "processes"),
     [("register", 0.0, 7), ("cas-register", 0.0, 6), ("cas-register", 0.02, 4), ("kv", 0.0, 4), ("counter", 0.02, 4)],
@@ -121,6 +122,7 @@ def test_paths_of_a_long_history_begin_in_its_middle(name: str, crashes: float, 
             assert ending == reachable
 
 
+@pytest.mark.slow
 def test_where_not_all_configurations_are_known_paths_go_on_from_one(monkeypatch: pytest.MonkeyPatch) -> None:
     late = 2 * max(paths.WINDOWS)
     long = violations("cas-register", 4, ops=400, crashes=0.02, lies=0.004, after=late, processes=6)

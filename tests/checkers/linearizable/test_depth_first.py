@@ -259,6 +259,7 @@ def crashed_assignments(rng: random.Random, values: int) -> list[Op]:
     return numbered(history)
 
 
+@pytest.mark.slow
 def test_what_is_asked_for_is_enough_in_chains_of_crashed_ops_and_where_values_are_refused() -> None:
     rng = random.Random("asked for")
     model = models.model("cas-register")

@@ -180,6 +180,7 @@ def test_crashed_ops_in_different_words_are_told_apart() -> None:
     assert several_words > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["register", "cas-register"])
 def test_many_crashed_ops_are_judged_by_the_definition(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_module, "CAP", 1 << 30)

@@ -112,6 +112,7 @@ def test_optional_ops_and_crowds_on_few_values_are_judged_by_the_definition(
     assert 6 < sum(verdicts) < 114
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cap", [1, 3, EVERY_WAY])
 def test_longer_histories_with_crashed_ops_end_where_the_depth_first_arm_says(
     cap: int, monkeypatch: pytest.MonkeyPatch
@@ -129,6 +130,7 @@ def test_longer_histories_with_crashed_ops_end_where_the_depth_first_arm_says(
     assert 20 < answers.count("violation") < 130
 
 
+@pytest.mark.slow
 def test_configurations_are_what_can_be_so_before_the_end() -> None:
     """Each is reached by an order of the ops that it says have happened, whether its free ones have or not."""
     rng = random.Random(3)
@@ -312,6 +314,7 @@ def crowded_with_crashes(seed: int, ops: int, rate: float, *, bad: bool) -> tupl
     return result, int(np.count_nonzero(read.crashed & ~stepper.observer[read.transition]))
 
 
+@pytest.mark.slow
 def test_many_crashed_ops_cost_little_and_leave_the_prefix_exact() -> None:
     for ops, rate, at_least in ((1_000, 0.05, 15), (3_000, 0.02, 15), (7_000, 0.05, 128)):
         for bad in (False, True):
@@ -362,6 +365,7 @@ def run_of(ops: Ops, stepper: Stepper, policy: int) -> tuple[int, int]:
     return status, int(machine.m[EVENT])
 
 
+@pytest.mark.slow
 def test_a_narrow_run_explains_only_what_can_be_and_a_wide_one_refutes_only_what_cannot() -> None:
     model = models.model("cas-register")
     parted = 0
@@ -442,6 +446,7 @@ def test_a_search_begins_in_the_states_that_it_is_given() -> None:
     assert Search(problem, stepper, Limits(), [three, five]).run().answer == "violation"
 
 
+@pytest.mark.slow
 def test_the_memory_of_states_and_of_the_table_of_steps_is_limited() -> None:
     """One configuration at a time; but as many states as ops."""
     history: list[Op] = []

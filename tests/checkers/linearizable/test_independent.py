@@ -17,6 +17,7 @@ def test_every_model_was_written_a_second_time() -> None:
     assert set(MEANINGS) == set(models.names())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "meant"), [("stack", "fifo-queue"), ("fifo-queue", "unordered-queue"), ("set", "grow-set")]
 )

@@ -92,6 +92,7 @@ def same(verdict: Verdict) -> dict[str, Any]:
     return {**fields, "seconds": 0.0, "algorithm": "", "figures": figures}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("faults", [False, True])
 @pytest.mark.parametrize("lies", [0, 1])
 def test_pieces_of_a_few_rows_say_what_the_table_says(tmp_path: Path, *, faults: bool, lies: int) -> None:

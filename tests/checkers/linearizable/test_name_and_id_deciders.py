@@ -11,6 +11,7 @@ from tests.checkers.linearizable.clients import IDS, NAMES, Clients
 from tests.checkers.linearizable.decided import HISTORIES, MANY, acknowledged, assert_exact, decided, history_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("decider", "clients"), [(decide_create_once, NAMES), (decide_unique_ids, IDS)])
 def test_names_and_ids_are_decided_as_by_definition(decider: Decider, clients: Clients) -> None:
     assert_exact(decider, clients, HISTORIES)

@@ -105,6 +105,7 @@ def explained(model: NondeterministicModel, history: list[Op]) -> bool:
     return any(extend(state, frozenset(range(len(ops)))) for state in model.first())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "least"), [(Bag, 30), (Flaky, 30), (Lease, 30)])
 def test_a_model_that_chooses_is_judged_as_if_every_choice_had_been_tried(
     make: type[NondeterministicModel], least: int

@@ -44,6 +44,7 @@ def sums(clients: int, *, bad: bool = False) -> list[Op]:
     return [*adds, *(add.complete("ok", add.value) for add in adds), read, read.complete("ok", total)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_arms_that_take_turns_after_every_step_agree_with_the_frontier_alone(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -106,6 +107,7 @@ def test_when_the_depth_first_arm_is_out_of_memory_the_frontier_answers() -> Non
     assert (result.answer, result.algorithm) == ("linearizable", "frontier")
 
 
+@pytest.mark.slow
 def test_time_runs_out_for_both_together_and_the_farther_one_tells_how_far() -> None:
     history = sums(40, bad=True)
     result = search(*prepared(models.model("counter"), history), Limits(time_s=0.3))

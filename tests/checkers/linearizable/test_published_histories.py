@@ -13,6 +13,7 @@ FOLDER = os.environ.get("SPLITBRAIN_CORPORA")
 needs_corpora = pytest.mark.skipif(FOLDER is None, reason="SPLITBRAIN_CORPORA is not set: no published histories here")
 
 
+@pytest.mark.slow
 @needs_corpora
 @pytest.mark.parametrize("source", SOURCES)
 def test_published_histories_get_the_verdicts_of_their_manifests(source: str) -> None:
@@ -22,6 +23,7 @@ def test_published_histories_get_the_verdicts_of_their_manifests(source: str) ->
     assert [row for right, row in found if not right] == []
 
 
+@pytest.mark.slow
 @needs_corpora
 def test_witnesses_of_etcd_logs_are_short() -> None:
     assert FOLDER is not None

@@ -67,6 +67,7 @@ def compare(kind: Kind, seeds: range) -> Counter[bool | None]:
     return said
 
 
+@pytest.mark.slow
 @every_kind
 def test_decisions_on_small_histories_are_those_of_the_definition(kind: Kind) -> None:
     said = compare(kind, range(400))

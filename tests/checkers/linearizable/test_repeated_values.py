@@ -206,6 +206,7 @@ def test_a_busy_history_that_was_spoilt_is_decided_and_explained(kind: Kind) -> 
     assert said[False] >= 2
 
 
+@pytest.mark.slow
 def test_a_crowded_queue_of_three_values_that_was_spoilt_is_decided() -> None:
     calls = busy(1, QUEUE, clients=10, count=400, distinct=3)
     algorithm, decision = judged(to_ops(spoilt(calls, QUEUE, "exchanged")), QUEUE)

@@ -85,6 +85,7 @@ def assert_as_whole(history: list[Op], model: Model, rows: int) -> tuple[bool, i
     return failing is None, len(plan.cuts) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vocabulary", ASSIGNED)
 @settings(max_examples=25, deadline=None)
 @given(shape=shapes)
@@ -125,6 +126,7 @@ def test_segments_agree_with_the_whole_on_many_histories(vocabulary: str) -> Non
             assert_as_whole(history, model, rng.choice([1, 6, 12, 20]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vocabulary", ["cas-register", "register, unique writes", "mutex"])
 def test_the_random_histories_are_cut_and_are_of_both_kinds(vocabulary: str) -> None:
     rng = random.Random(vocabulary)

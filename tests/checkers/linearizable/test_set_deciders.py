@@ -65,6 +65,7 @@ def test_sets_that_only_grow_are_decided_as_by_definition_in_many_histories(clie
     assert_exact(decide_grow_set, clients, MANY, ops=8)
 
 
+@pytest.mark.slow
 def test_sets_that_only_grow_are_decided_as_by_the_frontier_in_longer_histories() -> None:
     assert_as_by_frontier(decide_grow_set, UNIQUE_ADDS, 60, lies=0.01, ops=60)
 

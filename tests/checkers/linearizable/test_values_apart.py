@@ -142,6 +142,7 @@ SCALARS = st.sampled_from([0, 1, 0.0, -0.0, 1.0, 1.5, True, False, None, "", "1"
 NESTED = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner))
 
 
+@pytest.mark.slow
 @given(NESTED, NESTED)
 def test_values_are_equal_if_their_canonical_texts_are(one: Any, other: Any) -> None:
     same = canonical_json(one) == canonical_json(other)

@@ -31,6 +31,7 @@ def test_sequential_consistency_is_decided_as_by_trying_all_orders(shape: dict[s
     assert 10 < sum(answers) < len(answers) - 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_causal_models_are_decided_as_by_trying_all_causal_orders(shape: dict[str, Any]) -> None:
     seen: dict[tuple[str, bool], int] = {}

@@ -112,6 +112,7 @@ HARSH = ("leader's side", "leader's side", "heal", "halves", "kill leader", "res
 """What strikes while changes are under way."""
 
 
+@pytest.mark.slow
 def test_the_torment_reaches_what_it_is_meant_to_reach() -> None:
     with counted() as marks:
         sims = [run_one(seed, steps=1000, faults=HARSH, trouble=0.015, share=0.1) for seed in range(16)]
@@ -123,6 +124,7 @@ def test_the_torment_reaches_what_it_is_meant_to_reach() -> None:
     assert sum(len(sim.retired) for sim in sims) > 20
 
 
+@pytest.mark.slow
 def test_the_same_torment_finds_changes_that_overlap() -> None:
     found: list[str] = []
     for seed in range(20):

@@ -140,6 +140,7 @@ def run_one(
     return sim
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32), nodes=st.sampled_from([1, 2, 3, 4, 5, 5, 5]), small=st.booleans())
 def test_safety_always_and_liveness_after_repair(seed: int, nodes: int, small: bool) -> None:
@@ -161,6 +162,7 @@ def test_the_torment_reaches_what_it_is_meant_to_reach() -> None:
     assert outcomes.count(("read", "ok")) > 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bug", "properties"),
     [

@@ -102,6 +102,7 @@ def test_errors_and_broken_connections_say_nothing_about_the_lease_and_it_is_ask
     granted(refuses(14, "etcdserver: request timed out"), then_closes(), broken_off, KEPT, check=check)
 
 
+@pytest.mark.slow
 def test_a_lock_on_a_lease_is_its_owners_until_it_is_given_back(etcd: Running) -> None:
     async def check() -> None:
         holder, other = await etcd.session(), await etcd.session()

@@ -86,6 +86,7 @@ def test_with_its_connection_an_observer_ends_instead_of_asking_another_process(
     asyncio.run(check())
 
 
+@pytest.mark.slow
 def test_a_real_node_that_leads_itself_says_so(etcd: Running) -> None:
     async def check() -> None:
         session = await etcd.session()

@@ -116,6 +116,7 @@ class TestOnARealNode:
 
         in_session(etcd, check)
 
+    @pytest.mark.slow
     def test_an_answer_tells_the_term_if_and_only_if_it_went_through_the_log(self, etcd: Running) -> None:
         async def check(session: EtcdSession) -> None:
             logged: list[Answer] = [
