@@ -29,10 +29,7 @@ def check_path(name: str, option: str = "--store") -> None:
 def is_run(name: str) -> bool:
     """Whether it is the path of a run's folder, damaged or not, rather than the name of a run in a store."""
     path = Path(name)
-    try:
-        return (path / "test.json").is_file() or (path.name.startswith("run=") and path.is_dir())
-    except OSError:  # no file has such a name
-        return False
+    return (path / "test.json").is_file() or (path.name.startswith("run=") and path.is_dir())
 
 
 def check_there(folder: Path) -> None:
@@ -41,11 +38,7 @@ def check_there(folder: Path) -> None:
     Raises:
         UsageError: there is none.
     """
-    try:
-        is_there = folder.is_dir()
-    except OSError as error:
-        raise UsageError(f"--store {str(folder)!r}: {_why(error)}.") from error
-    if not is_there:
+    if not folder.is_dir():
         raise UsageError(f"--store {str(folder)!r}: there is no such store.")
 
 

@@ -106,7 +106,9 @@ class Judging:
                     self._search(min(TRIAL_S, self.budget.left()))
                     if self.valid not in ("true", "false"):
                         self._proof = decide(ops, self._model, self.budget, searching=True)
-                    if self._portfolio is not None:
+                    if self._proof is not None:
+                        self._portfolio = None
+                    elif self._portfolio is not None:
                         self._portfolio.limit_time(self.budget.left())
                 self._proof_s = self.budget.spent() - before
             except ModelError as error:

@@ -214,7 +214,7 @@ class _Launch:
 
     @contextlib.contextmanager
     def _process_noted(self) -> Generator[None]:
-        """PySpark tells of the Java process when it answers; it must be known before, to be ended."""
+        """Note the Java process as soon as it begins: PySpark returns it only when Java has answered."""
         from pyspark import java_gateway
 
         popen: Any = java_gateway.Popen  # pyright: ignore[reportPrivateImportUsage]
@@ -337,10 +337,10 @@ def _kill(process: subprocess.Popen[bytes] | None) -> None:
 
 @contextlib.contextmanager
 def _interrupts_put_off(hurry: Callable[[], None] | None = None) -> Generator[None]:
-    """Clean up in here: an interrupt counts when the context is over, and not at all when another one is under way.
+    """Put an interrupt off until the context is over; drop it if a KeyboardInterrupt is being raised already.
 
     Args:
-        hurry: called at every interrupt, so that the end of it need not be waited for.
+        hurry: called at every interrupt, to end sooner what is done in the context.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or handler in {signal.SIG_IGN, None}:
@@ -365,7 +365,7 @@ def _interrupts_put_off(hurry: Callable[[], None] | None = None) -> Generator[No
 
 @contextlib.contextmanager
 def _java_may_be_dead() -> Generator[None]:
-    """PySpark warns when it cannot tell Java to stop: here Java was killed, or its death is told of already."""
+    """Silence PySpark's warning that it cannot stop Java: we killed it, or an error already says that it died."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         yield

@@ -67,12 +67,14 @@ def sweep_faketime(folder: Path, *, dry_run: bool) -> Cleaned:
     found = [(path, _FAKETIME.fullmatch(path.name)) for path in sorted(folder.glob("*faketime_*"))]
     gone = [path for path, match in found if match is not None and not Path(f"/proc/{match[1]}").exists()]
     used: set[str] = _mapped() if gone else set()
-    unused = [path for path in gone if path.name not in used]
-    mine = [path for path in unused if os.geteuid() in (0, path.stat().st_uid)]
-    others = [path for path in unused if path not in mine]
-    if not dry_run:
-        for path in mine:
-            path.unlink(missing_ok=True)
+    mine: list[Path] = []
+    others: list[Path] = []
+    for path in gone:
+        if path.name not in used:
+            with contextlib.suppress(FileNotFoundError):  # another command removed it
+                (mine if os.geteuid() in (0, path.stat().st_uid) else others).append(path)
+                if not dry_run and path in mine[-1:]:
+                    path.unlink()
     done = "would remove" if dry_run else "removed"
     return Cleaned(
         [f"{done} shared memory of libfaketime in {folder}: {_listed(mine)}"] if mine else [],

@@ -151,7 +151,7 @@ def _print(judged: list[Judged]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from harness.cli.tables import print_table
+    from harness.cli.tables import print_whole
     from harness.cli.words import COLOURS
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -161,7 +161,7 @@ def _print(judged: list[Judged]) -> None:
         colour = COLOURS[each.outcome]
         names = (escape(each.run.test_name), escape(each.run.name), escape(each.said))
         table.add_row(f"[{colour}]{each.outcome.value}[/]", *names)
-    print_table(table)
+    print_whole(table)
     for each in judged:
         for how in each.hot_keys:
             click.echo(f"{each.run.test_name}/{each.run.name}: {how}")

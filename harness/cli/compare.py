@@ -201,47 +201,47 @@ def _fits(run: RunDir, pattern: str) -> bool:
 def _print(found: Comparison, page: str | None) -> None:
     from rich.text import Text
 
-    from harness.cli.tables import print_line, print_table
+    from harness.cli.tables import print_whole
 
     for side, label, runs in (("A", found.a, found.runs_a), ("B", found.b, found.runs_b)):
-        print_line(Text(f"{side}  {label}{f'  ({len(runs)} runs)' if len(runs) > 1 else ''}", style="bold"))
+        print_whole(Text(f"{side}  {label}{f'  ({len(runs)} runs)' if len(runs) > 1 else ''}", style="bold"))
     for note in found.notes:
-        print_line(Text(note, style="yellow"))
+        print_whole(Text(note, style="yellow"))
     _print_tested(found)
     for title, rows in (("outcomes", found.outcomes), ("verdicts", found.verdicts)):
         table = _table(title, "A", "B")
         for row in rows:
             table.add_row(Text(row.name, style="" if row.a == row.b else "bold"), str(row.a), str(row.b))
-        print_table(table)
+        print_whole(table)
     _print_figures(found)
     for side, marks in (("A", found.marks_only_a), ("B", found.marks_only_b)):
         if marks:
-            print_line(Text(f"marks that only {side} reached: {', '.join(marks)}"))
+            print_whole(Text(f"marks that only {side} reached: {', '.join(marks)}"))
     for side, said in (("A", found.sentences_a), ("B", found.sentences_b)):
         for sentence in said:
-            print_line(Text(f"{side}: {sentence}", style="red"))
-    print_line(Text(f"page  {page}") if page is not None else Text("drawn over time: --page FILE", style="dim"))
+            print_whole(Text(f"{side}: {sentence}", style="red"))
+    print_whole(Text(f"page  {page}") if page is not None else Text("drawn over time: --page FILE", style="dim"))
 
 
 def _print_tested(found: Comparison) -> None:
     from rich.text import Text
 
-    from harness.cli.tables import print_line, print_table
+    from harness.cli.tables import print_whole
 
     if not found.tested:
-        print_line(Text(f"The same test on both sides. {found.seeds}".rstrip()))
+        print_whole(Text(f"The same test on both sides. {found.seeds}".rstrip()))
         return
-    print_line(Text(f"This is not the same test on both sides. {found.seeds}".rstrip(), style="bold yellow"))
+    print_whole(Text(f"This is not the same test on both sides. {found.seeds}".rstrip(), style="bold yellow"))
     table = _table("what was tested", "A", "B", right=False)
     for row in found.tested:
         table.add_row(Text(row.what), *(Text(_short(" | ".join(values))) for values in (row.a, row.b)))
-    print_table(table)
+    print_whole(table)
 
 
 def _print_figures(found: Comparison) -> None:
     from rich.text import Text
 
-    from harness.cli.tables import print_line, print_table
+    from harness.cli.tables import print_whole
 
     for title, pooled in (("figures", False), ("recovery after an operation of the nemesis", True)):
         rows = [row for row in found.figures if row.pooled == pooled]
@@ -253,8 +253,8 @@ def _print_figures(found: Comparison) -> None:
             ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
             style = "bold" if row.differs else ""
             table.add_row(Text(name), *_sides(row), ratio, "*" if row.differs else "", style=style)
-        print_table(table)
-    print_line(Text(found.flagged, style="dim"))
+        print_whole(table)
+    print_whole(Text(found.flagged, style="dim"))
 
 
 def _sides(row: FigureRow) -> tuple[str, str]:

@@ -79,10 +79,10 @@ def command(ctx: click.Context, store: str, time_limit: float, seed: int | None)
 
 def _show(conclusions: list[Conclusion], chosen: list[RunOptions]) -> int:
     """The table, the sentence of the violation, the reports; the exit code."""
-    from rich.console import Console
     from rich.table import Table
 
     from checkers.verdict import Outcome
+    from harness.cli.tables import print_whole
     from harness.cli.words import COLOURS, figures, sentences
 
     expected = [Outcome.PASS, Outcome.VIOLATION]
@@ -96,18 +96,16 @@ def _show(conclusions: list[Conclusion], chosen: list[RunOptions]) -> int:
             wanted.value,
             figures(each.verdicts),
         )
-    console = Console(soft_wrap=True, highlight=False)
-    console.print(table)
+    print_whole(table)
     for each in conclusions:
         for sentence in ([each.harness_error] if each.harness_error else []) + sentences(each.verdicts):
-            console.print(f"\n{sentence}", markup=False)
-    console.print()
+            click.echo(f"\n{sentence}")
+    click.echo()
     for each in conclusions:
-        console.print(f"report  {each.report}", markup=False)
+        click.echo(f"report  {each.report}")
     if [each.outcome for each in conclusions] == expected:
         return 0
-    console.print(
-        f"\nThe demo did not come out as expected. Each run is kept; run it again with its seed: {chosen[0].seed}.",
-        markup=False,
+    click.echo(
+        f"\nThe demo did not come out as expected. Each run is kept; run it again with its seed: {chosen[0].seed}."
     )
     return EXIT_HARNESS_ERROR

@@ -63,7 +63,7 @@ def command(
 def _show_findings(findings: Sequence[Finding]) -> None:
     from rich.table import Table
 
-    from harness.cli.tables import print_table
+    from harness.cli.tables import print_whole
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "area", "what", "found"):
@@ -72,13 +72,13 @@ def _show_findings(findings: Sequence[Finding]) -> None:
         mark = "[green]works[/]" if finding.works else "[red]missing[/]"
         detail = finding.detail if not finding.advice else f"{finding.detail}\n[dim]{finding.advice}[/]"
         table.add_row(mark, finding.area, finding.item, detail)
-    print_table(table)
+    print_whole(table)
 
 
 def _show_matrix(faults: Sequence[Fault]) -> None:
     from rich.table import Table
 
-    from harness.cli.tables import print_table
+    from harness.cli.tables import print_whole
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("fault")
@@ -88,7 +88,7 @@ def _show_matrix(faults: Sequence[Fault]) -> None:
         marks = ["[green]works[/]" if found.works else "[red]no[/]" for found in fault.backends.values()]
         table.add_row(fault.kind, *marks)
     click.echo()
-    print_table(table)
+    print_whole(table)
 
 
 def _show_reasons(console: Console, faults: Sequence[Fault]) -> None:

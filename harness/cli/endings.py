@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
+import numpy as np
 
 from results.arrow import history_hash, recovered_note
-from results.history import HARNESS
+from results.calls import ints
+from results.faults import happenings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,14 +18,12 @@ if TYPE_CHECKING:
 
 How: TypeAlias = Literal["interrupted", "killed", "running", "empty"]
 
-_ASKED: Final = "interrupted"
-
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run was ended early.
 
     Attributes:
-        how: "interrupted" by Ctrl-C or a signal; "killed" for a controller that died, whatever killed it; "running" for
+        how: "interrupted" by Ctrl-C or a signal; "killed" where the controller died; "running" for
             one that is alive; "empty" for a run that recorded nothing.
         at_ns: when, since the test began; of a killed one, when its record ends.
         rows: so many rows, from the first, every run of the seed has.
@@ -57,24 +57,15 @@ def cut_of(run: RunDir, history: pa.Table) -> Cut | None:
     Raises:
         HistoryFormatError: the lock of its controller cannot be read.
     """
-    times = cast("list[int]", history.column("time").to_pylist())
-    asked_ns = _interrupted_ns(history)
-    if asked_ns is not None:
+    times = ints(history, "time")
+    for asked in happenings(history).of_harness("interrupted")[:1]:
         # Other rows of that instant may be the interrupt's own doing.
-        rows = next(row for row, time_ns in enumerate(times) if time_ns >= asked_ns)
-        return _cut("interrupted", asked_ns, rows, history)
-    if not times:
+        return _cut("interrupted", asked.time, int(np.argmax(times >= asked.time)), history)
+    if not len(times):
         return _cut("empty", 0, 0, history)
     if recovered_note(history) is None:
         return None
-    return _cut("running" if run.is_running() else "killed", times[-1], len(times), history)
-
-
-def _interrupted_ns(history: pa.Table) -> int | None:
-    """When somebody first asked the run to end, None if nobody did."""
-    names = ("process", "f", "time")
-    rows = zip(*(history.column(name).to_pylist() for name in names), strict=True)
-    return next((cast("int", time_ns) for process, f, time_ns in rows if (process, f) == (HARNESS, _ASKED)), None)
+    return _cut("running" if run.is_running() else "killed", int(times[-1]), len(times), history)
 
 
 def _cut(how: How, at_ns: int, rows: int, history: pa.Table) -> Cut:

@@ -68,7 +68,7 @@ class Interrupts:
         """Take note of who asks for an end while the context lasts; a second one gets it by KeyboardInterrupt.
 
         Args:
-            answer: a line for standard error, written at once when somebody asks for the first time.
+            answer: a line for standard error, written at once at the first request.
         """
 
         def note() -> None:

@@ -124,7 +124,7 @@ def _of_plan(plan: Plan, source: str, backend: str | None) -> Original:
 
 
 def _cut_beside(original: Original, path: Path) -> Cut | None:
-    """Where the simulated run was ended early in whose folder the plan is; None if that tells nothing of the plan."""
+    """Where the simulated run was ended early that has the plan in its folder; None if the plan is in no such run."""
     if original.history is not None or original.options.backend != "sim" or not is_run(str(path.parent)):
         return None
     run = RunDir(path.parent)

@@ -14,17 +14,8 @@ from rich.text import Text
 _WIDE: Final = 1_000_000
 
 
-def print_table(table: Table) -> None:
-    """Print to standard output. Where that is no terminal no cell is folded or cut, for those who search in it."""
-    _print(table)
-
-
-def print_line(line: Text) -> None:
-    """Print to standard output. Where that is no terminal the line is not folded."""
-    _print(line)
-
-
-def _print(what: Table | Text) -> None:
+def print_whole(what: Table | Text) -> None:
+    """Print to standard output. Where that is no terminal nothing is folded or cut, for those who search in it."""
     if sys.stdout.isatty():
         Console(highlight=False).print(what)
         return

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -246,11 +246,11 @@ def test_without_a_java_on_this_machine_the_packaged_one_is_used(temporary: Path
     assert done.stderr == ""
 
 
-@pytest.fixture
-def started(temporary: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process in a process group of its own, as a shell starts it, whose job takes some seconds."""
+@contextlib.contextmanager
+def _in_a_group_of_its_own(temporary: Path, script: str, *arguments: str) -> Generator[subprocess.Popen[str]]:
+    """A Python process as a shell starts it, with both of its outputs in one; killed at the end."""
     with subprocess.Popen(
-        [sys.executable, "-c", _SCRIPT, "1.5", str(_under_way(temporary))],
+        [sys.executable, "-c", script, *arguments],
         env=_environment(temporary),
         process_group=0,
         stdout=subprocess.PIPE,
@@ -258,12 +258,19 @@ def started(temporary: Path) -> Iterator[subprocess.Popen[str]]:
         text=True,
     ) as process:
         try:
-            assert process.stdout is not None
-            while process.stdout.readline() != "started\n":
-                assert process.poll() is None
             yield process
         finally:
             process.kill()
+
+
+@pytest.fixture
+def started(temporary: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that has a session, and whose job takes some seconds."""
+    with _in_a_group_of_its_own(temporary, _SCRIPT, "1.5", str(_under_way(temporary))) as process:
+        assert process.stdout is not None
+        while process.stdout.readline() != "started\n":
+            assert process.poll() is None
+        yield process
 
 
 def _listeners(processes: Sequence[int]) -> list[str]:
@@ -344,20 +351,10 @@ def test_an_interrupt_while_a_session_starts_or_stops_is_no_more_than_an_interru
 @pytest.mark.parametrize("listeners", [0, 1, 2])
 def test_an_interrupt_while_python_waits_for_java_to_start_ends_both(temporary: Path, listeners: int) -> None:
     """Java listens for Python first, and then for what a context needs: so it is known how far the start has come."""
-    with subprocess.Popen(
-        [sys.executable, "-c", _INTERRUPTED],
-        env=_environment(temporary),
-        process_group=0,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        try:
-            _wait_for_java(process, temporary, listeners)
-            os.killpg(process.pid, signal.SIGINT)
-            said, _ = process.communicate(timeout=60)
-        finally:
-            process.kill()
+    with _in_a_group_of_its_own(temporary, _INTERRUPTED) as process:
+        _wait_for_java(process, temporary, listeners)
+        os.killpg(process.pid, signal.SIGINT)
+        said, _ = process.communicate(timeout=60)
     assert (said, process.returncode) == ("interrupted\n", 0)
     assert _gone(temporary) == []
     assert list(temporary.iterdir()) == []

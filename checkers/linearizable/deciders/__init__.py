@@ -137,11 +137,15 @@ def decide(
 
 def is_searched(model: Model) -> bool:
     """Whether there is one of SEARCHES for a model."""
-    return any(algorithm in SEARCHES for algorithm, _ in _deciders(model))
+    return _is_ours(model) and any(algorithm in SEARCHES for algorithm, _ in DECIDERS.get(model.name, ()))
+
+
+def _is_ours(model: Model) -> bool:
+    return type(model).__module__.partition(".")[0] == "checkers"
 
 
 def _deciders(model: Model) -> Iterator[tuple[str, TimedDecider]]:
-    if type(model).__module__.partition(".")[0] != "checkers":
+    if not _is_ours(model):
         return
     for algorithm, location in DECIDERS.get(model.name, ()):
         module, _, function = location.partition(":")
