@@ -12,7 +12,7 @@ from rich.table import Table
 from harness.cli import progress, steps
 from harness.cli.progress import Progress
 from harness.cli.steps import Steps
-from harness.cli.tables import print_table
+from harness.cli.tables import print_whole
 
 
 class Clock:
@@ -103,7 +103,7 @@ def test_in_a_pipe_a_row_of_a_table_is_one_line_with_every_cell_whole(
     table = Table("run", "outcome")
     name = "-".join(["metadata-register-partition"] * 20)
     table.add_row(name, "it was not seen whether " * 30)
-    print_table(table)
+    print_whole(table)
     out = capsys.readouterr().out
     [row] = [line for line in out.splitlines() if "metadata" in line]
     assert name in row
