@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -122,15 +123,15 @@ class Agent:
         Raises:
             BackendError: it could not, did not answer in time, or is gone.
         """
-        answer, sockets = await self._ask(op, arguments)
-        for unexpected in sockets:
-            unexpected.close()
+        answer, unexpected = await self._ask(op, arguments)
+        _close(unexpected)
         return answer
 
     async def ask_for_socket(self) -> socket.socket:
         """A socket that the agent opened."""
         _, sockets = await self._ask("socket", {})
         if len(sockets) != 1:
+            _close(sockets)
             raise BackendError(f"the backend's agent sent {len(sockets)} sockets instead of one.")
         return sockets[0]
 
@@ -146,7 +147,7 @@ class Agent:
         future = self._waiting[number] = self._loop.create_future()
         try:
             async with asyncio.timeout(ANSWERS_WITHIN_S):
-                return await future
+                return await _taken(future)
         except TimeoutError:
             raise BackendError(
                 f"the backend's agent (process {self.pid}) did not answer {op!r} within {ANSWERS_WITHIN_S:g} s."
@@ -170,8 +171,7 @@ class Agent:
         if reply["id"] == 0:
             self._fail(reply["error"])
         elif future is None or future.done():
-            for unclaimed in sockets:
-                unclaimed.close()
+            _close(sockets)
         elif "error" in reply:
             future.set_exception(BackendError(f"{reply['error']}."))
         else:
@@ -212,6 +212,21 @@ class Agent:
             self._loop.remove_reader(pidfd)
             os.close(pidfd)
         return True
+
+
+async def _taken(answer: asyncio.Future[tuple[Any, list[socket.socket]]]) -> tuple[Any, list[socket.socket]]:
+    try:
+        return await answer
+    except asyncio.CancelledError:
+        # The answer can be there already when its request is cancelled or times out: its sockets have no owner then.
+        if answer.done() and not answer.cancelled() and answer.exception() is None:
+            _close(answer.result()[1])
+        raise
+
+
+def _close(unclaimed: Sequence[socket.socket]) -> None:
+    for each in unclaimed:
+        each.close()
 
 
 def _received_sockets(ancillary: list[tuple[int, int, bytes]]) -> list[socket.socket]:

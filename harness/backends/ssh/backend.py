@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import get_args
 
@@ -88,7 +88,12 @@ class SshBackend:
         loop = asyncio.get_running_loop()
 
         async def reach(host: Host) -> None:
-            connections[host.node] = await loop.run_in_executor(executor, connect, host, inventory, notes[host.node])
+            making = executor.submit(connect, host, inventory, notes[host.node])
+            try:
+                connections[host.node] = await asyncio.wrap_future(making)
+            except asyncio.CancelledError:
+                making.add_done_callback(_close)  # a thread cannot be called back: what it brings has no owner any more
+                raise
 
         async def prepare(host: Host) -> None:
             await loop.run_in_executor(executor, _prepare, connections[host.node], test, notes[host.node])
@@ -109,6 +114,11 @@ class SshBackend:
         inventory.check_nodes(test.nodes)
         hosts = {host.node: host for host in inventory.hosts}
         return [hosts[node] for node in test.nodes]
+
+
+def _close(made: Future[Connection]) -> None:
+    if not made.cancelled() and made.exception() is None:
+        made.result().close()
 
 
 @functools.lru_cache(maxsize=8)
