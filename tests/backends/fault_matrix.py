@@ -21,7 +21,7 @@ BYSTANDERS: Final[tuple[Link, ...]] = (("n2", "n1"), ("n1", "n3"))
 """The way back, and the way to somebody else."""
 
 SETTLES_S: Final = 0.25
-WITHIN_S: Final = 20.0
+WITHIN_S: Final = 60.0
 _rounds = itertools.count()
 
 

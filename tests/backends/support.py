@@ -142,7 +142,7 @@ async def beats(deployment: Gossiping, during_s: float = 0.25) -> dict[Link, int
     return {(source, to): after[to].get(source, 0) - before[to].get(source, 0) for source, to in all_links(deployment)}
 
 
-async def until_silent(deployment: Gossiping, wanted: Sequence[Link], within_s: float = 5.0) -> None:
+async def until_silent(deployment: Gossiping, wanted: Sequence[Link], within_s: float = 60.0) -> None:
     """Wait until beats cross all links but the wanted ones, and none of those."""
     deadline = time.monotonic() + within_s
     while True:
@@ -196,7 +196,7 @@ def residents(networks: Collection[str]) -> set[tuple[int, bytes]]:
     return found
 
 
-def wait_until_gone(token: str, within_s: float = 5.0) -> dict[int, str]:
+def wait_until_gone(token: str, within_s: float = 30.0) -> dict[int, str]:
     """Processes with a text that are still there when time is up."""
     deadline = time.monotonic() + within_s
     while (left := processes_with(token)) and time.monotonic() < deadline:

@@ -48,6 +48,7 @@ def disk_images(store: Path) -> list[Path]:
     return sorted(store.glob("test=*/run=*/nodes/*/*.disk"))
 
 
+@pytest.mark.slow
 def test_what_a_run_with_faults_of_disks_and_clocks_left_is_told_then_removed(tmp_path: Path) -> None:
     skip_without_namespaces()
     if (problem := volumes.problem()) is not None:

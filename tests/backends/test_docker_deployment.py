@@ -80,6 +80,7 @@ def test_the_image_that_the_nodes_run_is_told_by_its_tag_and_by_the_id_that_the_
 # --- nodes --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_node_is_killed_and_started_again_as_a_new_process_with_its_data(cluster: Cluster) -> None:
     deployment = cluster.deployment
     data = cluster.folder / "nodes/n1/data"
@@ -219,6 +220,7 @@ def test_a_node_that_starts_again_never_hears_across_a_cut(cluster: Cluster) -> 
     cluster.runner.run(run())
 
 
+@pytest.mark.slow
 def test_rules_of_others_are_not_touched(cluster: Cluster) -> None:
     deployment = cluster.deployment
     pid = _pid(cluster, "n1")

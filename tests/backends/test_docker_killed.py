@@ -33,7 +33,7 @@ engine = docker_support.engine
 pytestmark = [pytest.mark.alone, pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("engine")]
 
 ROOT = Path(__file__).parents[2]
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 BEATS = 25
 PACKETS = frozenset({"delay", "loss", "duplicate", "reorder", "corrupt", "rate", "mtu", "hold"})
 ERRORS = {"disk-full": "ENOSPC", "disk-read-only": "EROFS", "disk-fails": "EIO", "disk-sync": "EIO"}

@@ -72,6 +72,7 @@ def test_what_a_killed_controller_leaves_behind_is_swept_and_its_cuts_expire(tmp
     assert (tmp_path / "nodes/n1/log").read_text().startswith("n1 listens"), "logs and data stay"
 
 
+@pytest.mark.slow
 def test_clean_tells_what_a_killed_controller_left_in_the_engine_and_then_removes_it(tmp_path: Path) -> None:
     with holding_controller(tmp_path) as (controller, seen):
         assert _cleaned(tmp_path, seen, "--dry-run") == [], "it lives: nothing would be removed"
@@ -158,6 +159,7 @@ def test_what_is_older_than_the_machine_is_up_is_swept(boot: str | None, monkeyp
         assert of_run(name) == []
 
 
+@pytest.mark.slow
 def test_several_sweeps_of_the_same_leftovers_disturb_each_other_no_more_than_they_disturb_a_run() -> None:
     """They do not even take turns here, as those of controllers in containers with an engine's socket would not."""
     marker, name = marker_of(started=1), f"splitbrain-test-{os.getpid()}"

@@ -64,6 +64,7 @@ def test_an_image_that_is_missing_is_named_and_nothing_is_left(monkeypatch: pyte
     assert leftovers("splitbrain.controller=" + docker_support.own_marker()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize(
     ("script", "message"),

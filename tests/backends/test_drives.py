@@ -21,7 +21,7 @@ from tests.backends.support import missing
 SIZE = 8 << 20
 BROKEN_FROM = 3 << 20
 BLKDISCARD = 0x1277
-GONE_WITHIN_S = 20.0
+GONE_WITHIN_S = 60.0
 
 
 @pytest.fixture

@@ -132,7 +132,7 @@ asyncio.run(main())
 """
     clock.set(1000, 0)
     variables = {**os.environ, **faketime.environment(library, str(tmp_path / "clock"))}
-    subprocess.run([sys.executable, "-I", "-S", "-c", program], env=variables, check=True, timeout=20)
+    subprocess.run([sys.executable, "-I", "-S", "-c", program], env=variables, check=True, timeout=60)
 
 
 def test_a_library_that_does_not_work_is_measured_as_such(clock: FakeClock, library: str, tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_libfaketime_indeed_does_not_reach_a_go_program(library: str) -> None:
         env={**os.environ, "LD_PRELOAD": library, "FAKETIME": "-30d"},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=False,
     )
     dated = re.findall(r'"ts":"([^"]*)"', done.stdout + done.stderr)

@@ -62,7 +62,10 @@ def test_a_killed_controller_leaves_no_process_and_no_namespace(links: Links, tm
 def test_a_killed_agent_takes_its_nodes_along(links: Links, tmp_path: Path) -> None:
     with holding_controller(links, tmp_path) as (controller, agent):
         os.kill(agent, signal.SIGKILL)
-        assert list(wait_until_gone(str(tmp_path), within_s=2.0)) == [controller.pid]
+        deadline = time.monotonic() + 60
+        while list(left := processes_with(str(tmp_path))) != [controller.pid]:
+            assert time.monotonic() < deadline, left
+            time.sleep(0.02)
 
 
 def test_an_interrupt_from_the_terminal_reaches_only_the_controller(links: Links, tmp_path: Path) -> None:

@@ -460,6 +460,7 @@ asyncio.run(hold(int(sys.argv[1]), int(sys.argv[2])))
 """
 
 
+@pytest.mark.slow
 def test_packets_pass_when_the_process_is_killed_and_its_successor_removes_the_rules(wire: Wire) -> None:
     def hold() -> subprocess.Popen[bytes]:
         descriptors = (wire.sender, wire.home)

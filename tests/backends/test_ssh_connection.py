@@ -264,6 +264,7 @@ def test_a_name_that_does_not_resolve_is_told_once(server: Server) -> None:
     assert notes == []
 
 
+@pytest.mark.slow
 def test_a_second_try_that_works_is_a_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GREETS_WITHIN_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as relay:

@@ -88,6 +88,7 @@ def test_a_cut_drops_one_direction_of_a_link_and_counts_it(cluster: Cluster, hos
     cluster.runner.run(scenario())
 
 
+@pytest.mark.slow
 def test_probes_are_not_counted_as_dropped_traffic(cluster: Cluster) -> None:
     deployment = cluster.deployment
 
@@ -124,6 +125,7 @@ def test_a_killed_node_comes_back_with_its_data_behind_the_same_cut(cluster: Clu
     cluster.runner.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_paused_node_is_silent_until_it_is_resumed(cluster: Cluster) -> None:
     deployment = cluster.deployment
 

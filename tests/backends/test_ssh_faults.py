@@ -72,6 +72,7 @@ def test_a_link_loses_packets_one_way_and_counts_them(cluster: Cluster) -> None:
     cluster.runner.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_link_that_holds_everything_lets_it_go_afterwards(cluster: Cluster) -> None:
     deployment = cluster.deployment
 
@@ -100,6 +101,7 @@ def test_a_full_disk_refuses_writes_until_it_is_healed(cluster: Cluster) -> None
     cluster.runner.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_failed_disk_is_healed_by_a_new_mount_without_its_node(cluster: Cluster) -> None:
     deployment = cluster.deployment
 
@@ -113,6 +115,7 @@ def test_a_failed_disk_is_healed_by_a_new_mount_without_its_node(cluster: Cluste
     cluster.runner.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_loss_of_power_loses_what_was_not_synced_and_nothing_else(cluster: Cluster) -> None:
     deployment = cluster.deployment
 
@@ -161,6 +164,7 @@ def test_a_clock_jumps_and_comes_back_as_measured_and_as_the_node_sees_it(cluste
     cluster.runner.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_throttled_node_runs_into_its_limit_and_gets_free_again(cluster: Cluster) -> None:
     deployment = cluster.deployment
 

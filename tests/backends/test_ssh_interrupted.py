@@ -15,7 +15,6 @@ from harness.backends.ssh.backend import SshBackend
 from harness.backends.ssh.inventory import Host, Inventory
 from tests.simulation.test_third_party import a_test
 
-
 WITHIN_S = 60.0
 
 

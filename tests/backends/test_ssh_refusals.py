@@ -101,6 +101,7 @@ def test_everything_that_hosts_lack_is_told_in_one_message(hosts: Hosts, tmp_pat
     assert hosts.wait_until_clear() == []
 
 
+@pytest.mark.slow
 def test_a_host_without_python_is_told(hosts: Hosts, tmp_path: Path) -> None:
     hosts.on(1, "mv /usr/bin/python3 /usr/bin/python3-away")
     try:
@@ -111,6 +112,7 @@ def test_a_host_without_python_is_told(hosts: Hosts, tmp_path: Path) -> None:
     assert hosts.wait_until_clear() == []
 
 
+@pytest.mark.slow
 def test_one_host_with_a_wrong_key_stops_the_run_before_it_starts(hosts: Hosts, tmp_path: Path) -> None:
     other = new_key(tmp_path / "other")
     known = tmp_path / "known_hosts"

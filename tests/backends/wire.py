@@ -20,7 +20,7 @@ RECEIVER = "10.77.0.2"
 OTHER = "10.77.0.3"
 """A second address of the receiver, for traffic that no fault concerns."""
 
-WAITS_S = 10.0
+WAITS_S = 60.0
 
 
 class Wire:

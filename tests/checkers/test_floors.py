@@ -102,6 +102,11 @@ def test_floors_grow_with_length_rate_and_clients_and_shrink_with_a_long_op_time
     assert answered(op_timeout_s=40.0) == 20  # never fewer
 
 
+def test_a_share_that_is_no_whole_number_is_rounded_up() -> None:
+    floors = Run(65.0).load().judge(load={**LOAD, "time_limit_s": 65.0}).figures["floors"]
+    assert floors == {"possible": 650, "answered": 98, "ok": {"write": 7, "read": 7}}  # of 97.5 and 6.5
+
+
 def test_no_more_is_possible_than_in_the_time_that_the_test_was_to_last() -> None:
     load = Load(rate=10.0, time_limit_s=30.0, concurrency=3, op_timeout_s=2.0)
     assert load.possible(20.0) == 200

@@ -61,6 +61,7 @@ def test_the_answer_in_json_names_the_picture(tmp_path: Path) -> None:
     assert files() == ["drawn.html"]
 
 
+@pytest.mark.slow
 def test_histories_of_one_name_get_pictures_of_two(tmp_path: Path) -> None:
     check("--picture", ".", history(tmp_path / "a"), history(tmp_path / "b"))
     assert files() == ["orders-2.counterexample.html", "orders.counterexample.html"]

@@ -211,6 +211,7 @@ def test_damage_in_the_middle_of_a_write_ahead_file_is_named_and_what_is_before_
     assert 0 < len(ops_of(run.path)) < len(set_history(20))
 
 
+@pytest.mark.slow
 def test_the_other_commands_bear_a_damaged_store(tmp_path: Path) -> None:
     done, _ = lay(tmp_path, 20, 9)
     runner = CliRunner()

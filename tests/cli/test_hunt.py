@@ -382,7 +382,7 @@ def _started(store: Path, *arguments: str) -> subprocess.Popen[str]:
     """A hunt whose workers are there."""
     given = [*QUICK, "--workload", "register", "--nemesis", "kill", "--keep-going", "--no-canary", "--seed", "1"]
     process = start("hunt", "--json", "--store", str(store), *given, *arguments, cwd=store)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while len(_workers_of(process.pid)) < 2:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline

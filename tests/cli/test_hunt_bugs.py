@@ -8,6 +8,10 @@ import pytest
 
 from tests.cli.support import answer, splitbrain
 
+BUDGET_S = "1200"
+TIMEOUT_S = 1300.0
+"""These hunts end after a number of runs. An idle machine needs two minutes for the longest, a busy one much more."""
+
 FOUND_AS = {
     "M01": ("voted-twice", "two-leaders", "elected-twice"),
     "M02": ("term-forgotten", "voted-twice", "two-leaders", "elected-twice"),
@@ -22,8 +26,8 @@ FOUND_AS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", FOUND_AS)
 def test_a_hunt_finds_it_with_the_right_anomaly(bug: str, tmp_path: Path) -> None:
-    hunt = ["hunt", "--workload", "register", "--bug", bug, "--seed", "1", "--runs", "100", "--budget", "240"]
-    done = splitbrain(*hunt, "--no-shrink", "--json", cwd=tmp_path, timeout_s=300)
+    hunt = ["hunt", "--workload", "register", "--bug", bug, "--seed", "1", "--runs", "100", "--budget", BUDGET_S]
+    done = splitbrain(*hunt, "--no-shrink", "--json", cwd=tmp_path, timeout_s=TIMEOUT_S)
     found = answer(done)
     assert done.returncode == 1, done.stdout[-2000:]
     told = " ".join(finding["kind"] for finding in found["findings"])
@@ -38,7 +42,7 @@ SEEN_BY_QUORUM_PROGRESS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", SEEN_BY_QUORUM_PROGRESS)
-def test_a_hunt_through_everything_finds_within_two_minutes_who_should_have_answered_and_who_not(
+def test_a_hunt_through_everything_finds_within_sixty_runs_who_should_have_answered_and_who_not(
     bug: str, tmp_path: Path
 ) -> None:
     assert SEEN_BY_QUORUM_PROGRESS[bug] in rules_of(hunted(tmp_path, bug))
@@ -57,9 +61,9 @@ def test_a_lost_write_that_is_never_read_is_seen_by_quorum_progress_alone(tmp_pa
 
 
 def hunted(cwd: Path, bug: str, *asked: str) -> str:
-    """What the checkers called the first violation that a hunt of two minutes found."""
-    hunt = ["hunt", "--bug", bug, *asked, "--seed", "1", "--budget", "120", "--no-shrink", "--json"]
-    done = splitbrain(*hunt, cwd=cwd, timeout_s=300)
+    """What the checkers called the first violation in sixty runs."""
+    hunt = ["hunt", "--bug", bug, *asked, "--seed", "1", "--runs", "60", "--budget", BUDGET_S, "--no-shrink", "--json"]
+    done = splitbrain(*hunt, cwd=cwd, timeout_s=TIMEOUT_S)
     assert done.returncode == 1, done.stdout[-2000:]
     (finding,) = answer(done)["findings"]
     return str(finding["kind"])

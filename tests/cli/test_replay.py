@@ -150,6 +150,7 @@ def test_a_search_that_is_interrupted_says_so_at_once_and_that_nothing_is_smalle
     assert "ended early: nothing smaller was found by then" in out
 
 
+@pytest.mark.slow
 def test_without_the_bug_the_plan_finds_nothing(shrunk: tuple[Path, Any]) -> None:
     folder, _ = shrunk
     plan = load(folder / "small.json")
@@ -409,6 +410,7 @@ def first_code(document: dict[str, Any]) -> int:
     return Outcome(document["outcome"]).exit_code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

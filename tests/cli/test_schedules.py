@@ -163,6 +163,7 @@ def test_lines_that_are_not_in_the_order_of_their_times_are_refused(tmp_path: Pa
         read(schedule(tmp_path, '[9, "pause"]', '[0.25, "kill", {"spec": "all"}]'), FIVE, 30.0)
 
 
+@pytest.mark.slow
 def test_an_impossible_schedule_ends_the_command_with_254_and_leaves_nothing(tmp_path: Path) -> None:
     file = schedule(tmp_path, '[1, "start-packet", {"disturb": {"delay_ms": -5}}]')
     done = splitbrain("run", "--schedule", file, "--backend", "sim", "--store", str(tmp_path / "store"))
@@ -171,6 +172,7 @@ def test_an_impossible_schedule_ends_the_command_with_254_and_leaves_nothing(tmp
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.slow
 def test_a_schedule_and_a_nemesis_are_not_given_at_once(tmp_path: Path) -> None:
     done = splitbrain("run", "--schedule", str(EXAMPLE), "--nemesis", "kill", "--backend", "sim", cwd=tmp_path)
     assert done.returncode == 254

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,6 +16,8 @@ from cluster.node import Node, NodeConfig
 from cluster.raft import Config, Entry
 from cluster.raft.events import Written
 from cluster.runtime import Address, Connection, Runtime, Timer
+from harness.rng import Rng
+from harness.simulation.loop import SimLoop
 
 SECTOR = 32
 """Small, so that short logs already span many."""
@@ -344,10 +345,10 @@ class _Network:
 
 class LoopClock:
     def monotonic_ns(self) -> int:
-        return time.monotonic_ns()
+        return round(asyncio.get_running_loop().time() * 1e9)
 
     def wall_ns(self) -> int:
-        return time.time_ns()
+        return _BEGAN_NS + self.monotonic_ns()
 
     def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Timer:
         return asyncio.get_running_loop().call_later(delay_ns / 1e9, callback)
@@ -368,13 +369,25 @@ def _address(name: str) -> Address:
     return name, 1
 
 
+_BEGAN_NS = 1_700_000_000_000_000_000
+"""Some moment of a wall clock."""
+
 T = TypeVar("T")
+
+
+def in_virtual_time(story: Coroutine[Any, Any, T]) -> T:
+    """Run a story in which nothing waits for the world: time passes only where all wait, whatever the machine does."""
+    loop = SimLoop(Rng(1))
+    told = loop.run(story)
+    assert loop.unhandled == []
+    return told
 
 
 async def eventually(ask: Callable[[], Awaitable[T | None]], within_s: float = 10.0) -> T:
     """The first answer that is not None."""
-    end = time.monotonic() + within_s
-    while time.monotonic() < end:
+    loop = asyncio.get_running_loop()
+    end = loop.time() + within_s
+    while loop.time() < end:
         answer = await ask()
         if answer is not None:
             return answer

@@ -15,7 +15,7 @@ from cluster.client import Client, ClientError, OutcomeUnknownError, Unavailable
 from cluster.logfile import decode
 from cluster.raft.messages import Append
 from cluster.tree import Create, Done, Get, Properties, Put, encode_command
-from tests.cluster.support import Carriage, MemoryConnection, World, eventually
+from tests.cluster.support import Carriage, MemoryConnection, World, eventually, in_virtual_time
 
 THREE = ["n1", "n2", "n3"]
 
@@ -66,7 +66,6 @@ class Writer:
         self._client = None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_no_command_is_carried_out_twice_and_every_acknowledged_one_once(seed: int) -> None:
     async def check() -> None:
@@ -90,7 +89,7 @@ def test_no_command_is_carried_out_twice_and_every_acknowledged_one_once(seed: i
         finally:
             await world.close()
 
-    asyncio.run(check())
+    in_virtual_time(check())
 
 
 async def _leader_that_wrote(world: World) -> str | None:
@@ -137,7 +136,7 @@ def test_a_repeated_request_of_a_client_is_carried_out_and_answered_once() -> No
         finally:
             await world.close()
 
-    asyncio.run(check())
+    in_virtual_time(check())
 
 
 def test_a_refused_request_of_a_peer_that_comes_again_is_not_carried_out_later() -> None:
@@ -168,7 +167,7 @@ def test_a_refused_request_of_a_peer_that_comes_again_is_not_carried_out_later()
         finally:
             await world.close()
 
-    asyncio.run(check())
+    in_virtual_time(check())
 
 
 @pytest.mark.parametrize(
@@ -193,7 +192,7 @@ def test_whatever_comes_instead_of_a_hello_ends_the_connection(first: bytes) -> 
         finally:
             await world.close()
 
-    asyncio.run(check())
+    in_virtual_time(check())
 
 
 @pytest.mark.parametrize(
@@ -211,7 +210,7 @@ def test_a_hello_that_comes_twice_ends_the_connection(hello: wire.Hello) -> None
         finally:
             await world.close()
 
-    asyncio.run(check())
+    in_virtual_time(check())
 
 
 class TestArrivals:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -16,7 +15,7 @@ from harness.embedding import Embeddable
 from harness.protocols import Answer, Deployment, NodePlace
 from harness.systems.metadata import Metadata
 from harness.test import Test
-from tests.cluster.support import World, eventually
+from tests.cluster.support import World, eventually, in_virtual_time
 
 THREE = ["n1", "n2", "n3"]
 
@@ -36,7 +35,6 @@ async def _embed(world: World, node: str) -> None:
     await system.embed(system.command(test, place), world.runtime(node))
 
 
-@pytest.mark.slow
 def test_embedded_nodes_form_a_cluster_and_one_that_is_started_again_finds_what_it_had_stored() -> None:
     async def check() -> None:
         world = World(THREE)
@@ -67,7 +65,7 @@ def test_embedded_nodes_form_a_cluster_and_one_that_is_started_again_finds_what_
         finally:
             await world.close()
 
-    asyncio.run(check())
+    in_virtual_time(check())
 
 
 def test_the_metadata_cluster_is_embeddable() -> None:
@@ -80,7 +78,7 @@ def test_an_embedded_node_takes_the_arguments_of_a_node_process() -> None:
         with pytest.raises(ArgumentError, match="--listen"):
             await start(["--node", "n1", "--listen", "nowhere", "--data", "-"], world.runtime("n1"))
 
-    asyncio.run(check())
+    in_virtual_time(check())
 
 
 def test_an_embedded_node_that_stops_in_good_order_says_so_in_its_telemetry() -> None:
@@ -91,7 +89,7 @@ def test_an_embedded_node_that_stops_in_good_order_says_so_in_its_telemetry() ->
         await world.close()
         assert [line["event"] for line in world.telemetry["n1"]][-1] == "stop"
 
-    asyncio.run(check())
+    in_virtual_time(check())
 
 
 def test_importing_embedded_nodes_brings_in_nothing_of_the_operating_systems_runtime() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 import cluster
 from cluster.marks import MARKS, counted, reached
 from harness.systems.metadata import Metadata
-from tests.cluster.support import World
+from tests.cluster.support import World, in_virtual_time
 
 
 def test_every_mark_is_reached_somewhere_and_every_place_names_a_mark() -> None:
@@ -56,7 +55,7 @@ def test_an_election_and_a_forwarded_request_are_seen_in_the_systems_counts() ->
 
     system = Metadata()
     with system.count_marks() as counts:
-        asyncio.run(check())
+        in_virtual_time(check())
     assert list(counts) == list(system.marks)
     for mark in ("vote granted", "election won", "no-op committed", "request forwarded"):
         assert counts[mark] > 0, mark

@@ -13,7 +13,7 @@ from cluster.errors import ArgumentError, WrongNodeError
 from cluster.marks import counted
 from cluster.members import incarnation_of, is_member_id, member_id, names, node_of
 from cluster.node import NodeConfig
-from tests.cluster.support import FAST, World, eventually
+from tests.cluster.support import FAST, World, eventually, in_virtual_time
 
 FIVE = ["n1", "n2", "n3", "n4", "n5"]
 
@@ -34,7 +34,7 @@ def in_world(story: Story, nodes: list[str] = FIVE, founders: tuple[str, ...] = 
         finally:
             await world.close()
 
-    asyncio.run(tell())
+    in_virtual_time(tell())
 
 
 async def agreed(world: World, members: tuple[str, ...], nodes: list[str]) -> None:
@@ -232,7 +232,7 @@ def test_the_data_of_another_incarnation_are_refused() -> None:
         with pytest.raises(WrongNodeError, match="belongs to node 'n1', not to 'n1#1'"):
             await world.start("n1")
 
-    asyncio.run(check())
+    in_virtual_time(check())
 
 
 def test_founders_and_incarnation_are_arguments() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -34,7 +33,7 @@ from cluster.raft.messages import Append
 from cluster.runtime import Connection
 from cluster.storage import open_storage
 from cluster.tree import Create, Done, Get, Put, encode_command
-from tests.cluster.support import World, connection_pair, entry, eventually, written
+from tests.cluster.support import World, connection_pair, entry, eventually, in_virtual_time, written
 
 T = TypeVar("T")
 
@@ -57,7 +56,7 @@ def in_cluster(check: Callable[[World], Coroutine[Any, Any, None]], names: list[
         async with running(World(names)) as world:
             await check(world)
 
-    asyncio.run(whole())
+    in_virtual_time(whole())
 
 
 async def clients_of(world: World) -> tuple[str, list[str]]:
@@ -237,10 +236,10 @@ class TestWithoutMajority:
 
             await eventually(stepped_down)
             client = await world.client(leader)
-            began = time.monotonic()
+            began = asyncio.get_running_loop().time()
             with pytest.raises(UnavailableError, match="no_leader") as refused:
                 await client.put("/a", 1, timeout_ms=200)
-            assert 0.15 < time.monotonic() - began < 1
+            assert 0.15 < asyncio.get_running_loop().time() - began < 1
             assert refused.value.definite
             world.cut.clear()
             await world.leader()
@@ -297,7 +296,7 @@ class TestWithoutMajority:
                 world.isolate(leader)
                 assert await value_on(client, "/a") == "old"
 
-        asyncio.run(check())
+        in_virtual_time(check())
 
     @pytest.mark.parametrize(("bugs", "acknowledged"), [((), False), (("M81",), True)])
     def test_m81_acknowledges_a_write_without_a_leader_and_forgets_it(
@@ -323,7 +322,7 @@ class TestWithoutMajority:
                 with pytest.raises(NodeNotFoundError):
                     await client.get("/lost", timeout_ms=3000)
 
-        asyncio.run(check())
+        in_virtual_time(check())
 
     @pytest.mark.parametrize(
         ("bugs", "started", "answer"),
@@ -355,7 +354,7 @@ class TestWithoutMajority:
             finally:
                 await world.close()
 
-        asyncio.run(check())
+        in_virtual_time(check())
 
     def test_a_request_waits_for_a_leader_and_is_answered_when_there_is_one(self) -> None:
         async def check() -> None:
@@ -371,7 +370,7 @@ class TestWithoutMajority:
             finally:
                 await world.close()
 
-        asyncio.run(check())
+        in_virtual_time(check())
 
 
 class FakePeer:
@@ -423,7 +422,7 @@ class TestForwarding:
             finally:
                 await world.close()
 
-        asyncio.run(check())
+        in_virtual_time(check())
 
     def test_a_request_is_forwarded_once_and_never_again_ra_22(self) -> None:
         async def check() -> None:
@@ -448,7 +447,7 @@ class TestForwarding:
             finally:
                 await world.close()
 
-        asyncio.run(check())
+        in_virtual_time(check())
 
     def test_an_answer_to_an_earlier_life_of_a_node_answers_nothing(self) -> None:
         async def check(world: World) -> None:
@@ -468,7 +467,6 @@ class TestForwarding:
 
 
 class TestFaults:
-    @pytest.mark.slow
     def test_whatever_breaks_no_definite_error_is_wrong_and_nothing_acknowledged_is_lost(self) -> None:
         """The one lie that no checker forgives: "it certainly did not happen" of something that did."""
         acknowledged: list[str] = []
@@ -482,8 +480,8 @@ class TestFaults:
                 name = rng.choice(world.names)
                 if client is None and name in world.nodes:
                     client = await world.client(name)
+                await asyncio.sleep(rng.uniform(0, 0.02))  # without it, no time passes while all is well
                 if client is None:
-                    await asyncio.sleep(0.005)
                     continue
                 number += 1
                 element = f"{worker}-{number}"
@@ -601,7 +599,7 @@ class TestFaults:
             finally:
                 await world.close()
 
-        asyncio.run(check())
+        asyncio.run(check())  # it looks again and again, and no virtual time passes meanwhile
 
     def test_a_disk_that_fails_stops_the_node(self) -> None:
         async def check() -> None:
@@ -616,7 +614,7 @@ class TestFaults:
             finally:
                 await world.close()
 
-        asyncio.run(check())
+        in_virtual_time(check())
 
     def test_while_a_vote_is_being_made_durable_nothing_leaves_the_node_ra_6(self) -> None:
         """Whoever hears of a term or a vote may rely on it being on disk."""
@@ -644,7 +642,7 @@ class TestFaults:
             finally:
                 await world.close()
 
-        asyncio.run(check())
+        in_virtual_time(check())
 
 
 class TestTelemetry:
@@ -715,17 +713,16 @@ class TestTelemetry:
 
 
 class TestConnections:
-    @pytest.mark.slow
     def test_a_link_is_back_within_a_second_of_the_heal(self) -> None:
         async def check(world: World) -> None:
             _, (one, _) = await clients_of(world)
             world.isolate(one)
             await asyncio.sleep(1.0)
             world.cut.clear()
-            began = time.monotonic()
+            began = asyncio.get_running_loop().time()
             client = await world.client(one)
             assert (await client.put("/a", 1, timeout_ms=3000)).value == 1
-            assert time.monotonic() - began < 1.0
+            assert asyncio.get_running_loop().time() - began < 1.0
 
         in_cluster(check)
 
@@ -749,7 +746,7 @@ class TestConnections:
                     await asyncio.sleep(2 * (DIAL_TIMEOUT_MS + BACK_OFF_MAX_MS) / 1000)
                     assert await both_links_went("up", 2) is None
 
-        asyncio.run(check())
+        in_virtual_time(check())
 
     def test_requests_in_flight_on_a_broken_connection_are_indefinite_and_later_ones_definite(self) -> None:
         async def check() -> None:
@@ -770,7 +767,7 @@ class TestConnections:
             finally:
                 await world.close()
 
-        asyncio.run(check())
+        in_virtual_time(check())
 
     def test_an_answer_that_makes_no_sense_breaks_the_connection(self) -> None:
         async def check() -> None:
@@ -784,4 +781,4 @@ class TestConnections:
             assert wire.decode_hello(await there.receive()) == wire.ClientHello(1)
             assert wire.decode_request(await there.receive()) == wire.Request(1, 5000, Get(("a",)))
 
-        asyncio.run(check())
+        in_virtual_time(check())

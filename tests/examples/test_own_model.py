@@ -57,6 +57,7 @@ def test_a_lease_may_run_out_but_no_token_holds_beside_a_later_one(calls: list[C
     assert check_ops(sequential(*calls), models.model("examples.own_model:Lease")).valid == valid
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "calls", "code"),
     [

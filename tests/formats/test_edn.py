@@ -98,6 +98,7 @@ def test_what_is_no_form_is_refused(text: str) -> None:
         edn_text.json_of(text)
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_the_short_way_to_json_and_the_parser_agree(value: Any) -> None:
     text = edn_text.written(value)

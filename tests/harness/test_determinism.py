@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 from virtual import VirtualClock
@@ -61,12 +60,10 @@ def history(seed: int) -> list[Op]:
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_history_to_the_nanosecond() -> None:
-    began = time.monotonic()
     first, second, other = history(5), history(5), history(6)
     assert first == second
     assert first != other
     assert first[-1].time > 30_000_000_000
-    assert time.monotonic() - began < 45
     assert len([op for op in first if op.process == NEMESIS]) > 30
     assert any(op.error == "timeout: no answer within 0.5 s" for op in first)
     assert not any(op.f == "stall" for op in first)

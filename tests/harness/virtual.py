@@ -4,6 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from harness.rng import Rng
+from harness.simulation.clock import TrueClock
+from harness.simulation.loop import SimLoop
+
+T = TypeVar("T")
+
+
+def in_virtual_time(story: Callable[[TrueClock], Awaitable[T]]) -> T:
+    """Run a story on a loop whose time, also asyncio's, passes only while everything waits."""
+    loop = SimLoop(Rng(1))
+
+    async def told() -> T:
+        return await story(TrueClock(loop))
+
+    return loop.run(told())
+
 
 ROUNDS = 30
 """Rounds of the event loop in which everything that is ready has run; the longest chain of wake-ups is shorter."""

@@ -112,6 +112,7 @@ def test_an_image_on_an_old_base_is_not_built_by_itself(
         ensure(scratch.name, client)
 
 
+@pytest.mark.slow
 def test_the_survey_tells_up_to_date_from_out_of_date_and_not_built(
     client: docker.DockerClient, scratch: Image, checkout: Path
 ) -> None:

@@ -159,6 +159,7 @@ def _spoiled(op: Op) -> list[str]:
     return op.value["disks"]
 
 
+@pytest.mark.slow
 @given(
     count=st.integers(1, 9),
     data=st.data(),
@@ -187,6 +188,7 @@ def test_a_strike_never_leaves_less_than_a_majority_that_is_up_and_well(
         assert len(set(before) | struck) <= count - majority(count)
 
 
+@pytest.mark.slow
 @given(count=st.integers(1, 9), data=st.data())
 def test_spare_takes_the_first_that_can_be_lost_and_as_many_as_can(count: int, data: st.DataObject) -> None:
     names = NAMES[:count]

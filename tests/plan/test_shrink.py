@@ -267,6 +267,7 @@ def single_steps(plan: Plan) -> Iterator[Plan | None]:
             yield build(plan, [*kept[:at], *kept[at + 1 :]])  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(plan=small_plans(), salt=st.integers(0, 2))
 def test_nothing_more_can_go_whatever_the_failure_is_like(plan: Plan, salt: int) -> None:
@@ -280,6 +281,7 @@ def test_nothing_more_can_go_whatever_the_failure_is_like(plan: Plan, salt: int)
     assert left == []
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(plan=small_plans(), salt=st.integers(0, 2))
 def test_the_result_does_not_depend_on_how_many_are_judged_at_once(plan: Plan, salt: int) -> None:

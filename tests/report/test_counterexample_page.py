@@ -144,6 +144,7 @@ def test_only_ops_of_the_key_are_drawn() -> None:
     assert page(nameless)
 
 
+@pytest.mark.slow
 def test_ops_far_away_are_left_out_of_a_huge_history_and_the_page_says_so() -> None:
     of = sample(3000)
     bars = scene(of.history, of.evidence, most=1000).bars
@@ -210,6 +211,7 @@ def in_window(browser: Browser, selector: str, width: int, height: int) -> bool:
     return 0 <= box["left"] < box["right"] <= width and 0 <= box["top"] < box["bottom"] <= height
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
 @pytest.mark.parametrize("clients", [3, 60])
 def test_the_failing_op_is_in_sight_without_scrolling(

@@ -130,6 +130,7 @@ def test_offsets_are_those_that_were_measured_not_those_that_were_asked_for(view
     assert offsets_of(replace(view, around=around)) == {"n1": [(1.0, 1.5), (2.0, 80.25), (2.0, 80.25)]}
 
 
+@pytest.mark.slow
 def test_the_pictures_stand_in_the_page_and_as_files(tmp_path: Path) -> None:
     run = sample_run(tmp_path, rate=60)
     page = write_report(run.path).read_text(encoding="utf-8")

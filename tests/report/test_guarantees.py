@@ -61,6 +61,7 @@ def test_models_in_another_shape_are_not_guessed_at(models: Any) -> None:
     assert (found.surviving, found.undecided) == ([], "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("state", "told"), [("violation", True), ("pass", False), ("harness error", False)])
 def test_the_banner_tells_them_where_something_broke(tmp_path: Path, state: State, told: bool) -> None:
     page = write_report(sample_run(tmp_path, state).path).read_text()

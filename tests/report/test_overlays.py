@@ -158,6 +158,7 @@ def test_the_page_of_a_comparison_has_the_pictures_without_a_script(tmp_path: Pa
     assert "Over time" not in comparison_page(compare(*sides), None, standalone=True)
 
 
+@pytest.mark.slow
 def test_the_site_draws_what_it_compares_and_says_what_has_not_ended(tmp_path: Path) -> None:
     a = small_run(tmp_path, seed=1)
     name = address(a).removeprefix("/run/")

@@ -40,6 +40,7 @@ def test_spans_in_which_a_node_must_not_answer_are_drawn_and_a_node_without_a_qu
     ]
 
 
+@pytest.mark.slow
 def test_an_answer_on_the_wrong_side_is_marked_and_leads_to_its_finding_and_its_ops(tmp_path: Path) -> None:
     run = sample_run(tmp_path, "wrong side")
     page = write_report(run.path).read_text()
@@ -100,6 +101,7 @@ def test_of_very_many_windows_those_with_findings_stay() -> None:
     assert [row["number"] for row in rows] == [*range(WINDOWS_MAX - 1), last]
 
 
+@pytest.mark.slow
 def test_findings_and_windows_that_the_checker_left_out_are_counted(tmp_path: Path) -> None:
     run = sample_run(tmp_path, "wrong side")
     verdict = run.path / "verdict.json"
@@ -112,6 +114,7 @@ def test_findings_and_windows_that_the_checker_left_out_are_counted(tmp_path: Pa
     assert "The table of windows leaves out 30 of 38." in page
 
 
+@pytest.mark.slow
 def test_without_the_checker_the_page_says_what_it_does_not_know(tmp_path: Path) -> None:
     run = sample_run(tmp_path)
     judgement = run.read_verdicts()

@@ -66,6 +66,7 @@ def report(root: Path, state: State = "pass", **options: Any) -> Page:
     return Page(write_report(sample_run(root, state, **options).path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("state", "kind", "title", "sentence"),
     [
@@ -139,6 +140,7 @@ def test_the_page_needs_nothing_from_outside_and_runs_its_own_script_only(tmp_pa
     assert "default-src 'none'" in policy
 
 
+@pytest.mark.slow
 def test_every_table_has_a_caption_and_every_picture_a_description(tmp_path: Path) -> None:
     page = report(tmp_path, "violation")
     assert len(page.all("table")) == len(page.all("caption"))
@@ -284,6 +286,7 @@ def test_what_ran_is_told_down_to_sources_and_image(tmp_path: Path) -> None:
     assert "splitbrain replay plan.json --times 5" in Page(write_report(run.path)).text
 
 
+@pytest.mark.slow
 def test_leadership_ends_where_the_leader_was_killed_or_told_otherwise(tmp_path: Path) -> None:
     run = sample_run(tmp_path)
     rows: list[dict[str, Any]] = [

@@ -47,6 +47,7 @@ def fits(browser: Browser) -> bool:
     return browser.run("document.documentElement.scrollWidth <= window.innerWidth")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize(
     "state", ["pass", "violation", "wrong side", "inconclusive", "harness error", "unjudged", "no history"]
@@ -60,6 +61,7 @@ def test_every_outcome_is_shown_without_a_complaint_and_without_scrolling_sidewa
     assert fits(browser)
 
 
+@pytest.mark.slow
 def test_on_a_phone_what_a_table_is_about_is_read_without_scrolling_sideways(browser: Browser, tmp_path: Path) -> None:
     browser.open(write_report(sample_run(tmp_path, "wrong side", rate=40).path), width=390)
     browser.run("for (const details of document.querySelectorAll('details')) details.open = true")
@@ -71,6 +73,7 @@ def test_on_a_phone_what_a_table_is_about_is_read_without_scrolling_sideways(bro
     assert too_wide == []
 
 
+@pytest.mark.slow
 def test_on_a_phone_sentences_have_the_width_of_the_window(browser: Browser, tmp_path: Path) -> None:
     page = write_report(sample_run(tmp_path, "wrong side", rate=60).path)
     browser.open(page, width=390)
@@ -199,6 +202,7 @@ def test_the_timeline_is_walked_by_keys_and_left_again(browser: Browser, tmp_pat
     assert browser.complaints == []
 
 
+@pytest.mark.slow
 def test_a_narrow_timeline_follows_the_keys(browser: Browser, tmp_path: Path) -> None:
     browser.open(write_report(sample_run(tmp_path, rate=40).path), width=390)
     browser.run("document.getElementById('walk').focus()")
@@ -208,6 +212,7 @@ def test_a_narrow_timeline_follows_the_keys(browser: Browser, tmp_path: Path) ->
     assert walk["left"] <= mark["left"] <= mark["right"] <= walk["right"]
 
 
+@pytest.mark.slow
 def test_a_screen_reader_is_told_of_the_op_and_has_the_timeline_as_a_table(browser: Browser, tmp_path: Path) -> None:
     browser.open(write_report(sample_run(tmp_path, "wrong side").path))
     assert browser.run("document.getElementById('walked').getAttribute('aria-live')") == "polite"
@@ -263,6 +268,7 @@ def test_without_a_script_the_logs_around_the_evidence_are_there(browser: Browse
     assert "raft at 6.5" in told
 
 
+@pytest.mark.slow
 def test_the_page_has_what_a_screen_reader_goes_by(browser: Browser, tmp_path: Path) -> None:
     browser.open(write_report(sample_run(tmp_path, "violation").path))
     for landmark in ("header", "nav[aria-label]", "main", "footer"):
@@ -285,6 +291,7 @@ def test_the_page_has_what_a_screen_reader_goes_by(browser: Browser, tmp_path: P
     assert broken == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_words_stand_out_from_their_ground_in_both_schemes(browser: Browser, tmp_path: Path, scheme: str) -> None:
     media = [{"name": "prefers-color-scheme", "value": scheme}]

@@ -77,6 +77,7 @@ def test_who_left_joined_and_took_on_other_voters_is_marked_on_the_timeline_at_t
     assert "joined, or took on other voters" in page
 
 
+@pytest.mark.slow
 def test_a_run_whose_members_never_change_has_no_mark_and_no_key_of_it(tmp_path: Path) -> None:
     page = write_report(sample_run(tmp_path).path).read_text()
     assert 'class="member' not in page

@@ -59,6 +59,7 @@ def test_zooming_in_shows_each_op_and_zooming_out_shows_the_page_as_it_was(brows
     assert browser.complaints == []
 
 
+@pytest.mark.slow
 def test_a_click_on_the_zoomed_timeline_takes_an_op_of_that_time(browser: Browser, page: Path) -> None:
     browser.open(page)
     for _ in range(5):

@@ -140,6 +140,7 @@ def test_marks_of_one_side_only_are_named_where_both_counted() -> None:
     assert (uncounted.marks_only_a, uncounted.marks_only_b) == ([], [])
 
 
+@pytest.mark.slow
 def test_outcomes_and_verdicts_of_stored_runs_are_counted(tmp_path: Path) -> None:
     good, bad, thin, none = (
         subject_of(sample_run(tmp_path, state, seed=seed, rate=80.0))

@@ -100,6 +100,7 @@ def test_what_an_interrupted_removal_left_goes_with_the_next_one_and_nothing_els
     assert run.path.exists()
 
 
+@pytest.mark.slow
 def test_the_command_tells_what_it_would_remove_and_removes_it_then(tmp_path: Path) -> None:
     store = Store(tmp_path)
     run, violation = make(store, "t", 1), make(store, "t", 2, "violation")

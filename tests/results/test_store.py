@@ -186,6 +186,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_controller_leaves_a_run_that_is_recovered_up_to_its_last_flush(tmp_path: Path) -> None:
     module = tmp_path / "tests_support.py"
     module.write_text(Path(__file__).with_name("support.py").read_text())

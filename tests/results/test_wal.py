@@ -33,6 +33,7 @@ def _written(path: Path, batches: list[list[Op]], *, close: bool) -> list[int]:
     return sizes
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(histories, st.integers(0, 12))
 def test_a_closed_history_comes_back_whole(tmp_path_factory: pytest.TempPathFactory, ops: list[Op], cut: int) -> None:

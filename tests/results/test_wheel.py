@@ -76,6 +76,7 @@ def test_an_installed_wheel_names_its_commit_and_has_every_file(sources: Path, t
     assert revision == str({"revision": git(sources, "rev-parse", "HEAD"), "dirty": False})
 
 
+@pytest.mark.slow
 def test_a_wheel_of_changed_sources_says_so(sources: Path, tmp_path: Path) -> None:
     readme = sources / "README.md"
     before = readme.read_bytes()

@@ -26,6 +26,7 @@ HARSH = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HARSH)
 def test_a_fault_that_is_healed_at_three_seconds_does_not_outlive_its_end(name: str) -> None:
     kind, request = HARSH[name]

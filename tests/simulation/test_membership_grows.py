@@ -120,6 +120,7 @@ def test_7_both_configurations_are_in_force_until_every_node_holds_the_new_one(s
     assert all(now == [tuple(FIVE)] or tuple(FIVE) in now for now in held[new:]), "there is no way back"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_7_who_may_and_must_answer_follows_from_both(seed: int) -> None:
     verdict = run(seed)[1]

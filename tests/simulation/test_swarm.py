@@ -105,6 +105,7 @@ def test_500_seeds_reach_everything_that_can_be_drawn() -> None:
     assert {name for each in drawn for name in names("--nemesis", each.nemesis)} == set(NEMESES)
 
 
+@pytest.mark.slow
 def test_kinds_with_many_names_do_not_push_out_kinds_with_few() -> None:
     every = [each for each in (draw(seed, EVERYTHING) for seed in range(2000)) if each.time_limit != PATIENT_LIMIT_S]
     drawn = Counter(kind for each in every for kind in kinds(names("--nemesis", each.nemesis)))

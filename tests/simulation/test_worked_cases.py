@@ -157,6 +157,7 @@ def test_3_one_side_of_a_bridge_progresses_or_both(seed: int) -> None:
     assert answered(good) in (set(named("123")), set(named("345")), set(FIVE))
 
 
+@pytest.mark.slow
 def test_3_the_seeds_show_a_leader_on_either_side_of_the_bridge_and_one_in_its_middle() -> None:
     assert {frozenset(answered(run(BRIDGE, seed))) for seed in SEEDS} == {
         frozenset(named("123")),
@@ -192,6 +193,7 @@ def deaf(of: Judged) -> str:
     return of.nemesis("start-partition").value["evidence"]["leader"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_5_a_leader_that_hears_nobody_falls_silent_and_the_others_progress(seed: int) -> None:
     good = run(HEARD_BY_ALL, seed)
@@ -201,11 +203,13 @@ def test_5_a_leader_that_hears_nobody_falls_silent_and_the_others_progress(seed:
     assert answered(good) == set(others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_5_a_leader_that_stays_and_keeps_the_others_from_an_election_violates_q3(seed: int) -> None:
     assert run(HEARD_BY_ALL, seed, "M80").verdict.anomalies == ("Q3",)
 
 
+@pytest.mark.slow
 def test_5_a_leader_that_hears_nobody_and_answers_violates_q2() -> None:
     broken = run(HEARD_BY_ALL, 1, "M23")
     assert broken.rules["Q2"] == "violated"

@@ -286,6 +286,7 @@ def test_a_document_too_large_to_read_costs_one_row(tmp_path: Path, name: str) -
     assert get(tmp_path, address(run)).status == 200
 
 
+@pytest.mark.slow
 def test_a_hard_link_is_a_file_like_others_and_one_in_place_of_a_document_is_read_as_one(tmp_path: Path) -> None:
     run = small_run(tmp_path / "store")
     (tmp_path / "other.json").write_text('{"options": [], "command": 5}')

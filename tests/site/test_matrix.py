@@ -138,6 +138,7 @@ def test_the_ends_of_the_calendar_are_days_without_runs(tmp_path: Path, until: s
         assert (page.status, "no runs" in text(page)) == (200, True)
 
 
+@pytest.mark.slow
 def test_the_page_and_the_api_show_the_store(tmp_path: Path) -> None:
     assert "There is no run in this store yet" in text(get(tmp_path, "/matrix"))
     small_run(tmp_path, "violation")

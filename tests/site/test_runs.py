@@ -229,6 +229,7 @@ def test_names_that_are_no_text_can_be_opened(tmp_path: Path) -> None:
     assert document(get(tmp_path, f"/api/runs/{run.test_name}/{run.name}"))["files"]
 
 
+@pytest.mark.slow
 def test_hostile_values_are_escaped_on_every_page(tmp_path: Path) -> None:
     run = small_run(tmp_path, "violation", hostile=HOSTILE)
     document_ = run.read_test()
@@ -291,6 +292,7 @@ def test_a_run_leads_to_the_one_before_it(tmp_path: Path) -> None:
     assert "run before" not in text(get(tmp_path, address(first)))
 
 
+@pytest.mark.slow
 def test_two_runs_are_shown_side_by_side(tmp_path: Path) -> None:
     a, b = small_run(tmp_path, "pass"), small_run(tmp_path, "violation", seed=8)
     query = {"a": f"{a.test_name}/{a.name}", "b": f"{b.test_name}/{b.name}"}

@@ -22,7 +22,7 @@ from tests.site.test_runs import TRAVERSALS, outside
 
 def raw(server: SiteServer, request: bytes) -> bytes:
     """Everything that the server answers to these bytes before it closes."""
-    with socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=60) as connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
         with connection.makefile("rb") as answer:
@@ -30,10 +30,11 @@ def raw(server: SiteServer, request: bytes) -> bytes:
 
 
 def fetch(server: SiteServer, path: str) -> bytes:
-    with urllib.request.urlopen(server.url.rstrip("/") + path, timeout=20) as answer:
+    with urllib.request.urlopen(server.url.rstrip("/") + path, timeout=60) as answer:
         return answer.read()
 
 
+@pytest.mark.slow
 def test_no_raw_address_leads_out_of_the_store(tmp_path: Path) -> None:
     store, run = outside(tmp_path)
     with served(store) as server:
@@ -76,7 +77,7 @@ def test_a_body_that_nobody_reads_is_not_taken_for_the_next_request(tmp_path: Pa
 def test_a_connection_carries_several_answers_with_and_without_bodies(tmp_path: Path) -> None:
     run = small_run(tmp_path)
     with served(tmp_path) as server:
-        connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=60)
         for method, path in (
             ("HEAD", f"{address(run)}/files/history.parquet"),
             ("GET", f"{address(run)}/files/history.parquet"),
@@ -109,7 +110,7 @@ def test_a_reader_that_goes_away_harms_nobody(tmp_path: Path) -> None:
     (run.path / "nodes" / "n1" / "big").write_bytes(bytes(5_000_000))
     with served(tmp_path) as server:
         for path in (f"{address(run)}/files/nodes/n1/big", f"/archive/{run.test_name}/{run.name}"):
-            with socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=20) as connection:
+            with socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=60) as connection:
                 connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
                 assert connection.recv(100)
         assert fetch(server, "/api/runs")

@@ -205,6 +205,7 @@ def test_figures_of_a_test_are_drawn_oldest_first_and_what_has_none_is_left_out(
     assert trends(runs[:1]) == []
 
 
+@pytest.mark.slow
 def test_trends_are_shown_for_one_test_only(tmp_path: Path) -> None:
     small_run(tmp_path, seed=1)
     small_run(tmp_path, seed=2)

@@ -78,6 +78,7 @@ def test_folders_may_have_any_name_and_runs_may_come_from_several_stores(
     assert [verdicts[run.path][0].valid for run in runs] == ["false"] * 4 + ["true"] * 3 + ["false"]
 
 
+@pytest.mark.slow
 @IN_GROUPS
 def test_an_op_is_the_same_here_and_on_the_workers(
     spark: Spark, sizes: Sizes, tmp_path: Path, misbehaving: None
@@ -97,6 +98,7 @@ def test_an_op_is_the_same_here_and_on_the_workers(
     assert _inline(run)[0]["figures"] == {"hash": arrow.history_hash(arrow.to_table(ops))}
 
 
+@pytest.mark.slow
 def test_numbers_in_names_stay_names(spark: Spark, tmp_path: Path) -> None:
     store = Store(tmp_path)
     lost = {"1": [], "1.0": [1], "01": []}
@@ -115,6 +117,7 @@ def test_every_op_of_a_large_group_arrives_once_and_in_order(spark: Spark, tmp_p
     assert time.perf_counter() - started < 60, "the way to the workers must be linear in the number of ops"
 
 
+@pytest.mark.slow
 @IN_GROUPS
 def test_a_run_with_a_wrong_request_breaks_alone(spark: Spark, sizes: Sizes, tmp_path: Path) -> None:
     store = Store(tmp_path)
@@ -178,6 +181,7 @@ def test_a_run_that_ends_its_worker_fails_alone(spark: Spark, tmp_path: Path, mi
     assert str(runs[3].path) in cast(Unjudged, found[runs[3].path]).why
 
 
+@pytest.mark.slow
 def test_no_runs_no_verdicts(spark: Spark) -> None:
     assert judge_runs(spark.session, []) == {}
 

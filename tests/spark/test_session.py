@@ -307,6 +307,7 @@ def _told(folder: Path) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.alone  # beside others the interrupt may come late, and meet Python while it talks to Java
 def test_ctrl_c_reaches_python_alone_and_judging_can_go_on(started: subprocess.Popen[str], temporary: Path) -> None:

@@ -145,6 +145,7 @@ def test_rows_arrive_whole_and_in_their_order_though_clocks_were_set_back(
     assert [row["time"] for row in rows if row["node"] == "n2"] == list(range(20_000, 0, -1))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_telemetry_is_collected_before_it_is_judged(spark: Spark, tmp_path: Path) -> None:
     inline_run, spark_run = (_killed(Store(tmp_path), seed) for seed in (1, 2))

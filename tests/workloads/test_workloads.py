@@ -92,6 +92,7 @@ def test_final_ops_come_to_an_end_and_only_read(name: str) -> None:
     assert {op.f for op in ops} == {"read"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["register", "declare", "create-once"])
 def test_final_reads_are_of_keys_from_the_whole_run(name: str) -> None:
     found = build(name, nodes=FIVE, concurrency=10, rate=200.0, time_limit_s=60.0)

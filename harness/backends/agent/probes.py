@@ -17,7 +17,7 @@ Link = tuple[str, str]
 
 PORT = 65009
 WAITS_S = 0.15
-ATTEMPTS = 6
+ATTEMPTS = 20
 _LONGEST = 2048
 _SO_MARK = 36
 
@@ -44,8 +44,9 @@ class DatagramProbes:
     async def measure(self, links: Sequence[Link], expected: Sequence[Link], held: Collection[Link] = ()) -> list[Link]:
         """Send a datagram over every link, all at once; the links over which they arrived.
 
-        One that is expected to arrive is sent up to ATTEMPTS times, in case the machine is busy. The others get
-        WAITS_S to prove the expectation wrong, and so do those over links that hold everything (`held`).
+        One that is expected to arrive is sent up to ATTEMPTS times, for three seconds: a busy machine brings up a new
+        interface late, and a link that works must not be told as cut. The others get WAITS_S
+        to prove the expectation wrong, and so do those over links that hold everything (`held`).
         """
         async with self._one_at_a_time:
             self._round += 1

@@ -16,7 +16,7 @@ from results.errors import BackendError, SeveralFailedError
 
 ALIVE_EVERY_S: Final = 8.0
 PROBE_WAITS_S: Final = 0.3
-PROBE_ATTEMPTS: Final = 6
+PROBE_ATTEMPTS: Final = 10
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class HostLinks:
     async def passes(self, links: Sequence[Link]) -> Mapping[Link, bool]:
         """Send a datagram over each link, all at once, and see which arrive.
 
-        One that is expected to arrive is sent up to six times. One over a link that is cut has 0.3 s to prove that it
+        One that is expected to arrive is sent up to ten times. One over a link that is cut has 0.3 s to prove that it
         is not.
         """
         async with self._measuring:

@@ -34,6 +34,7 @@ from tests.checkers.linearizable.decided import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "clients", [DISTINCT_PIECES, ONLY_APPENDS, APPENDED_NUMBERS], ids=["distinct", "only appends", "numbers"]
 )

@@ -33,6 +33,7 @@ from tests.checkers.linearizable.decided import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clients", [ADDS_OF_ONE, ADDS_OF_MINUS_TWO], ids=["by one", "by minus two"])
 def test_adds_of_one_amount_are_decided_as_by_definition(clients: Clients) -> None:
     assert_exact(decide_by_levels, clients, HISTORIES)

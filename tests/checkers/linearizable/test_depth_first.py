@@ -95,6 +95,7 @@ def test_position_of_a_violation_is_the_frontiers_on_longer_histories(crashes: f
         assert set(found.reachable[:, 0].tolist()) == set(expected.reachable[:, 0].tolist())
 
 
+@pytest.mark.slow
 def test_forgetting_dead_ends_changes_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(depth_first, "ROWS", 2)
     rng = random.Random("forgetting")

@@ -104,6 +104,7 @@ def test_a_model_with_few_states_is_tabulated_and_judged_like_the_model_itself(n
     assert_tabulated_alike(name, "closed table")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_stopping_and_growing_at_every_opportunity_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_module, "BUDGET", 1)

@@ -197,6 +197,7 @@ def test_the_arm_that_would_need_longer_for_the_rest_has_little_time(
     assert ratios[2:8] == pytest.approx([ratio] * 6)
 
 
+@pytest.mark.slow
 def test_without_crashed_ops_the_frontier_never_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_module, "WIDE_SHARE", 0)
     began: list[int] = []

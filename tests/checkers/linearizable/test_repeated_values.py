@@ -83,6 +83,7 @@ def compare(kind: Kind, seeds: range) -> Counter[bool]:
     return Counter(assert_as_by_definition(kind, small(seed, kind)).valid for seed in seeds)
 
 
+@pytest.mark.slow
 @every_kind
 def test_decisions_on_small_histories_are_those_of_the_definition(kind: Kind) -> None:
     said = compare(kind, range(1000))

@@ -170,6 +170,7 @@ def test_a_relation_is_what_the_definition_says_from_every_state(vocabulary: str
     assert min(impossible, possible) > 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vocabulary", ["cas-register", "cas-register, unique values"])
 def test_parts_compose_to_the_whole(vocabulary: str) -> None:
     rng = random.Random(vocabulary)
@@ -346,6 +347,7 @@ def test_searches_that_have_come_to_the_same_go_on_as_one() -> None:
     assert found.expanded < 1.2 * search(models.model("register"), history)[0].expanded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vocabulary", ["cas-register", "register, unique writes", "mutex"])
 def test_states_that_cannot_be_the_first_cost_next_to_nothing(vocabulary: str) -> None:
     """All segments together expand hardly more configurations than one search of the whole, from one state."""

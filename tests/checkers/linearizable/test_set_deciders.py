@@ -30,11 +30,13 @@ from tests.checkers.linearizable.decided import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clients", [ONE_ELEMENT, TWO_ELEMENTS], ids=["one element", "two elements"])
 def test_elements_are_decided_as_by_definition(clients: Clients) -> None:
     assert_exact(decide_set, clients, HISTORIES // 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("few", [0, 1])
 def test_elements_with_crashed_ops_are_decided_as_by_definition_on_their_own(
     few: int, monkeypatch: pytest.MonkeyPatch

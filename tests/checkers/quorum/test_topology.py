@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations, permutations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -126,6 +127,7 @@ def test_what_is_certain_is_possible(at: Topology) -> None:
         assert all(set(core) <= capable(at) for core in cores(at))
 
 
+@pytest.mark.slow
 @given(topologies())
 def test_certainty_grows_with_knowledge(at: Topology) -> None:
     """Whatever the uncertain turns out to be, what was certain stays so, and nothing impossible becomes possible."""

@@ -28,6 +28,7 @@ def in_session(etcd: Running, check: Callable[[EtcdSession], Awaitable[None]]) -
 
 
 class TestOnARealNode:
+    @pytest.mark.slow
     def test_a_register_is_read_written_and_compared(self, etcd: Running) -> None:
         async def check(session: EtcdSession) -> None:
             assert (await session.read("r")).value is None

@@ -81,6 +81,7 @@ class TestCommand:
 
 
 class TestView:
+    @pytest.mark.slow
     def test_a_node_that_leads_itself_says_so(self, etcd: Running) -> None:
         async def check() -> None:
             view = await Etcd().view(etcd.deployment, "n1")
