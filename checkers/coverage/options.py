@@ -16,6 +16,9 @@ READS: Final = ("read", "get", "contains", "peek", "scan", "list", "query")
 PROMPT_SHARE: Final = 0.1
 """An op that the system answers well takes at most this share of the op timeout: so much clients could have done."""
 
+PROMPT_S: Final = 1.0
+"""And at most this many seconds, however long the timeout: a long one must not excuse a system that is silent."""
+
 
 class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The load that a test asks for.
@@ -49,11 +52,11 @@ class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def possible(self, lasted_s: float) -> float:
         """How many ops the run could have done in so many seconds of its faults phase.
 
-        Those that were due, but no more than so many clients can do if each op takes `PROMPT_SHARE` of its timeout: a
-        slow system with a long timeout is not asked for the rate of a fast one.
+        Those that were due, but no more than so many clients can do if each op takes `PROMPT_SHARE` of its timeout, or
+        `PROMPT_S`: a slow system with a long timeout is not asked for the rate of a fast one.
         """
         lasted_s = min(lasted_s, self.time_limit_s)
-        by_clients = self.concurrency * lasted_s / (PROMPT_SHARE * self.op_timeout_s)
+        by_clients = self.concurrency * lasted_s / min(PROMPT_SHARE * self.op_timeout_s, PROMPT_S)
         return min(self.rate * lasted_s, by_clients)
 
 

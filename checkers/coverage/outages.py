@@ -1,10 +1,11 @@
-"""When no fault was in force, and for how long faults kept each node from its peers or from running."""
+"""When no fault was in force, and for how long faults excused each node from answering."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+from checkers.quorum.topology import cores, topology
 from results.faults import FaultOp, Happenings
 
 
@@ -23,15 +24,18 @@ def calm(around: Happenings, begin_ns: int, end_ns: int) -> Iterator[tuple[int, 
 
 
 def out_ns(around: Happenings, nodes: Sequence[str], begin_ns: int, end_ns: int) -> dict[str, int]:
-    """For how long in [begin_ns, end_ns) each node was down, paused, or cut off from half of its peers or more."""
+    """For how long in [begin_ns, end_ns) each node was not bound to answer.
+
+    It is bound to if it runs, and if each group of a majority of nodes that all hear each other has it as a member: a
+    node that has lost its leader only may be silent, although it hears a majority.
+    """
     out = dict.fromkeys(nodes, 0)
     state: dict[str, list[Any]] = {"down": [], "paused": [], "cut": []}
     at_ns = begin_ns
     for until_ns, change in [*_changes(around), (end_ns, {})]:
         until_ns = min(max(until_ns, at_ns), end_ns)
-        for node in nodes:
-            if _is_out(node, nodes, state):
-                out[node] += until_ns - at_ns
+        for node in set(nodes) - _in_action(nodes, state):
+            out[node] += until_ns - at_ns
         at_ns = until_ns
         state.update(change)
     return out
@@ -52,8 +56,9 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list)
 
 
-def _is_out(node: str, nodes: Sequence[str], state: dict[str, list[Any]]) -> bool:
-    if node in state["down"] or node in state["paused"]:
-        return True
-    lost = {other for link in state["cut"] if node in link for other in link if other != node}
-    return bool(lost) and 2 * len(lost) >= len(nodes) - 1
+def _in_action(nodes: Sequence[str], state: dict[str, list[Any]]) -> frozenset[str]:
+    """Nodes that must be able to answer: whatever group of a majority goes on, they are in it."""
+    cut = [(source, destination) for source, destination in state["cut"]]
+    at = topology(nodes, down=[*state["down"], *state["paused"]], cut=cut)
+    groups = [frozenset(group) for group in cores(at)]
+    return groups[0].intersection(*groups[1:]) if groups else frozenset()

@@ -174,10 +174,11 @@ class Work:
         parts = min(PARTS, int(self._of_nodes / PART_OPS))
         asked = self._asked
         if asked.lasted_s > 0 and parts > 1:
-            bounds = np.linspace(asked.begin_ns, asked.end_ns, parts + 1).tolist()
-            good = asked.answered
-            begun, ended = asked.begun[good], asked.ended[good]
-            served = sum(bool(np.any((begun < last) & (ended >= first))) for first, last in itertools.pairwise(bounds))
+            bounds = np.linspace(asked.begin_ns, self._load_ends_ns(), parts + 1).tolist()
+            answers = asked.ended[asked.answered]
+            served = sum(
+                bool(np.any((answers >= first) & (answers < last))) for first, last in itertools.pairwise(bounds)
+            )
             if 2 * served <= parts:
                 yield Reason(
                     Code.MOSTLY_SILENT,
@@ -187,6 +188,11 @@ class Work:
                 )
         if self._wanted.load is not None:
             yield from self._silences(self._wanted.load)
+
+    def _load_ends_ns(self) -> int:
+        """When the last op of the faults phase was due: a fault that is under way by then makes the phase longer."""
+        load, asked = self._wanted.load, self._asked
+        return asked.end_ns if load is None else min(asked.end_ns, asked.begin_ns + round(load.time_limit_s * 1e9))
 
     def _silences(self, load: Load) -> Iterator[Reason]:
         """The first stretch without a fault in which clients asked, and the system answered nothing for too long."""

@@ -6,8 +6,9 @@ What EDN has and JSON has not becomes:
     character            a string of one character
     list, set            a list; that of a set is sorted, so that equal sets are equal lists
     map                  an object; keys become strings, numbers and nil their digits, collections their JSON
-    ratio, 1.5M, 12N     a string for a ratio and for what would lose digits as a number; else a number
-    ##NaN, ##Inf         a number for which JSON has no text: see `json_of`
+    12, 12N, 0xc         a number, of any size
+    ratio, 1.5M          a string for a ratio, and for a decimal that would lose digits as a number; else a number
+    ##NaN, ##Inf, 1e400  a number for which JSON has no text: see `json_of`
     #tag value           records (`#jepsen.history.Op{...}`), #inst and #uuid: the value; others {"#tag": value}
 
 Two keys of a map that would become one string are refused. `;` comments and `#_` forms are left out.
@@ -57,9 +58,9 @@ _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|[0-7]{1,3}|.)", re.DOTALL)
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _PLAIN_TAGS: Final = frozenset({"inst", "uuid"})
 _DEPTH_LIMIT: Final = 200
-_DIGITS_LIMIT: Final = 1_000
-"""Python refuses to turn a few thousand digits into a number, and back."""
-_UNSIGNED_LIMIT: Final = 1 << 64
+_DIGITS_LIMIT: Final = 4_300
+"""Python turns no more digits into a number, or back, and neither does the reader of JSON."""
+_TOO_LONG: Final = 10**_DIGITS_LIMIT
 _SIGNED_LIMIT: Final = 1 << 63
 
 
@@ -241,28 +242,27 @@ def _atom(word: str, at: int) -> Any:
 def _number(word: str, at: int) -> Any:
     number: int | float
     if _INTEGER.fullmatch(word):
-        return _limited(word.rstrip("N").removeprefix("+"), 10)
+        return _exact(word.rstrip("N"), 10, at)
     if _HEX.fullmatch(word):
-        return _limited(word.rstrip("N"), 16)
+        return _exact(word.rstrip("N"), 16, at)
     if _RATIO.fullmatch(word):
         return word
     if _DECIMAL.fullmatch(word):
         digits = word.rstrip("M")
         number = float(digits)
-        return digits if (word.endswith("M") and repr(number) != digits) or number in _INFINITE else number
+        return digits if word.endswith("M") and repr(number) != digits else number
     raise EdnError(f"expected a number, found {word[:40]!r}", at)
 
 
-_INFINITE: Final = (float("inf"), float("-inf"))
 _NOT_FINITE: Final = {"##NaN": float("nan"), "##Inf": float("inf"), "##-Inf": float("-inf")}
 
 
-def _limited(digits: str, base: int) -> int | str:
-    """A whole number; its digits where it does not fit into 64 bits."""
-    if len(digits) > _DIGITS_LIMIT:
-        return digits
-    number = int(digits, base)
-    return number if -_SIGNED_LIMIT <= number < _UNSIGNED_LIMIT else str(number)
+def _exact(digits: str, base: int, at: int) -> int:
+    """A whole number of any size, as in JSON lines."""
+    number = int(digits, base) if len(digits) <= _DIGITS_LIMIT else None
+    if number is None or abs(number) >= _TOO_LONG:
+        raise EdnError(f"a number has more than {_DIGITS_LIMIT:,} digits", at)
+    return number
 
 
 def _character(name: str, at: int) -> str:

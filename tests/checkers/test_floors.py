@@ -99,7 +99,30 @@ def test_floors_grow_with_length_rate_and_clients_and_shrink_with_a_long_op_time
     assert answered(rate=1000.0) == answered(rate=2000.0) == 135  # what three clients can do
     assert answered(rate=1000.0, concurrency=6) == 270
     assert answered(op_timeout_s=10.0) == 27
-    assert answered(op_timeout_s=40.0) == 20  # never fewer
+    assert answered(op_timeout_s=10.0, concurrency=1) == 20  # never fewer
+
+
+def test_a_long_op_timeout_does_not_excuse_a_system_from_answering() -> None:
+    def floors(op_timeout_s: float) -> dict[str, Any]:
+        load = {**LOAD, "time_limit_s": 600.0, "rate": 100.0, "op_timeout_s": op_timeout_s}
+        return Run(600.0).load().judge(load=load).figures["floors"]
+
+    assert floors(10.0) == floors(30.0) == floors(1000.0)
+    assert floors(1000.0)["answered"] == 270  # three clients, an answer a second
+
+
+def test_an_op_in_progress_is_no_sign_of_life() -> None:
+    run = Run()
+    run.load(every(lambda n, at, p: at >= 2, **REFUSED))
+    for process in range(3):
+        run.op(1.95, process + 3, "write", "ok", process, process, took_s=27.0)
+    assert "mostly-silent" in codes(run.judge())
+
+
+def test_a_fault_that_lasts_longer_than_the_load_does_not_make_the_system_silent() -> None:
+    run = Run().load()
+    run.length_s = 100.0  # the load's 30 s, and 70 s in which a fault was being brought about
+    assert "mostly-silent" not in codes(run.judge())
 
 
 def test_a_share_that_is_no_whole_number_is_rounded_up() -> None:
@@ -225,6 +248,26 @@ def test_a_node_that_faults_kept_out_of_action_may_be_silent(state: dict[str, An
     run = Run().load(every(lambda n, at, p: p == 1, **REFUSED))
     fault(run, 0.1, 29.0, **state)
     assert codes(run.judge(faults=["kill"])) == []
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"cut": [["n1", "n3"], ["n3", "n1"], ["n1", "n2"], ["n2", "n1"]]},
+        {"cut": [["n3", "n1"], ["n3", "n2"]]},
+        {"down": ["n1"]},
+    ],
+)
+def test_a_node_that_belongs_to_the_only_majority_left_may_not_be_silent(state: dict[str, Any]) -> None:
+    run = Run().load(every(lambda n, at, p: p == 1, **REFUSED))  # n2's client
+    fault(run, 0.1, 29.0, **state)
+    assert "node-silent" in codes(run.judge(faults=["kill"]))
+
+
+def test_where_no_majority_is_left_no_node_need_answer() -> None:
+    run = Run().load(every(lambda n, at, p: p == 1, **REFUSED))
+    fault(run, 0.1, 29.0, down=["n1", "n3"])
+    assert "node-silent" not in codes(run.judge(faults=["kill"]))
 
 
 def test_a_node_that_a_fault_kept_out_for_a_moment_may_not() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.arrow import history_hash
+from results.arrow import history_hash, to_table
 from results.errors import HistoryFormatError, UsageError
 from results.formats import edn_text, read_history, read_table
 from results.formats.edn_text import EdnError
+from results.formats.export import pieces
 from results.formats.rows import IGNORED_KEY
 from results.history import HARNESS, NEMESIS, Op
 
 JSON = st.recursive(
     st.none()
     | st.booleans()
-    | st.integers(-(2**63), 2**64 - 1)
+    | st.integers(-(2**200), 2**200)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -54,14 +56,17 @@ def test_what_json_can_carry_survives_edn(value: Any) -> None:
         ("+3", 3),
         ("0x1F", 31),
         ("12N", 12),
-        ("340282366920938463463374607431768211456", "340282366920938463463374607431768211456"),
+        ("340282366920938463463374607431768211456", 2**128),
         ("1.5", 1.5),
         ("1.5M", 1.5),
         ("1.10M", "1.10"),
-        ("1e400", "1e400"),
+        ("1e400", float("inf")),
+        ("1e400M", "1e400"),
         ("-2/3", "-2/3"),
         ("##-Inf", float("-inf")),
-        ("99999999999999999999999", "99999999999999999999999"),
+        ("99999999999999999999999", 10**23 - 1),
+        ("-0x1ffffffffffffffffN", -(2**65 - 1)),
+        ("9" * 4300, 10**4300 - 1),
         (":timed-out", "timed-out"),
         ("::here", "here"),
         (":jepsen.x/y", "jepsen.x/y"),
@@ -331,3 +336,23 @@ def test_a_layout_more_changes_nothing(tmp_path: Path) -> None:
     for count in (60, 100):
         in_lines = history_hash(read_table(written(tmp_path, "\n".join(lines[:count]))))
         assert in_lines == history_hash(read_table(written(tmp_path, " ".join(lines[:count]))))
+
+
+@pytest.mark.parametrize("text", ["1" * 4301, "0x1" + "0" * 3600, "-" + "1" * 4301 + "N"])
+def test_a_number_longer_than_python_prints_is_refused(text: str) -> None:
+    with pytest.raises(EdnError, match="a number has more than 4,300 digits"):
+        edn_text.parse(text)
+
+
+def test_a_whole_number_is_the_same_in_every_format_and_equal_to_no_text(tmp_path: Path) -> None:
+    """A read of the text of a number that was written is a violation, however large the number is."""
+    lines = [
+        {"process": 0, "type": "invoke", "f": "write", "value": 2**64},
+        {"process": 0, "type": "ok", "f": "write", "value": 2**64},
+        {"process": 0, "type": "invoke", "f": "read", "value": None},
+        {"process": 0, "type": "ok", "f": "read", "value": str(2**64)},
+    ]
+    (tmp_path / "h.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    told = read_history(tmp_path / "h.jsonl", "jsonl")
+    (tmp_path / "h.edn").write_text("".join(text for _, text in pieces(to_table(told), "edn")))
+    assert [op.value for op in read_history(tmp_path / "h.edn", "edn")] == [2**64, 2**64, None, str(2**64)]
