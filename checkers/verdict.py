@@ -61,7 +61,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         msgspec.structs.force_setattr(self, "inconclusive", tuple(in_order(reasons)))
 
 
-class CheckerSpec(msgspec.Struct, frozen=True):
+class CheckerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A checker by name, with options that JSON can carry: what `test.json` stores and Spark ships to its workers."""
 
     name: str

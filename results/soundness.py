@@ -15,13 +15,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from results.arrow import conform, conform_telemetry, read_parquet_pieces
+from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, conform, conform_telemetry, read_parquet_pieces
 from results.columns import codes, numbers
 from results.errors import HistoryFormatError
 
 _TYPES: Final = frozenset({"invoke", "ok", "fail", "info"})
 _FAR_NS: Final = 2**62
 """No run is 146 years from its start; times beyond that overflow when they are subtracted."""
+
+_LATER: Final = frozenset({"due", "last_index"})
+"""Columns that runs of earlier versions lack. Every run has the others, also those that may be null: a history without
+keys, or telemetry without commit indexes, would be judged as if nothing of the kind had happened."""
 
 
 def sound_history(table: pa.Table, source: str) -> pa.Table:
@@ -30,6 +34,7 @@ def sound_history(table: pa.Table, source: str) -> pa.Table:
     Raises:
         HistoryFormatError: a column or a value is not what a history has; `source` names the file.
     """
+    _check_columns(table, HISTORY_SCHEMA, source)
     history = sound_ops(table, source)
     _check_numbers(numbers(history.column("index")), source)
     return history
@@ -42,6 +47,7 @@ def sound_telemetry(table: pa.Table, source: str) -> pa.Table:
         HistoryFormatError: a column or a value is not what telemetry has; `source` names the file.
     """
     _check_content(table, source)
+    _check_columns(table, TELEMETRY_SCHEMA, source)
     telemetry = conform_telemetry(table, source)
     _check_times(telemetry, source)
     return telemetry
@@ -49,8 +55,11 @@ def sound_telemetry(table: pa.Table, source: str) -> pa.Table:
 
 def check_history_file(path: Path) -> None:
     """Read a history piece by piece, and refuse it as `sound_history` does."""
-    pieces = [numbers(sound_ops(piece, str(path)).column("index")) for piece in read_parquet_pieces(path)]
-    _check_numbers(np.concatenate([np.empty(0, np.int64), *pieces]), str(path))
+    indexes = [np.empty(0, np.int64)]
+    for piece in read_parquet_pieces(path):
+        _check_columns(piece, HISTORY_SCHEMA, str(path))
+        indexes.append(numbers(sound_ops(piece, str(path)).column("index")))
+    _check_numbers(np.concatenate(indexes), str(path))
 
 
 def check_telemetry_file(path: Path) -> None:
@@ -98,6 +107,12 @@ def _check_content(table: pa.Table, source: str) -> None:
     except pa.ArrowException as error:
         first = str(error).partition("\n")[0]
         raise HistoryFormatError(source, f"its content is damaged: {first}") from error
+
+
+def _check_columns(table: pa.Table, schema: pa.Schema, source: str) -> None:
+    for name in schema.names:
+        if name not in table.schema.names and name not in _LATER:
+            raise HistoryFormatError(source, f"there is no column {name!r}: no run was stored like this")
 
 
 def _check_times(table: pa.Table, source: str) -> None:

@@ -24,7 +24,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
@@ -83,7 +83,24 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Versioned(msgspec.Struct):
-    format: int = 1
+    format: Annotated[int, msgspec.Meta(ge=1)]
+
+
+class _Test(msgspec.Struct):
+    """What is read of test.json, where it is there; pages and checkers rely on these types."""
+
+    test: str = ""
+    seed: int | None = None
+    start: str = ""
+    start_wall_ns: int | None = None
+    began_wall_ns: int | None = None
+    nodes: list[str] = []
+    bugs: list[Any] = []
+    checkers: list[Any] = []
+    options: Any = None
+    simulation: dict[str, Any] | None = None
+    versions: dict[str, Any] | None = None
+    git: dict[str, Any] | None = None
 
 
 class RunDir:
@@ -168,6 +185,10 @@ class RunDir:
         document = _read_json(self.path / "test.json", dict[str, Any])
         if document is None:
             raise RunNotFoundError(f"{self.path} is not the folder of a run: it has no test.json.")
+        try:
+            msgspec.convert(document, _Test)
+        except msgspec.ValidationError as error:
+            raise HistoryFormatError(str(self.path / "test.json"), f"damaged: {error}") from error
         return document
 
     def write_test(self, document: Mapping[str, Any]) -> None:

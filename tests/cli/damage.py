@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from results.arrow import array
+from results.arrow import HISTORY_SCHEMA, array
 
 FILES: Final = ("history.parquet", "telemetry.parquet", "test.json", "verdict.json")
 
@@ -93,6 +93,10 @@ def _column(kind: Any, value: Callable[[int], Any]) -> Callable[[int], Any]:
     return lambda rows: array([value(row) for row in range(rows)], kind)
 
 
+def _without(name: str) -> Callable[[pa.Table], pa.Table]:
+    return lambda table: table.drop_columns([name])
+
+
 WITHIN: Final[dict[str, Callable[[pa.Table], pa.Table]]] = {
     "duplicate indexes": _with("index", _column(pa.int64(), lambda row: row // 2)),
     "huge indexes": _with("index", _column(pa.int64(), lambda row: 2**62 + row)),
@@ -103,6 +107,6 @@ WITHIN: Final[dict[str, Callable[[pa.Table], pa.Table]]] = {
     "values that are not JSON": _with("value", _column(pa.string(), lambda _: "{nothing")),
     "processes that are texts": _with("process", _column(pa.string(), lambda row: f"p{row}")),
     "nulls": _with("f", _column(pa.string(), lambda _: None)),
-    "a column less": lambda table: table.drop_columns(["process"]),
+    **{f"no column {name}": _without(name) for name in HISTORY_SCHEMA.names if name != "due"},
     "other columns": lambda table: pa.table({"a": [1, 2]}),
 }

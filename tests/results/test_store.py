@@ -7,14 +7,18 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from checkers.verdict import CheckerSpec, Verdict
 from results import arrow, origin, store
+from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
 from results.errors import HarnessError, HistoryFormatError, RunNotFoundError, StoreVersionError, UsageError
+from results.soundness import check_history_file
 from results.store import RunDir, Store
 
 from .support import writes
@@ -357,6 +361,37 @@ def test_damaged_documents_are_named(tmp_path: Path) -> None:
         run.read_verdicts()
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"format": None}, "format"),
+        ({"format": 0}, "format"),
+        ({"format": -1}, "format"),
+        ({"format": "1"}, "format"),
+        ({"nodes": 5}, "nodes"),
+        ({"nodes": None}, "nodes"),
+        ({"nodes": ["n1", 2]}, "nodes"),
+        ({"seed": "1"}, "seed"),
+        ({"start_wall_ns": 1e300}, "start_wall_ns"),
+        ({"versions": []}, "versions"),
+    ],
+)
+def test_a_document_of_other_types_is_damaged(tmp_path: Path, change: dict[str, Any], says: str) -> None:
+    run = _recorded(_store(tmp_path).create("t", 1, DOCUMENT, WALL_NS))
+    (run.path / "test.json").write_text(json.dumps({**run.read_test(), **change}))
+    with pytest.raises(HistoryFormatError, match=rf"test\.json: damaged: .*{says}"):
+        run.read_test()
+
+
+def test_a_document_that_does_not_tell_its_format_is_damaged(tmp_path: Path) -> None:
+    run = _recorded(_store(tmp_path).create("t", 1, DOCUMENT, WALL_NS))
+    document = run.read_test()
+    del document["format"]
+    (run.path / "test.json").write_text(json.dumps(document))
+    with pytest.raises(HistoryFormatError, match=r"test\.json: damaged: .*`format`"):
+        run.read_test()
+
+
 # --- finding --------------------------------------------------------------------------------------------------------
 
 
@@ -406,3 +441,31 @@ def test_a_damaged_run_is_listed_like_any_other(tmp_path: Path) -> None:
     run = _recorded(_store(tmp_path).create("t", 1, DOCUMENT, WALL_NS))
     (run.path / "test.json").write_text("damaged")
     assert [found.path for found in _store(tmp_path).runs()] == [run.path]
+
+
+@pytest.mark.parametrize("column", [name for name in HISTORY_SCHEMA.names if name != "due"])
+def test_a_history_without_a_column_that_every_run_has_is_damaged(tmp_path: Path, column: str) -> None:
+    """Without its keys, or its nodes, it would be judged as another history."""
+    run = _recorded(_store(tmp_path).create("t", 1, DOCUMENT, WALL_NS))
+    pq.write_table(run.history().drop_columns([column]), run.history_path)
+    with pytest.raises(HistoryFormatError, match=rf"history\.parquet.*no column '{column}'"):
+        run.history()
+    with pytest.raises(HistoryFormatError, match=rf"history\.parquet.*no column '{column}'"):
+        check_history_file(run.history_path)
+
+
+@pytest.mark.parametrize("column", [name for name in TELEMETRY_SCHEMA.names if name != "last_index"])
+def test_telemetry_without_a_column_that_every_run_has_is_damaged(tmp_path: Path, column: str) -> None:
+    run = _recorded(_store(tmp_path).create("t", 1, DOCUMENT, WALL_NS))
+    pq.write_table(TELEMETRY_SCHEMA.empty_table().drop_columns([column]), run.telemetry_path)
+    with pytest.raises(HistoryFormatError, match=rf"telemetry\.parquet.*no column '{column}'"):
+        run.telemetry()
+
+
+def test_what_earlier_versions_did_not_write_may_be_missing(tmp_path: Path) -> None:
+    run = _recorded(_store(tmp_path).create("t", 1, DOCUMENT, WALL_NS))
+    history = run.history()
+    pq.write_table(history.drop_columns(["due"]), run.history_path)
+    assert run.history().num_rows == history.num_rows
+    pq.write_table(TELEMETRY_SCHEMA.empty_table().drop_columns(["last_index"]), run.telemetry_path)
+    assert run.telemetry().num_rows == 0

@@ -348,9 +348,11 @@ def test_a_run_of_an_older_splitbrain_is_shown(tmp_path: Path) -> None:
     run = small_run(tmp_path)
     (run.path / "figures.json").unlink()
     (run.path / "marks.json").unlink(missing_ok=True)
-    (run.path / "test.json").write_text('{"nodes": ["n1", "n2", "n3", "n4", "n5"], "options": {"workload": "set"}}')
+    (run.path / "test.json").write_text(
+        '{"format": 1, "nodes": ["n1", "n2", "n3", "n4", "n5"], "options": {"workload": "set"}}'
+    )
     (run.path / "verdict.json").write_text(
-        '{"outcome": "pass", "engine": "inline", "harness_error": null, "verdicts": [{"valid": true}]}'
+        '{"format": 1, "outcome": "pass", "engine": "inline", "harness_error": null, "verdicts": [{"valid": true}]}'
     )
     [row] = document(get(tmp_path, "/api/runs"))["runs"]
     assert (row["state"], row["workload"], row["nemesis"]) == ("pass", "set", "")

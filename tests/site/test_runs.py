@@ -282,7 +282,7 @@ def test_a_run_whose_document_makes_no_sense_is_one_refused_page(tmp_path: Path)
     (run.path / "figures.json").unlink()
     run.write_test(run.read_test() | {"nodes": 5})
     response = get(tmp_path, address(run))
-    assert (response.status, "unexpected TypeError" in text(response)) == (500, True)
+    assert (response.status, "test.json: damaged: " in text(response)) == (400, True)
     assert get(tmp_path, "/").status == get(tmp_path, address(other)).status == 200
 
 
