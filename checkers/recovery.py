@@ -72,6 +72,9 @@ class Recovery:
         if waited_s < bound_s:
             sentence = f"Unknown: the harness waited {waited_s:.3f} s only for recovery; the bound is {bound_s:g} s."
             return self._unknown(Code.NO_RECOVERY, sentence, figures, "Give --recovery at least the bound.")
+        if problems and problems.keys() <= _damaged(around):
+            sentence = f"Unknown: disks that lost something for good keep nodes from running: {', '.join(problems)}."
+            return self._unknown(Code.NO_RECOVERY, sentence, figures)
         sentence = f"No recovery within {bound_s:g} s after everything was healed: {who or 'some node is not usable'}."
         evidence = {"op": note.index, "time_s": seconds(note.time), "problems": problems}
         return self._verdict("false", sentence, figures, evidence)
@@ -101,6 +104,12 @@ class Recovery:
         """A run is one partition: there is one verdict."""
         (verdict,) = verdicts
         return verdict
+
+
+def _damaged(around: Happenings) -> set[str]:
+    """Nodes that stopped over a disk that lost something for good: they need not run again."""
+    halts = [_value(note) for note in around.of_harness("halt")]
+    return {str(halt.get("node")) for halt in halts if halt.get("damaged")}
 
 
 def _options(options: Mapping[str, Any]) -> Options:

@@ -41,7 +41,7 @@ class Watched:
 
     A crash is noted once for each life of a node, as an op of the harness: `f` "crash", with the node, how its process
     ended, and the last line of its log where the backend tells them. It is `f` "halt" where the node's disk was at
-    fault.
+    fault; "damaged" says that the disk lost something for good, so that the node may never run again.
 
     Args:
         deployment: the nodes.
@@ -61,6 +61,7 @@ class Watched:
         self._noted: dict[NodeId, int] = {}
         self._spoiled_until_ns: dict[NodeId, int | None] = {}
         self._at_disk: dict[NodeId, None] = {}
+        self._damaged: dict[NodeId, None] = {}
 
     async def look(self) -> None:
         """Note every node that should run and does not."""
@@ -87,6 +88,8 @@ class Watched:
             return
         self._noted[node] = status.life
         told = {name: status.evidence[name] for name in ("exit", "log") if name in status.evidence}
+        if node in self._damaged:
+            told["damaged"] = True
         halted = self._may_halt(node)
         reached("node stopped by its disk" if halted else "node stopped by itself")
         self._journal.note("halt" if halted else "crash", {"node": node, **told})
@@ -101,6 +104,8 @@ class Watched:
             self._stopped[node] = False
 
     def _may_halt(self, node: NodeId) -> bool:
+        if node in self._damaged:
+            return True
         until_ns = self._spoiled_until_ns.get(node, 0)
         return until_ns is None or self._journal.time_ns() < until_ns
 
@@ -171,6 +176,10 @@ class Watched:
         await self._look_at(node)
         if fault is not None and not fault.wipe:
             self._spoiled_until_ns[node] = None
+        if fault is not None and fault.truncate:
+            self._damaged[node] = None
+        elif fault is not None and fault.wipe:
+            self._damaged.pop(node, None)
         self._at_disk[node] = None
         try:
             done = await self._deployment.spoil(node, fault)

@@ -150,6 +150,7 @@ class Disks:
         found = evidence["found"] = dict(await deployment.spoil(node, fault))
         evidence["bit"] = bool(found.get("rotten") or found.get("truncated"))
         if found.get("truncated"):
+            self._ledger.damaged[node] = None
             reached("files truncated")
         try:
             await deployment.start(node)
@@ -188,12 +189,18 @@ class Disks:
         if status.state == "stopped" and others:
             evidence["left to"] = others
         elif status.state == "stopped":
-            await deployment.start(node)
+            try:
+                await deployment.start(node)
+            except NodeStartError as refusal:
+                if node not in self._ledger.damaged:
+                    raise
+                evidence["refused"] = str(refusal)
             status = await deployment.status(node)
             if status.state == "running":
                 reached("node restarted")
         evidence["after"] = told(status)
-        return [f"{node} is stopped instead of running"] if status.state == "stopped" and not others else []
+        must_run = not others and node not in self._ledger.damaged
+        return [f"{node} is stopped instead of running"] if status.state == "stopped" and must_run else []
 
 
 def _strikes_at_rest(fault: DiskFault) -> bool:

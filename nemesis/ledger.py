@@ -11,12 +11,13 @@ from harness.protocols import ClockFault, DiskFault, Link, NodeId
 
 
 class Ledger:
-    """Shared by all nemeses of a package; empty when a run begins, and again when everything is healed.
+    """Shared by all nemeses of a package; empty when a run begins, and again, but for `damaged`, when all is healed.
 
     Attributes:
         clogged: links that hold everything back.
         spoiled: nodes whose disks have a fault, with that fault.
         rotted: nodes whose disks had rotten sectors, or lost the ends of files, at any time of this run.
+        damaged: nodes whose disks lost something for good at any time of this run: they need not start any more.
         skewed: nodes whose clocks have a fault, with that fault.
         throttled: nodes that get a share of a CPU only, with that share.
     """
@@ -25,6 +26,7 @@ class Ledger:
         self.clogged: frozenset[Link] = frozenset()
         self.spoiled: dict[NodeId, DiskFault] = {}
         self.rotted: dict[NodeId, None] = {}
+        self.damaged: dict[NodeId, None] = {}
         self.skewed: dict[NodeId, ClockFault] = {}
         self.throttled: dict[NodeId, float] = {}
         self._holds: dict[str, dict[NodeId, None]] = {}

@@ -80,3 +80,23 @@ def test_an_interruption_after_the_system_was_seen_not_to_recover_excuses_nothin
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="checker recovery"):
         judge(run({"seconds": 1.0}), **options)
+
+
+@pytest.mark.parametrize(
+    ("halts", "valid"),
+    [
+        ([("n2", True), ("n5", True)], "unknown"),
+        ([("n2", True)], "false"),
+        ([("n2", True), ("n5", False)], "false"),
+        ([], "false"),
+    ],
+    ids=["both lost something for good", "one did", "one's disk is well again", "none"],
+)
+def test_nodes_whose_disks_lost_something_for_good_need_not_come_back(
+    halts: list[tuple[str, bool]], valid: str
+) -> None:
+    script = run(None)
+    for node, damaged in halts:
+        script.event(HARNESS, "info", "halt", {"node": node, **({"damaged": True} if damaged else {})}, time_s=9.5)
+    script.event(HARNESS, "info", "recovered", STUCK, time_s=30)
+    assert judge(script).valid == valid

@@ -1,0 +1,26 @@
+"""A node whose disk lost something for good may refuse to start: no crash, and no failure of the harness."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkers import engine
+from checkers.verdict import Outcome
+from harness.cli.compose import RunOptions, compose
+from harness.simulate import simulate
+from tests.cli.test_arguments import OPTIONS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nemesis", ["disk-truncate", "disk-truncate,kill", "disk-truncate,power"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nodes_that_refuse_a_damaged_disk_leave_the_run_inconclusive(nemesis: str, seed: int) -> None:
+    options = {"backend": "sim", "seed": seed, "time_limit": 30.0, "nemesis": nemesis}
+    test = compose(RunOptions.of(**{**OPTIONS, **options}))
+    left = simulate(test)
+    assert left.failure is None
+    verdicts = engine.judge(left.history, test.workload.checkers, left.telemetry)
+    found = {verdict.checker: verdict for verdict in verdicts}
+    assert found["crashes"].valid == "true"
+    assert engine.judged_outcome(verdicts, None)[0] is Outcome.INCONCLUSIVE
+    assert "disks that lost something for good" in found["recovery"].sentence
