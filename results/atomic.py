@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +13,14 @@ def replace_file(path: Path, write: Callable[[Path], object]) -> None:
 
     The name of the file beside it begins with a dot: Spark and other readers of Hive layouts leave such files alone.
 
+    A symbolic link stays, and the file that it leads to is replaced; a device, a pipe or a folder never is.
 
-    A symbolic link stays, and what it leads to is replaced.
     Raises:
         OSError: nothing was changed.
     """
-    if path.is_symlink():
-        path = path.resolve()
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if os.path.lexists(path) and not path.is_file():
+        raise OSError(errno.EINVAL, "It is not a plain file", str(path))
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write(aside)
