@@ -16,6 +16,9 @@ from results.errors import UsageError
 PAUSE_MS: Final = Bounds(0, 60_000, "ms")
 """A pause between two steps of one nemesis op."""
 
+PAUSES_MS: Final = Bounds(0, 20_000, "ms")
+"""All pauses of one nemesis op together: it is given up after half a minute, and its steps take time as well."""
+
 STEPS_MAX: Final = 1000
 """So many steps one nemesis op may have."""
 
@@ -49,3 +52,6 @@ def check_pauses(name: str, pauses_ms: Sequence[int]) -> None:
         problem = PAUSE_MS.problem(name, pause_ms, whole=True)
         if problem is not None:
             raise UsageError(problem)
+    problem = PAUSES_MS.problem(f"{name}, together,", sum(pauses_ms), whole=True)
+    if problem is not None:
+        raise UsageError(problem)

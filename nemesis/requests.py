@@ -205,6 +205,8 @@ def _check_clock(asked: _Asked) -> None:
     for skew in skews.values():
         _check_fault(asked.f, "skew", skew, ClockFault)
     clock.faults_of(asked.own)
+    if not set(skews).intersection(asked.order):
+        raise UsageError(f"its skew is of {', '.join(skews)}, and its order has none of them.")
 
 
 def _check_cpu(asked: _Asked) -> None:

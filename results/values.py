@@ -55,7 +55,9 @@ def canonical(value: Any) -> Any:
         return [canonical(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
         return {key: canonical(item) for key, item in cast("dict[Any, Any]", value).items()}
-    return value
+    if type(value) in _SCALARS:
+        return value
+    return canonical(msgspec.to_builtins(value, order="deterministic"))  # a set, a struct, ...: what JSON makes of it
 
 
 def refuse_not_finite(value: Any) -> None:

@@ -82,6 +82,9 @@ class Work:
     def reasons(self) -> Iterator[Reason]:
         """What is missing."""
         asked = self._asked
+        if not len(asked.ok):
+            yield Reason(Code.NOT_EXERCISED, "clients invoked no op: there is nothing that could be judged.", MORE)
+            return
         for chosen, when in ((np.ones_like(asked.ok), ""), (asked.faults, " of the faults phase")):
             if chosen.any() and not (chosen & asked.ok).any():
                 yield Reason(

@@ -209,14 +209,15 @@ def _print(file: str, verdict: Verdict, picture: str | None, *, asked: bool) -> 
 def _read(file: str, format_name: str | None, independent: Independent, checker_name: str) -> pa.Table | LongHistory:
     """The history of a file: a long one only for the checker that judges it without its table."""
     from harness.cli.histories import read_history_of, read_long_history_of
+    from results.arrow import client_ops
 
     if checker_name == "linearizable":
         long = read_long_history_of(file, format_name, independent)
         if long is not None:
             return long
     history = read_history_of(file, format_name, independent)
-    if history.num_rows == 0:
-        raise HistoryFormatError(file, "holds no operation: there is nothing to judge.")
+    if history.num_rows == 0 or (checker_name == "linearizable" and client_ops(history) == 0):
+        raise HistoryFormatError(file, "holds no operation of a client: there is nothing to judge.")
     return history
 
 

@@ -415,3 +415,9 @@ def test_clients_that_ask_no_node_for_a_while_meet_no_silence() -> None:
     run = Run().load(every(lambda n, at, p: 9 < at < 21, f="read", value=None, answer=6), final=0)
     run.op(32.1, 0, "write", "ok", 1, 1)
     assert codes(run.judge(reads=[], local=["read"])) == []
+
+
+def test_a_run_in_which_clients_did_nothing_proves_nothing() -> None:
+    """As that of a plan from which somebody took the ops."""
+    run = Run()
+    assert codes(run.judge(fs=[], faults=False, floors=False)) == ["not-exercised"]

@@ -65,10 +65,15 @@ def test_a_backend_that_measures_nothing_makes_the_op_info() -> None:
     assert "nothing was measured of offset_ms on n3" in str(done.error)
 
 
-def test_a_node_for_which_nothing_was_drawn_is_no_silent_success() -> None:
-    done = start(Clocks(), Nodes(), "one", skew={"n1": {"offset_ms": 5}})
-    assert done.type == "info"
-    assert "does not say what becomes of n3" in str(done.error)
+def test_a_spec_chooses_among_the_nodes_for_which_the_request_has_a_fault() -> None:
+    for spec in ("one", "all", "majority"):
+        nodes = Nodes()
+        done = start(Clocks(), nodes, spec, skew={"n1": {"offset_ms": 5}})
+        assert done.type == "ok", done.error
+        assert nodes.clocks.keys() == {"n1"}
+
+
+def test_a_request_without_faults_is_no_silent_success() -> None:
     assert "says for each node" in str(start(Clocks(), Nodes(), "one", skew=None).error)
 
 

@@ -70,6 +70,12 @@ def test_what_follows_from_the_op_may_be_left_out() -> None:
         ("start-cpu", {"share": 2}, "leaves a share of a CPU"),
         ("bounce", {"nodes": ["n1"], "pauses_ms": [-5]}, "pauses_ms is a whole number of 0 to 60,000 ms, not -5"),
         ("bounce", {"nodes": ["n1", "n2"], "pauses_ms": [5]}, "2 nodes, 1 pauses"),
+        (
+            "bounce",
+            {"nodes": ["n1"], "pauses_ms": [60_000]},
+            "together, is a whole number of 0 to 20,000 ms",
+        ),
+        ("start-clock", {"order": ["n2"], "skew": {"n1": {"offset_ms": 5}}}, "its order has none of them"),
         ("bounce", {"when": "noon"}, "moment (when) of bounce 'noon'"),
         ("restart", {"over": False}, "leave over out"),
         ("start-partition", {"shape": "thirds", "order": ["n1", "n2"]}, "needs 3 nodes, and there are 2"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from results import arrow
 from results.errors import HistoryFormatError, StoreVersionError
 from results.history import Mop, Op
-from results.values import canonical_json
+from results.values import NotFiniteError, canonical_json
 
 from .support import histories, writes
 
@@ -210,3 +211,23 @@ def test_a_file_cut_in_half_a_damaged_one_and_a_newer_one_are_refused(tmp_path: 
     pq.write_table(newer, path)
     with pytest.raises(StoreVersionError, match="format 2"):
         arrow.read_parquet(path)
+
+
+@dataclasses.dataclass
+class Held:
+    """A value that JSON carries as an object."""
+
+    number: float
+
+
+def held(number: float) -> list[object]:
+    """Values that JSON carries, and that hold a number."""
+    return [{number}, frozenset([number]), Held(number), [Held(number)], (number,), {"a": {"b": number}}]
+
+
+@pytest.mark.parametrize("place", range(6))
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_is_not_finite_is_refused_whatever_holds_it(place: int, number: float) -> None:
+    with pytest.raises(NotFiniteError):
+        canonical_json(held(number)[place])
+    assert "-0.0" not in canonical_json(held(-0.0)[place])
