@@ -13,7 +13,7 @@ each in processes of its own, Porcupine with GOMAXPROCS=1. Without `--porcupine`
 The checks are measured in a process that has loaded the compiled kernels, as a hunt and `splitbrain analyze` have: what
 it costs to start one is in the whole processes alone, which judge small histories without those kernels.
 
-`>` marks an engine that had no answer after 30 s; it counts as 30 s. Porcupine's runner stops at that.
+`>` marks an engine that had no answer after 30 CPU seconds; it counts as 30 s. Porcupine's runner stops at that.
 """
 
 from __future__ import annotations

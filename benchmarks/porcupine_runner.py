@@ -94,8 +94,11 @@ class Porcupine:
         self._program = folder / "runner"
 
     def judge(self, model: str, path: Path, timeout_s: float) -> tuple[Process, dict[str, Any]]:
-        """The cost of the whole process, and what it says: `answer`, `cpu_s`, `wall_s` and `mib` of the check alone."""
-        whole = measured([str(self._program), model, str(path), f"{timeout_s:g}"], 3 * timeout_s)
+        """The cost of the whole process, and what it says: `answer`, `cpu_s`, `wall_s` and `mib` of the check alone.
+
+        `timeout_s` are CPU seconds of the check.
+        """
+        whole = measured([str(self._program), model, str(path), f"{timeout_s:g}"], 20 * timeout_s)
         if whole.timed_out:
             return whole, {"answer": "Unknown", "cpu_s": timeout_s, "wall_s": timeout_s, "mib": 0.0}
         return whole, json.loads(whole.output)

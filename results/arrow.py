@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -409,6 +410,8 @@ def _opened(path: Path, content: bytes | None = None, texts: Sequence[str] = ())
                 )
             yield file
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:  # ValueError: text that is not UTF-8
+        if isinstance(error, OSError) and error.errno is not None:
+            raise HistoryFormatError(str(path), f"cannot be read: {os.strerror(error.errno)}") from error
         raise HistoryFormatError(str(path), f"this is not a whole Parquet file: {_first_line(error)}") from error
 
 

@@ -231,3 +231,14 @@ def test_a_number_that_is_not_finite_is_refused_whatever_holds_it(place: int, nu
     with pytest.raises(NotFiniteError):
         canonical_json(held(number)[place])
     assert "-0.0" not in canonical_json(held(-0.0)[place])
+
+
+def test_what_keeps_a_file_from_being_read_is_not_taken_for_damage(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "short").write_bytes(b"PAR1")
+    for name, says in (
+        ("loop", "cannot be read: Too many levels of symbolic links"),
+        ("short", "this is not a whole Parquet file"),
+    ):
+        with pytest.raises(HistoryFormatError, match=says):
+            arrow.read_parquet(tmp_path / name)
