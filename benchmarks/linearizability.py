@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import statistics
 import sys
 import tempfile
@@ -74,10 +73,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Published:
-    """A history of Porcupine's own tests, from the folder in SPLITBRAIN_CORPORA."""
+    """A history of Porcupine's own tests, from its checkout."""
 
     name: str
-    file: str
+    source: Path
     model: str = "kv"
     ops: int = 2_024
     bad: bool = True
@@ -86,8 +85,7 @@ class Published:
         """The same history as JSON lines."""
         from results.formats import read_history
 
-        source = Path(os.environ["SPLITBRAIN_CORPORA"]) / "porcupine-kv" / self.file
-        ops = read_history(source, "porcupine")
+        ops = read_history(self.source, "porcupine")
         path.write_bytes(lines([Event(op.process, op.type, op.f, op.value, op.key) for op in ops]))
 
 
@@ -95,15 +93,15 @@ def _swapped(f: str, apart: int) -> Spoil:
     return lambda made: swapped_answers(made, f, apart)
 
 
-def _rows() -> Iterator[Row | Published]:
+def _rows(checkout: Path | None) -> Iterator[Row | Published]:
     for clients, ops in ((5, 1_000), (5, 10_000), (10, 1_000), (10, 10_000), (10, 100_000), (20, 10_000), (40, 10_000)):
         yield from _both("register", "cas-register", lambda: Registers(5), clients, ops, never_written)
     yield Row("register, 1,000 values", "cas-register", lambda: Registers(1_000), 40, 100_000)
     yield from _both("50 registers", "cas-register", lambda: Registers(5, keys=50), 50, 50_000, never_written)
     yield from _both("10 strings", "kv", lambda: Strings(10), 50, 2_000, swapped_texts)
-    if os.environ.get("SPLITBRAIN_CORPORA"):
-        yield Published("Porcupine's c50-ok", "c50-ok.txt", ops=1_712, bad=False)
-        yield Published("Porcupine's c50-bad", "c50-bad.txt")
+    if checkout is not None:
+        yield Published("Porcupine's c50-ok", checkout / "test_data/kv/c50-ok.txt", ops=1_712, bad=False)
+        yield Published("Porcupine's c50-bad", checkout / "test_data/kv/c50-bad.txt")
     for clients, ops, crashes in ((10, 1_000, 0.05), (10, 10_000, 0.03), (40, 10_000, 0.03), (20, 100_000, 0.03)):
         yield from _both("register", "cas-register", lambda: Registers(5), clients, ops, never_written, crashes)
     yield Row("register", "cas-register", lambda: Registers(5), 40, 100_000, 0.03)
@@ -294,7 +292,7 @@ def main() -> None:
         model, path = arguments.judge
         sys.stdout.write(json.dumps(judged_here(model, Path(path))))
         return
-    rows: list[Any] = [row for row in _rows() if not arguments.quick or row.ops <= SMALL]
+    rows: list[Any] = [row for row in _rows(arguments.porcupine) if not arguments.quick or row.ops <= SMALL]
     rows = [row for row in rows if arguments.only is None or arguments.only in _title(row)]
     compare(rows, Porcupine(arguments.porcupine) if arguments.porcupine else None, arguments.seed)
 
