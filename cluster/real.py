@@ -268,7 +268,8 @@ class RealWorld:
         self._network = RealNetwork(loop, self._spawn)
         disk = RealDisk(directory, self._in_worker)
         self._telemetry_path = directory / "telemetry.jsonl"
-        self._telemetry_fd = os.open(self._telemetry_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._telemetry_fd: int | None = os.open(self._telemetry_path, how, 0o644)
         self.runtime = Runtime(
             clock=RealClock(loop),
             rng=RealRng(),
@@ -287,7 +288,9 @@ class RealWorld:
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await task
         self._in_worker.close()
-        os.close(self._telemetry_fd)
+        telemetry_fd, self._telemetry_fd = self._telemetry_fd, None
+        if telemetry_fd is not None:
+            os.close(telemetry_fd)
 
     def _spawn(self, awaitable: Awaitable[None], name: str) -> None:
         task = asyncio.ensure_future(awaitable)
@@ -304,6 +307,8 @@ class RealWorld:
             self._failed(error)
 
     def _telemetry(self, line: bytes) -> None:
+        if self._telemetry_fd is None:
+            return  # a timer of before: the number may belong to another file by now
         with _naming(self._telemetry_path):
             os.write(self._telemetry_fd, line + b"\n")
 

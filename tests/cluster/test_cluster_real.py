@@ -69,3 +69,22 @@ def test_an_attempt_to_connect_ends_with_a_reason(
         await world.close()
 
     asyncio.run(check())
+
+
+def test_what_a_node_tells_after_its_end_goes_into_no_other_file(tmp_path: Path) -> None:
+    """A timer of a node that was closed found its file closed; the number could have been another file's by then."""
+
+    async def scenario() -> None:
+        world = RealWorld(tmp_path / "n1", "n1", lambda error: None)
+        world.runtime.telemetry(b"before")
+        await world.close()
+        await world.close()
+        other = os.open(tmp_path / "other", os.O_WRONLY | os.O_CREAT)
+        try:
+            world.runtime.telemetry(b"after")
+        finally:
+            os.close(other)
+
+    asyncio.run(scenario())
+    assert (tmp_path / "n1" / "telemetry.jsonl").read_bytes() == b"before\n"
+    assert (tmp_path / "other").read_bytes() == b""
