@@ -3,32 +3,21 @@
 A session belongs to the `with` block that started it. The Java process is in a session of its own, so that Ctrl-C on
 the terminal reaches Python alone and the history can still be judged; it ends when the block ends, and when this
 process dies by whatever cause, as it watches its standard input.
-
-The handler of SIGINT that was there stays there. No interrupt is raised within PySpark while a session starts or stops:
-py4j would log a traceback, and PySpark would leave Java behind.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
-import pwd
 import re
 import shlex
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
-import traceback
-import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -41,6 +30,7 @@ from checkers.spark.java import (
     flags_to_use_archive,
     install_shim,
 )
+from checkers.spark.launch import Launch, interrupts_put_off, without_py4js_log
 from results.errors import EngineError, UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +38,6 @@ if TYPE_CHECKING:
 
 _MASTER: Final = re.compile(r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|spark://.+|yarn|k8s://.+")
 _STOP_S: Final = 20.0
-_LOOK_S: Final = 0.05
 _ARCHIVE_S: Final = 300.0
 _DRIVER_MEMORY: Final = "2g"
 _WORK_PREFIX: Final = "splitbrain-spark-"
@@ -158,9 +147,6 @@ def check_master(master: str) -> None:
         )
 
 
-# --- start and stop -------------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def _session(
     master: str, java: Java, flags: Sequence[str], options: Mapping[str, str], stop_s: float
@@ -176,220 +162,12 @@ def _session(
         install_shim(java, work / "java")
         (work / "log4j2.properties").write_text(_LOG4J)
         properties = {**_properties(master, work, flags), **options}
-        with _without_py4js_log():
-            spark, process = _start(properties, _environment(master, work), work)
-            try:
-                yield spark, time.perf_counter() - started
-            finally:
-                _stop(spark, process, stop_s)
+        launch = Launch(properties, _environment(master, work), work / "spark.log", stop_s)
+        with without_py4js_log(), launch:
+            yield launch.start(), time.perf_counter() - started
     finally:
-        with _interrupts_put_off():
+        with interrupts_put_off():
             shutil.rmtree(work, ignore_errors=True)
-
-
-class _Launch:
-    """The start of a session, for a thread of its own: there PySpark sets no handler, and no interrupt is raised."""
-
-    def __init__(self, properties: Mapping[str, str]) -> None:
-        from pyspark import SparkConf
-
-        self.gateway: Any = None
-        self.process: subprocess.Popen[bytes] | None = None
-        self._conf = SparkConf(loadDefaults=False).setAll(list(properties.items()))
-
-    def run(self, out: IO[bytes]) -> tuple[SparkSession, subprocess.Popen[bytes]]:
-        from pyspark import SparkContext, java_gateway
-        from pyspark.sql import SparkSession
-
-        conf = self._conf
-        with self._process_noted():
-            self.gateway = java_gateway.launch_gateway(conf, {"stdout": out, "stderr": out, "start_new_session": True})
-        return SparkSession(SparkContext(conf=conf, gateway=self.gateway)), self.gateway.proc
-
-    def cut_short(self, start: Future[Any]) -> None:
-        """Kill Java, now or as soon as there is one, until the start has failed of it."""
-        while not start.done():
-            _kill(self.process)
-            wait([start], _LOOK_S)
-
-    @contextlib.contextmanager
-    def _process_noted(self) -> Generator[None]:
-        """Note the Java process as soon as it begins: PySpark returns it only when Java has answered."""
-        from pyspark import java_gateway
-
-        popen: Any = java_gateway.Popen  # pyright: ignore[reportPrivateImportUsage]
-
-        def noted(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
-            process: subprocess.Popen[bytes] = popen(*arguments, **options)
-            self.process = process
-            return process
-
-        setattr(java_gateway, "Popen", noted)  # noqa: B010
-        try:
-            yield
-        finally:
-            setattr(java_gateway, "Popen", popen)  # noqa: B010
-
-
-def _start(
-    properties: Mapping[str, str], environment: Mapping[str, str | None], work: Path
-) -> tuple[SparkSession, subprocess.Popen[bytes]]:
-    log = work / "spark.log"
-    launch = _Launch(properties)
-    with _environ(environment), log.open("wb") as out, ThreadPoolExecutor(1, thread_name_prefix="spark-start") as pool:
-        start = pool.submit(launch.run, out)
-        try:
-            spark, process = start.result()
-            _make_active(spark, process)
-            return spark, process
-        except BaseException as error:
-            with _interrupts_put_off(), _java_may_be_dead():
-                message = _message(error) if start.done() else ""
-                launch.cut_short(start)
-                _give_up(launch, start)
-            if not isinstance(error, Exception):
-                raise
-            said = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-            why = next((line for line in said if "rror" in line or "xception" in line), message)
-            raise EngineError(f"Spark does not start: {why}{_hint()}") from error
-
-
-def _make_active(spark: SparkSession, process: subprocess.Popen[bytes]) -> None:
-    """Make a session that of this thread: PySpark looks for it by thread, and makes another one if there is none."""
-    java: Any = spark
-    with _interrupts_put_off(lambda: _kill(process)):
-        java._jvm.SparkSession.setActiveSession(java._jsparkSession)
-
-
-def _give_up(launch: _Launch, start: Future[tuple[SparkSession, subprocess.Popen[bytes]]]) -> None:
-    """End what a start has left that failed or was interrupted, be it when it had just succeeded."""
-    failure = start.exception()
-    if failure is None:
-        _stop(*start.result(), _STOP_S)
-        return
-    _forget(launch.gateway, launch.process, _STOP_S)
-    _drop_frames(failure)
-
-
-def _message(error: BaseException) -> str:
-    """The telling line of an error; one from Java asks the Java process for it, which must be alive still."""
-    try:
-        lines = [line.strip(" :\t") for line in str(error).splitlines()]
-    except Exception:
-        return type(error).__name__
-    java = [line for line in lines if re.match(r"[\w.$]+(Error|Exception)\b", line)]
-    return (java or [line for line in lines if line] or [type(error).__name__])[0]
-
-
-def _hint() -> str:
-    try:
-        pwd.getpwuid(os.getuid())
-    except KeyError:
-        return (
-            f". (User id {os.getuid()} has no name on this machine, and Spark needs one: give it an entry in "
-            f"/etc/passwd, or use --engine inline.)"
-        )
-    return ""
-
-
-def _drop_frames(error: BaseException) -> None:
-    """Let go of the process that PySpark's launcher forgot to clean up after a failed start."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        traceback.clear_frames(error.__traceback__)
-
-
-def _stop(spark: SparkSession, process: subprocess.Popen[bytes], wait_s: float) -> None:
-    gateway: Any = spark.sparkContext._gateway  # pyright: ignore[reportPrivateUsage]
-    with _interrupts_put_off(lambda: _kill(process)), _java_may_be_dead():
-        with contextlib.suppress(Exception):  # a JVM that died must not hide what the block raised
-            spark.stop()
-        _forget(gateway, process, wait_s)
-
-
-def _forget(gateway: Any, process: subprocess.Popen[bytes] | None, wait_s: float) -> None:
-    """End the Java process for good, and let PySpark start another one in this process later."""
-    from pyspark import SparkContext
-
-    SparkContext._gateway = None  # pyright: ignore[reportPrivateUsage]
-    SparkContext._jvm = None  # pyright: ignore[reportPrivateUsage]
-    if gateway is not None:
-        with contextlib.suppress(Exception):
-            gateway.shutdown()
-    if process is None:
-        return
-    if process.stdin is not None:
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-    try:
-        process.wait(wait_s)
-    except subprocess.TimeoutExpired:
-        _kill(process)
-        process.wait()
-
-
-def _kill(process: subprocess.Popen[bytes] | None) -> None:
-    """Kill Java and what it started; once the process is waited for, its id may be another's."""
-    if process is not None and process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-@contextlib.contextmanager
-def _interrupts_put_off(hurry: Callable[[], None] | None = None) -> Generator[None]:
-    """Put an interrupt off until the context is over; drop it if a KeyboardInterrupt is being raised already.
-
-    Args:
-        hurry: called at every interrupt, to end sooner what is done in the context.
-    """
-    handler = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or handler in {signal.SIG_IGN, None}:
-        yield
-        return
-    seen = False
-
-    def note(_: int, __: object) -> None:
-        nonlocal seen
-        seen = True
-        if hurry is not None:
-            hurry()
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if seen and not isinstance(sys.exc_info()[1], KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-
-
-@contextlib.contextmanager
-def _java_may_be_dead() -> Generator[None]:
-    """Silence PySpark's warning that it cannot stop Java: we killed it, or an error already says that it died."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        yield
-
-
-@contextlib.contextmanager
-def _without_py4js_log() -> Generator[None]:
-    """On Ctrl-C py4j logs the traceback of the KeyboardInterrupt before it raises it: the raising is enough.
-
-    It logs by its own loggers, and in places by the root logger.
-    """
-
-    def not_py4js(record: logging.LogRecord) -> bool:
-        return "py4j" not in Path(record.pathname).parts
-
-    root, own = logging.getLogger(), logging.getLogger("py4j")
-    level = own.level
-    root.addFilter(not_py4js)
-    own.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        own.setLevel(level)
-        root.removeFilter(not_py4js)
 
 
 # --- settings -------------------------------------------------------------------------------------------------------
@@ -467,24 +245,6 @@ def _environment(master: str, work: Path) -> dict[str, str | None]:
 
 def _is_local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
-
-
-@contextlib.contextmanager
-def _environ(changes: Mapping[str, str | None]) -> Generator[None]:
-    before = {name: os.environ.get(name) for name in changes}
-    _set_environ(changes)
-    try:
-        yield
-    finally:
-        _set_environ(before)
-
-
-def _set_environ(changes: Mapping[str, str | None]) -> None:
-    for name, value in changes.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
 
 
 def _sweep() -> None:

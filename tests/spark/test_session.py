@@ -20,25 +20,26 @@ from results.errors import EngineError, UsageError
 ROOT = Path(sessions.__file__).parent.parent.parent
 
 _SCRIPT = """
-import os, signal, sys, time, warnings
+import os, signal, sys, warnings
 warnings.simplefilter("error")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would inherit that it is ignored
 import pyarrow as pa
 from checkers.spark.session import session
 
-seconds = float(sys.argv[1])
-under_way = sys.argv[2]
+signs = sys.argv[1:]
 
-def slowly(table):
+def held(table):  # a worker says that it works, and waits for leave to go on
     import time
-    if seconds:
+    if signs:
+        under_way, go_on = signs
         open(under_way, "w").close()
-    time.sleep(seconds)
+        while not os.path.exists(go_on):
+            time.sleep(0.02)
     return table
 
 with session("local[2]") as spark:
     print("java", spark.java.source, spark.java.release, flush=True)
-    frame = spark.session.range(4).repartition(2).groupBy("id").applyInArrow(slowly, "id long")
+    frame = spark.session.range(4).repartition(2).groupBy("id").applyInArrow(held, "id long")
     print("started", flush=True)
     while True:
         try:
@@ -56,14 +57,18 @@ warnings.simplefilter("error")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from checkers.spark.session import session
 
-def interrupt_at(module, *names):
+def interrupt_at(moment, module, *names):
     holder = importlib.import_module(module)
     for name in names[:-1]:
         holder = getattr(holder, name)
     usual = getattr(holder, names[-1])
     def interrupted(*arguments, **options):
-        os.kill(os.getpid(), signal.SIGINT)
-        return usual(*arguments, **options)
+        if moment == "before":
+            os.kill(os.getpid(), signal.SIGINT)
+        done = usual(*arguments, **options)
+        if moment == "after":
+            os.kill(os.getpid(), signal.SIGINT)
+        return done
     setattr(holder, names[-1], interrupted)
 
 if len(sys.argv) > 1:
@@ -74,6 +79,13 @@ try:
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+from pyspark import SparkContext
+assert SparkContext._gateway is SparkContext._active_spark_context is None, "the session goes on"
+try:
+    os.waitpid(-1, os.WNOHANG)
+    print("Java goes on")
+except ChildProcessError:
+    pass
 """
 
 
@@ -94,6 +106,11 @@ def _under_way(temporary: Path) -> Path:
     return temporary.parent / "under way"
 
 
+def _go_on(temporary: Path) -> Path:
+    """The file that lets workers go on."""
+    return temporary.parent / "go on"
+
+
 def _wait_for_a_worker(temporary: Path) -> None:
     deadline = time.monotonic() + 60
     while not _under_way(temporary).exists():
@@ -101,9 +118,9 @@ def _wait_for_a_worker(temporary: Path) -> None:
         time.sleep(0.05)
 
 
-def _run(temporary: Path, seconds: float = 0, **changes: str | None) -> subprocess.CompletedProcess[str]:
+def _run(temporary: Path, **changes: str | None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", _SCRIPT, str(seconds), str(_under_way(temporary))],
+        [sys.executable, "-c", _SCRIPT],
         env=_environment(temporary, **changes),
         capture_output=True,
         text=True,
@@ -265,8 +282,8 @@ def _in_a_group_of_its_own(temporary: Path, script: str, *arguments: str) -> Gen
 
 @pytest.fixture
 def started(temporary: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that has a session, and whose job takes some seconds."""
-    with _in_a_group_of_its_own(temporary, _SCRIPT, "1.5", str(_under_way(temporary))) as process:
+    """A process that has a session, and whose job goes on until it gets leave to end."""
+    with _in_a_group_of_its_own(temporary, _SCRIPT, str(_under_way(temporary)), str(_go_on(temporary))) as process:
         assert process.stdout is not None
         while process.stdout.readline() != "started\n":
             assert process.poll() is None
@@ -309,12 +326,14 @@ def _told(folder: Path) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.alone  # beside others the interrupt may come late, and meet Python while it talks to Java
 def test_ctrl_c_reaches_python_alone_and_judging_can_go_on(started: subprocess.Popen[str], temporary: Path) -> None:
     _wait_for_a_worker(temporary)
     os.killpg(started.pid, signal.SIGINT)
+    assert started.stdout is not None
+    assert started.stdout.readline() == "interrupted\n"
+    _go_on(temporary).touch()
     said, _ = started.communicate(timeout=60)
-    assert said.splitlines() == ["interrupted", "rows 4", "ended"]
+    assert said.splitlines() == ["rows 4", "ended"]
     assert started.returncode == 0
     assert _gone(temporary) == []
 
@@ -324,11 +343,13 @@ def test_ctrl_c_reaches_python_alone_and_judging_can_go_on(started: subprocess.P
 @pytest.mark.parametrize(
     ("moment", "said"),
     [
-        ("pyspark.java_gateway Popen", "interrupted\n"),
-        ("shutil rmtree", "interrupted\n"),  # when Java answers, and again while the session cleans up
-        ("pyspark SparkContext _do_init", "interrupted\n"),
-        ("pyspark.sql SparkSession __init__", "interrupted\n"),
-        ("pyspark SparkContext stop", "started\ninterrupted\n"),
+        ("after concurrent.futures ThreadPoolExecutor submit", "interrupted\n"),
+        ("before pyspark.java_gateway Popen", "interrupted\n"),
+        ("before shutil rmtree", "interrupted\n"),  # when Java answers, and again while the session cleans up
+        ("before pyspark SparkContext _do_init", "interrupted\n"),
+        ("before pyspark.sql SparkSession __init__", "interrupted\n"),
+        ("before concurrent.futures ThreadPoolExecutor __exit__", "interrupted\n"),  # when all has started
+        ("before pyspark SparkContext stop", "started\ninterrupted\n"),
     ],
 )
 def test_an_interrupt_while_a_session_starts_or_stops_is_no_more_than_an_interrupt(
