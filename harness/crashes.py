@@ -41,7 +41,7 @@ class Watched:
 
     A crash is noted once for each life of a node, as an op of the harness: `f` "crash", with the node, how its process
     ended, and the last line of its log where the backend tells them. It is `f` "halt" where the node's disk was at
-    fault; "damaged" says that the disk lost something for good, so that the node may never run again.
+    fault; "damaged" says that the disk lost data for good, so that the node may never run again.
 
     Args:
         deployment: the nodes.
@@ -176,15 +176,15 @@ class Watched:
         await self._look_at(node)
         if fault is not None and not fault.wipe:
             self._spoiled_until_ns[node] = None
-        if fault is not None and fault.truncate:
-            self._damaged[node] = None
-        elif fault is not None and fault.wipe:
-            self._damaged.pop(node, None)
         self._at_disk[node] = None
         try:
             done = await self._deployment.spoil(node, fault)
         finally:
             self._at_disk.pop(node, None)
+        if done.get("truncated"):
+            self._damaged[node] = None
+        elif fault is not None and fault.wipe:
+            self._damaged.pop(node, None)
         if done.get("killed"):
             self._order(node)
             self._stopped[node] = True

@@ -156,13 +156,13 @@ class Bounce:
     def _tell(self, lives: Mapping[NodeId, int], effect: Effect, *killed: NodeId) -> None:
         effect.target = " ".join(dict.fromkeys([*killed, *lives])) or "nobody: no node was there to be bounced"
         effect.evidence["restarts"] = dict(lives)
-        if self._down:
-            raise NemesisError(f"{FAULT}: {', '.join(self._down)} did not come back.")
+        if missing := self._ledger.must_run(self._down):
+            raise NemesisError(f"{FAULT}: {', '.join(missing)} did not come back.")
 
     async def _start_all(self, context: NemesisContext) -> None:
         down = [node for node in self._down if not self._ledger.held_by_others(node, FAULT)]
-        problems = [problem for node in down if (problem := await self._started(context, node))]
-        if problems:
+        failed = {node: problem for node in down if (problem := await self._started(context, node))}
+        if problems := [failed[node] for node in self._ledger.must_run(failed)]:
             raise NemesisError(f"{FAULT}: {'; '.join(problems)}.")
 
 

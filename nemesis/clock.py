@@ -106,7 +106,7 @@ class Clocks:
         await self._set_right(context, Effect())
 
     async def _faults(self, context: NemesisContext, wanted: Mapping[str, Any]) -> dict[NodeId, ClockFault]:
-        """What a request means now, in the order in which it strikes: its spec chooses among the nodes of its skew."""
+        """The fault of each chosen node. The spec chooses among the nodes that the skew names, in the given order."""
         skews = faults_of(wanted)
         nodes: Sequence[NodeId] = wanted.get("order") or list(context.deployment.nodes)
         order = [node for node in nodes if node in skews]

@@ -192,14 +192,14 @@ class Disks:
             try:
                 await deployment.start(node)
             except NodeStartError as refusal:
-                if node not in self._ledger.damaged:
+                if self._ledger.must_run([node]):
                     raise
                 evidence["refused"] = str(refusal)
             status = await deployment.status(node)
             if status.state == "running":
                 reached("node restarted")
         evidence["after"] = told(status)
-        must_run = not others and node not in self._ledger.damaged
+        must_run = not others and self._ledger.must_run([node])
         return [f"{node} is stopped instead of running"] if status.state == "stopped" and must_run else []
 
 

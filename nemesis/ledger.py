@@ -1,11 +1,13 @@
 """What the nemeses of one test know of each other: who keeps which node down, and what else is in force.
 
-A node can be down for several reasons: it was killed, and its disk is full as well. Whoever relieves it of one leaves
-it to the other, so that no fault ends before the op that ends it. Only who starts stopped nodes may keep one down: a
-pause does not, for a paused node that is killed is paused no longer.
+A node can be down for several reasons: it was killed, and its disk is full as well. A nemesis that relieves it of one
+leaves it to the other, so that no fault ends before the op that ends it. Only faults whose relief starts nodes keep one
+down: a pause does not, for a paused node that is killed is paused no longer.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from harness.protocols import ClockFault, DiskFault, Link, NodeId
 
@@ -17,7 +19,7 @@ class Ledger:
         clogged: links that hold everything back.
         spoiled: nodes whose disks have a fault, with that fault.
         rotted: nodes whose disks had rotten sectors, or lost the ends of files, at any time of this run.
-        damaged: nodes whose disks lost something for good at any time of this run: they need not start any more.
+        damaged: nodes whose disks lost data for good during this run: they may refuse to start.
         skewed: nodes whose clocks have a fault, with that fault.
         throttled: nodes that get a share of a CPU only, with that share.
     """
@@ -32,12 +34,16 @@ class Ledger:
         self._holds: dict[str, dict[NodeId, None]] = {}
 
     def hold(self, node: NodeId, fault: str) -> None:
-        """From now on the fault keeps the node down, or may do so; whoever releases it starts the node."""
+        """From now on the fault keeps the node down, or may do so; its release starts the node."""
         self._holds.setdefault(fault, {})[node] = None
 
     def release(self, fault: str) -> None:
         """The fault keeps nobody down any more."""
         self._holds.pop(fault, None)
+
+    def must_run(self, nodes: Iterable[NodeId]) -> list[NodeId]:
+        """Those of the nodes whose disks are whole: the others may refuse to start."""
+        return [node for node in nodes if node not in self.damaged]
 
     def held_by_others(self, node: NodeId, fault: str) -> list[str]:
         """Faults other than this one that keep the node down."""

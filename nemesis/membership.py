@@ -229,6 +229,7 @@ class MembershipChanges:
         evidence["before"] = told(await context.deployment.status(node))
         evidence["after"] = told(await context.deployment.kill(node))
         evidence["wiped"] = dict(await context.deployment.spoil(node, DiskFault(wipe=True))).get("wiped")
+        self._ledger.damaged.pop(node, None)
         await context.deployment.spoil(node, None)
         out.gone = True
 

@@ -114,9 +114,9 @@ class NodeFault:
             effect.evidence["left to"] = left
         return [node for node in suffering if node not in left]
 
-    def _need_not_run(self, node: NodeId, wanted: str) -> bool:
-        """Whether it is asked to run although its disk lost something for good."""
-        return wanted == "running" and node in self._ledger.damaged
+    def _may_stay_down(self, node: NodeId, wanted: str) -> bool:
+        """Whether the node may stay stopped because its disk lost data for good."""
+        return wanted == "running" and not self._ledger.must_run([node])
 
     async def _apply(
         self, deployment: Deployment, means: _Means, nodes: Sequence[NodeId], state: str, effect: Effect
@@ -133,14 +133,14 @@ class NodeFault:
                 answers[node] = answer
             elif not isinstance(answer, BackendError):
                 raise answer
-            elif not self._need_not_run(node, state):
+            elif not self._may_stay_down(node, state):
                 problems.append(f"{node}: {answer}")
         after = await statuses(deployment)
         for node in nodes:
             effect.evidence[node] = {"before": told(before[node]), "after": told(after[node])}
             effect.evidence[node].update(_lost(answers.get(node)))
             _mark_restart(before[node], after[node])
-            if after[node].state != state and not self._need_not_run(node, state):
+            if after[node].state != state and not self._may_stay_down(node, state):
                 problems.append(f"{node} is {after[node].state} instead of {state}")
         if problems:
             raise NemesisError(f"{self._fault}: {'; '.join(problems)}.")

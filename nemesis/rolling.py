@@ -61,8 +61,8 @@ class RollingRestart:
             effect.target = " ".join(effect.evidence) or "nobody: no node was there to be restarted"
             if len(effect.evidence) == len(context.deployment.nodes):
                 reached("rolling restart")
-            if self._down:
-                raise NemesisError(f"{FAULT}: {', '.join(self._down)} did not come back.")
+            if missing := self._ledger.must_run(self._down):
+                raise NemesisError(f"{FAULT}: {', '.join(missing)} did not come back.")
 
         async def stop(effect: Effect) -> None:
             effect.target = " ".join(self._down) or "nobody: every node came back"
@@ -115,7 +115,7 @@ class RollingRestart:
             try:
                 await context.deployment.start(node)
             except BackendError as problem:
-                problems.append(f"{node}: {problem}")
+                problems += [f"{node}: {problem}" for _ in self._ledger.must_run([node])]
             else:
                 del self._down[node]
         if problems:

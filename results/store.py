@@ -87,7 +87,7 @@ class _Versioned(msgspec.Struct):
 
 
 class _Test(msgspec.Struct):
-    """What is read of test.json, where it is there; pages and checkers rely on these types."""
+    """Fields of test.json on whose types pages and checkers rely; each may be missing."""
 
     test: str = ""
     seed: int | None = None
@@ -97,7 +97,6 @@ class _Test(msgspec.Struct):
     nodes: list[str] = []
     bugs: list[Any] = []
     checkers: list[Any] = []
-    options: Any = None
     simulation: dict[str, Any] | None = None
     versions: dict[str, Any] | None = None
     git: dict[str, Any] | None = None

@@ -24,10 +24,10 @@ def calm(around: Happenings, begin_ns: int, end_ns: int) -> Iterator[tuple[int, 
 
 
 def out_ns(around: Happenings, nodes: Sequence[str], begin_ns: int, end_ns: int) -> dict[str, int]:
-    """For how long in [begin_ns, end_ns) each node was not bound to answer.
+    """For how long in [begin_ns, end_ns) each node did not have to answer.
 
-    It is bound to if it runs, and if each group of a majority of nodes that all hear each other has it as a member: a
-    node that has lost its leader only may be silent, although it hears a majority.
+    A node has to answer while it runs and belongs to every majority whose nodes all hear each other. A node that only
+    lost its leader may be silent, although it hears a majority.
     """
     out = dict.fromkeys(nodes, 0)
     state: dict[str, list[Any]] = {"down": [], "paused": [], "cut": []}
@@ -57,7 +57,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _in_action(nodes: Sequence[str], state: dict[str, list[Any]]) -> frozenset[str]:
-    """Nodes that must be able to answer: whatever group of a majority goes on, they are in it."""
+    """Nodes that run and belong to every majority whose nodes all hear each other."""
     cut = [(source, destination) for source, destination in state["cut"]]
     at = topology(nodes, down=[*state["down"], *state["paused"]], cut=cut)
     groups = [frozenset(group) for group in cores(at)]

@@ -70,11 +70,15 @@ def sweep_faketime(folder: Path, *, dry_run: bool) -> Cleaned:
     mine: list[Path] = []
     others: list[Path] = []
     for path in gone:
-        if path.name not in used:
-            with contextlib.suppress(FileNotFoundError):  # another command removed it
-                (mine if os.geteuid() in (0, path.stat().st_uid) else others).append(path)
-                if not dry_run and path in mine[-1:]:
-                    path.unlink()
+        if path.name in used:
+            continue
+        with contextlib.suppress(FileNotFoundError):  # another command removed it
+            if os.geteuid() not in (0, path.stat().st_uid):
+                others.append(path)
+                continue
+            if not dry_run:
+                path.unlink()
+            mine.append(path)
     done = "would remove" if dry_run else "removed"
     return Cleaned(
         [f"{done} shared memory of libfaketime in {folder}: {_listed(mine)}"] if mine else [],

@@ -95,7 +95,7 @@ class AgentLinks:
         self._refreshes.all_is_fresh()
 
     async def passes(self, links: Sequence[Link]) -> Mapping[Link, bool]:
-        """Send a probe over each link, all at once; one that has not arrived after 150 ms does not pass."""
+        """Send a probe over each link, all at once. A probe has two to three seconds, over a cut link 150 ms."""
         passed = await self._agent.ask("passes", links=list(links))
         return dict(zip(links, passed, strict=True))
 

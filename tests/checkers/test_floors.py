@@ -418,6 +418,6 @@ def test_clients_that_ask_no_node_for_a_while_meet_no_silence() -> None:
 
 
 def test_a_run_in_which_clients_did_nothing_proves_nothing() -> None:
-    """As that of a plan from which somebody took the ops."""
+    """Such a run comes from a plan whose ops were deleted."""
     run = Run()
     assert codes(run.judge(fs=[], faults=False, floors=False)) == ["not-exercised"]

@@ -90,7 +90,7 @@ def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
         ([("n2", True), ("n5", False)], "false"),
         ([], "false"),
     ],
-    ids=["both lost something for good", "one did", "one's disk is well again", "none"],
+    ids=["both lost data for good", "one did", "one's disk is well again", "none"],
 )
 def test_nodes_whose_disks_lost_something_for_good_need_not_come_back(
     halts: list[tuple[str, bool]], valid: str

@@ -64,6 +64,7 @@ OPTIONS = {
         (["run", "--seed", "9" * 30], "the seed must be a whole number from 0 to 2^63 - 1"),
         (["cluster", "ctl"], "Missing argument"),
         (["check", "--format", "jsonl", os.devnull], "holds no operation"),
+        (["check", "faults.jsonl"], "faults.jsonl: holds no operation of a client"),
         (["run", "--time-limit", "soon"], "'soon' is not a valid float"),
         (["run", "--engine", "abacus"], "'abacus' is not one of"),
         (["explode"], "No such command 'explode'"),
@@ -79,12 +80,13 @@ OPTIONS = {
 )
 def test_a_wrong_request_is_one_clear_line_and_writes_nothing(tmp_path: Path, arguments: list[str], says: str) -> None:
     (tmp_path / "history.jsonl").write_text('{"process":0,"type":"invoke","f":"read"}\n')
+    (tmp_path / "faults.jsonl").write_text('{"process":"nemesis","type":"info","f":"kill"}\n')
     done = splitbrain(*arguments, cwd=tmp_path)
     assert done.returncode == 254, done.stderr
     assert says in done.stderr
     assert len(lines(done.stderr)) == 1
     assert done.stdout == ""
-    assert [path.name for path in tmp_path.iterdir()] == ["history.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["faults.jsonl", "history.jsonl"]
 
 
 def test_an_answer_that_nobody_reads_is_no_violation(tmp_path: Path) -> None:

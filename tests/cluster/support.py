@@ -16,8 +16,7 @@ from cluster.node import Node, NodeConfig
 from cluster.raft import Config, Entry
 from cluster.raft.events import Written
 from cluster.runtime import Address, Connection, Runtime, Timer
-from harness.rng import Rng
-from harness.simulation.loop import SimLoop
+from tests.harness import virtual
 
 SECTOR = 32
 """Small, so that short logs already span many."""
@@ -376,11 +375,8 @@ T = TypeVar("T")
 
 
 def in_virtual_time(story: Coroutine[Any, Any, T]) -> T:
-    """Run a story in which nothing waits for the world: time passes only where all wait, whatever the machine does."""
-    loop = SimLoop(Rng(1))
-    told = loop.run(story)
-    assert loop.unhandled == []
-    return told
+    """Run a coroutine that does no real I/O, on virtual time."""
+    return virtual.in_virtual_time(lambda _: story)
 
 
 async def eventually(ask: Callable[[], Awaitable[T | None]], within_s: float = 10.0) -> T:

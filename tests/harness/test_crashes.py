@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -177,6 +177,45 @@ def test_a_node_that_is_killed_for_the_heal_of_its_disk_did_not_halt(killed: boo
     assert recorder.notes("halt") == ([] if killed else [{"node": "n2", "exit": "SIGKILL"}])
     assert counts["node stopped by its disk"] == (0 if killed else 1)
     assert recorder.notes("crash") == [{"node": "n2", "exit": "SIGSEGV"}], "its next life is watched again"
+
+
+class TruncatedDisks(MemoryDeployment):
+    """A deployment that reports what its disks lost; it may be nothing."""
+
+    def __init__(self, lost: Sequence[str]) -> None:
+        super().__init__()
+        self.lost = lost
+
+    async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
+        return {"truncated": self.lost} if fault is not None and fault.truncate else {}
+
+
+@pytest.mark.parametrize(
+    ("lost", "then_wiped", "halts"),
+    [(["log"], False, True), ([], False, False), (["log"], True, False)],
+    ids=["a file lost its end", "no file lost anything", "the disk was wiped since"],
+)
+def test_a_node_may_stop_at_any_time_after_its_disk_was_seen_to_lose_data(
+    lost: list[str], then_wiped: bool, halts: bool
+) -> None:
+    deployment, clock, recorder = TruncatedDisks(lost), VirtualClock(), MemoryRecorder()
+    watched = Watched(deployment, Journal(clock, recorder, None))
+
+    async def main() -> None:
+        ticking = asyncio.ensure_future(clock.advance())
+        await watched.spoil("n2", DiskFault(truncate=1))
+        await watched.spoil("n2", None)
+        if then_wiped:
+            await watched.spoil("n2", DiskFault(wipe=True))
+            await watched.spoil("n2", None)
+        await clock.sleep_ns(2 * AFTERMATH_NS)
+        deployment.states["n2"] = NodeStatus("stopped", 1, {"exit": "corrupt"})
+        await watched.look()
+        ticking.cancel()
+
+    asyncio.run(main())
+    assert recorder.notes("halt") == ([{"node": "n2", "exit": "corrupt", "damaged": True}] if halts else [])
+    assert recorder.notes("crash") == ([] if halts else [{"node": "n2", "exit": "corrupt"}])
 
 
 class WipedDisks(MemoryDeployment):

@@ -15,13 +15,15 @@ T = TypeVar("T")
 
 
 def in_virtual_time(story: Callable[[TrueClock], Awaitable[T]]) -> T:
-    """Run a story on a loop whose time, also asyncio's, passes only while everything waits."""
+    """Run a coroutine on a loop whose time, asyncio's too, passes only while every task waits."""
     loop = SimLoop(Rng(1))
 
-    async def told() -> T:
+    async def main() -> T:
         return await story(TrueClock(loop))
 
-    return loop.run(told())
+    result = loop.run(main())
+    assert loop.unhandled == []
+    return result
 
 
 ROUNDS = 30

@@ -50,7 +50,7 @@ class Nodes:
         lost_probes: for each link, how many measurements are lost although it passes.
         immortal: nodes that survive kill and pause.
         broken: nodes that cannot be started.
-        fragile: nodes that do not start while sectors of their disks are rotten.
+        fragile: nodes that do not start while sectors of their disks are rotten, nor once files lost their ends.
         blank: nodes whose disks hold nothing that could rot.
         deafened: links that take no fault.
         stubborn: nodes whose clocks nobody can set.
@@ -81,6 +81,7 @@ class Nodes:
         self.faults: dict[Link, LinkFault] = {}
         self.did: dict[Link, dict[str, int]] = {}
         self.disks: dict[NodeId, DiskFault] = {}
+        self.damaged: set[NodeId] = set()
         self.disk_did: dict[NodeId, dict[str, Any]] = {}
         self.clocks: dict[NodeId, ClockFault] = {}
         self.shares: dict[NodeId, float] = {}
@@ -103,7 +104,8 @@ class Nodes:
     async def start(self, node: NodeId) -> NodeStatus:
         if node in self.broken:
             raise BackendError(f"{node} ended at once: no such file")
-        if node in self.fragile and node in self.disks and (self.disks[node].rot or self.disks[node].truncate):
+        rotten = node in self.disks and self.disks[node].rot
+        if node in self.fragile and (rotten or node in self.damaged):
             raise NodeStartError(f"{node} does not start: log, byte 77: a record that was durable is damaged")
         if self.states[node] == "stopped":
             self.lives[node] += 1
@@ -156,6 +158,10 @@ class Nodes:
         self.disks.pop(node, None)
         if fault is not None:
             self.disks[node] = fault
+            if fault.truncate and node not in self.blank:
+                self.damaged.add(node)
+            if fault.wipe:
+                self.damaged.discard(node)
             if fault.truncate:
                 told["truncated"] = [] if node in self.blank else [["log", 77]] * fault.truncate
             if fault.rot:

@@ -1,4 +1,4 @@
-"""A node whose disk lost something for good may refuse to start: no crash, and no failure of the harness."""
+"""A node may refuse to start on a disk that lost data for good: that is no crash and no harness error."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ def test_nodes_that_refuse_a_damaged_disk_leave_the_run_inconclusive(nemesis: st
     found = {verdict.checker: verdict for verdict in verdicts}
     assert found["crashes"].valid == "true"
     assert engine.judged_outcome(verdicts, None)[0] is Outcome.INCONCLUSIVE
-    assert "disks that lost something for good" in found["recovery"].sentence
+    assert "their disks lost data for good" in found["recovery"].sentence

@@ -104,6 +104,7 @@ def test_specs_come_from_a_test_document_or_are_missed() -> None:
         CheckerSpec("stats"),
     )
     wrongs: list[dict[str, Any]] = [{}, {"checkers": "stats"}, {"checkers": [{"options": {}}]}]
+    wrongs.append({"checkers": [{"name": "stats", "kptions": {}}]})  # a flipped bit must not take the options away
     for wrong in wrongs:
         with pytest.raises(HistoryFormatError, match=r"run: test\.json does not say"):
             engine.specs_of(wrong, "run")

@@ -44,9 +44,9 @@ class DatagramProbes:
     async def measure(self, links: Sequence[Link], expected: Sequence[Link], held: Collection[Link] = ()) -> list[Link]:
         """Send a datagram over every link, all at once; the links over which they arrived.
 
-        One that is expected to arrive is sent up to ATTEMPTS times, for three seconds: a busy machine brings up a new
-        interface late, and a link that works must not be told as cut. The others get WAITS_S
-        to prove the expectation wrong, and so do those over links that hold everything (`held`).
+        One that is expected to arrive is sent up to ATTEMPTS times, within three seconds: a busy machine brings up a
+        new interface late, and must not report a working link as cut. The others get WAITS_S to prove the expectation
+        wrong, and so do those over links that hold everything (`held`).
         """
         async with self._one_at_a_time:
             self._round += 1
