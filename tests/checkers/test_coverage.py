@@ -200,3 +200,14 @@ def test_faults_that_all_did_nothing_are_a_reason(counted: list[dict[str, Any]],
     reasons = [reason for reason in judge(script, faults=["packet"]).inconclusive if "did anything" in reason.sentence]
     assert bool(reasons) == inconclusive
     assert all("in all 2 windows" in reason.sentence for reason in reasons)
+
+
+@pytest.mark.parametrize("fs", [[], ["write"]])
+def test_a_run_in_which_no_client_asked_anything_is_inconclusive_whatever_was_wanted(fs: list[str]) -> None:
+    script = Script()
+    script.event(HARNESS, "info", "phase", {"phase": "faults"}, time_s=0)
+    script.event(HARNESS, "info", "phase", {"phase": "heal"}, time_s=4.0)
+    script.event(HARNESS, "info", "recovered", {"seconds": 0.1}, time_s=5.0)
+    verdict = Coverage().check(to_table(script.ops), {"fs": fs})
+    assert [reason.code for reason in verdict.inconclusive] == ["not-exercised"]
+    assert outcome([verdict]) is Outcome.INCONCLUSIVE
