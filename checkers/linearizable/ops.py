@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final, TypeAlias, cast
 
 import msgspec
@@ -30,6 +31,9 @@ B: TypeAlias = npt.NDArray[np.bool_]
 
 TOGETHER: Final = 1 << 20
 """Calls whose transitions are numbered together."""
+
+_SMALL: Final = 1000
+"""Rows up to which a whole column costs less than a few dozen of its cells, one by one."""
 
 _ANSWER_NULL: Final = frozenset({"read", "get", "dequeue", "pop"})
 """Functions for which null is an answer: there is nothing."""
@@ -80,7 +84,17 @@ class Ops:
         """What a row of the history says in a column."""
         if isinstance(self.table, LongHistory):
             return self.table.cell(column, row)
-        return self.table.column(column)[row].as_py()
+        if self.table.num_rows > _SMALL:
+            return self.table.column(column)[row].as_py()
+        cells = self._cells.get(column)
+        if cells is None:
+            cells = self._cells[column] = self.table.column(column).to_pylist()
+        return cells[row]
+
+    @cached_property
+    def _cells(self) -> dict[str, list[Any]]:
+        """Columns of a small table, as far as cells of them were asked for."""
+        return {}
 
     @property
     def called(self) -> int:
