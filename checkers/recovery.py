@@ -73,9 +73,7 @@ class Recovery:
             sentence = f"Unknown: the harness waited {waited_s:.3f} s only for recovery; the bound is {bound_s:g} s."
             return self._unknown(Code.NO_RECOVERY, sentence, figures, "Give --recovery at least the bound.")
         if problems and problems.keys() <= _damaged(around):
-            sentence = (
-                f"Unknown: these nodes do not run, as their disks lost data for good: {', '.join(problems)}."
-            )
+            sentence = f"Unknown: these nodes do not run, as their disks lost data for good: {', '.join(problems)}."
             return self._unknown(Code.NO_RECOVERY, sentence, figures)
         sentence = f"No recovery within {bound_s:g} s after everything was healed: {who or 'some node is not usable'}."
         evidence = {"op": note.index, "time_s": seconds(note.time), "problems": problems}

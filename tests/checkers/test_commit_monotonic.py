@@ -137,7 +137,7 @@ def _forgotten(rows: list[dict[str, Any]]) -> bool:
 
 @pytest.mark.slow
 @given(telemetries())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_it_finds_what_comparing_every_two_rows_finds(rows: list[dict[str, Any]]) -> None:
     beyond = [r for r in rows if None not in (r["applied_index"], r["commit_index"])]
     expected = {

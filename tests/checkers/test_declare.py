@@ -40,7 +40,7 @@ def small_histories(draw: st.DrawFn) -> list[Op]:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(small_histories())
 def test_the_verdict_is_that_of_trying_every_order(history: list[Op]) -> None:
     assert (judge(history).valid == "true") == linearizable(history, ABSENT, create_once)

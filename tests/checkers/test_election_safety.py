@@ -136,7 +136,7 @@ def _same(one: dict[str, Any], other: dict[str, Any], *names: str) -> bool:
 
 @pytest.mark.slow
 @given(telemetries_with_votes())
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_it_finds_what_comparing_every_two_rows_finds(rows: list[dict[str, Any]]) -> None:
     told_roles = [r for r in rows if r["role"] is not None and r["term"] is not None]
     by_term: dict[Any, set[bool]] = {}

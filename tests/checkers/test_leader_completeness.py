@@ -83,7 +83,7 @@ def small_rows(draw: st.DrawFn) -> dict[str, Any]:
 
 @pytest.mark.slow
 @given(st.lists(small_rows(), min_size=1, max_size=8))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_it_finds_what_comparing_every_election_with_every_row_finds(rows: list[dict[str, Any]]) -> None:
     elections = [each for each in rows if each["event"] == "role"]
     judged = [each for each in elections if each["last_index"] is not None]

@@ -107,7 +107,7 @@ def test_a_chain_hash_and_a_state_hash_are_not_compared_with_each_other() -> Non
 
 @pytest.mark.slow
 @given(telemetries())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_it_finds_what_comparing_every_two_rows_finds(rows: list[dict[str, Any]]) -> None:
     lowest: dict[Any, int] = {}
     for one, other in combinations(rows, 2):

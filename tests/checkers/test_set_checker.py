@@ -45,7 +45,7 @@ def small_histories(draw: st.DrawFn) -> list[Op]:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(small_histories())
 def test_the_verdict_is_that_of_trying_every_order(history: list[Op]) -> None:
     verdict = judge(history)
@@ -57,7 +57,7 @@ def test_the_verdict_is_that_of_trying_every_order(history: list[Op]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(small_histories())
 def test_the_leading_evidence_alone_is_already_illegal(history: list[Op]) -> None:
     verdict = judge(history)

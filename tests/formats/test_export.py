@@ -93,14 +93,14 @@ def back(text: str, name: str) -> pa.Table:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(WRITERS))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(table=histories())
 def test_what_is_exported_reads_back_as_the_same_history(name: str, table: pa.Table) -> None:
     assert history_hash(back(text_of(table, name), name)) == history_hash(table)
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(table=histories())
 def test_edn_of_one_line_reads_back_as_well(table: pa.Table) -> None:
     """The parser understands what the patterns do."""

@@ -268,7 +268,7 @@ def single_steps(plan: Plan) -> Iterator[Plan | None]:
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(plan=small_plans(), salt=st.integers(0, 2))
 def test_nothing_more_can_go_whatever_the_failure_is_like(plan: Plan, salt: int) -> None:
     fails = erratic(plan, salt)
@@ -282,7 +282,7 @@ def test_nothing_more_can_go_whatever_the_failure_is_like(plan: Plan, salt: int)
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(plan=small_plans(), salt=st.integers(0, 2))
 def test_the_result_does_not_depend_on_how_many_are_judged_at_once(plan: Plan, salt: int) -> None:
     found = [shrink(plan, on_cores(count, erratic(plan, salt))) for count in (1, 2, 3, 16)]

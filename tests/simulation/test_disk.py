@@ -331,7 +331,7 @@ class Script:
 class TestAgainstASlowModel:
     @pytest.mark.slow
     @given(STEPS, st.integers(0, 2**32 - 1))
-    @settings(max_examples=400, deadline=None)
+    @settings(max_examples=400)
     def test_a_disk_shows_what_was_done_and_a_loss_of_power_leaves_what_it_may(
         self, steps: list[Step], seed: int
     ) -> None:
@@ -371,7 +371,7 @@ TWO_TRUNCATIONS = [("append", 30), ("begin", 0), ("end", 0), ("truncate", 5), ("
 @example(TWO_TRUNCATIONS)
 @example([*TWO_TRUNCATIONS, ("drop", 0)])
 @example([("append", 30), ("begin", 0), ("truncate", 5), ("append", 9), ("begin", 0), ("end", 1), ("truncate", 20)])
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_what_is_durable_is_what_the_file_was_when_the_latest_sync_that_ended_began(
     steps: list[tuple[str, int]],
 ) -> None:

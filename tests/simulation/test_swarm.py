@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.backends.catalogue import build
@@ -83,7 +83,6 @@ def test_what_is_fixed_does_not_change_the_rest_of_the_draw(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(SEEDS, ASKED)
 def test_every_draw_composes_and_the_command_line_gives_it_back(seed: int, asked: Asked) -> None:
     drawn = draw(seed, asked)

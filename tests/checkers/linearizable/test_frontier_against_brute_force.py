@@ -74,7 +74,7 @@ def assert_as_by_definition(model: Model, definition: Model, history: list[Op]) 
 def test_verdict_prefix_and_states_are_those_of_the_definition(name: str) -> None:
     verdicts: list[bool] = []
 
-    @settings(max_examples=HISTORIES, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=HISTORIES, derandomize=True, database=None)
     @given(shapes)
     def check(shape: tuple[int, int, int, float, float]) -> None:
         verdicts.append(assert_as_by_definition(models.model(name), models.model(name), generated(name, shape)))

@@ -339,7 +339,7 @@ def as_history(run: list[tuple[str, Any, Any]]) -> list[Op]:
 def test_runs_of_a_model_are_accepted_and_changed_ones_are_judged_by_replaying_them(name: str) -> None:
     rejected: list[bool] = []
 
-    @settings(max_examples=60, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=60, derandomize=True, database=None)
     @given(runs)
     def check(shape: tuple[random.Random, int, bool]) -> None:
         rng, length, change = shape

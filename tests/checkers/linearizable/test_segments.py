@@ -87,7 +87,7 @@ def assert_as_whole(history: list[Op], model: Model, rows: int) -> tuple[bool, i
 
 @pytest.mark.slow
 @pytest.mark.parametrize("vocabulary", ASSIGNED)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(shape=shapes)
 def test_segments_say_what_the_frontier_says_of_the_whole(vocabulary: str, shape: tuple[Any, ...]) -> None:
     history = history_of(vocabulary, shape)
@@ -98,7 +98,7 @@ def test_segments_say_what_the_frontier_says_of_the_whole(vocabulary: str, shape
 
 
 @pytest.mark.parametrize("vocabulary", CLOSED)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(shape=shapes)
 def test_segments_of_a_closed_table_do_too(vocabulary: str, shape: tuple[Any, ...]) -> None:
     history = history_of(vocabulary, shape)
@@ -199,7 +199,7 @@ def test_a_state_that_no_part_names_stays_apart_from_the_others() -> None:
     assert segments.first_impossible([], 2) is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(shape=shapes)
 def test_a_cut_is_where_nothing_is_pending_and_nothing_that_crashed_may_still_happen(shape: tuple[Any, ...]) -> None:
     history = history_of("cas-register", shape)

@@ -271,7 +271,7 @@ def agree(run: tuple[pa.Table, pa.Table, dict[str, Any]]) -> None:
     assert told_by_checker(history, verdict) == expected(history, naive(*run))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(runs())
 def test_the_checker_says_what_the_definitions_say(run: tuple[pa.Table, pa.Table, dict[str, Any]]) -> None:
     agree(run)

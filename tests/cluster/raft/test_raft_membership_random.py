@@ -94,7 +94,7 @@ def run_one(
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**32),
     nodes=st.sampled_from([1, 2, 3, 4, 4, 5]),

@@ -141,7 +141,7 @@ def run_one(
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32), nodes=st.sampled_from([1, 2, 3, 4, 5, 5, 5]), small=st.booleans())
 def test_safety_always_and_liveness_after_repair(seed: int, nodes: int, small: bool) -> None:
     run_one(seed, nodes=nodes, config=SMALL if small else None)
