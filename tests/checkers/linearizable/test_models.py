@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from checkers import models
 from checkers.linearizable import check_ops
@@ -292,9 +290,6 @@ def test_an_op_that_crashed_does_what_it_would_have_done_with_the_result_that_fi
     assert compared > 100
 
 
-runs = st.tuples(st.randoms(use_true_random=False), st.integers(1, 12), st.booleans())
-
-
 def sequential(rng: random.Random, name: str, length: int) -> list[tuple[str, Any, Any]]:
     """A run of the model: what was asked and answered."""
     model = models.model(name)
@@ -337,22 +332,16 @@ def as_history(run: list[tuple[str, Any, Any]]) -> list[Op]:
 
 @pytest.mark.parametrize("name", models.names())
 def test_runs_of_a_model_are_accepted_and_changed_ones_are_judged_by_replaying_them(name: str) -> None:
-    rejected: list[bool] = []
-
-    @settings(max_examples=60, derandomize=True, database=None)
-    @given(runs)
-    def check(shape: tuple[random.Random, int, bool]) -> None:
-        rng, length, change = shape
-        run = sequential(rng, name, length)
+    rng, rejected = random.Random(name), list[bool]()
+    for number in range(80):
+        run, change = sequential(rng, name, rng.randint(1, 12)), bool(number % 2)
         if change and run:
             run[rng.randrange(len(run))] = another(rng, name)
         legal = replayed(name, run)
         assert legal or change
         assert check_ops(as_history(run), models.model(name), witness_time_s=0).valid == ("true" if legal else "false")
         rejected.append(not legal)
-
-    check()
-    assert 5 < sum(rejected) < 55
+    assert sum(rejected) > 5, "too few of one verdict to prove anything"
 
 
 @pytest.mark.parametrize(
