@@ -81,11 +81,11 @@ except KeyboardInterrupt:
 assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 from pyspark import SparkContext
 assert SparkContext._gateway is SparkContext._active_spark_context is None, "the session goes on"
-try:
-    os.waitpid(-1, os.WNOHANG)
-    print("Java goes on")
-except ChildProcessError:
-    pass
+while True:  # until all that was started has ended: if Java goes on, so does this
+    try:
+        os.waitpid(-1, 0)
+    except ChildProcessError:
+        break
 """
 
 
