@@ -68,12 +68,12 @@ from benchmarks.syncs import ATTACHES_WITHIN_S, SyncCounter, sync_ms
 from harness import DefiniteError, IndefiniteError, Runtime, Session, System, Test, images, real_runtime
 from harness.backends.docker import DockerBackend
 from harness.backends.docker.deployment import DockerDeployment
-from harness.deadlines import together
+from harness.contract.nodes import NodeCommand, NodeId, NodePlace
 from harness.images.build import Built, build, choose_foundation
 from harness.images.catalogue import Image
 from harness.images.survey import survey
-from harness.protocols import NodeCommand, NodeId, NodePlace
-from harness.recovery import until_usable
+from harness.running.deadlines import together
+from harness.running.recovery import until_usable
 from harness.systems.etcd import Etcd
 from harness.systems.metadata import Metadata
 from nemesis.compose import package

@@ -25,21 +25,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from harness import NemesisPackage, Test, Workload, real_runtime, run_test
+from harness.contract.deployments import Deployment
+from harness.contract.faults import FaultKind
+from harness.contract.membership import Membership
+from harness.contract.nodes import Link, NodeCommand, NodeId, NodePlace, NodeStatus, NodeView
+from harness.contract.sessions import Answer, Session
+from harness.contract.test import Client
 from harness.generators import Context, Generator, concurrent_keys, invoke, limit, mix
-from harness.protocols import (
-    Answer,
-    Client,
-    Deployment,
-    FaultKind,
-    Link,
-    Membership,
-    NodeCommand,
-    NodeId,
-    NodePlace,
-    NodeStatus,
-    NodeView,
-    Session,
-)
 from results.history import Op
 from results.wal import HistoryWriter
 

@@ -18,7 +18,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 
 from harness.cli.compose import RunOptions, compose
-from harness.simulate import simulate
+from harness.running.simulate import simulate
 
 
 def options(seed: int, seconds: float) -> RunOptions:

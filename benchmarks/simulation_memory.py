@@ -13,7 +13,7 @@ import argparse
 import os
 
 from harness.cli.compose import RunOptions, compose
-from harness.simulate import simulate
+from harness.running.simulate import simulate
 from results.history import Op
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -12,44 +12,35 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.lifecycle import check_support, run
-    from harness.protocols import (
-        Answer,
-        Client,
-        DefiniteError,
-        Deployment,
-        IndefiniteError,
-        Nemesis,
-        NemesisContext,
-        Runtime,
-        Session,
-        System,
-    )
-    from harness.realtime import RealClock, real_runtime
-    from harness.runner import RunSummary, Stop, run_test
-    from harness.test import NemesisPackage, Test, Workload
+    from harness.contract.clock import Runtime
+    from harness.contract.deployments import Deployment
+    from harness.contract.realtime import RealClock, real_runtime
+    from harness.contract.sessions import Answer, DefiniteError, IndefiniteError, Session
+    from harness.contract.test import Client, Nemesis, NemesisContext, NemesisPackage, System, Test, Workload
+    from harness.running.lifecycle import check_support, run
+    from harness.running.runner import RunSummary, Stop, run_test
 
 _HOME = {
-    "Answer": "protocols",
-    "Client": "protocols",
-    "DefiniteError": "protocols",
-    "Deployment": "protocols",
-    "IndefiniteError": "protocols",
-    "Nemesis": "protocols",
-    "NemesisContext": "protocols",
-    "NemesisPackage": "test",
-    "RealClock": "realtime",
-    "RunSummary": "runner",
-    "Runtime": "protocols",
-    "Session": "protocols",
-    "Stop": "runner",
-    "System": "protocols",
-    "Test": "test",
-    "Workload": "test",
-    "check_support": "lifecycle",
-    "real_runtime": "realtime",
-    "run": "lifecycle",
-    "run_test": "runner",
+    "Answer": "contract.sessions",
+    "Client": "contract.test",
+    "DefiniteError": "contract.sessions",
+    "Deployment": "contract.deployments",
+    "IndefiniteError": "contract.sessions",
+    "Nemesis": "contract.test",
+    "NemesisContext": "contract.test",
+    "NemesisPackage": "contract.test",
+    "RealClock": "contract.realtime",
+    "RunSummary": "running.runner",
+    "Runtime": "contract.clock",
+    "Session": "contract.sessions",
+    "Stop": "running.runner",
+    "System": "contract.test",
+    "Test": "contract.test",
+    "Workload": "contract.test",
+    "check_support": "running.lifecycle",
+    "real_runtime": "contract.realtime",
+    "run": "running.lifecycle",
+    "run_test": "running.runner",
 }
 
 __all__ = [

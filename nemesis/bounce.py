@@ -16,9 +16,11 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.marks import reached
-from harness.protocols import FaultKind, NemesisContext, NodeId
-from harness.rng import Rng
+from harness.contract.faults import FaultKind
+from harness.contract.marks import reached
+from harness.contract.nodes import NodeId
+from harness.contract.rng import Rng
+from harness.contract.test import NemesisContext
 from nemesis.draws import STEPS_MAX, check_pauses
 from nemesis.effects import Effect, carry_out, request
 from nemesis.ledger import Ledger

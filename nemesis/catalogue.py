@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from harness.listed import number
-from harness.protocols import FaultKind, Nemesis, NodeId, Support
-from harness.test import NemesisPackage
+from harness.contract.faults import FaultKind, Support
+from harness.contract.listed import number
+from harness.contract.nodes import NodeId
+from harness.contract.test import Nemesis, NemesisPackage
 from nemesis.bounce import Bounce
 from nemesis.clock import Clocks
 from nemesis.compose import INTERVAL_S, package

@@ -1,6 +1,6 @@
 """Asking a cluster for a change that it may refuse, until it is made, refused for long enough, or in doubt too long.
 
-What is asked for can be asked again without harm (`harness.protocols.Membership`). So an answer that never came is made
+What is asked for can be asked again without harm (`Membership`). So an answer that never came is made
 up for by asking again; but as long as none says that it is done, nobody knows, whatever refusals come after it.
 """
 
@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
-from harness.deadlines import within
-from harness.protocols import DefiniteError, IndefiniteError, NemesisContext, NodeId
+from harness.contract.nodes import NodeId
+from harness.contract.sessions import DefiniteError, IndefiniteError
+from harness.contract.test import NemesisContext
+from harness.running.deadlines import within
 
 REQUEST_S: Final = 3.0
 """How long one request may take."""

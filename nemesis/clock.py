@@ -1,7 +1,7 @@
 """Clocks that jump, jump to and fro, or run too fast or too slow.
 
 An op names whom it means (`spec`), and for every node what becomes of its clock if it is meant (`skew`: the fields of a
-`harness.protocols.ClockFault`), drawn when the op is scheduled. Nodes that run come first: nobody reads the clock of
+`ClockFault`), drawn when the op is scheduled. Nodes that run come first: nobody reads the clock of
 one that is down.
 """
 
@@ -12,10 +12,12 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from harness.faultkinds import CLOCK_KINDS
-from harness.marks import reached
-from harness.protocols import ClockFault, FaultKind, NemesisContext, NodeId
-from harness.rng import Rng
+from harness.contract.faultkinds import CLOCK_KINDS
+from harness.contract.faults import ClockFault, FaultKind
+from harness.contract.marks import reached
+from harness.contract.nodes import NodeId
+from harness.contract.rng import Rng
+from harness.contract.test import NemesisContext
 from nemesis.draws import magnitude, signed
 from nemesis.effects import Effect, carry_out, request, statuses
 from nemesis.ledger import Ledger

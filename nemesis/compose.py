@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.contract.faults import FaultKind
+from harness.contract.marks import reached
+from harness.contract.test import LEAST, Nemesis, NemesisContext, NemesisPackage
 from harness.generators import sequence
-from harness.marks import reached
-from harness.protocols import FaultKind, Nemesis, NemesisContext
-from harness.test import LEAST, NemesisPackage
 from nemesis.effects import request
 from nemesis.schedule import Fault, Schedule
 from results.errors import BackendError, NemesisError, UsageError

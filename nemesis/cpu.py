@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from harness.magnitudes import Bounds
-from harness.marks import reached
-from harness.protocols import FaultKind, NemesisContext, NodeId
-from harness.rng import Rng
+from harness.contract.faults import FaultKind
+from harness.contract.magnitudes import Bounds
+from harness.contract.marks import reached
+from harness.contract.nodes import NodeId
+from harness.contract.rng import Rng
+from harness.contract.test import NemesisContext
 from nemesis.draws import magnitude
 from nemesis.effects import Effect, carry_out, request
 from nemesis.ledger import Ledger

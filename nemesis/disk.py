@@ -2,7 +2,7 @@
 
 They are those of a minority of the nodes, so that the cluster stays recoverable.
 
-An op names whom it means (`spec`) and what becomes of the disks (`spoil`, the fields of `harness.protocols.DiskFault`).
+An op names whom it means (`spec`) and what becomes of the disks (`spoil`, the fields of `DiskFault`).
 A node whose disk fails should stop by itself rather than go on with promises that it cannot keep; those that did are
 started again when the fault is healed.
 
@@ -20,10 +20,13 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.faultkinds import DISK_KINDS
-from harness.marks import reached
-from harness.protocols import Deployment, DiskFault, FaultKind, NemesisContext, NodeId, NodeStatus
-from harness.rng import Rng
+from harness.contract.deployments import Deployment
+from harness.contract.faultkinds import DISK_KINDS
+from harness.contract.faults import DiskFault, FaultKind
+from harness.contract.marks import reached
+from harness.contract.nodes import NodeId, NodeStatus
+from harness.contract.rng import Rng
+from harness.contract.test import NemesisContext
 from nemesis.draws import magnitude
 from nemesis.effects import Effect, carry_out, request, statuses, told
 from nemesis.grudges import majority

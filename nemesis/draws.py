@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from harness.magnitudes import Bounds
-from harness.rng import Rng
+from harness.contract.magnitudes import Bounds
+from harness.contract.rng import Rng
 from results.errors import UsageError
 
 PAUSE_MS: Final = Bounds(0, 60_000, "ms")

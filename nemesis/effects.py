@@ -22,8 +22,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from harness.marks import reached
-from harness.protocols import Deployment, NemesisContext, NodeId, NodeStatus
+from harness.contract.deployments import Deployment
+from harness.contract.marks import reached
+from harness.contract.nodes import NodeId, NodeStatus
+from harness.contract.test import NemesisContext
 from nemesis.grudges import majority
 from nemesis.ledger import Ledger
 from results.errors import BackendError, NemesisError, UsageError

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from harness.protocols import Link, NodeId
+from harness.contract.nodes import Link, NodeId
 
 
 class Grudge(NamedTuple):

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.protocols import ClockFault, DiskFault, Link, NodeId
+from harness.contract.faults import ClockFault, DiskFault
+from harness.contract.nodes import Link, NodeId
 
 
 class Ledger:

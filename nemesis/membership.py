@@ -22,8 +22,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.marks import reached
-from harness.protocols import DiskFault, FaultKind, Membership, NemesisContext, NodeId
+from harness.contract.faults import DiskFault, FaultKind
+from harness.contract.marks import reached
+from harness.contract.membership import Membership
+from harness.contract.nodes import NodeId
+from harness.contract.test import NemesisContext
 from nemesis.changes import Deadline, NotDoneError, certain, patiently
 from nemesis.effects import Effect, carry_out, in_force, request, told
 from nemesis.grudges import majority

@@ -1,6 +1,6 @@
 """Links that lose, double, reorder, corrupt, delay, throttle or hold back messages, or break connections.
 
-An op names what the links do (`disturb`, the fields of `harness.protocols.LinkFault`), on which links (`scope`: "all",
+An op names what the links do (`disturb`, the fields of `LinkFault`), on which links (`scope`: "all",
 "link", or a key of `SIDES`), and of which nodes where that matters (`spec`, a key of `nemesis.targets.SPECS`). The
 figures are drawn when the op is scheduled.
 """
@@ -12,10 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.faultkinds import LINK_KINDS
-from harness.marks import reached
-from harness.protocols import Deployment, FaultKind, Link, LinkFault, NemesisContext, NodeId
-from harness.rng import Rng
+from harness.contract.deployments import Deployment
+from harness.contract.faultkinds import LINK_KINDS
+from harness.contract.faults import FaultKind, LinkFault
+from harness.contract.marks import reached
+from harness.contract.nodes import Link, NodeId
+from harness.contract.rng import Rng
+from harness.contract.test import NemesisContext
 from nemesis.draws import magnitude, share
 from nemesis.effects import Effect, carry_out, request
 from nemesis.grudges import all_links

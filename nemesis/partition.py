@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from harness.marks import reached
-from harness.protocols import Deployment, FaultKind, Link, NemesisContext, NodeId
+from harness.contract.deployments import Deployment
+from harness.contract.faults import FaultKind
+from harness.contract.marks import reached
+from harness.contract.nodes import Link, NodeId
+from harness.contract.test import NemesisContext
 from nemesis import grudges, swizzle
 from nemesis.effects import Effect, carry_out, request
 from nemesis.grudges import Grudge

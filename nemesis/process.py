@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
-from harness.deadlines import together
-from harness.marks import reached
-from harness.protocols import Deployment, FaultKind, NemesisContext, NodeId, NodeStatus
+from harness.contract.deployments import Deployment
+from harness.contract.faults import FaultKind
+from harness.contract.marks import reached
+from harness.contract.nodes import NodeId, NodeStatus
+from harness.contract.test import NemesisContext
+from harness.running.deadlines import together
 from nemesis.effects import Effect, carry_out, request, statuses, told
 from nemesis.ledger import Ledger
 from nemesis.targets import choose, leads, needs_views, views
@@ -25,7 +28,7 @@ class _Means(Protocol):
 
 
 class NodeFault:
-    """A fault that strikes processes of nodes, and its relief: a `harness.protocols.Nemesis`.
+    """A fault that strikes processes of nodes, and its relief: a `Nemesis`.
 
     Args:
         fault: its name, which is also what it needs of a backend.

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 import msgspec
 
 from harness.generators.script import ScriptedFault, ScriptedOp
-from harness.plan import Plan, heals, request
+from harness.running.plan import Plan, heals, request
 
 Timed = TypeVar("Timed", ScriptedOp, ScriptedFault)
 

@@ -8,9 +8,10 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from harness import faultkinds
+from harness.contract import faultkinds
+from harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault
+from harness.contract.nodes import NodeId
 from harness.generators.script import ScriptedFault
-from harness.protocols import ClockFault, DiskFault, FaultKind, LinkFault, NodeId
 from nemesis import bounce, clock, cpu, disk, membership, packet, swizzle
 from nemesis.catalogue import KINDS
 from nemesis.ledger import Ledger

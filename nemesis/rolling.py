@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from harness.marks import reached
-from harness.protocols import FaultKind, NemesisContext, NodeId
+from harness.contract.faults import FaultKind
+from harness.contract.marks import reached
+from harness.contract.nodes import NodeId
+from harness.contract.test import NemesisContext
 from nemesis.effects import Effect, carry_out, request
 from nemesis.ledger import Ledger
 from results.errors import BackendError, NemesisError

@@ -8,8 +8,10 @@ from typing import Final
 
 import msgspec
 
-from harness.deadlines import together, within
-from harness.protocols import Membership, NemesisContext, NodeId
+from harness.contract.membership import Membership
+from harness.contract.nodes import NodeId
+from harness.contract.test import NemesisContext
+from harness.running.deadlines import together, within
 from nemesis.grudges import majority
 
 ANSWER_S: Final = 1.0

@@ -12,9 +12,10 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from harness.contract.faults import FaultKind
+from harness.contract.rng import Rng
+from harness.contract.test import Nemesis
 from harness.generators import PENDING, Context, Generator, Pending, Result
-from harness.protocols import FaultKind, Nemesis
-from harness.rng import Rng
 from results.errors import UsageError
 from results.history import NEMESIS, Op
 

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
-from harness.plan import Plan, encode
+from harness.running.plan import Plan, encode
 from nemesis import reductions
 from results.errors import ProtocolError
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.protocols import Link, NodeId
-from harness.rng import Rng
+from harness.contract.nodes import Link, NodeId
+from harness.contract.rng import Rng
 from nemesis.draws import check_pauses
 from nemesis.grudges import all_links
 from results.errors import UsageError

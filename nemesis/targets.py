@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from harness.marks import reached
-from harness.protocols import NemesisContext, NodeId, NodeView
+from harness.contract.marks import reached
+from harness.contract.nodes import NodeId, NodeView
+from harness.contract.test import NemesisContext
 from nemesis.grudges import majority
 from results.errors import UnknownNameError
 

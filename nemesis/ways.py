@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from harness.protocols import FaultKind
+from harness.contract.faults import FaultKind
 from nemesis import bounce, clock, cpu, disk, membership, packet, swizzle
 from nemesis.partition import SHAPES
 from nemesis.schedule import Figures, Strike

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
-from harness.protocols import NodeId
-from harness.test import Workload
+from harness.contract.nodes import NodeId
+from harness.contract.test import Workload
 from results.errors import UnknownNameError
 from workloads.create_once import create_once
 from workloads.declare import declare

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from checkers.verdict import CheckerSpec
+from harness.contract.nodes import NodeId
+from harness.contract.test import WHOLE, OpShape, Workload
 from harness.generators import (
     Context,
     Generator,
@@ -23,8 +25,6 @@ from harness.generators import (
     sequence,
     until_ok,
 )
-from harness.protocols import NodeId
-from harness.test import WHOLE, OpShape, Workload
 from results.history import Op
 from workloads.declare import DeclareClient
 from workloads.groups import final_reads, keys_used, threads_per_key

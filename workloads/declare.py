@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from checkers.verdict import CheckerSpec
+from harness.contract.nodes import NodeId
+from harness.contract.test import WHOLE, OpShape, Test, Workload
 from harness.generators import PENDING, Context, Generator, Result, concurrent_keys, each, invoke, limit, sequence
 from harness.generators.leaves import assign
-from harness.protocols import NodeId
-from harness.test import WHOLE, OpShape, Test, Workload
 from results.errors import ProtocolError
 from results.history import Op
 from workloads.groups import final_reads, keys_used, readers_apart, threads_per_key

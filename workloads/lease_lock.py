@@ -21,6 +21,9 @@ from typing import Final, cast
 import msgspec
 
 from checkers.verdict import CheckerSpec
+from harness.contract.nodes import NodeId
+from harness.contract.sessions import DefiniteError, IndefiniteError
+from harness.contract.test import OpShape, Test, Workload
 from harness.generators import (
     PENDING,
     Context,
@@ -36,9 +39,7 @@ from harness.generators import (
     until_ok,
 )
 from harness.generators.leaves import assign
-from harness.protocols import DefiniteError, IndefiniteError, NodeId
 from harness.systems.locks import LEASE_LOCK, LeaseLockSession
-from harness.test import OpShape, Test, Workload
 from results.errors import ProtocolError
 from results.history import Op
 from workloads.sessions import SessionClient

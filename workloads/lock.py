@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from checkers.verdict import CheckerSpec
+from harness.contract.nodes import NodeId
+from harness.contract.test import OpShape, Test, Workload
 from harness.generators import (
     Generator,
     concurrent_keys,
@@ -26,9 +28,7 @@ from harness.generators import (
     sequence,
     until_ok,
 )
-from harness.protocols import NodeId
 from harness.systems.locks import LOCK, LockSession
-from harness.test import OpShape, Test, Workload
 from results.errors import ProtocolError
 from results.history import Op
 from workloads.sessions import SessionClient

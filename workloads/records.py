@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import msgspec
 
 from checkers.verdict import CheckerSpec
+from harness.contract.nodes import NodeId
+from harness.contract.test import WHOLE, OpShape, Test, Workload
 from harness.generators import PENDING, Context, Generator, Result, invoke
 from harness.generators.leaves import assign
-from harness.protocols import NodeId
-from harness.test import WHOLE, OpShape, Test, Workload
 from results.errors import ProtocolError
 from results.history import Op
 from workloads.sessions import SessionClient

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from checkers.verdict import CheckerSpec
+from harness.contract.nodes import NodeId
+from harness.contract.test import WHOLE, OpShape, Test, Workload
 from harness.generators import Context, Generator, concurrent_keys, each, invoke, limit, mix
-from harness.protocols import NodeId
-from harness.test import WHOLE, OpShape, Test, Workload
 from results.errors import ProtocolError
 from results.history import Op
 from workloads.groups import final_reads, keys_used, readers_apart, threads_per_key

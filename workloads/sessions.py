@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Self
 
-from harness.protocols import Deployment, NodeId, Session
-from harness.test import Test
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import NodeId
+from harness.contract.sessions import Session
+from harness.contract.test import Test
 from results.errors import ProtocolError
 
 
 class SessionClient:
-    """A client that talks to one node through a `harness.protocols.Session`; workloads add `invoke`.
+    """A client that talks to one node through a `Session`; workloads add `invoke`.
 
     Built without a session it is a prototype, from which the runner opens clients.
     """

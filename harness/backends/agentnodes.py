@@ -9,7 +9,7 @@ import msgspec
 
 from harness.backends.channel import Asked
 from harness.backends.nodelogs import CHARACTERS_SHOWN, last_lines
-from harness.protocols import NodeCommand, NodeId, NodeStatus
+from harness.contract.nodes import NodeCommand, NodeId, NodeStatus
 from results.errors import BackendError, NodeStartError
 
 

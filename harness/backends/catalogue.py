@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from harness.protocols import Backend
+from harness.contract.test import Backend
 from results.errors import UnknownNameError
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness import faultkinds
 from harness.backends import faketime
 from harness.backends.faketime import FakeClock, Measured
-from harness.protocols import ClockFault
-from harness.test import Test
+from harness.contract import faultkinds
+from harness.contract.faults import ClockFault
+from harness.contract.test import Test
 
 
 def needed(test: Test) -> bool:

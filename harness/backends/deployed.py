@@ -13,24 +13,16 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from harness.backends.dialing import connected
 from harness.backends.links import Links
 from harness.backends.nodefaults import NodeFaults
-from harness.protocols import (
-    ClockFault,
-    ClockOffset,
-    Deployment,
-    DiskFault,
-    Link,
-    LinkFault,
-    NodeId,
-    NodePlace,
-    NodeStatus,
-)
-from harness.rng import Streams
-from harness.test import Test
+from harness.contract.deployments import Deployment
+from harness.contract.faults import ClockFault, DiskFault, LinkFault
+from harness.contract.nodes import ClockOffset, Link, NodeId, NodePlace, NodeStatus
+from harness.contract.rng import Streams
+from harness.contract.test import Test
 from results.errors import BackendError, UnknownNodeError, UsageError
 
 
 class NodeControl(Protocol):
-    """One node in the hands of whoever runs it, as `harness.protocols.Deployment` describes what is done to it."""
+    """One node in the hands of whoever runs it, as `Deployment` describes what is done to it."""
 
     async def kill(self) -> NodeStatus:
         """End its processes with SIGKILL and wait until they are gone."""

@@ -6,7 +6,8 @@ import asyncio
 import os
 import socket
 
-from harness.protocols import Address, DefiniteError, NodeId
+from harness.contract.nodes import Address, NodeId
+from harness.contract.sessions import DefiniteError
 
 CONNECTS_WITHIN_S = 2.0
 

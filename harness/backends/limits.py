@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from harness import faultkinds
-from harness.protocols import ClockFault, ClockOffset, DiskFault, FaultKind, Link, LinkFault, NodeId, NodeStatus
+from harness.contract import faultkinds
+from harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault
+from harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
 from results.errors import FaultNotSupportedError
 
 SIMULATED_ONLY: Final[tuple[FaultKind, ...]] = (

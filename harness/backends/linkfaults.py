@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from harness.protocols import Link, LinkFault
-from harness.rng import Streams
+from harness.contract.faults import LinkFault
+from harness.contract.nodes import Link
+from harness.contract.rng import Streams
 
 SEEDS = 2**32
 

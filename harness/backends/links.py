@@ -9,15 +9,16 @@ from typing import Protocol
 
 from harness.backends.channel import Asked
 from harness.backends.linkfaults import SeededFaults
-from harness.protocols import Link, LinkFault
-from harness.rng import Streams
+from harness.contract.faults import LinkFault
+from harness.contract.nodes import Link
+from harness.contract.rng import Streams
 from results.errors import BackendError
 
 ALIVE_EVERY_S = 10.0
 
 
 class Links(Protocol):
-    """The links between the nodes of a deployment, as `harness.protocols.Deployment` describes what is done to them."""
+    """The links between the nodes of a deployment, as `Deployment` describes what is done to them."""
 
     async def cut(self, links: frozenset[Link]) -> None:
         """Make exactly these drop everything, and all others pass."""

@@ -9,13 +9,14 @@ from typing import Any
 
 import msgspec
 
-from harness import faultkinds
 from harness.backends.channel import Asked
 from harness.backends.clocks import NodeClock
 from harness.backends.disks import ON_VOLUMES
 from harness.backends.linkfaults import SEEDS
-from harness.protocols import ClockFault, DiskFault, NodeCommand, NodeId, NodeStatus
-from harness.rng import Streams
+from harness.contract import faultkinds
+from harness.contract.faults import ClockFault, DiskFault
+from harness.contract.nodes import NodeCommand, NodeId, NodeStatus
+from harness.contract.rng import Streams
 from results.errors import BackendError, FaultNotSupportedError
 
 

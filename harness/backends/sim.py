@@ -1,6 +1,6 @@
 """The simulated backend: nodes are objects of this process, under virtual time. It needs no system package and no root.
 
-A deployment lives inside a running `harness.simulation.loop.SimLoop`; `harness.simulate.simulate` makes both.
+A deployment lives inside a running `harness.simulation.loop.SimLoop`; `harness.running.simulate.simulate` makes both.
 """
 
 from __future__ import annotations
@@ -10,28 +10,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from harness.embedding import Embeddable
-from harness.protocols import (
-    Address,
-    ClockFault,
-    ClockOffset,
-    DiskFault,
-    FaultKind,
-    Link,
-    LinkFault,
-    MessageConnection,
-    NodeId,
-    NodePlace,
-    NodeStatus,
-    Runtime,
-    Support,
-)
+from harness.contract.clock import Runtime
+from harness.contract.deployments import MessageConnection
+from harness.contract.embedding import Embeddable
+from harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
+from harness.contract.nodes import Address, ClockOffset, Link, NodeId, NodePlace, NodeStatus
+from harness.contract.test import Test
 from harness.simulation.host import Outputs, SimHost
 from harness.simulation.loop import SimLoop
 from harness.simulation.network import SimNetwork
 from harness.simulation.trace import Trace
 from harness.simulation.worlds import World, world
-from harness.test import Test
 from results.errors import HarnessError, NodeStartError, UnknownNodeError, UsageError
 
 PORT = 7000
@@ -101,7 +90,7 @@ class SimBackend:
         check_embeddable(test)
         loop = asyncio.get_running_loop()
         if not isinstance(loop, SimLoop) or self._outputs is None:
-            raise HarnessError("the sim backend works inside a simulation only: use harness.simulate.simulate.")
+            raise HarnessError("the sim backend works inside a simulation only: use harness.running.simulate.simulate.")
         nature = world(self._world, runtime.streams["world"])
         return SimDeployment(test, loop, runtime, nature, self._outputs, self._trace)
 
@@ -121,7 +110,7 @@ def check_embeddable(test: Test) -> None:
     if not callable(getattr(test.system, "embed", None)):
         raise UsageError(
             f"system {test.system.name!r} cannot be simulated: its nodes run as processes only. Use another --backend, "
-            f"or give the system an embed() (see harness.embedding.Embeddable)."
+            f"or give the system an embed() (see harness.contract.embedding.Embeddable)."
         )
 
 

@@ -164,7 +164,7 @@ def _refuse_settings(ctx: click.Context) -> None:
             )
     if not settings:
         return
-    from harness.test import TIME_MAX_S, check_number
+    from harness.contract.test import TIME_MAX_S, check_number
 
     time_limit, memory_limit, witness_time = (
         ctx.params[each] for each in ("time_limit", "memory_limit", "witness_time")

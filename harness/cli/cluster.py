@@ -93,7 +93,7 @@ def up(nodes: str, base_port: int, bug: str, directory: str) -> None:
     """Start the nodes and wait until one leads. Data of an earlier `up` in the same DIR is used again."""
     from cluster.client import BUGS
     from harness.cli.compose import node_names
-    from harness.listed import names
+    from harness.contract.listed import names
 
     for each in names("--bug", bug):
         if each not in BUGS:
@@ -241,7 +241,7 @@ def ctl(
     cas PATH EXPECTED VALUE
     """
     from cluster.client import Client, ClusterError
-    from harness.test import TIME_MAX_S, check_number
+    from harness.contract.test import TIME_MAX_S, check_number
 
     wanted = {"put": 1, "create": 1, "update": 1, "cas": 2}.get(verb, 0)
     if len(values) != wanted:

@@ -19,15 +19,25 @@ from harness.cli.followable import checked_faults
 from harness.cli.idle import idle
 from harness.cli.options import STORE
 from harness.cli.schedules import read as read_schedule
-from harness.faultkinds import supported
+from harness.contract.faultkinds import supported
+from harness.contract.listed import names, number
+from harness.contract.test import (
+    CONCURRENCY_MAX,
+    NODES_MAX,
+    RATE_MAX,
+    TIME_MAX_S,
+    Backend,
+    NemesisPackage,
+    System,
+    Test,
+    Workload,
+    check_number,
+)
 from harness.generators.script import ScriptedFault, script_faults
-from harness.listed import names, number
-from harness.plan import NODE_NAME
-from harness.protocols import Backend, System
+from harness.running.plan import NODE_NAME
 from harness.simulation.worlds import WORLDS
 from harness.systems import catalogue as systems
 from harness.systems.elections import Elections
-from harness.test import CONCURRENCY_MAX, NODES_MAX, RATE_MAX, TIME_MAX_S, NemesisPackage, Test, Workload, check_number
 from nemesis import catalogue as nemeses
 from nemesis.compose import INTERVAL_S
 from nemesis.requests import kind_of, needs_of

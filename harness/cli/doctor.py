@@ -13,7 +13,7 @@ from harness.cli import options, parsing
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.doctor import Fault, Finding
+    from harness.campaigns.doctor import Fault, Finding
 
 
 @click.command("doctor", cls=parsing.Command)
@@ -38,8 +38,8 @@ def command(
       splitbrain doctor
       splitbrain doctor --hosts @lab.hosts --known-hosts lab.keys --ssh-key ~/.ssh/lab
     """
-    from harness import doctor
     from harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory
+    from harness.campaigns import doctor
 
     inventory = None
     if hosts is None:
@@ -98,7 +98,7 @@ def _show_reasons(console: Console, faults: Sequence[Fault]) -> None:
     """
     from rich.markup import escape
 
-    from harness.doctor import reasons
+    from harness.campaigns.doctor import reasons
 
     for backend in faults[0].backends:
         console.print(f"\n[bold]{backend}[/]")

@@ -9,14 +9,14 @@ import msgspec
 
 from harness.cli.compose import RunOptions, command_line
 from harness.cli.polling import FILE
-from harness.polled import observable
+from harness.contract.observing import observable
 from results.origin import tools
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.protocols import Deployment
-    from harness.test import Test
+    from harness.contract.deployments import Deployment
+    from harness.contract.test import Test
     from results.store import RunDir
 
 
@@ -76,7 +76,7 @@ def _telemetry(test: Test, node_dir: Path) -> Path | None:
 def keep_plan(run: RunDir, test: Test) -> None:
     """Store what was planned to happen, apart from what happened: ops, and faults as they were asked for."""
     from harness.cli.planned import with_revision
-    from harness.plan import Expectation, encode, plan_of
+    from harness.running.plan import Expectation, encode, plan_of
     from results.arrow import from_table, history_hash
     from results.history import HARNESS
 

@@ -152,7 +152,7 @@ def _check(seed: int | None, budget: float, runs: int | None) -> None:
     Raises:
         UsageError: a number is out of bounds.
     """
-    from harness.test import TIME_MAX_S, check_number
+    from harness.contract.test import TIME_MAX_S, check_number
 
     check_number("budget", budget, TIME_MAX_S)
     if runs is not None and not 1 <= runs <= SEED_END:

@@ -15,8 +15,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from harness.protocols import Deployment, NodeId, NodeView
-from harness.test import Test
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import NodeId, NodeView
+from harness.contract.test import Test
 
 PAUSE_S: Final = 1.0
 """Between two questions to nodes."""
@@ -74,7 +75,7 @@ class LeaderWatch:
 
 
 class LeaderPoll:
-    """Asks nodes whom they follow, one at a time (see `harness.protocols.System.view`)."""
+    """Asks nodes whom they follow, one at a time (see `System.view`)."""
 
     def __init__(self) -> None:
         self._views: dict[NodeId, NodeView] = {}

@@ -11,19 +11,19 @@ import msgspec
 
 from checkers import engine
 from checkers.verdict import Outcome, Verdict
-from harness import plan as plans
 from harness.cli.compose import RunOptions, compose
 from harness.cli.followable import checked
 from harness.cli.idle import HOST_OPTIONS
 from harness.cli.words import sentences
-from harness.plan import Expectation, Plan
-from harness.simulate import simulate
+from harness.running import plan as plans
+from harness.running.plan import Expectation, Plan
+from harness.running.simulate import simulate
 from nemesis.requests import needs_of
 from results.arrow import history_hash
 from results.errors import HistoryFormatError, SplitbrainError, UsageError
 
 if TYPE_CHECKING:
-    from harness.test import Test
+    from harness.contract.test import Test
     from results.history import Op
 
 LIMIT_S = 300.0
@@ -156,7 +156,7 @@ def _ignore(_: str) -> None:
 def play_plan(plan: Plan) -> Played:
     """Carry out a plan in simulation, and judge it: a regression test in a line.
 
-    assert not play_plan(harness.plan.load("tests/regressions/stale-read.json")).guilt
+    assert not play_plan(harness.running.plan.load("tests/regressions/stale-read.json")).guilt
 
     Raises:
         UsageError: the plan cannot be followed.

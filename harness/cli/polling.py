@@ -1,4 +1,4 @@
-"""The telemetry of nodes that write none, written for them while a run is under way (`harness.polled`)."""
+"""The telemetry of nodes that write none, written for them while a run is under way (`harness.running.polled`)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import BinaryIO
 
 import msgspec
 
-from harness.polled import Observable, Observed, Seen, poll
-from harness.protocols import Deployment, NodeId
-from harness.realtime import RealClock
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import NodeId
+from harness.contract.observing import Observable, Observed, Seen
+from harness.contract.realtime import RealClock
+from harness.running.polled import poll
 
 FILE = "telemetry.jsonl"
 """In the folder of each node."""

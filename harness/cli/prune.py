@@ -108,7 +108,7 @@ def _limits(older_than: str | None, keep: int | None, max_size: str | None, outc
 
 
 def _named(option: str, text: str) -> frozenset[str]:
-    from harness.listed import names
+    from harness.contract.listed import names
     from results.errors import UsageError
 
     found = frozenset(names(option, text))

@@ -14,7 +14,7 @@ from harness.cli.planned import LIMIT_S, Played, Task, elsewhere, options_of, pl
 from harness.cli.shrinking import plan_of_run, store_run
 from harness.cli.warm import warm_up
 from harness.cli.workers import Workers
-from harness.plan import Plan, encode, load
+from harness.running.plan import Plan, encode, load
 from results.arrow import history_hash
 from results.errors import HarnessError, SplitbrainError, UsageError
 from results.origin import git_revision, versions

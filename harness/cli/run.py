@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from harness.cli.judging import Conclusion
     from harness.cli.progress import Progress
     from harness.cli.runlog import RunLog
-    from harness.polled import Observable
-    from harness.protocols import Deployment
-    from harness.realtime import RealClock
-    from harness.runner import RunSummary
-    from harness.test import Test
+    from harness.contract.deployments import Deployment
+    from harness.contract.observing import Observable
+    from harness.contract.realtime import RealClock
+    from harness.contract.test import Test
+    from harness.running.runner import RunSummary
     from results.store import RunDir
 
 
@@ -86,7 +86,7 @@ def _refuse_idle(ctx: click.Context, given: Mapping[str, Any]) -> None:
         UsageError: there is one.
     """
     from harness.cli.idle import idle
-    from harness.listed import names
+    from harness.contract.listed import names
 
     for name, why in idle(given).items():
         if options.given(ctx, name):
@@ -185,12 +185,12 @@ async def _record(
     from harness.cli.interrupts import heeded
     from harness.cli.leaders import LeaderPoll, LeaderWatch
     from harness.cli.runlog import RunLog
-    from harness.lifecycle import run
-    from harness.polled import observable
-    from harness.protocols import Runtime
-    from harness.realtime import RealClock
-    from harness.rng import Streams
-    from harness.runner import Stop
+    from harness.contract.clock import Runtime
+    from harness.contract.observing import observable
+    from harness.contract.realtime import RealClock
+    from harness.contract.rng import Streams
+    from harness.running.lifecycle import run
+    from harness.running.runner import Stop
     from results.history import HARNESS, Op
     from results.store import Store
 

@@ -19,7 +19,7 @@ from typing import Any, cast
 import msgspec
 
 from harness.generators.script import ScriptedFault
-from harness.plan import load
+from harness.running.plan import load
 from nemesis.requests import check_sequence, complete
 from results.errors import UsageError
 

@@ -17,7 +17,7 @@ from results.errors import UsageError
 if TYPE_CHECKING:
     from harness.cli.judging import Conclusion
     from harness.cli.shrinking import Smallest
-    from harness.plan import Plan
+    from harness.running.plan import Plan
     from nemesis.shrink import Step
 
 BUDGET_S = 300.0
@@ -68,7 +68,7 @@ def command(
     \b
     In a test function of your own:
       from harness.cli.planned import play_plan
-      from harness.plan import load
+      from harness.running.plan import load
       assert not play_plan(load("tests/regressions/stale-read.json")).guilt
 
     Exit code 1 says that the smallest plan ends in the violation, as it should.
@@ -77,8 +77,8 @@ def command(
     from harness.cli.planned import cores
     from harness.cli.progress import Progress
     from harness.cli.shrinking import failure_of, smallest, store_run
-    from harness.plan import encode
-    from harness.test import TIME_MAX_S, check_number
+    from harness.contract.test import TIME_MAX_S, check_number
+    from harness.running.plan import encode
     from results.atomic import replace_file
     from results.stores import check_writable
     from results.targets import check_target
@@ -113,7 +113,7 @@ def command(
 
 def sizes(plan: Plan) -> str:
     """How large a plan is, in words."""
-    from harness.plan import figures
+    from harness.running.plan import figures
 
     size = figures(plan)
     counted = (("fault", size.faults), ("op", size.ops), ("client", size.clients), ("node", size.nodes))
@@ -159,7 +159,7 @@ def _ended(found: Smallest) -> str:
 def _document(found: Smallest, conclusion: Conclusion, plan_file: Path) -> dict[str, Any]:
     from harness.cli.judging import conclusion_document
     from harness.cli.shrinking import difference
-    from harness.plan import figures
+    from harness.running.plan import figures
 
     return {
         **conclusion_document(conclusion),

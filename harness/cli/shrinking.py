@@ -25,8 +25,8 @@ from harness.cli.planned import (
 )
 from harness.cli.warm import warm_up
 from harness.cli.workers import Report, Workers
-from harness.listed import names
-from harness.plan import Plan, encode, figures, kinds, load, plan_of
+from harness.contract.listed import names
+from harness.running.plan import Plan, encode, figures, kinds, load, plan_of
 from nemesis import catalogue
 from nemesis.shrink import Shrunk, Step, shrink
 from results.arrow import from_table

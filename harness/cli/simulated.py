@@ -14,8 +14,8 @@ from harness.cli.documents import document_of, telemetry_of
 from harness.cli.interrupts import heeded
 from harness.cli.rejudging import told_to_judge
 from harness.cli.runlog import RunLog
-from harness.runner import RunSummary, Stop
-from harness.simulate import Simulated, log_line, simulate, with_true_time
+from harness.running.runner import RunSummary, Stop
+from harness.running.simulate import Simulated, log_line, simulate, with_true_time
 from harness.simulation.clock import EPOCH_NS
 from results.errors import HarnessError, RunEndedError
 from results.history import HARNESS, Op
@@ -24,7 +24,7 @@ from results.store import RunDir, Store
 if TYPE_CHECKING:
     from harness.cli.compose import RunOptions
     from harness.cli.progress import Progress
-    from harness.test import Test
+    from harness.contract.test import Test
 
 
 def record_simulated(

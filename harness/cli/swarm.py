@@ -17,9 +17,9 @@ import msgspec
 
 from harness.backends import catalogue as backends
 from harness.cli.compose import RunOptions, client_count, compose
-from harness.faultkinds import supported
-from harness.listed import names, number
-from harness.rng import Rng, Streams
+from harness.contract.faultkinds import supported
+from harness.contract.listed import names, number
+from harness.contract.rng import Rng, Streams
 from harness.systems import catalogue as systems
 from nemesis.catalogue import NEMESES, UNFAIR, descriptions, names_for
 from results.errors import UnknownNameError, UsageError

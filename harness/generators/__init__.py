@@ -15,8 +15,8 @@ without end). The idea, and most of the names, are Jepsen's.
 
 from __future__ import annotations
 
+from harness.contract.generator import PENDING, UNASSIGNED, Context, Generator, Pending, Result
 from harness.generators.choice import any_of, beside, flip_flop, mix
-from harness.generators.context import PENDING, UNASSIGNED, Context, Generator, Pending, Result
 from harness.generators.keys import concurrent_keys, sequential_keys
 from harness.generators.leaves import NOTHING, Source, each, generator, invoke, once
 from harness.generators.order import f_map, limit, phases, repeat, sequence, synchronize

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from harness.generators.context import PENDING, Context, Generator, Pending, Result, bits, earlier
+from harness.contract.generator import PENDING, Context, Generator, Pending, Result, bits, earlier
 from harness.generators.leaves import Source, generator
 from results.errors import UsageError
 from results.history import Op

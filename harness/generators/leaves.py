@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from harness.generators.context import PENDING, UNASSIGNED, Context, Generator, Result
+from harness.contract.generator import PENDING, UNASSIGNED, Context, Generator, Result
 from results.errors import ProtocolError
 from results.history import Op
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from harness.generators.context import PENDING, Context, Generator, Pending, Result
+from harness.contract.generator import PENDING, Context, Generator, Pending, Result
 from harness.generators.leaves import NOTHING, Source, generator
 from results.errors import UsageError
 from results.history import Op

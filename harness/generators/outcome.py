@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from harness.generators.context import Context, Generator, Pending, Result
+from harness.contract.generator import Context, Generator, Pending, Result
 from harness.generators.leaves import Source, generator
 from harness.generators.order import repeat
 from harness.generators.threads import clients, each_thread

@@ -1,7 +1,7 @@
 """Ops that are known beforehand: each at its time, on its thread.
 
-What replays and shrunk schedules run on (`harness.plan`). Ops name threads, not processes: where a process crashed, its
-thread goes on with the next one.
+What replays and shrunk schedules run on (`harness.running.plan`). Ops name threads, not processes: where a process
+crashed, its thread goes on with the next one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from harness.generators.context import PENDING, Context, Generator, Pending, Result
+from harness.contract.generator import PENDING, Context, Generator, Pending, Result
 from results.errors import UsageError
 from results.history import NEMESIS, Mop, Op
 

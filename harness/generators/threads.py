@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from harness.generators.context import PENDING, Context, Generator, Pending, Result, bits, earlier, swapped
+from harness.contract.generator import PENDING, Context, Generator, Pending, Result, bits, earlier, swapped
 from harness.generators.leaves import NOTHING, Source, generator
 from results.errors import UsageError
 from results.history import NEMESIS, Op

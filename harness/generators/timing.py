@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from harness.generators.context import PENDING, Context, Generator, Pending, Result, earlier
+from harness.contract.generator import PENDING, Context, Generator, Pending, Result, earlier
 from harness.generators.leaves import Source, generator
 from results.errors import UsageError
 from results.history import NEMESIS, Op

@@ -16,7 +16,7 @@ _MILLION: Final = 1_000_000
 
 
 class TrueClock:
-    """Virtual time itself: what the harness measures with (`harness.protocols.Clock`)."""
+    """Virtual time itself: what the harness measures with (`Clock`)."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop

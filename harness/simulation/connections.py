@@ -2,7 +2,7 @@
 
 A healthy link delivers everything after its latency. A cut swallows what is sent: the connection waits for it like TCP,
 delivers it if the link heals soon, and breaks after two seconds otherwise, each end when it has reason to know. The
-faults of a link (`harness.protocols.LinkFault`) act on whole messages, and nothing repairs what they do: a message in
+faults of a link (`LinkFault`) act on whole messages, and nothing repairs what they do: a message in
 which a bit was flipped fails its checksum and is gone. One that is too large for a link is sent again in vain, as by
 TCP: whatever is behind it waits, and after two seconds the connection breaks.
 
@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from harness.protocols import LinkFault
+from harness.contract.faults import LinkFault
 from harness.simulation.lanes import Lane
 from harness.simulation.links import SimLink
 
@@ -48,7 +48,7 @@ Item: TypeAlias = bytes | Fin
 
 
 class End:
-    """One end of a connection (`cluster.runtime.Connection`, `harness.protocols.MessageConnection`).
+    """One end of a connection (`cluster.runtime.Connection`, `MessageConnection`).
 
     What it sends crosses its link in order, its end (`Fin`) last. What finds the link cut or clogged waits, and
     whatever comes behind it waits as well. All of that is the business of the sender's kernel: it goes on when the

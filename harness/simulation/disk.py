@@ -22,8 +22,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from harness.protocols import DiskFault
-from harness.rng import Rng
+from harness.contract.faults import DiskFault
+from harness.contract.rng import Rng
 from harness.simulation.inodes import Directory, Inode
 
 Sleep: TypeAlias = Callable[[int], Awaitable[None]]

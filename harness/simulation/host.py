@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from harness.protocols import ClockFault, DiskFault, NodeId, NodeStatus
-from harness.rng import Rng, Streams
+from harness.contract.faults import ClockFault, DiskFault
+from harness.contract.nodes import NodeId, NodeStatus
+from harness.contract.rng import Rng, Streams
 from harness.simulation.clock import EPOCH_NS, Oscillator
 from harness.simulation.cpu import CpuLimit
 from harness.simulation.disk import MountedDisk, SimDisk
@@ -37,7 +38,7 @@ class Outputs(Protocol):
 
 
 class ProcessWorld(msgspec.Struct, frozen=True):
-    """Everything that a process is handed (`harness.embedding.NodeWorld`)."""
+    """Everything that a process is handed (`NodeWorld`)."""
 
     clock: ProcessClock
     rng: Rng

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from harness.protocols import Link, LinkFault
-from harness.rng import Rng
+from harness.contract.faults import LinkFault
+from harness.contract.nodes import Link
+from harness.contract.rng import Rng
 from harness.simulation.lanes import Lane
 from harness.simulation.worlds import Latency
 

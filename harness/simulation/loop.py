@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from weakref import ref
 
-from harness.rng import Rng
+from harness.contract.rng import Rng
 from harness.simulation.handles import Later, Ready, SimTimer
 from harness.simulation.places import caller, name_of, waits_at
 from harness.simulation.refusals import Unreal

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from harness.protocols import Address, DefiniteError, Link, LinkFault, NodeId
-from harness.rng import Streams
+from harness.contract.faults import LinkFault
+from harness.contract.nodes import Address, Link, NodeId
+from harness.contract.rng import Streams
+from harness.contract.sessions import DefiniteError
 from harness.simulation.connections import End, connection
 from harness.simulation.lanes import Lane
 from harness.simulation.links import SimLink

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from harness.rng import Rng
+from harness.contract.rng import Rng
 from harness.simulation.disk import DiskLatency
 from results.errors import UnknownNameError
 

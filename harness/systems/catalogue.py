@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from harness.protocols import System
+from harness.contract.test import System
 from harness.systems.read_modes import LINEARIZABLE, ReadMode
 from results.errors import UnknownNameError, UsageError
 

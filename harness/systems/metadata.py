@@ -24,23 +24,16 @@ from cluster.client import (
     connect,
 )
 from cluster.embedded import MARKS, Runtime, counted, start
-from harness.embedding import NodeWorld
-from harness.protocols import (
-    Answer,
-    DefiniteError,
-    Deployment,
-    FaultKind,
-    IndefiniteError,
-    Membership,
-    NodeCommand,
-    NodeId,
-    NodePlace,
-    NodeView,
-)
+from harness.contract.deployments import Deployment
+from harness.contract.embedding import NodeWorld
+from harness.contract.faults import FaultKind
+from harness.contract.membership import Membership
+from harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
+from harness.contract.sessions import Answer, DefiniteError, IndefiniteError
+from harness.contract.test import Test
 from harness.systems.elections import Elections
 from harness.systems.locks import LOCK, CompareAndSetLocks
 from harness.systems.metadata_members import MetadataMembership
-from harness.test import Test
 
 _RUN_NODE: Final = ("-P", "-m", "cluster")
 """What the interpreter is told before the node's own arguments."""
@@ -136,7 +129,7 @@ class Metadata:
         membership: which nodes are members, and how they change.
         imports: the modules that a host's interpreter must have for it.
         marks: the states that embedded nodes count, with a line on each.
-        operations: what sessions have beyond `harness.protocols.Session`.
+        operations: what sessions have beyond `Session`.
     """
 
     name = "metadata"

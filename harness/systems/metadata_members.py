@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
 from cluster.client import ChangeRefusedError, Client, ClientError, incarnation_of, member_id, node_of
-from harness.protocols import DefiniteError, Deployment, IndefiniteError, NodeId
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import NodeId
+from harness.contract.sessions import DefiniteError, IndefiniteError
 from results.errors import NodeStartError
 
 CHANGE_TIMEOUT_MS: Final = 2500
@@ -18,7 +20,7 @@ CHANGE_TIMEOUT_MS: Final = 2500
 
 
 class MetadataMembership:
-    """Who is a member, who leaves, and who joins: a `harness.protocols.Membership`.
+    """Who is a member, who leaves, and who joins: a `Membership`.
 
     Args:
         connect: opens a client to a node; a DefiniteError where it cannot be reached.

@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
-from harness.protocols import (
-    Backend,
-    ClockFault,
-    ClockOffset,
-    Deployment,
-    DiskFault,
-    FaultKind,
-    Link,
-    LinkFault,
-    MessageConnection,
-    NodeId,
-    NodeStatus,
-    Runtime,
-    Support,
-)
+from harness.contract.clock import Runtime
+from harness.contract.deployments import Deployment, MessageConnection
+from harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
+from harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
+from harness.contract.test import Backend
 from harness.validate.values import Wrapper, short
 from results.errors import ProtocolError, UnknownNodeError
 
@@ -27,7 +17,7 @@ if TYPE_CHECKING:
     import socket  # noqa: TID251 - for the type of a dialled connection; nothing here opens one
     from pathlib import Path  # noqa: TID251 - for types
 
-    from harness.test import Test
+    from harness.contract.test import Test
 
 
 def backend(inner: Backend) -> Backend:

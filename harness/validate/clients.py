@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from harness.protocols import Client, Deployment, FaultKind, Nemesis, NemesisContext, NodeId
+from harness.contract.deployments import Deployment
+from harness.contract.faults import FaultKind
+from harness.contract.nodes import NodeId
+from harness.contract.test import Client, Nemesis, NemesisContext
 from harness.validate.values import Wrapper, json_problem, name_of, short
 from results.errors import ProtocolError
 from results.history import Op
 
 if TYPE_CHECKING:
-    from harness.test import Test
+    from harness.contract.test import Test
 
 
 def client(prototype: Client) -> Client:

@@ -5,25 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from harness.protocols import (
-    Answer,
-    Deployment,
-    FaultKind,
-    Membership,
-    NodeCommand,
-    NodeId,
-    NodePlace,
-    NodeView,
-    Session,
-    System,
-)
+from harness.contract.deployments import Deployment
+from harness.contract.faults import FaultKind
+from harness.contract.membership import Membership
+from harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
+from harness.contract.sessions import Answer, Session
+from harness.contract.test import System
 from harness.validate.values import Wrapper, json_problem, short
 from results.errors import ProtocolError
 
 if TYPE_CHECKING:
     from pathlib import Path  # noqa: TID251 - for types
 
-    from harness.test import Test
+    from harness.contract.test import Test
 
 
 def system(inner: System) -> System:

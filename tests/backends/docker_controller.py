@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from harness.backends import channel, links
 from harness.backends.docker import DockerDeployment
-from harness.protocols import ClockFault, DiskFault, FaultKind, Link, LinkFault, NodeId
+from harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault
+from harness.contract.nodes import Link, NodeId
 from tests.backends.docker_support import ContainerGossip, deployed
 from tests.backends.support import start_all, until_silent
 

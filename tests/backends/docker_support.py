@@ -17,8 +17,10 @@ from harness import images
 from harness.backends import ownership
 from harness.backends.docker import DockerBackend, DockerDeployment, labels
 from harness.backends.docker.engine import containers_with, networks_with
-from harness.protocols import FaultKind, NodeCommand, NodeId, NodePlace, Runtime
-from harness.test import Test
+from harness.contract.clock import Runtime
+from harness.contract.faults import FaultKind
+from harness.contract.nodes import NodeCommand, NodeId, NodePlace
+from harness.contract.test import Test
 from results.errors import BackendError
 from tests.backends.support import GOSSIP_NODE, NODES, GossipSystem, gossip_test, missing
 

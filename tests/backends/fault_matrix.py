@@ -13,7 +13,9 @@ from typing import Any, Final
 
 import pytest
 
-from harness.protocols import ClockFault, DefiniteError, DiskFault, FaultKind, Link, LinkFault, NodeId
+from harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault
+from harness.contract.nodes import Link, NodeId
+from harness.contract.sessions import DefiniteError
 from tests.backends.matrix_rows import Nodes
 
 LINK: Final[Link] = ("n1", "n2")

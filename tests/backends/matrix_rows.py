@@ -14,28 +14,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
-from harness import faultkinds
 from harness.backends.docker import DockerBackend
 from harness.backends.local import LocalBackend
 from harness.backends.sim import SimBackend
 from harness.backends.ssh.backend import SshBackend
-from harness.embedding import NodeWorld
-from harness.protocols import (
-    Backend,
-    DefiniteError,
-    Deployment,
-    FaultKind,
-    MessageConnection,
-    NodeCommand,
-    NodeId,
-    NodePlace,
-    Runtime,
-)
-from harness.realtime import RealClock
-from harness.rng import Streams
+from harness.contract import faultkinds
+from harness.contract.clock import Runtime
+from harness.contract.deployments import Deployment, MessageConnection
+from harness.contract.embedding import NodeWorld
+from harness.contract.faults import FaultKind
+from harness.contract.nodes import NodeCommand, NodeId, NodePlace
+from harness.contract.realtime import RealClock
+from harness.contract.rng import Streams
+from harness.contract.sessions import DefiniteError
+from harness.contract.test import Backend, Test
 from harness.simulation.clock import EPOCH_NS, TrueClock
 from harness.simulation.loop import SimLoop
-from harness.test import Test
 from tests.backends.ssh_support import Hosts
 from tests.backends.support import NODES
 

@@ -18,7 +18,7 @@ from harness.backends.agent import syscalls
 from harness.backends.agent.bridge import Bridge, enter_namespaces, mount_proc
 from harness.backends.agent.errors import AgentError
 from harness.backends.agent.receivers import Receivers
-from harness.protocols import Link
+from harness.contract.nodes import Link
 from tests.backends.support import skip_without_namespaces
 
 ROOT: Final = Path(__file__).parents[2]

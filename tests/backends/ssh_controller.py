@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from harness.backends.ssh.inventory import Inventory
-from harness.protocols import LinkFault
+from harness.contract.faults import LinkFault
 from tests.backends.ssh_support import deployed
 from tests.backends.support import start_all
 

@@ -21,10 +21,12 @@ from harness import images
 from harness.backends.ssh.backend import SshBackend
 from harness.backends.ssh.deployment import SshDeployment
 from harness.backends.ssh.inventory import Inventory
-from harness.protocols import FaultKind, NodeCommand, NodePlace, Runtime
-from harness.realtime import RealClock
-from harness.rng import Streams
-from harness.test import Test
+from harness.contract.clock import Runtime
+from harness.contract.faults import FaultKind
+from harness.contract.nodes import NodeCommand, NodePlace
+from harness.contract.realtime import RealClock
+from harness.contract.rng import Streams
+from harness.contract.test import Test
 from results.errors import BackendError
 from tests.backends.support import GOSSIP_NODE, GossipSystem, gossip_test, missing
 

@@ -18,19 +18,11 @@ import pytest
 
 from harness.backends.local import Links, LocalBackend, LocalDeployment
 from harness.backends.local.backend import namespaces_problem
-from harness.protocols import (
-    ClockFault,
-    Deployment,
-    DiskFault,
-    FaultKind,
-    Link,
-    NodeCommand,
-    NodeId,
-    NodePlace,
-    NodeStatus,
-    Runtime,
-)
-from harness.test import Test
+from harness.contract.clock import Runtime
+from harness.contract.deployments import Deployment
+from harness.contract.faults import ClockFault, DiskFault, FaultKind
+from harness.contract.nodes import Link, NodeCommand, NodeId, NodePlace, NodeStatus
+from harness.contract.test import Test
 from results.errors import BackendError, FaultNotSupportedError
 
 GOSSIP_NODE = Path(__file__).with_name("gossip_node.py")

@@ -11,7 +11,9 @@ import docker
 import pytest
 
 from harness.backends.docker import DockerDeployment
-from harness.protocols import DefiniteError, Link, LinkFault, NodeStatus
+from harness.contract.faults import LinkFault
+from harness.contract.nodes import Link, NodeStatus
+from harness.contract.sessions import DefiniteError
 from results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
 from tests.backends import docker_support
 from tests.backends.docker_support import ContainerGossip, deployed, inside, of_run

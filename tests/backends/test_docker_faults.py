@@ -16,8 +16,10 @@ import pytest
 
 from harness.backends.docker import DockerDeployment
 from harness.backends.docker import groups as control_groups
-from harness.protocols import ClockFault, DefiniteError, DiskFault, FaultKind, NodeCommand, NodeId, NodePlace
-from harness.test import Test
+from harness.contract.faults import ClockFault, DiskFault, FaultKind
+from harness.contract.nodes import NodeCommand, NodeId, NodePlace
+from harness.contract.sessions import DefiniteError
+from harness.contract.test import Test
 from results.errors import FaultNotSupportedError, NodeStartError
 from tests.backends import docker_support
 from tests.backends.docker_support import ContainerGossip, deployed

@@ -22,7 +22,7 @@ import pytest
 from harness import images
 from harness.backends.docker import DockerBackend, groups, labels
 from harness.backends.docker.engine import containers_with, networks_with, short
-from harness.protocols import FaultKind
+from harness.contract.faults import FaultKind
 from tests.backends import docker_support
 from tests.backends.docker_controller import CPU_SHARE, HOUR_MS, LINK_FAULTS, NODE_FAULTS, PACKET_FAULTS
 from tests.backends.docker_support import inside, leftovers, of_run

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness.backends.local import Links
-from harness.protocols import DefiniteError, Link
+from harness.contract.nodes import Link
+from harness.contract.sessions import DefiniteError
 from results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
 from tests.backends.support import (
     GossipSystem,

@@ -19,8 +19,10 @@ import pytest
 from harness.backends import faketime
 from harness.backends.agent import cgroups, volumes
 from harness.backends.local import Links, LocalBackend, LocalDeployment, nodefaults
-from harness.protocols import ClockFault, DefiniteError, DiskFault, FaultKind, NodeCommand, NodeId, NodePlace
-from harness.test import Test
+from harness.contract.faults import ClockFault, DiskFault, FaultKind
+from harness.contract.nodes import NodeCommand, NodeId, NodePlace
+from harness.contract.sessions import DefiniteError
+from harness.contract.test import Test
 from results.errors import FaultNotSupportedError
 from tests.backends.support import GossipSystem, deployed, missing, refuses_what_was_not_asked_for, wait_until_gone
 

@@ -11,11 +11,12 @@ from typing import cast, get_args
 
 import pytest
 
-from harness import doctor
 from harness.backends.catalogue import BACKENDS
 from harness.backends.channel import agent_command
 from harness.backends.local import LINKS_VARIABLE, Links, LocalBackend, backend
-from harness.protocols import FaultKind, Runtime, Support
+from harness.campaigns import doctor
+from harness.contract.clock import Runtime
+from harness.contract.faults import FaultKind, Support
 from results.errors import BackendError, UsageError
 from tests.backends.support import GossipSystem, gossip_test, skip_without_namespaces
 

@@ -11,8 +11,9 @@ import pytest
 from harness.backends.clocks import NodeClock
 from harness.backends.faketime import FakeClock, Measured
 from harness.backends.nodefaults import NodeFaults
-from harness.protocols import ClockFault, DiskFault, NodeCommand, NodeStatus
-from harness.rng import Streams
+from harness.contract.faults import ClockFault, DiskFault
+from harness.contract.nodes import NodeCommand, NodeStatus
+from harness.contract.rng import Streams
 from results.errors import BackendError, FaultNotSupportedError
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.backends.ssh.deployment import SshDeployment
-from harness.protocols import DefiniteError
+from harness.contract.sessions import DefiniteError
 from results.errors import UnknownNodeError, UsageError
 from tests.backends import ssh_support
 from tests.backends.ssh_support import HostGossip, Hosts, deploy

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.backends.ssh.deployment import SshDeployment
-from harness.protocols import ClockFault, DiskFault, FaultKind, LinkFault
+from harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault
 from results.errors import FaultNotSupportedError
 from tests.backends import ssh_support
 from tests.backends.ssh_support import Hosts, deploy, deployed

@@ -9,9 +9,9 @@ import pytest
 
 from harness.cli.compose import RunOptions, compose
 from harness.cli.hunting.trial import carry_out
-from harness.plan import figures as plan_figures
-from harness.plan import load
-from harness.simulate import simulate
+from harness.running.plan import figures as plan_figures
+from harness.running.plan import load
+from harness.running.simulate import simulate
 from results.arrow import from_table, recovered_note
 from results.figures import stored_figures
 from results.store import RunDir, Store

@@ -16,8 +16,10 @@ from harness.cli.compose import RunOptions, compose
 from harness.cli.documents import keep_surroundings
 from harness.cli.progress import Progress
 from harness.cli.run import record
-from harness.protocols import Backend, Deployment, FaultKind, Runtime, Support
-from harness.test import Test
+from harness.contract.clock import Runtime
+from harness.contract.deployments import Deployment
+from harness.contract.faults import FaultKind, Support
+from harness.contract.test import Backend, Test
 from results.errors import BackendError
 from results.store import Store
 from tests.plan.mutants import OPTIONS

@@ -17,8 +17,9 @@ from rich.console import Console
 from harness.cli import leaders
 from harness.cli.leaders import LeaderPoll, Leaders, LeaderWatch
 from harness.cli.progress import Progress
-from harness.protocols import Deployment, NodeView
-from harness.test import Test
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import NodeView
+from harness.contract.test import Test
 from results.history import Op
 
 

@@ -22,7 +22,7 @@ from harness.cli.replaying import Original, compare, original_of, replay
 from harness.cli.shrinking import Pool
 from harness.cli.workers import Report, Workers
 from harness.generators.script import ScriptedFault, ScriptedOp
-from harness.plan import Expectation, Plan, encode, figures, load
+from harness.running.plan import Expectation, Plan, encode, figures, load
 from results.arrow import from_table, history_hash
 from results.history import NEMESIS, Op
 from results.origin import versions

@@ -11,8 +11,8 @@ import pytest
 from harness.cli import planned
 from harness.cli.compose import RunOptions, command_line, compose
 from harness.cli.schedules import read
-from harness.plan import decode
-from harness.protocols import Support
+from harness.contract.faults import Support
+from harness.running.plan import decode
 from results.errors import FaultNotSupportedError, UsageError
 from results.history import NEMESIS
 from results.store import RunDir
@@ -74,7 +74,7 @@ def test_the_file_decides_which_kinds_are_healed_and_what_a_backend_must_be_able
 
 def test_a_fault_that_the_backend_cannot_inject_is_refused_before_anything_starts(tmp_path: Path) -> None:
     from harness.backends.sim import SimBackend
-    from harness.lifecycle import check_support
+    from harness.running.lifecycle import check_support
 
     class Poor(SimBackend):
         def support(self) -> dict[str, Support]:
@@ -184,7 +184,7 @@ def test_a_schedule_and_a_nemesis_are_not_given_at_once(tmp_path: Path) -> None:
 def test_what_is_left_out_of_a_mix_is_told_at_once_in_the_log_and_in_the_test(tmp_path: Path) -> None:
     program = (
         "from harness.backends.sim import SimBackend\n"
-        "from harness.protocols import Support\n"
+        "from harness.contract import Support\n"
         "real = SimBackend.support\n"
         "SimBackend.support = lambda self: {**real(self), 'reset': Support(False, 'nobody resets here.')}\n"
         "from harness.cli.main import main; main(['run', '--nemesis', 'packet', '--backend', 'sim', '--time-limit', "

@@ -11,10 +11,12 @@ import pytest
 
 from cluster.embedded import start
 from cluster.errors import ArgumentError
-from harness.embedding import Embeddable
-from harness.protocols import Answer, Deployment, NodePlace
+from harness.contract.deployments import Deployment
+from harness.contract.embedding import Embeddable
+from harness.contract.nodes import NodePlace
+from harness.contract.sessions import Answer
+from harness.contract.test import Test
 from harness.systems.metadata import Metadata
-from harness.test import Test
 from tests.cluster.support import World, eventually, in_virtual_time
 
 THREE = ["n1", "n2", "n3"]

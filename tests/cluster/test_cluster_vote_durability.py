@@ -9,7 +9,7 @@ import pytest
 
 from cluster.raft import Recovered
 from cluster.storage import Storage, open_storage
-from harness.rng import Rng
+from harness.contract.rng import Rng
 from harness.simulation.clock import TrueClock
 from harness.simulation.disk import DiskLatency, SimDisk
 from harness.simulation.loop import SimLoop

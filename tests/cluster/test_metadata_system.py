@@ -13,9 +13,11 @@ from typing import Any, cast
 import pytest
 
 from cluster.arguments import parse
-from harness.protocols import Answer, DefiniteError, Deployment, IndefiniteError, NodePlace
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import NodePlace
+from harness.contract.sessions import Answer, DefiniteError, IndefiniteError
+from harness.contract.test import Test
 from harness.systems.metadata import Metadata, MetadataSession
-from harness.test import Test
 from tests.cluster.support import World, in_virtual_time
 
 THREE = ["n1", "n2", "n3"]

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from harness.contract.rng import Streams
 from harness.generators import Context, Generator, Pending, generator
 from harness.generators.leaves import Source
-from harness.rng import Streams
 from results.history import NEMESIS, Op, OpType
 
 MS = 1_000_000

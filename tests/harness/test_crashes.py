@@ -11,13 +11,15 @@ from virtual import VirtualClock
 from worlds import FakeClient, FakeNemesis, MemoryDeployment, MemoryRecorder, make_test
 
 from harness import RunSummary, run_test
-from harness.crashes import AFTERMATH_NS, LOOK_NS, Watched, watch_nodes
+from harness.contract.clock import Runtime
+from harness.contract.faults import DiskFault
+from harness.contract.marks import counted
+from harness.contract.nodes import NodeId, NodeStatus
+from harness.contract.rng import Streams
+from harness.contract.test import Test
 from harness.generators import invoke, sequence, sleep
-from harness.journal import Journal
-from harness.marks import counted
-from harness.protocols import DiskFault, NodeId, NodeStatus, Runtime
-from harness.rng import Streams
-from harness.test import Test
+from harness.running.crashes import AFTERMATH_NS, LOOK_NS, Watched, watch_nodes
+from harness.running.journal import Journal
 from results.errors import BackendError
 from results.history import Op
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from harness.deadlines import Alarm, finished, together, within
-from harness.protocols import Clock
+from harness.contract.clock import Clock
+from harness.running.deadlines import Alarm, finished, together, within
 from tests.harness.virtual import in_virtual_time
 
 

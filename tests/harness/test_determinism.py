@@ -9,9 +9,10 @@ from virtual import VirtualClock
 from worlds import FakeClient, FakeNemesis, MemoryDeployment, MemoryRecorder, make_test
 
 from harness import run_test
+from harness.contract.clock import Runtime
+from harness.contract.rng import Streams
+from harness.contract.sessions import DefiniteError, IndefiniteError
 from harness.generators import concurrent_keys, each, final, invoke, limit, mix, repeat, sequence, sleep, stagger
-from harness.protocols import DefiniteError, IndefiniteError, Runtime
-from harness.rng import Streams
 from results.history import NEMESIS, Op
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.faultkinds import of_clock, of_disk, of_link, supported
-from harness.protocols import ClockFault, DiskFault, LinkFault, System
+from harness.contract.faultkinds import of_clock, of_disk, of_link, supported
+from harness.contract.faults import ClockFault, DiskFault, LinkFault
+from harness.contract.test import System
 from harness.systems.etcd import Etcd
 from harness.systems.metadata import Metadata
 from tests.harness.worlds import MemoryBackend, MemoryDeployment, MemorySystem

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 from simulator import MS, Ending, fs, imperfect, invocations, perfect, quick, simulate, times_ms, values
 
+from harness.contract.rng import Streams
 from harness.generators import (
     NOTHING,
     PENDING,
@@ -43,7 +44,6 @@ from harness.generators import (
     until_ok,
 )
 from harness.generators.timing import CATCH_UP_NS
-from harness.rng import Streams
 from results.errors import ProtocolError, UsageError
 from results.history import NEMESIS, Op, OpType
 

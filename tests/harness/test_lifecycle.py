@@ -10,9 +10,12 @@ from typing import Any, cast
 import pytest
 from worlds import FakeClient, FakeNemesis, MemoryBackend, MemoryDeployment, MemoryRecorder, MemorySystem, make_test
 
-from harness import Stop, lifecycle, real_runtime, run
+from harness import Stop, real_runtime, run
+from harness.contract.deployments import Deployment
+from harness.contract.faults import Support
+from harness.contract.nodes import NodeStatus
 from harness.generators import invoke, once
-from harness.protocols import Deployment, NodeStatus, Support
+from harness.running import lifecycle
 from results.errors import BackendError, FaultNotSupportedError, HarnessError, NodeStartError, RunEndedError
 
 

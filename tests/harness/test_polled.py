@@ -11,9 +11,12 @@ import pytest
 from virtual import VirtualClock
 from worlds import MemoryDeployment, MemorySystem
 
-from harness import polled
-from harness.polled import PERIOD_S, SEEN, START, Observed, Seen, observable, poll
-from harness.protocols import DefiniteError, Deployment, IndefiniteError, NodeId
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import NodeId
+from harness.contract.observing import SEEN, START, Observed, Seen, observable
+from harness.contract.sessions import DefiniteError, IndefiniteError
+from harness.running import polled
+from harness.running.polled import PERIOD_S, poll
 from results.errors import ProtocolError
 
 PERIOD_NS = round(PERIOD_S * 1e9)

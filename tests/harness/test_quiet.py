@@ -11,9 +11,11 @@ from virtual import VirtualClock
 from worlds import NODES, FakeClient, MemoryDeployment, MemoryRecorder, MemorySystem, make_test
 
 from harness import RunSummary, Stop, run_test
+from harness.contract.clock import Runtime
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import NodeId, NodeView
+from harness.contract.rng import Streams
 from harness.generators import final, invoke
-from harness.protocols import Deployment, NodeId, NodeView, Runtime
-from harness.rng import Streams
 from harness.systems.elections import Elections
 from results.history import Op
 

@@ -24,10 +24,13 @@ from worlds import (
 )
 
 from harness import RunSummary, Stop, real_runtime, run_test
+from harness.contract.clock import Runtime
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import ClockOffset
+from harness.contract.rng import Streams
+from harness.contract.sessions import DefiniteError, IndefiniteError
+from harness.contract.test import NemesisContext, Test
 from harness.generators import each, final, invoke, limit, mix, once, repeat, sequence, sleep
-from harness.protocols import ClockOffset, DefiniteError, Deployment, IndefiniteError, NemesisContext, Runtime
-from harness.rng import Streams
-from harness.test import Test
 from results.errors import BackendError, HarnessError, NemesisError, ProtocolError, SystemUnderTestError
 from results.history import HARNESS, NEMESIS, Op, pairs
 

@@ -11,9 +11,11 @@ import pytest
 from worlds import NODES, FakeClient, FakeNemesis, MemoryBackend, MemoryDeployment, MemorySystem, make_test
 
 from harness import real_runtime, validate
+from harness.contract.nodes import ClockOffset, NodePlace, NodeStatus, NodeView
+from harness.contract.rng import Streams
+from harness.contract.sessions import Answer
+from harness.contract.test import NemesisContext
 from harness.generators import UNASSIGNED, Context, Pending, invoke, once
-from harness.protocols import Answer, ClockOffset, NemesisContext, NodePlace, NodeStatus, NodeView
-from harness.rng import Streams
 from results.errors import ProtocolError, UnknownNodeError
 from results.history import NEMESIS, Op
 

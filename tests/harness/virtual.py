@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from harness.rng import Rng
+from harness.contract.rng import Rng
 from harness.simulation.clock import TrueClock
 from harness.simulation.loop import SimLoop
 

@@ -8,27 +8,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 from harness.backends.limits import OnlyCutsKillsAndPauses
+from harness.contract.clock import Runtime
+from harness.contract.deployments import Deployment, MessageConnection
+from harness.contract.faults import FaultKind, Support
+from harness.contract.membership import Membership
+from harness.contract.nodes import Link, NodeCommand, NodeId, NodePlace, NodeStatus, NodeView
+from harness.contract.sessions import Answer, DefiniteError, Session
+from harness.contract.test import Nemesis, NemesisContext, NemesisPackage, Test, Workload
 from harness.generators import Generator, each, invoke
-from harness.protocols import (
-    Answer,
-    DefiniteError,
-    Deployment,
-    FaultKind,
-    Link,
-    Membership,
-    MessageConnection,
-    Nemesis,
-    NemesisContext,
-    NodeCommand,
-    NodeId,
-    NodePlace,
-    NodeStatus,
-    NodeView,
-    Runtime,
-    Session,
-    Support,
-)
-from harness.test import NemesisPackage, Test, Workload
 from results.history import HARNESS, Op
 
 NODES = ("n1", "n2", "n3")

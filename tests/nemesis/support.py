@@ -10,18 +10,11 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from harness.protocols import (
-    ClockFault,
-    DefiniteError,
-    DiskFault,
-    Link,
-    LinkFault,
-    NemesisContext,
-    NodeId,
-    NodeStatus,
-    NodeView,
-    Runtime,
-)
+from harness.contract.clock import Runtime
+from harness.contract.faults import ClockFault, DiskFault, LinkFault
+from harness.contract.nodes import Link, NodeId, NodeStatus, NodeView
+from harness.contract.sessions import DefiniteError
+from harness.contract.test import NemesisContext
 from nemesis.grudges import all_links
 from results.errors import BackendError, NodeStartError
 from results.history import NEMESIS, Op
@@ -42,7 +35,7 @@ def run(awaitable: Awaitable[T]) -> T:
 
 @dataclass
 class Nodes:
-    """`harness.protocols.Deployment` without nodes. What it should disobey is listed by node or link.
+    """`Deployment` without nodes. What it should disobey is listed by node or link.
 
     Attributes:
         leaky: links that pass although they are cut.
@@ -216,7 +209,7 @@ class Roles:
 
 @dataclass
 class Members:
-    """`harness.protocols.Membership` of a cluster that is only a list.
+    """`Membership` of a cluster that is only a list.
 
     Attributes:
         nodes: the first members.
@@ -279,7 +272,7 @@ def led_by(boss: NodeId, nodes: Sequence[NodeId] = FIVE, term: int = 3) -> Roles
 
 @dataclass
 class OnlyTest:
-    """The parts of a `harness.test.Test` that nemeses look at."""
+    """The parts of a `Test` that nemeses look at."""
 
     system: Roles
     nodes: Sequence[NodeId] = FIVE

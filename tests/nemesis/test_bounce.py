@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.protocols import NodeView
+from harness.contract.nodes import NodeView
 from nemesis.bounce import Bounce
 from nemesis.ledger import Ledger
 from results.arrow import to_table

@@ -10,10 +10,10 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from harness.contract.faults import FaultKind, Support
+from harness.contract.rng import Streams
+from harness.contract.test import NemesisPackage
 from harness.generators import Context, Generator
-from harness.protocols import FaultKind, Support
-from harness.rng import Streams
-from harness.test import NemesisPackage
 from nemesis.catalogue import DEFAULT_SIM, KINDS, NEMESES, UNFAIR, build, descriptions, kinds, names_for
 from nemesis.compose import Composed
 from nemesis.membership import LEAVES_S

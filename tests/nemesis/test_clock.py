@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.protocols import ClockFault
-from harness.rng import Rng
+from harness.contract.faults import ClockFault
+from harness.contract.rng import Rng
 from nemesis import clock
 from nemesis.clock import Clocks
 from results.errors import NemesisError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.marks import counted
+from harness.contract.marks import counted
 from nemesis.catalogue import build
 from nemesis.cpu import Cpu
 from results.errors import BackendError, NemesisError

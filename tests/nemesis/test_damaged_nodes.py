@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from harness.protocols import NemesisContext
+from harness.contract.test import NemesisContext
 from nemesis.bounce import Bounce
 from nemesis.disk import Disks
 from nemesis.ledger import Ledger

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.protocols import DiskFault, NodeStatus
-from harness.rng import Rng
+from harness.contract.faults import DiskFault
+from harness.contract.nodes import NodeStatus
+from harness.contract.rng import Rng
 from nemesis import disk
 from nemesis.disk import Disks, spare
 from nemesis.grudges import majority

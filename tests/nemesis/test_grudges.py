@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.protocols import Link, NodeId
+from harness.contract.nodes import Link, NodeId
 from nemesis import grudges
 from nemesis.grudges import Grudge, majority
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.marks import MARKS, counted, reached
+from harness.contract.marks import MARKS, counted, reached
 from nemesis.catalogue import DEFAULT_SIM, build
 from nemesis.ledger import Ledger
 from nemesis.partition import Partition

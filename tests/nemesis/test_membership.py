@@ -8,8 +8,11 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from harness.marks import counted
-from harness.protocols import DefiniteError, DiskFault, IndefiniteError, Link, Runtime
+from harness.contract.clock import Runtime
+from harness.contract.faults import DiskFault
+from harness.contract.marks import counted
+from harness.contract.nodes import Link
+from harness.contract.sessions import DefiniteError, IndefiniteError
 from nemesis.grudges import all_links
 from nemesis.ledger import Ledger
 from nemesis.membership import MembershipChanges

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.protocols import Link, LinkFault
-from harness.rng import Rng
+from harness.contract.faults import LinkFault
+from harness.contract.nodes import Link
+from harness.contract.rng import Rng
 from nemesis import packet
 from nemesis.grudges import all_links
 from nemesis.ledger import Ledger

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.contract.faults import ClockFault, DiskFault, LinkFault
 from harness.generators.script import ScriptedFault
-from harness.protocols import ClockFault, DiskFault, LinkFault
 from nemesis.catalogue import KINDS, NEMESES, build
 from nemesis.requests import check_sequence, complete, kind_of, needs_of
 from results.errors import UsageError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.marks import counted
-from harness.protocols import NodeView
+from harness.contract.marks import counted
+from harness.contract.nodes import NodeView
 from nemesis.ledger import Ledger
 from nemesis.rolling import BACK_S, RollingRestart
 from results.errors import NodeStartError

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.protocols import Link
-from harness.rng import Rng
+from harness.contract.nodes import Link
+from harness.contract.rng import Rng
 from nemesis import swizzle
 from nemesis.grudges import all_links
 from nemesis.partition import Partition

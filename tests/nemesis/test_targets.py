@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.protocols import NodeView
+from harness.contract.nodes import NodeView
 from nemesis.grudges import majority
 from nemesis.targets import SPECS, choose, fewest, leader, primaries, views
 from results.errors import UnknownNameError

@@ -13,7 +13,7 @@ import pytest
 
 from harness.cli.planned import play_plan
 from harness.generators.script import ScriptedFault
-from harness.plan import Plan, decode
+from harness.running.plan import Plan, decode
 from nemesis.reductions import with_nodes
 from results.errors import UsageError
 from tests.cli.support import ROOT

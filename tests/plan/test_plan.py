@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from checkers.verdict import CheckerSpec
 from harness import run_test
+from harness.contract.clock import Runtime
+from harness.contract.rng import Streams
+from harness.contract.sessions import DefiniteError, IndefiniteError
+from harness.contract.test import Test
 from harness.generators import each, final, invoke, mix, repeat, sequence, sleep
 from harness.generators.script import ScriptedFault, ScriptedOp
-from harness.plan import Expectation, Plan, decode, encode, figures, kinds, load, plan_of, scripted
-from harness.protocols import DefiniteError, IndefiniteError, Runtime
-from harness.rng import Streams
-from harness.test import Test
+from harness.running.plan import Expectation, Plan, decode, encode, figures, kinds, load, plan_of, scripted
 from results.errors import HistoryFormatError, StoreVersionError, UsageError
 from results.history import NEMESIS, Op
 from tests.harness.virtual import VirtualClock

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.generators.script import ScriptedFault, ScriptedOp
-from harness.plan import Expectation, Plan, encode, figures
+from harness.running.plan import Expectation, Plan, encode, figures
 from nemesis import reductions
 from nemesis.shrink import Judge, Step, shrink
 from results.errors import ProtocolError

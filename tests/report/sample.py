@@ -13,7 +13,7 @@ from checkers.quorum.checker import QuorumProgress
 from checkers.set_checker import SetChecker
 from checkers.stats import Stats
 from checkers.verdict import Verdict, outcome
-from harness.rng import Rng
+from harness.contract.rng import Rng
 from results.arrow import TELEMETRY_SCHEMA
 from results.history import HARNESS, NEMESIS, Op, OpType
 from results.store import RunDir, Store

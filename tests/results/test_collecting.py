@@ -10,8 +10,8 @@ from typing import cast
 import pytest
 
 from harness.backends import disks
+from harness.contract.test import Test
 from harness.systems.metadata import Metadata
-from harness.test import Test
 from results.arrow import TELEMETRY_SCHEMA
 from results.collecting import collect_telemetry
 from results.errors import HistoryFormatError

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from harness.protocols import DefiniteError, Deployment, IndefiniteError, NodeId
-from harness.recovery import PROBE_KEY
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import NodeId
+from harness.contract.sessions import DefiniteError, IndefiniteError
+from harness.running.recovery import PROBE_KEY
 from harness.systems.locks import LEASE_LOCK, LOCK
 from harness.systems.metadata import Metadata
 from results.history import HARNESS, Op
@@ -20,7 +22,7 @@ OPS: Final = (
 
 
 class Moments:
-    """Where a run is, as its history tells: an observer of `harness.simulate.simulate`."""
+    """Where a run is, as its history tells: an observer of `harness.running.simulate.simulate`."""
 
     def __init__(self) -> None:
         self.phase = ""

@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import msgspec
 
 from harness.cli.compose import RunOptions, compose
-from harness.simulate import simulate
+from harness.contract.test import Test
+from harness.running.simulate import simulate
 from harness.simulation.trace import Trace
-from harness.test import Test
 from results.history import Op
 from workloads.register import RegisterClient
 

@@ -18,7 +18,7 @@ for _package in ("harness", "harness.simulation", "results"):
 import asyncio  # noqa: E402
 
 from harness import ordered  # noqa: E402
-from harness.rng import Rng  # noqa: E402
+from harness.contract.rng import Rng  # noqa: E402
 from harness.simulation.guard import forbidden  # noqa: E402
 from harness.simulation.loop import SimLoop  # noqa: E402
 from harness.simulation.trace import Trace  # noqa: E402

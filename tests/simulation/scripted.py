@@ -12,7 +12,7 @@ from checkers import engine
 from checkers.verdict import CheckerSpec, Verdict
 from harness.cli.compose import RunOptions, compose
 from harness.generators.script import ScriptedFault
-from harness.simulate import Simulated, simulate
+from harness.running.simulate import Simulated, simulate
 from nemesis.requests import complete, kind_of
 from results.arrow import to_table
 from results.history import NEMESIS, Op

@@ -9,7 +9,7 @@ import pytest
 
 from checkers import engine
 from harness.cli.compose import RunOptions, compose
-from harness.simulate import simulate
+from harness.running.simulate import simulate
 from nemesis.catalogue import NEMESES, UNFAIR
 from results.history import NEMESIS
 from tests.cli.test_arguments import OPTIONS

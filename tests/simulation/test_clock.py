@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.rng import Rng
+from harness.contract.rng import Rng
 from harness.simulation.clock import EPOCH_NS, Oscillator, TrueClock
 from harness.simulation.loop import SimLoop
 from harness.simulation.process import ProcessClock, SimProcess

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from harness.rng import Rng
+from harness.contract.rng import Rng
 from harness.simulation.clock import TrueClock
 from harness.simulation.cpu import COST_NS, PERIOD_NS, CpuLimit
 from harness.simulation.loop import SimLoop

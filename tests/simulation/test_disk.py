@@ -16,8 +16,8 @@ from cluster.raft import Entry
 from cluster.raft.events import Written
 from cluster.runtime import Disk
 from cluster.storage import LOG, META, Storage, open_storage
-from harness.protocols import DiskFault
-from harness.rng import Rng
+from harness.contract.faults import DiskFault
+from harness.contract.rng import Rng
 from harness.simulation.clock import TrueClock
 from harness.simulation.disk import DiskLatency, MountedDisk, SimDisk
 from harness.simulation.inodes import Inode, Version

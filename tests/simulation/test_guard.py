@@ -37,7 +37,7 @@ from uuid import uuid4
 
 import pytest
 
-from harness.rng import Rng
+from harness.contract.rng import Rng
 from harness.simulation import guard
 from harness.simulation.guard import forbidden, outside
 from harness.simulation.loop import SimLoop

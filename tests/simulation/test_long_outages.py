@@ -10,7 +10,7 @@ import pytest
 from checkers import engine
 from checkers.verdict import Outcome, reasons
 from harness.cli.compose import RunOptions, compose
-from harness.simulate import simulate
+from harness.running.simulate import simulate
 from tests.cli.test_arguments import OPTIONS
 
 OUTAGES: Final[dict[str, list[str]]] = {

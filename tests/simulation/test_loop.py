@@ -18,7 +18,7 @@ from weakref import ref
 
 import pytest
 
-from harness.rng import Rng
+from harness.contract.rng import Rng
 from harness.simulation import loop as loop_module
 from harness.simulation.loop import COLLECT_EVERY_NS, SimLoop, SimTimer
 from harness.simulation.trace import Trace, first_divergence

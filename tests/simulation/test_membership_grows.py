@@ -16,11 +16,12 @@ import pytest
 from checkers.quorum.checker import QuorumProgress
 from checkers.verdict import Verdict
 from harness.cli.compose import compose
+from harness.contract.faults import FaultKind
+from harness.contract.sessions import DefiniteError
+from harness.contract.test import NemesisContext, NemesisPackage, Test
 from harness.generators.script import ScriptedFault, script_faults
-from harness.protocols import DefiniteError, FaultKind, NemesisContext
-from harness.simulate import Simulated, simulate
+from harness.running.simulate import Simulated, simulate
 from harness.systems.metadata import Metadata
-from harness.test import NemesisPackage, Test
 from nemesis.effects import Effect, carry_out
 from nemesis.grudges import all_links
 from results.history import Op

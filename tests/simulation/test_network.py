@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness.protocols import DefiniteError, Link, LinkFault
-from harness.rng import Rng, Streams
+from harness.contract.faults import LinkFault
+from harness.contract.nodes import Link
+from harness.contract.rng import Rng, Streams
+from harness.contract.sessions import DefiniteError
 from harness.simulation.clock import TrueClock
 from harness.simulation.connections import End
 from harness.simulation.links import HEADER_BYTES

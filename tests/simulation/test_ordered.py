@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from harness.contract.rng import Rng
 from harness.ordered import FIRST_COMPLETED, FIRST_EXCEPTION, TaskGroup, as_completed, wait, wait_for
-from harness.rng import Rng
 from harness.simulation.loop import SimLoop
 
 T = TypeVar("T")

@@ -11,9 +11,9 @@ from checkers.quorum import QuorumProgress
 from checkers.stats import Stats
 from checkers.verdict import Verdict
 from harness.cli.compose import RunOptions, compose
-from harness.plan import decode, encode, plan_of, scripted
-from harness.simulate import Simulated, simulate
-from harness.test import Test
+from harness.contract.test import Test
+from harness.running.plan import decode, encode, plan_of, scripted
+from harness.running.simulate import Simulated, simulate
 from results.history import Op
 from tests.cli.test_arguments import OPTIONS
 

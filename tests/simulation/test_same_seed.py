@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from harness.cli.compose import command_line, compose
-from harness.simulate import simulate
+from harness.running.simulate import simulate
 from harness.simulation.trace import first_divergence
 from results.arrow import history_hash
 from results.store import RunDir

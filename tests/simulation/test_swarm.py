@@ -28,8 +28,8 @@ from harness.cli.swarm import (
     asked_for,
     draw,
 )
-from harness.lifecycle import check_support
-from harness.listed import names
+from harness.contract.listed import names
+from harness.running.lifecycle import check_support
 from harness.systems import catalogue as systems
 from nemesis.catalogue import NEMESES, UNFAIR, kinds
 from results.errors import UnknownNameError, UsageError

@@ -9,7 +9,7 @@ import pytest
 from checkers import engine
 from checkers.verdict import Outcome, reasons
 from harness.cli.compose import RunOptions, compose
-from harness.simulate import simulate
+from harness.running.simulate import simulate
 
 OPTIONS: dict[str, Any] = {
     "system": "metadata",

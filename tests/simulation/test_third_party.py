@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 from harness.cli.compose import compose
-from harness.protocols import NodeCommand
-from harness.simulate import Simulated, simulate
+from harness.contract.nodes import NodeCommand
+from harness.contract.test import Test
+from harness.running.simulate import Simulated, simulate
 from harness.systems.metadata import Metadata
-from harness.test import Test
 from results.errors import SimulationError, UsageError
 from results.history import Op
 from tests.simulation.fingerprint import options

@@ -13,11 +13,13 @@ from checkers.consensus import CommitMonotonic, ElectionSafety, LeaderCompletene
 from checkers.quorum.checker import QuorumProgress
 from cluster.client import ChangeRefusedError, OutcomeUnknownError, UnavailableError
 from harness.cli.compose import compose
-from harness.protocols import DefiniteError, Deployment, IndefiniteError, NodePlace
-from harness.simulate import simulate
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import NodePlace
+from harness.contract.sessions import DefiniteError, IndefiniteError
+from harness.contract.test import Test
+from harness.running.simulate import simulate
 from harness.systems.metadata import Metadata
 from harness.systems.metadata_members import MetadataMembership
-from harness.test import Test
 from results.errors import NodeStartError
 from tests.simulation.fingerprint import options
 

@@ -9,11 +9,12 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from harness.contract.deployments import Deployment
+from harness.contract.rng import Streams
+from harness.contract.sessions import Answer, Session
+from harness.contract.test import Client, Test
 from harness.generators import Context, Generator
-from harness.protocols import Answer, Client, Deployment, Session
-from harness.rng import Streams
 from harness.systems.locks import CompareAndSetLocks
-from harness.test import Test
 from results.history import Op, OpType
 
 T = TypeVar("T")
@@ -127,7 +128,7 @@ class MemorySession(CompareAndSetLocks):
 
 @dataclass
 class OnlySystem:
-    """The part of a `harness.test.Test` that clients look at."""
+    """The part of a `Test` that clients look at."""
 
     system: Store
 

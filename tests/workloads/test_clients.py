@@ -6,7 +6,9 @@ from typing import cast
 
 import pytest
 
-from harness.protocols import Client, DefiniteError, Deployment, IndefiniteError
+from harness.contract.deployments import Deployment
+from harness.contract.sessions import DefiniteError, IndefiniteError
+from harness.contract.test import Client
 from results.errors import ProtocolError
 from results.history import Op
 from tests.workloads.support import TERM, Store, as_test, do, opened, run

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkers.registry import CHECKERS
-from harness.protocols import NodeId, System
+from harness.contract.nodes import NodeId
+from harness.contract.test import NemesisPackage, System, Test, Workload
 from harness.systems.etcd import Etcd
 from harness.systems.metadata import Metadata
-from harness.test import NemesisPackage, Test, Workload
 from results.errors import UnknownNameError, UsageError
 from results.history import Op, OpType
 from results.values import canonical_json

@@ -36,7 +36,7 @@ CONNECTIONS_MAX: Final = 65_536
 
 @dataclass(frozen=True)
 class Fault:
-    """The fields of `harness.protocols.LinkFault`, and the seed of the link's stream."""
+    """The fields of `LinkFault`, and the seed of the link's stream."""
 
     delay_ms: float = 0.0
     jitter_ms: float = 0.0

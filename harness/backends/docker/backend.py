@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from harness import faultkinds, images
+from harness import images
 from harness.backends import disks, leftovers
 from harness.backends.agent import volumes
 from harness.backends.agent.errors import AgentError
@@ -23,8 +23,10 @@ from harness.backends.docker.deployment import DockerDeployment, ImageUsed
 from harness.backends.docker.engine import Engine, asked
 from harness.backends.docker.subnets import MOST_NODES
 from harness.backends.limits import MEMBERSHIP_HOW
-from harness.protocols import Runtime, Support
-from harness.test import Test
+from harness.contract import faultkinds
+from harness.contract.clock import Runtime
+from harness.contract.faults import Support
+from harness.contract.test import Test
 from results.errors import BackendError, UsageError
 
 

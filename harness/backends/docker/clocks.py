@@ -13,7 +13,7 @@ from harness.backends.clocks import NodeClock
 from harness.backends.docker.engine import Engine
 from harness.backends.docker.nodes import Node
 from harness.backends.faketime import FakeClock, Measured
-from harness.protocols import NodeCommand
+from harness.contract.nodes import NodeCommand
 from results.errors import BackendError
 
 CLOCK_DIR = "/splitbrain.clock"

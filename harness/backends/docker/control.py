@@ -9,7 +9,7 @@ import msgspec
 
 from harness.backends.docker.nodes import Node
 from harness.backends.docker.runners import Runners
-from harness.protocols import NodeCommand, NodeStatus
+from harness.contract.nodes import NodeCommand, NodeStatus
 from results.errors import BackendError, NodeStartError
 
 

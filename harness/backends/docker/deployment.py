@@ -21,8 +21,8 @@ from harness.backends.docker.runners import Runners
 from harness.backends.links import AgentLinks
 from harness.backends.nodefaults import NodeFaults
 from harness.backends.ownership import this_controller
-from harness.protocols import NodeId, NodePlace, NodeStatus
-from harness.test import Test
+from harness.contract.nodes import NodeId, NodePlace, NodeStatus
+from harness.contract.test import Test
 from results.errors import BackendError
 from results.telemetry import ASIDE
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from harness.backends.docker import labels
 from harness.backends.docker.engine import ContainerSpec, ContainerState, Engine
-from harness.protocols import NodeCommand, NodeId, NodePlace
+from harness.contract.nodes import NodeCommand, NodeId, NodePlace
 from results.errors import BackendError
 
 DATA_DIR = "/data"

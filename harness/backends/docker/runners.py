@@ -13,7 +13,7 @@ from harness.backends.docker.engine import ContainerState, Engine, short
 from harness.backends.docker.groups import frozen, throttled
 from harness.backends.docker.nodes import NODE_PORT, Containers, Node, ended_how
 from harness.backends.nodelogs import CHARACTERS_SHOWN, log_end
-from harness.protocols import NodeCommand, NodeStatus
+from harness.contract.nodes import NodeCommand, NodeStatus
 from results.errors import BackendError, NodeStartError
 
 LISTENS_WITHIN_S = 5.0

@@ -16,8 +16,9 @@ from harness.backends.deployed import check_nodes, closed_on_failure
 from harness.backends.limits import MEMBERSHIP_HOW
 from harness.backends.local import linkkinds, nodefaults
 from harness.backends.local.deployment import LocalDeployment
-from harness.protocols import Runtime, Support
-from harness.test import Test
+from harness.contract.clock import Runtime
+from harness.contract.faults import Support
+from harness.contract.test import Test
 from results.errors import BackendError, UsageError
 
 MOST_NODES = 250

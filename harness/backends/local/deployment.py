@@ -16,8 +16,9 @@ from harness.backends.local import nodefaults
 from harness.backends.local.linkkinds import refuse_unsupported
 from harness.backends.nodefaults import NodeFaults
 from harness.backends.nodelogs import log_end
-from harness.protocols import Address, Link, LinkFault, NodeId, NodePlace, NodeStatus
-from harness.test import Test
+from harness.contract.faults import LinkFault
+from harness.contract.nodes import Address, Link, NodeId, NodePlace, NodeStatus
+from harness.contract.test import Test
 from results.errors import BackendError, NodeStartError
 
 

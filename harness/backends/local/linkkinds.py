@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from harness import faultkinds
-from harness.protocols import FaultKind, Link, LinkFault, Support
+from harness.contract import faultkinds
+from harness.contract.faults import FaultKind, LinkFault, Support
+from harness.contract.nodes import Link
 from results.errors import FaultNotSupportedError
 
 _BY_PROXY: Final[Mapping[FaultKind, str]] = {

@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness import faultkinds
 from harness.backends import clocks, disks, faketime
 from harness.backends.agent import cgroups, volumes
 from harness.backends.channel import Asked
 from harness.backends.clocks import NodeClock
 from harness.backends.faketime import FakeClock, Measured
 from harness.backends.ownership import this_controller
-from harness.protocols import FaultKind, NodeId, NodePlace, Support
-from harness.test import Test
+from harness.contract import faultkinds
+from harness.contract.faults import FaultKind, Support
+from harness.contract.nodes import NodeId, NodePlace
+from harness.contract.test import Test
 from results.errors import BackendError
 
 

@@ -17,8 +17,10 @@ from harness.backends.ssh.deployment import SshDeployment
 from harness.backends.ssh.inventory import Host, Inventory
 from harness.backends.ssh.links import together
 from harness.backends.ssh.survey import Report, check
-from harness.protocols import FaultKind, NodeId, Runtime, Support
-from harness.test import Test
+from harness.contract.clock import Runtime
+from harness.contract.faults import FaultKind, Support
+from harness.contract.nodes import NodeId
+from harness.contract.test import Test
 from results.errors import BackendError, SeveralFailedError
 
 

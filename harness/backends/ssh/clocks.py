@@ -16,8 +16,8 @@ from harness.backends.channel import Asked
 from harness.backends.clocks import NodeClock
 from harness.backends.faketime import FakeClock, Measured
 from harness.backends.ssh.agents import RemoteAgent
-from harness.offsets import EXCHANGES, Exchange, estimate
-from harness.protocols import ClockOffset
+from harness.contract.nodes import ClockOffset
+from harness.contract.offsets import EXCHANGES, Exchange, estimate
 from results.errors import BackendError
 
 

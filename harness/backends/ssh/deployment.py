@@ -21,8 +21,8 @@ from harness.backends.ssh.clocks import estimated
 from harness.backends.ssh.connection import Connection, HostError
 from harness.backends.ssh.faults import lay_out_disk, make_clock
 from harness.backends.ssh.links import HostLinks, together
-from harness.protocols import Address, ClockOffset, NodeId, NodePlace, NodeStatus
-from harness.test import Test
+from harness.contract.nodes import Address, ClockOffset, NodeId, NodePlace, NodeStatus
+from harness.contract.test import Test
 from results.errors import BackendError, NodeStartError
 
 NODE_PORT: Final = 7000

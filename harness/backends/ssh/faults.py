@@ -9,7 +9,6 @@ from typing import Final
 
 import msgspec
 
-from harness import faultkinds
 from harness.backends import clocks, disks, faketime
 from harness.backends.clocks import NodeClock
 from harness.backends.limits import MEMBERSHIP_HOW
@@ -17,8 +16,10 @@ from harness.backends.ssh import machine
 from harness.backends.ssh.agents import RemoteAgent, look_command
 from harness.backends.ssh.clocks import host_clock
 from harness.backends.ssh.connection import Connection, HostError
-from harness.protocols import FaultKind, NodeId, NodePlace, Support
-from harness.test import Test
+from harness.contract import faultkinds
+from harness.contract.faults import FaultKind, Support
+from harness.contract.nodes import NodeId, NodePlace
+from harness.contract.test import Test
 from results.errors import FaultNotSupportedError
 
 _HOW: Final[Mapping[FaultKind, str]] = {

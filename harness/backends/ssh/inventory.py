@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from harness.listed import names
-from harness.protocols import NodeId
+from harness.contract.listed import names
+from harness.contract.nodes import NodeId
 from results.errors import UsageError
 
 SSH_PORT = 22

@@ -10,8 +10,9 @@ from harness.backends.linkfaults import SeededFaults
 from harness.backends.links import Refreshes
 from harness.backends.ssh.agents import RemoteAgent
 from harness.backends.ssh.connection import HostError
-from harness.protocols import Link, LinkFault, NodeId
-from harness.rng import Streams
+from harness.contract.faults import LinkFault
+from harness.contract.nodes import Link, NodeId
+from harness.contract.rng import Streams
 from results.errors import BackendError, SeveralFailedError
 
 ALIVE_EVERY_S: Final = 8.0

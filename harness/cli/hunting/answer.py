@@ -21,7 +21,7 @@ from harness.cli.hunting.tally import Tally
 from harness.cli.shrink import sizes
 from harness.cli.swarm import Asked
 from harness.cli.words import COLOURS
-from harness.plan import figures
+from harness.running.plan import figures
 from results.origin import git_revision, versions
 
 FORMAT: Final = 1

@@ -11,7 +11,7 @@ from checkers import engine
 from checkers.verdict import Outcome, Verdict, reasons
 from harness.cli.compose import RunOptions, compose
 from harness.cli.words import sentences
-from harness.simulate import simulate
+from harness.running.simulate import simulate
 from results.arrow import client_ops
 from results.errors import SplitbrainError
 

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import h11
 import msgspec
 
-from harness.protocols import DefiniteError, IndefiniteError
+from harness.contract.sessions import DefiniteError, IndefiniteError
 from harness.systems.etcd.errors import error_of
 from harness.systems.etcd.messages import Message
 

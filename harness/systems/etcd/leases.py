@@ -14,7 +14,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from harness.protocols import Clock, DefiniteError, IndefiniteError
+from harness.contract.clock import Clock
+from harness.contract.sessions import DefiniteError, IndefiniteError
 from harness.systems.etcd.gateway import Gateway
 from harness.systems.etcd.messages import KeepAliveAnswer, KeepAliveRequest, LeaseAnswer, LeaseRequest
 

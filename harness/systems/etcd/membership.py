@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
-from harness.protocols import DefiniteError, Deployment, IndefiniteError, NodeId
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import NodeId
+from harness.contract.sessions import DefiniteError, IndefiniteError
 from harness.systems.etcd.gateway import Gateway
 from harness.systems.etcd.messages import (
     AddMemberRequest,
@@ -32,7 +34,7 @@ _EXISTS: Final = "Peer URLs already exists"
 
 
 class EtcdMembership:
-    """Who is a member, who leaves, and who joins: a `harness.protocols.Membership`.
+    """Who is a member, who leaves, and who joins: a `Membership`.
 
     Args:
         connect: opens a gateway to a node; a DefiniteError where it cannot be reached.

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from harness.polled import Observed
-from harness.protocols import DefiniteError, NodeId
+from harness.contract.nodes import NodeId
+from harness.contract.observing import Observed
+from harness.contract.sessions import DefiniteError
 from harness.systems.etcd.gateway import Gateway
 from harness.systems.etcd.messages import Member, MembersAnswer, Nothing, RaftStatus, StatusAnswer, Variables
 
@@ -30,7 +31,7 @@ _ROLES: Final = {
 
 
 class EtcdObserver:
-    """Looks at one process of one node: a `harness.polled.Observer`.
+    """Looks at one process of one node: a `Observer`.
 
     Args:
         gateway: a connection of its own; it must not make another one when that has ended.

@@ -34,7 +34,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from harness.protocols import Answer, Clock, DefiniteError, IndefiniteError
+from harness.contract.clock import Clock
+from harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from harness.systems.etcd.gateway import Gateway
 from harness.systems.etcd.leases import KeptLease
 from harness.systems.etcd.messages import (
@@ -52,7 +53,7 @@ from harness.systems.etcd.messages import (
 )
 
 LOCK_LEASE_S: Final = 10_000_000
-"""Longer than the longest test (`harness.test.TIME_MAX_S`)."""
+"""Longer than the longest test (`TIME_MAX_S`)."""
 
 
 class EtcdSession:

@@ -10,21 +10,15 @@ from pathlib import Path  # noqa: TID251 - says where files of a node are; touch
 from socket import socket  # noqa: TID251 - for the type of a dialled connection
 from typing import Final
 
-from harness.faultkinds import CLOCK_KINDS
-from harness.protocols import (
-    Address,
-    Clock,
-    DefiniteError,
-    Deployment,
-    FaultKind,
-    IndefiniteError,
-    Membership,
-    NodeCommand,
-    NodeId,
-    NodePlace,
-    NodeView,
-)
-from harness.realtime import RealClock
+from harness.contract.clock import Clock
+from harness.contract.deployments import Deployment
+from harness.contract.faultkinds import CLOCK_KINDS
+from harness.contract.faults import FaultKind
+from harness.contract.membership import Membership
+from harness.contract.nodes import Address, NodeCommand, NodeId, NodePlace, NodeView
+from harness.contract.realtime import RealClock
+from harness.contract.sessions import DefiniteError, IndefiniteError
+from harness.contract.test import Test
 from harness.systems.elections import Elections
 from harness.systems.etcd.gateway import Gateway, tcp
 from harness.systems.etcd.membership import EtcdMembership
@@ -33,7 +27,6 @@ from harness.systems.etcd.observer import EtcdObserver
 from harness.systems.etcd.session import EtcdSession
 from harness.systems.locks import LEASE_LOCK, LOCK
 from harness.systems.read_modes import LINEARIZABLE, SERIALIZABLE, ReadMode
-from harness.test import Test
 from results.errors import BackendError
 
 VIEW_TIMEOUT_S: Final = 0.5

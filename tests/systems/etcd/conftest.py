@@ -12,7 +12,7 @@ import pytest
 
 from harness.backends.local import LocalBackend, LocalDeployment
 from harness.cli.compose import RunOptions, compose
-from harness.protocols import Runtime
+from harness.contract.clock import Runtime
 from harness.systems.etcd import Etcd, EtcdSession
 from harness.systems.read_modes import LINEARIZABLE, ReadMode
 from tests.backends.support import missing, skip_without_namespaces

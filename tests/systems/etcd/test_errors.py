@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from harness.protocols import DefiniteError, IndefiniteError
+from harness.contract.sessions import DefiniteError, IndefiniteError
 from harness.systems.etcd.errors import error_of
 
 REFUSED = [

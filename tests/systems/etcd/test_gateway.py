@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from harness.protocols import DefiniteError, IndefiniteError
+from harness.contract.sessions import DefiniteError, IndefiniteError
 from harness.systems.etcd.gateway import Gateway
 from harness.systems.etcd.messages import Answered, Nothing, PutRequest, RangeAnswer, RangeRequest
 from tests.systems.etcd.fake_node import (

@@ -9,10 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from harness.protocols import DefiniteError, Deployment, IndefiniteError, NodePlace
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import NodePlace
+from harness.contract.sessions import DefiniteError, IndefiniteError
+from harness.contract.test import Test
 from harness.systems.etcd import Etcd
 from harness.systems.etcd.membership import EtcdMembership
-from harness.test import Test
 from results.errors import NodeStartError
 from tests.systems.etcd.fake_node import FakeNode, Step, fake_node, page, refuses, says, then_resets
 

@@ -14,13 +14,16 @@ from harness import images
 from harness.backends.docker import DockerBackend
 from harness.backends.local import LocalBackend
 from harness.cli.compose import RunOptions, compose
-from harness.protocols import DefiniteError, Deployment, IndefiniteError, NemesisContext, NodeId, Runtime
-from harness.realtime import RealClock
-from harness.recovery import until_usable
-from harness.rng import Streams
+from harness.contract.clock import Runtime
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import NodeId
+from harness.contract.realtime import RealClock
+from harness.contract.rng import Streams
+from harness.contract.sessions import DefiniteError, IndefiniteError
+from harness.contract.test import NemesisContext, Test
+from harness.running.recovery import until_usable
 from harness.systems.etcd import Etcd
 from harness.systems.etcd.messages import MembersAnswer, Nothing
-from harness.test import Test
 from nemesis.grudges import all_links
 from nemesis.membership import MembershipChanges
 from results.errors import BackendError, NodeStartError

@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from harness.polled import Observed
-from harness.protocols import DefiniteError, Deployment, IndefiniteError
+from harness.contract.deployments import Deployment
+from harness.contract.observing import Observed
+from harness.contract.sessions import DefiniteError, IndefiniteError
 from harness.systems.etcd import Etcd
 from tests.systems.etcd.conftest import Running
 from tests.systems.etcd.fake_node import Step, fake_node, page, says, then_closes

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from harness.protocols import Answer, DefiniteError, IndefiniteError
-from harness.realtime import RealClock
+from harness.contract.realtime import RealClock
+from harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from harness.systems.etcd import EtcdSession
 from harness.systems.etcd.gateway import Gateway
 from harness.systems.read_modes import SERIALIZABLE, ReadMode

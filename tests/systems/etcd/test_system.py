@@ -10,10 +10,11 @@ from typing import Any, cast
 import pytest
 
 from harness.cli.compose import RunOptions, command_line, compose
-from harness.protocols import Deployment, NodeId, NodePlace
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import NodeId, NodePlace
+from harness.contract.test import Test
 from harness.systems import catalogue
 from harness.systems.etcd import Etcd
-from harness.test import Test
 from results.errors import BackendError, UsageError
 from tests.systems.etcd.conftest import OPTIONS, Running
 from tests.systems.etcd.fake_node import fake_node, page, says, silence

@@ -16,7 +16,7 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from harness.rng import Rng
+from harness.contract.rng import Rng
 from results.history import NEMESIS, Op
 
 UNASSIGNED: Final = -99

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from harness.deadlines import within
-from harness.journal import Journal
-from harness.marks import reached
-from harness.processes import describe
-from harness.protocols import Nemesis, NemesisContext
+from harness.contract.marks import reached
+from harness.contract.test import Nemesis, NemesisContext
+from harness.running.deadlines import within
+from harness.running.journal import Journal
+from harness.running.processes import describe
 from results.errors import NemesisError, ProtocolError
 from results.history import Op
 

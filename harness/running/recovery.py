@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from harness.deadlines import together, within
-from harness.processes import describe
-from harness.protocols import Clock, Deployment, NodeId, NodeView
-from harness.test import Test
+from harness.contract.clock import Clock
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import NodeId, NodeView
+from harness.contract.test import Test
+from harness.running.deadlines import together, within
+from harness.running.processes import describe
 
 POLL_NS = 100_000_000
 """Pause between two looks."""

@@ -1,11 +1,12 @@
-"""Which kinds of fault (`harness.protocols.FaultKind`) a fault of a link, a disk or a clock is made of."""
+"""Which kinds of fault (`FaultKind`) a fault of a link, a disk or a clock is made of."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from harness.protocols import Backend, ClockFault, DiskFault, FaultKind, LinkFault, Support, System
+from harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
+from harness.contract.test import Backend, System
 
 _OF_LINKS: Final[Mapping[str, FaultKind]] = {
     "delay_ms": "delay",

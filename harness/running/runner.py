@@ -18,19 +18,21 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from harness import offsets
-from harness.crashes import Watched, watch_nodes
+from harness.contract import offsets
+from harness.contract.clock import Runtime
+from harness.contract.deployments import Deployment
+from harness.contract.marks import reached
+from harness.contract.nodes import ClockOffset, NodeId
+from harness.contract.test import Test
 from harness.generators import Generator, beside, clients, nemesis, rate, time_limit
-from harness.journal import Journal, Recorder
-from harness.marks import reached
-from harness.processes import describe
-from harness.protocols import ClockOffset, Deployment, NodeId, Runtime
-from harness.quiet import until_converged
-from harness.recovery import until_usable
-from harness.scheduler import Scheduler
+from harness.running.crashes import Watched, watch_nodes
+from harness.running.journal import Journal, Recorder
+from harness.running.processes import describe
+from harness.running.quiet import until_converged
+from harness.running.recovery import until_usable
+from harness.running.scheduler import Scheduler
+from harness.running.watch import tick_ns, watch
 from harness.systems.elections import Elections
-from harness.test import Test
-from harness.watch import tick_ns, watch
 from results.errors import HarnessError, ProtocolError, SplitbrainError, SystemUnderTestError
 from results.history import Op
 
@@ -58,7 +60,7 @@ STOPPED_OP_NS = 500_000_000
 
 class Stop:
     """Asks a run to end early: once for a short, clean end; twice to skip the final phase as well; three times to be
-    ended at once, whatever it waits for (see `harness.lifecycle.run`)."""
+    ended at once, whatever it waits for (see `harness.running.lifecycle.run`)."""
 
     def __init__(self) -> None:
         self.requests = 0

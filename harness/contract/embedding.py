@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, runtime_checkable
 
 from cluster.embedded import Clock, Disk, Network, Rng
-from harness.protocols import NodeCommand
+from harness.contract.nodes import NodeCommand
 
 
 class NodeWorld(Protocol):
@@ -54,7 +54,7 @@ class NodeWorld(Protocol):
 
 @runtime_checkable
 class Embeddable(Protocol):
-    """A system whose nodes can be started inside this process; it is a `harness.protocols.System` besides."""
+    """A system whose nodes can be started inside this process; it is a `System` besides."""
 
     async def embed(self, command: NodeCommand, world: NodeWorld) -> None:
         """Start the node that `command` (the system's own, see `System.command`) would start, on `world`.

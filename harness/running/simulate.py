@@ -15,18 +15,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness import lifecycle, marks
 from harness.backends.sim import SimBackend, check_embeddable
-from harness.lifecycle import HistoryFile
-from harness.protocols import NodeId, Runtime
-from harness.rng import Streams
-from harness.runner import RunSummary, Stop, as_harness_error
+from harness.contract import marks
+from harness.contract.clock import Runtime
+from harness.contract.nodes import NodeId
+from harness.contract.rng import Streams
+from harness.contract.test import Test
+from harness.running import lifecycle
+from harness.running.lifecycle import HistoryFile
+from harness.running.runner import RunSummary, Stop, as_harness_error
 from harness.simulation.clock import EPOCH_NS, TrueClock
 from harness.simulation.guard import forbidden, outside
 from harness.simulation.host import Outputs
 from harness.simulation.loop import SimLoop
 from harness.simulation.trace import Trace
-from harness.test import Test
 from results.arrow import history_hash, to_table
 from results.errors import SimulationError, SplitbrainError
 from results.history import Op
@@ -92,7 +94,7 @@ def simulate(
     """Run a test in simulation. Errors of the run are in what is returned; its history is kept.
 
     Args:
-        test: what to do; the system must be `harness.embedding.Embeddable`.
+        test: what to do; the system must be `Embeddable`.
         world: what links, disks and clocks are like, by name (`harness.simulation.worlds.WORLDS`); None for what the
             test's options say, or else "lan".
         recorder: takes the history; None to get it back.

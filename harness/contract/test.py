@@ -5,14 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeAlias
+from pathlib import Path  # noqa: TID251 - for types; the backends do the work
+from typing import Annotated, Any, Protocol, TypeAlias
 
 import msgspec
 
 from checkers.verdict import CheckerSpec
-from harness.generators import Generator
-from harness.protocols import Client, FaultKind, Nemesis, NodeId, System
+from harness.contract.clock import Runtime
+from harness.contract.deployments import Deployment
+from harness.contract.faults import FaultKind, Support
+from harness.contract.membership import Membership
+from harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
+from harness.contract.sessions import Session
+from harness.contract.generator import Generator
 from results.errors import UsageError
+from results.history import Op
 
 NODES_MAX = 100
 CONCURRENCY_MAX = 1000
@@ -228,3 +235,137 @@ def check_number(name: str, value: float, most: float) -> None:
         raise UsageError(f"{name} must be at most {most:,}, not {value:g}.")
     if value < LEAST:
         raise UsageError(f"{name} must be at least {LEAST:g}, not {value:g}.")
+
+
+# --- the parts of a test ----------------------------------------------------------------------------------------------
+
+
+class System(Protocol):
+    """A system under test: how to run it, how to talk to it, how to ask who leads.
+
+    Attributes:
+        name: as given to `--system`.
+        bugs: switches that break it on purpose, by mutation id ("M23"), with a line on each.
+        election_timeout_s: the longest time a healthy majority needs to notice a dead leader; bounds derive from it.
+        image: the name of the image in whose containers its nodes run; None (or no such attribute) if it has none.
+        uploads: what a machine needs that is to run a node of it: the name below `NodePlace.home_dir`, and the file or
+            folder here. Empty (or no such attribute) if such a machine needs nothing.
+        immune: kinds of fault that cannot be done to its nodes wherever they live, and why. Empty (or no such
+            attribute) if there are none.
+        membership: how its nodes leave and join while it runs; None (or no such attribute) if its members are fixed.
+    """
+
+    name: str
+    bugs: Mapping[str, str]
+    election_timeout_s: float
+
+    image: str | None
+    uploads: Mapping[str, Path]
+    immune: Mapping[FaultKind, str]
+    membership: Membership | None
+
+    def command(self, test: Test, place: NodePlace) -> NodeCommand:
+        """How to start the node that lives at `place`."""
+        ...
+
+    async def connect(self, deployment: Deployment, node: NodeId) -> Session:
+        """A session with one node.
+
+        Raises:
+            DefiniteError: the node could not be reached (nothing was sent).
+        """
+        ...
+
+    async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
+        """What the node says of itself, None if it does not answer within half a second."""
+        ...
+
+    def telemetry(self, test: Test, node_dir: Path) -> Path | None:
+        """The node's raw telemetry file (JSON lines, see `results.telemetry`), None if nodes write none.
+
+        A system of such nodes that also has `observe` (`Observable`) is asked for it during the run.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """A place where nodes can live."""
+
+    name: str
+
+    def support(self) -> Mapping[str, Support]:
+        """For every FaultKind whether it works here. Looks, changes nothing.
+
+        Raises:
+            BackendError: nothing works here, not even without faults; what is missing.
+        """
+        ...
+
+    def sweep(self) -> list[str]:
+        """Remove what earlier controllers left behind when they were killed; a line for each thing removed."""
+        ...
+
+    async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> Deployment:
+        """Lay out the test's nodes, not yet started. Logs and data go under `run_dir/nodes/<node>/`.
+
+        Raises:
+            BackendError: it cannot be done here.
+        """
+        ...
+
+
+class Client(Protocol):
+    """One logical client: it belongs to one process at a time and talks to one node."""
+
+    async def open(self, test: Test, deployment: Deployment, node: NodeId) -> Client:
+        """A fresh client, connected to `node`; `self` is a prototype and stays as it is."""
+        ...
+
+    async def setup(self, test: Test) -> None:
+        """Prepare what the workload needs in the system. Called once per test, on one open client."""
+        ...
+
+    async def invoke(self, test: Test, op: Op) -> Op:
+        """Carry out an invocation and return `op.complete(...)`.
+
+        A DefiniteError is recorded as `fail`; every other exception, and a result that does not come within the op
+        timeout, as `info`.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Drop connections. Called exactly once, also after a crash of the process."""
+        ...
+
+
+class NemesisContext(msgspec.Struct, frozen=True):
+    """What a nemesis works with."""
+
+    test: Test
+    deployment: Deployment
+    runtime: Runtime
+
+
+class Nemesis(Protocol):
+    """Injects, verifies, heals and verifies again.
+
+    Attributes:
+        fs: the functions of nemesis ops that it handles.
+        faults: the FaultKinds that its ops can ask of a backend; which of them a test needs, its schedule decides
+            (`NemesisPackage.faults`).
+    """
+
+    fs: frozenset[str]
+    faults: frozenset[FaultKind]
+
+    async def invoke(self, context: NemesisContext, op: Op) -> Op:
+        """Carry out a nemesis op and return its completion.
+
+        `ok`: it took effect; the value is a dict with what was done and the evidence. `info`: it may have; the run is
+        then inconclusive. NemesisError is recorded as `info` with the error.
+        """
+        ...
+
+    async def heal(self, context: NemesisContext) -> None:
+        """Undo whatever is still in force. Called at the end of every run, also of an interrupted one."""
+        ...

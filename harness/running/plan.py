@@ -38,9 +38,9 @@ from typing import Any, Final, Literal, cast
 import msgspec
 
 from checkers.verdict import CheckerSpec
+from harness.contract.nodes import NodeId
+from harness.contract.test import LEAST, RATE_MAX, Test, check_placement
 from harness.generators.script import ScriptedFault, ScriptedOp, script, script_faults
-from harness.protocols import NodeId
-from harness.test import LEAST, RATE_MAX, Test, check_placement
 from results.errors import HistoryFormatError, StoreVersionError, UsageError
 from results.history import HARNESS, NEMESIS, Op
 

@@ -10,20 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.journal import Journal
-from harness.marks import reached
-from harness.protocols import (
-    Clock,
-    ClockFault,
-    ClockOffset,
-    Deployment,
-    DiskFault,
-    Link,
-    LinkFault,
-    MessageConnection,
-    NodeId,
-    NodeStatus,
-)
+from harness.contract.clock import Clock
+from harness.contract.deployments import Deployment, MessageConnection
+from harness.contract.faults import ClockFault, DiskFault, LinkFault
+from harness.contract.marks import reached
+from harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
+from harness.running.journal import Journal
 from results.errors import NodeStartError
 
 if TYPE_CHECKING:
@@ -37,7 +29,7 @@ AFTERMATH_NS = 1_000_000_000
 
 
 class Watched:
-    """A deployment that knows which nodes should run: `harness.protocols.Deployment`, and a witness of crashes.
+    """A deployment that knows which nodes should run: `Deployment`, and a witness of crashes.
 
     A crash is noted once for each life of a node, as an op of the harness: `f` "crash", with the node, how its process
     ended, and the last line of its log where the backend tells them. It is `f` "halt" where the node's disk was at

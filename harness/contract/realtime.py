@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from harness.protocols import Runtime
-from harness.rng import Streams
+from harness.contract.clock import Runtime
+from harness.contract.rng import Streams
 
 
 class RealClock:

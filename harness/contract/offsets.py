@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.protocols import ClockOffset, NodeId
+from harness.contract.nodes import ClockOffset, NodeId
 
 EXCHANGES: Final = 16
 """How often a host is asked: enough for one exchange that nothing held up."""

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from harness import validate
-from harness.deadlines import together
-from harness.faultkinds import supported
-from harness.journal import Recorder
-from harness.protocols import Backend, Deployment, Runtime
-from harness.recovery import until_usable
-from harness.runner import END_NOW, RunSummary, Stop, as_harness_error, run_test
-from harness.test import Test
+from harness.contract.clock import Runtime
+from harness.contract.deployments import Deployment
+from harness.contract.faultkinds import supported
+from harness.contract.test import Backend, Test
+from harness.running.deadlines import together
+from harness.running.journal import Recorder
+from harness.running.recovery import until_usable
+from harness.running.runner import END_NOW, RunSummary, Stop, as_harness_error, run_test
 from results.errors import FaultNotSupportedError, HarnessError, NodeStartError, RunEndedError
 from results.history import Op
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from harness.protocols import Clock
+from harness.contract.clock import Clock
 from results.history import HARNESS, Mop, Op, OpType
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, get_args
 import msgspec
 
 from harness.backends.catalogue import BACKENDS, build
-from harness.protocols import FaultKind, Support
+from harness.contract.faults import FaultKind, Support
 from results.errors import SeveralFailedError, SplitbrainError
 
 if TYPE_CHECKING:

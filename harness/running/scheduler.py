@@ -10,13 +10,14 @@ from collections import deque
 from collections.abc import Callable
 
 from harness import validate
-from harness.deadlines import Alarm
+from harness.contract.clock import Runtime
+from harness.contract.deployments import Deployment
+from harness.contract.test import NemesisContext, Test
 from harness.generators import Context, Generator, Pending
-from harness.injector import Injector
-from harness.journal import Journal
-from harness.processes import Processes
-from harness.protocols import Deployment, NemesisContext, Runtime
-from harness.test import Test
+from harness.running.deadlines import Alarm
+from harness.running.injector import Injector
+from harness.running.journal import Journal
+from harness.running.processes import Processes
 from results.history import NEMESIS, Op
 
 

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final
 
-import msgspec
-
-from harness.protocols import Clock, DefiniteError, Deployment, IndefiniteError, NodeId
+from harness.contract.clock import Clock
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import NodeId
+from harness.contract.observing import SEEN, START, Observable, Observed, Observer, Seen
+from harness.contract.sessions import DefiniteError, IndefiniteError
 from results.errors import BackendError, ProtocolError
 
 PERIOD_S: Final = 0.2
@@ -29,79 +31,8 @@ PERIOD_S: Final = 0.2
 WITHIN_S: Final = 1.0
 """A node that takes longer has not answered."""
 
-START: Final = "start"
-SEEN: Final = "seen"
-"""Events of rows: the first one of a process, and any other. None is called "role": that a node is in a term makes no
-promise before it is on its disk, and it may well be asked in between (`checkers.consensus.progress`)."""
-
-
-class Observed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a node says of itself; None for what it does not say. Columns are those of `results.telemetry`.
-
-    `role`, `term`, `leader` and `commit` must have held together in one moment: leaders are counted by them. `applied`
-    may be older than `commit`, not newer.
-    """
-
-    group: str | None = None
-    term: int | None = None
-    role: str | None = None
-    leader: NodeId | None = None
-    commit: int | None = None
-    applied: int | None = None
-    voters: tuple[NodeId, ...] | None = None
-    chain: str | None = None
-    state: str | None = None
-    last: int | None = None
-
-
-class Observer(Protocol):
-    """A connection to one process of one node. It never leads to another process: with the connection it ends."""
-
-    async def look(self) -> Observed:
-        """What the node says now.
-
-        Raises:
-            DefiniteError, IndefiniteError: it does not say, or the process has ended.
-        """
-        ...
-
-    async def close(self) -> None:
-        """Drop the connection."""
-        ...
-
-
-class Observable(Protocol):
-    """A system whose nodes say what they would write as telemetry when they are asked."""
-
-    async def observe(self, deployment: Deployment, node: NodeId) -> Observer:
-        """A connection to the node's process.
-
-        Raises:
-            DefiniteError: the node could not be reached.
-        """
-        ...
-
-
-class Seen(msgspec.Struct, frozen=True):
-    """What arrived from a node.
-
-    Attributes:
-        at_ns: when, on the controller's clock.
-        event: START or SEEN.
-        said: what the node said.
-    """
-
-    at_ns: int
-    event: str
-    said: Observed
-
 
 Keep = Callable[[NodeId, Seen], None]
-
-
-def observable(system: object) -> Observable | None:
-    """The system, if its nodes are to be asked."""
-    return cast("Observable", system) if callable(getattr(system, "observe", None)) else None
 
 
 async def poll(system: Observable, deployment: Deployment, nodes: Sequence[NodeId], clock: Clock, keep: Keep) -> None:

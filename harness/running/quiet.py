@@ -12,10 +12,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from harness.deadlines import together, within
-from harness.protocols import Clock, Deployment, NodeId, NodeView
-from harness.recovery import ANSWER_LIMIT_S
-from harness.test import Test
+from harness.contract.clock import Clock
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import NodeId, NodeView
+from harness.contract.test import Test
+from harness.running.deadlines import together, within
+from harness.running.recovery import ANSWER_LIMIT_S
 
 TOLD_NS = 250_000_000
 """Pause between two looks: for no longer than that a node keeps what it applied from its telemetry (the metadata

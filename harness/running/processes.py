@@ -11,11 +11,14 @@ import asyncio
 from collections.abc import Callable
 
 from harness import validate
-from harness.deadlines import finished, within
-from harness.journal import Journal
-from harness.marks import reached
-from harness.protocols import Client, Clock, DefiniteError, Deployment, IndefiniteError, NodeId
-from harness.test import Test
+from harness.contract.clock import Clock
+from harness.contract.deployments import Deployment
+from harness.contract.marks import reached
+from harness.contract.nodes import NodeId
+from harness.contract.sessions import DefiniteError, IndefiniteError
+from harness.contract.test import Client, Test
+from harness.running.deadlines import finished, within
+from harness.running.journal import Journal
 from results.errors import ProtocolError
 from results.history import Op
 

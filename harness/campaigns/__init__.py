@@ -1,0 +1,1 @@
+"""What one does with tests: compose, record, judge, replay, shrink, hunt."""

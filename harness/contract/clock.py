@@ -1,0 +1,28 @@
+"""Time and randomness of a run: it takes them from nowhere else."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from harness.contract.rng import Streams
+
+
+class Clock(Protocol):
+    """The only source of time in a run: monotonic, in nanoseconds."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since an arbitrary start."""
+        ...
+
+    async def sleep_ns(self, duration_ns: int) -> None:
+        """Suspend the calling task."""
+        ...
+
+
+class Runtime(msgspec.Struct, frozen=True):
+    """What a run is handed instead of reaching for the world: time, and named streams of randomness."""
+
+    clock: Clock
+    streams: Streams

@@ -1,0 +1,127 @@
+"""The nodes of one test, under control."""
+
+from __future__ import annotations
+
+import socket  # noqa: TID251 - for the type of a dialled connection; nothing here opens one
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from harness.contract.faults import ClockFault, DiskFault, LinkFault
+from harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
+
+
+class Deployment(Protocol):
+    """The nodes of one test and the links between them, under control. Everything that it starts dies with it."""
+
+    nodes: Sequence[NodeId]
+
+    async def start(self, node: NodeId) -> NodeStatus:
+        """Start the node's process; a running one is left alone. Links that are cut stay cut for the new process.
+
+        Raises:
+            NodeStartError: it ended at once.
+        """
+        ...
+
+    async def kill(self, node: NodeId) -> NodeStatus:
+        """End the node's process with SIGKILL and wait until it is gone; a stopped one is left alone."""
+        ...
+
+    async def pause(self, node: NodeId) -> NodeStatus:
+        """Stop the node's process from running (SIGSTOP) and wait until the kernel says so; one that ended stays so."""
+        ...
+
+    async def resume(self, node: NodeId) -> NodeStatus:
+        """Let a paused process run again; one that ended stays so."""
+        ...
+
+    async def status(self, node: NodeId) -> NodeStatus:
+        """What the operating system says of the node's process now."""
+        ...
+
+    async def cut(self, links: frozenset[Link]) -> None:
+        """Make exactly these directed links drop everything, and all others pass: the whole topology at once."""
+        ...
+
+    async def passes(self, links: Sequence[Link]) -> Mapping[Link, bool]:
+        """Measure, for each link, whether a packet sent by its source reaches its destination now.
+
+        Both ends need not run: the measurement is the backend's own, over the same path as the nodes' traffic.
+        """
+        ...
+
+    async def dropped(self) -> Mapping[Link, int]:
+        """Packets (or bytes, where the backend counts those) that each cut link swallowed since it was cut."""
+        ...
+
+    async def power_off(self, node: NodeId) -> NodeStatus:
+        """End the node's process as a loss of power does: what it wrote and did not sync may be lost, or torn.
+
+        The status's evidence tells how many bytes were lost and how many sectors torn.
+        """
+        ...
+
+    async def disturb(self, faults: Mapping[Link, LinkFault]) -> None:
+        """Give exactly these directed links these faults, and all others none: the whole set at once."""
+        ...
+
+    async def disturbed(self) -> Mapping[Link, Mapping[str, int]]:
+        """For each link with a fault what it did since it has it: counts of "lost", "duplicated", "reordered", ..."""
+        ...
+
+    async def spoil(self, node: NodeId, fault: DiskFault | None) -> Mapping[str, Any]:
+        """Give the node's disk this fault, or none; evidence: what the fault before it did, what this one found."""
+        ...
+
+    async def skew(self, node: NodeId, fault: ClockFault | None) -> Mapping[str, Any]:
+        """Give the node's clock this fault, or none; evidence: offset and rate as measured, before and after."""
+        ...
+
+    async def throttle(self, node: NodeId, share: float | None) -> Mapping[str, Any]:
+        """Give the node this share of one CPU, above 0; None lifts the limit. A limit outlives the node's process.
+
+        Evidence: how often ("throttled") the limit that was in force so far made the node wait since it was set.
+        """
+        ...
+
+    async def offsets(self) -> Mapping[NodeId, ClockOffset]:
+        """How far the clocks of the nodes' hosts are ahead of the controller's now.
+
+        Of a node that is left out nothing is known; what it tells is placed in time by its wall clock, as if that were
+        the controller's.
+        """
+        ...
+
+    async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
+        """Connect to the node's client address: a connected non-blocking TCP socket; in a simulation, a connection.
+
+        Clients live outside the nodes' network: no cut touches them.
+
+        Raises:
+            DefiniteError: nobody listens there.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Stop every node, heal every link, remove everything that `deploy` laid out except logs and data."""
+        ...
+
+
+class MessageConnection(Protocol):
+    """An ordered connection that carries whole messages."""
+
+    def send(self, message: bytes) -> None:
+        """Queue a message. Sending on a closed connection is silently lost, as on a network."""
+        ...
+
+    async def receive(self) -> bytes:
+        """The next message.
+
+        Raises:
+            ConnectionError: the other side is gone.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close both directions."""
+        ...

@@ -1,0 +1,60 @@
+"""How nodes leave and join the cluster of a system that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from harness.contract.deployments import Deployment
+from harness.contract.nodes import NodeId
+
+
+class Membership(Protocol):
+    """How nodes of a system leave its cluster and join it again while it runs.
+
+    It remembers what became of each node: `System.command` starts a node that joins in another way than the first
+    members, and refuses to start one that left. It belongs to one run at a time.
+    """
+
+    def begin(self) -> None:
+        """Forget everything: in a new deployment every node is a member from the start, or all founders are."""
+        ...
+
+    def unsettled(self, node: NodeId) -> bool:
+        """Whether the node was asked to leave, or never was a member, and was not settled since.
+
+        It may end by itself meanwhile, and need not answer.
+        """
+        ...
+
+    def settle(self, node: NodeId) -> None:
+        """Note that the node is a member which serves: it has joined again, or was refused to leave."""
+        ...
+
+    async def members(self, deployment: Deployment, node: NodeId) -> Mapping[str, NodeId]:
+        """The members as this node lists them: by the id of each, which node it is, also of one that never ran.
+
+        Raises:
+            DefiniteError, IndefiniteError: it does not tell.
+        """
+        ...
+
+    async def remove(self, deployment: Deployment, asked: NodeId, node: NodeId, member: str) -> None:
+        """Ask a node to have another one, the member of this id, removed. It may be asked again, whatever came of it.
+
+        Raises:
+            DefiniteError: it was refused.
+            IndefiniteError: nobody knows whether it was removed, or will be.
+        """
+        ...
+
+    async def add(self, deployment: Deployment, asked: NodeId, node: NodeId) -> str:
+        """Ask a node to have another one, which has no data, taken in; the id of the new member.
+
+        It may be asked again, whatever came of it. From now on the node is started as one that joins.
+
+        Raises:
+            DefiniteError: it was refused.
+            IndefiniteError: nobody knows whether it was taken in, or will be.
+        """
+        ...
