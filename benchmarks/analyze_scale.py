@@ -41,14 +41,14 @@ import numpy as np
 from rich.console import Console
 
 from checkers import engine
+from harness.campaigns.compose import RunOptions, compose
+from harness.campaigns.documents import keep_plan
+from harness.campaigns.judging import keep_verdicts
+from harness.campaigns.simulated import record_simulated
+from harness.campaigns.warm import warm_up
+from harness.campaigns.workers import Workers
 from harness.cli.analyze import STARTED
-from harness.cli.compose import RunOptions, compose
-from harness.cli.documents import keep_plan
-from harness.cli.judging import keep_verdicts
 from harness.cli.progress import Progress
-from harness.cli.simulated import record_simulated
-from harness.cli.warm import warm_up
-from harness.cli.workers import Workers
 from harness.systems import catalogue as systems
 from results.collecting import collect_telemetry
 from results.errors import SplitbrainError

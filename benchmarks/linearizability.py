@@ -156,7 +156,7 @@ def judged_here(model: str, path: Path) -> dict[str, float]:
     """Judge a file in this process, with all kernels compiled and loaded before it is measured, as a hunt has them."""
     from checkers.engine import judge
     from checkers.verdict import CheckerSpec
-    from harness.cli.warm import warm_up
+    from harness.campaigns.warm import warm_up
     from results.formats import read_table
 
     table = read_table(path)

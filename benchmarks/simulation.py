@@ -17,7 +17,7 @@ import statistics
 import time
 from concurrent.futures import ProcessPoolExecutor
 
-from harness.cli.compose import RunOptions, compose
+from harness.campaigns.compose import RunOptions, compose
 from harness.running.simulate import simulate
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from harness.cli.compose import RunOptions, compose
+from harness.campaigns.compose import RunOptions, compose
 from harness.running.simulate import simulate
 from results.history import Op
 

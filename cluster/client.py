@@ -29,7 +29,6 @@ from cluster.errors import (
     ClusterError,
     InvalidPathError,
     InvalidRequestError,
-    MismatchingNodeError,
     NodeNotFoundError,
     OutcomeUnknownError,
     PossiblyMatchingManyNodesDeniedError,
@@ -88,6 +87,18 @@ BUGS: Final[Mapping[str, str]] = {bug.id: bug.line for bug in ALL.values()}
 DEFAULT_TIMEOUT_MS: Final = 5000
 
 _CHANGE_REFUSALS: Final = get_args(ChangeRefusal)
+
+
+class MismatchingNodeError(RefusedError):
+    """The tree node at the path does not meet the condition of the request.
+
+    Attributes:
+        properties: what was found there instead.
+    """
+
+    def __init__(self, message: str, term: int | None, properties: Properties) -> None:
+        super().__init__(message, term)
+        self.properties = properties
 
 
 class MessageConnection(Protocol):

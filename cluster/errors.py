@@ -10,7 +10,7 @@
     └── ClientError                     a request got no result; `definite` says what that means
         ├── RefusedError                definite: the request did not happen and never will
         │   ├── NodeNotFoundError
-        │   ├── MismatchingNodeError
+        │   ├── MismatchingNodeError          in `cluster.client`
         │   ├── PossiblyMatchingManyNodesDeniedError
         │   ├── InvalidRequestError
         │   ├── ChangeRefusedError
@@ -22,10 +22,7 @@ A message is for the person who reads it: what is wrong, where, and what to do a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
-if TYPE_CHECKING:
-    from cluster.tree import Properties
+from typing import ClassVar
 
 
 class ClusterError(Exception):
@@ -83,18 +80,6 @@ class RefusedError(ClientError):
 
 class NodeNotFoundError(RefusedError):
     """The path leads to no tree node, and the request needs one."""
-
-
-class MismatchingNodeError(RefusedError):
-    """The tree node at the path does not meet the condition of the request.
-
-    Attributes:
-        properties: what was found there instead.
-    """
-
-    def __init__(self, message: str, term: int | None, properties: Properties) -> None:
-        super().__init__(message, term)
-        self.properties = properties
 
 
 class PossiblyMatchingManyNodesDeniedError(RefusedError):

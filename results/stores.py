@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from results.errors import UsageError
+
+STORE: Final = "store"
+"""Where runs are kept, unless another folder is named."""
 
 
 def check_path(name: str, option: str = "--store") -> None:

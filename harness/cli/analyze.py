@@ -16,7 +16,7 @@ from harness.cli import options, parsing
 from results.errors import RunNotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from harness.cli.many import Judged
+    from harness.campaigns.many import Judged
     from results.store import RunDir, Store
 
 STARTED: Final = "Spark is up"
@@ -42,7 +42,7 @@ def command(
     options.check_master(ctx, engine or "spark", master)
 
     from checkers.verdict import worst
-    from harness.cli.rejudging import told_to_analyze
+    from harness.campaigns.rejudging import told_to_analyze
     from results.store import Store
     from results.stores import is_run
 
@@ -105,8 +105,8 @@ def _standing(run: RunDir) -> str:
 
 
 def _judge(runs: list[RunDir], engine: str, master: str) -> list[Judged]:
-    from harness.cli.many import judge_in_batches, judge_one_by_one, page_writers
-    from harness.cli.planned import cores
+    from harness.campaigns.many import judge_in_batches, judge_one_by_one, page_writers
+    from harness.campaigns.planned import cores
     from harness.cli.steps import Steps
 
     began_s = time.monotonic()
@@ -121,7 +121,7 @@ def _judge(runs: list[RunDir], engine: str, master: str) -> list[Judged]:
 
         if engine == "inline":
             stack.enter_context(steps).tell("judging runs")
-            return judge_one_by_one(runs, show)
+            return judge_one_by_one(runs, show, _warn)
         from checkers.spark.session import session
 
         click.echo(f"starting Spark ({master}) for {len(runs)} runs", err=True)
@@ -132,12 +132,12 @@ def _judge(runs: list[RunDir], engine: str, master: str) -> list[Judged]:
             click.echo(f"{STARTED} after {spark.start_s:.1f} s", err=True)
         steps.tell("judging runs")
         began_s = time.monotonic()
-        return judge_in_batches(runs, spark, pages, show)
+        return judge_in_batches(runs, spark, pages, show, _warn)
 
 
 def _print_json(judged: list[Judged]) -> None:
     """An array with a document per run, one after the other: all of them at once may be more than fits into memory."""
-    from harness.cli.judging import damaged_document, stored_document
+    from harness.campaigns.judging import damaged_document, stored_document
 
     click.echo("[")
     for number, each in enumerate(judged, 1):
@@ -151,8 +151,8 @@ def _print(judged: list[Judged]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from harness.campaigns.words import COLOURS
     from harness.cli.tables import print_whole
-    from harness.cli.words import COLOURS
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("outcome", "test", "run", "why"):
@@ -165,3 +165,7 @@ def _print(judged: list[Judged]) -> None:
     for each in judged:
         for how in each.hot_keys:
             click.echo(f"{each.run.test_name}/{each.run.name}: {how}")
+
+
+def _warn(line: str) -> None:
+    click.echo(line, err=True)

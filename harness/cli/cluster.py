@@ -92,7 +92,7 @@ def command() -> None:
 def up(nodes: str, base_port: int, bug: str, directory: str) -> None:
     """Start the nodes and wait until one leads. Data of an earlier `up` in the same DIR is used again."""
     from cluster.client import BUGS
-    from harness.cli.compose import node_names
+    from harness.campaigns.compose import node_names
     from harness.contract.listed import names
 
     for each in names("--bug", bug):

@@ -11,8 +11,8 @@ from harness.cli import options, parsing
 from results.errors import EXIT_HARNESS_ERROR
 
 if TYPE_CHECKING:
-    from harness.cli.compose import RunOptions
-    from harness.cli.judging import Conclusion
+    from harness.campaigns.compose import RunOptions
+    from harness.campaigns.judging import Conclusion
     from results.store import RunDir
 
 BUG = "M23"
@@ -36,10 +36,10 @@ def command(ctx: click.Context, store: str, time_limit: float, seed: int | None)
     The first run must pass. In the second a leader answers reads without asking a majority, and the checker must find
     an answer that is older than an acknowledged write. Exit code 0 means that both came out so.
     """
-    from harness.cli.compose import RunOptions, compose
-    from harness.cli.judging import judge_with_spark
+    from harness.campaigns.compose import RunOptions, compose
+    from harness.campaigns.judging import judge_with_spark
+    from harness.campaigns.record import check_place, record
     from harness.cli.progress import Progress
-    from harness.cli.run import check_place, record
 
     common: dict[str, Any] = {
         "workload": "register",
@@ -82,8 +82,8 @@ def _show(conclusions: list[Conclusion], chosen: list[RunOptions]) -> int:
     from rich.table import Table
 
     from checkers.verdict import Outcome
+    from harness.campaigns.words import COLOURS, figures, sentences
     from harness.cli.tables import print_whole
-    from harness.cli.words import COLOURS, figures, sentences
 
     expected = [Outcome.PASS, Outcome.VIOLATION]
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -15,11 +15,12 @@ from harness.cli import options, parsing
 from results.errors import EXIT_HARNESS_ERROR, UsageError
 
 if TYPE_CHECKING:
-    from harness.cli.hunting.findings import Finding
-    from harness.cli.hunting.search import Limits
-    from harness.cli.hunting.tally import Tally
-    from harness.cli.interrupts import Interrupts
-    from harness.cli.swarm import Asked
+    from harness.campaigns.hunting.findings import Finding
+    from harness.campaigns.hunting.search import Limits
+    from harness.campaigns.hunting.smaller import Smaller
+    from harness.campaigns.hunting.tally import Tally
+    from harness.campaigns.interrupts import Interrupts
+    from harness.campaigns.swarm import Asked
 
 
 SEED_END = 2**62
@@ -112,7 +113,7 @@ def command(
 
     Ctrl-C ends the hunt at once with what was found. Each hunt leaves its figures in STORE/hunts, for trends.
     """
-    from harness.cli.swarm import asked_for
+    from harness.campaigns.swarm import asked_for
 
     _check(seed, budget, runs)
     if keep_going and runs == 1:
@@ -122,12 +123,11 @@ def command(
     asked = asked_for(**given)
     first = secrets.randbelow(2**31) if seed is None else seed
 
-    from harness.cli.hunting import findings
+    from harness.campaigns.hunting import findings
+    from harness.campaigns.hunting.search import Limits
+    from harness.campaigns.interrupts import Interrupts
+    from harness.campaigns.planned import cores
     from harness.cli.hunting.answer import document_of, show
-    from harness.cli.hunting.search import Limits
-    from harness.cli.hunting.smaller import shrink_first
-    from harness.cli.interrupts import Interrupts
-    from harness.cli.planned import cores
 
     processes = cores(jobs)
     findings.folder(Path(store))
@@ -136,7 +136,7 @@ def command(
     interrupts = Interrupts()
     tally, wall_s = _hunt(asked, first, limits, processes, canary_first, interrupts)
     kept = findings.keep(tally, Path(store))
-    smaller = shrink_first(kept, Path(store), jobs=processes, interrupts=interrupts) if shrink else None
+    smaller = _smaller(kept, Path(store), processes, interrupts) if shrink else None
     document = document_of(asked, limits, first, tally, wall_s, kept, smaller, store)
     figures = findings.record(Path(store), document, first)
     if as_json:
@@ -165,13 +165,13 @@ def _hunt(
     asked: Asked, first: int, limits: Limits, jobs: int, canary_first: bool, interrupts: Interrupts
 ) -> tuple[Tally, float]:
     """The canary if it is wanted, then the hunt: what was tried, and for how many seconds."""
-    from harness.cli import canary
+    from harness.campaigns import canary
+    from harness.campaigns.hunting.search import TRIAL_LIMIT_S, search
+    from harness.campaigns.hunting.trial import carry_out
+    from harness.campaigns.swarm import draw
+    from harness.campaigns.warm import warm_up
+    from harness.campaigns.workers import Workers
     from harness.cli.hunting.progress import HuntProgress
-    from harness.cli.hunting.search import TRIAL_LIMIT_S, search
-    from harness.cli.hunting.trial import carry_out
-    from harness.cli.swarm import draw
-    from harness.cli.warm import warm_up
-    from harness.cli.workers import Workers
 
     with (
         interrupts.heard(),
@@ -186,6 +186,22 @@ def _hunt(
         candidates = (draw(seed, asked) for seed in itertools.count(first))
         tally = search(workers, candidates, limits, interrupts=interrupts, show=progress.show)
         return tally, time.monotonic() - began
+
+
+def _smaller(kept: list[Finding], store: Path, jobs: int, interrupts: Interrupts) -> Smaller | None:
+    """The first violation, made smaller until somebody asks for an end."""
+    from harness.campaigns.hunting.smaller import shrink_first
+    from harness.cli.progress import Progress
+    from harness.cli.shrink import shown_steps
+
+    return shrink_first(
+        kept,
+        store,
+        jobs=jobs,
+        go_on=lambda: not interrupts.seen,
+        steps=lambda title: shown_steps(title, interrupts),
+        displays=Progress,
+    )
 
 
 def _exit_code(tally: Tally, kept: list[Finding]) -> int:

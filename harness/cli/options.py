@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from harness.campaigns.idle import HOST_OPTIONS
 from harness.cli import parsing
-from harness.cli.idle import HOST_OPTIONS
 from results import stores
 from results.errors import UsageError
 
@@ -24,9 +24,6 @@ def _apply(options: list[Callable[[Any], Any]]) -> Callable[[F], F]:
 
     return decorate
 
-
-STORE = "store"
-"""Where runs are kept, unless another folder is named."""
 
 MASTER = "local[*]"
 """Spark's master, unless another is asked for."""
@@ -53,7 +50,7 @@ def _store(check: Callable[[Path, bool], None]) -> Callable[[F], F]:
 
     return click.option(
         "--store",
-        default=STORE,
+        default=stores.STORE,
         show_default=True,
         metavar="DIR",
         help="Where runs are kept.",

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from harness.cli.leaders import Leaders
+from harness.campaigns.leaders import Leaders
 from results.history import HARNESS, NEMESIS, Op
 
 _REDRAW_S = 0.25

@@ -12,10 +12,10 @@ from harness.cli import options, parsing
 from results.errors import EXIT_HARNESS_ERROR, UsageError
 
 if TYPE_CHECKING:
-    from harness.cli.endings import Cut
-    from harness.cli.judging import Conclusion
-    from harness.cli.planned import Played
-    from harness.cli.replaying import Original
+    from harness.campaigns.endings import Cut
+    from harness.campaigns.judging import Conclusion
+    from harness.campaigns.planned import Played
+    from harness.campaigns.replaying import Original
 
 TIMES_MAX = 100_000
 
@@ -62,8 +62,8 @@ def command(
 
     The exit code is that of the most severe outcome; 255 if a simulation of the same code gave another history.
     """
-    from harness.cli.planned import cores
-    from harness.cli.replaying import original_of
+    from harness.campaigns.planned import cores
+    from harness.campaigns.replaying import original_of
     from results.stores import check_writable
 
     if not 1 <= times <= TIMES_MAX:
@@ -103,7 +103,8 @@ def _refuse_idle(ctx: click.Context, original: Original, times: int, *, keep: bo
 
 def _exactly(original: Original, times: int, jobs: int, store: Path | None, as_json: bool) -> int:
     from checkers.verdict import worst
-    from harness.cli.replaying import compare, keep, replay
+    from harness.campaigns.replaying import compare, keep, replay
+    from harness.cli.progress import Progress
     from harness.cli.steps import Steps
 
     with Steps(times) as steps:
@@ -115,7 +116,7 @@ def _exactly(original: Original, times: int, jobs: int, store: Path | None, as_j
         show(0, f"replaying {original.source}")
         runs = replay(original, times, jobs, show)
     comparison = compare(original, runs)
-    kept = None if store is None else keep(original, store)
+    kept = None if store is None else keep(original, store, Progress)
     outcome = worst(each.outcome for each in runs)
     if as_json:
         document: dict[str, Any] = {
@@ -151,7 +152,7 @@ def _cut_document(cut: Cut) -> dict[str, Any]:
 
 def _say_outcome(outcome: str, played: Played) -> None:
     from checkers.verdict import Outcome
-    from harness.cli.words import COLOURS
+    from harness.campaigns.words import COLOURS
 
     click.secho(outcome.upper(), fg=COLOURS[Outcome(outcome)], bold=True)
     if played.harness_error is not None:
@@ -165,12 +166,12 @@ def _say_outcome(outcome: str, played: Played) -> None:
 
 def _as_planned(original: Original, times: int, store: Path, as_json: bool) -> int:
     from checkers.verdict import Outcome, worst
-    from harness.cli.judging import conclusion_document
-    from harness.cli.planned import test_of
+    from harness.campaigns.judging import conclusion_document
+    from harness.campaigns.planned import test_of
+    from harness.campaigns.record import check_place
+    from harness.campaigns.replaying import plan_to_repeat
+    from harness.campaigns.shrinking import store_run
     from harness.cli.progress import Progress
-    from harness.cli.replaying import plan_to_repeat
-    from harness.cli.run import check_place
-    from harness.cli.shrinking import store_run
 
     plan = plan_to_repeat(original)
     check_place(test_of(original.options, plan), original.options)
@@ -192,7 +193,7 @@ def _as_planned(original: Original, times: int, store: Path, as_json: bool) -> i
         }
         click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
     else:
-        from harness.cli.words import sentences
+        from harness.campaigns.words import sentences
 
         worst_one = next(each for each in conclusions if each.outcome is outcome)
         for sentence in sentences(worst_one.verdicts)[:1]:

@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import time
-import traceback
-from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from harness.cli import options, parsing
-from results.errors import RunEndedError, SplitbrainError, UsageError
+from results.errors import UsageError
 
 if TYPE_CHECKING:
-    from checkers.spark.session import Spark
-    from harness.cli.compose import RunOptions
-    from harness.cli.judging import Conclusion
-    from harness.cli.progress import Progress
-    from harness.cli.runlog import RunLog
-    from harness.contract.deployments import Deployment
-    from harness.contract.observing import Observable
-    from harness.contract.realtime import RealClock
-    from harness.contract.test import Test
-    from harness.running.runner import RunSummary
-    from results.store import RunDir
-
-
-NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+    from harness.campaigns.judging import Conclusion
 
 
 @click.command("run", cls=parsing.Command)
@@ -58,7 +39,9 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
       splitbrain run --backend sim --nemesis partition,power,packet --time-limit 300
       splitbrain run --backend ssh --hosts n1=admin@10.0.0.1,n2=admin@10.0.0.2,n3=admin@10.0.0.3 --ssh-key ~/.ssh/lab
     """
-    from harness.cli.compose import RunOptions, command_line, compose
+    from harness.campaigns.compose import RunOptions, command_line, compose
+    from harness.campaigns.record import check_place, run_and_judge
+    from harness.cli.progress import Progress
 
     _refuse_idle(ctx, given)
     options.check_master(ctx, engine or "inline", master)
@@ -68,9 +51,10 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
     for line in test.nemesis.left_out:
         click.echo(f"left out: {line}", err=True)
     again = command_line(chosen, store, engine, master if options.given(ctx, "master") else None)
-    conclusion = run_and_judge(test, chosen, Path(store), engine or "inline", master, {"command": again})
+    notes = {"command": again}
+    conclusion = run_and_judge(test, chosen, Path(store), engine or "inline", master, notes, displays=Progress)
     if as_json:
-        from harness.cli.judging import conclusion_document
+        from harness.campaigns.judging import conclusion_document
 
         document = {**conclusion_document(conclusion), "seed": chosen.seed, "command": again}
         click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
@@ -85,7 +69,7 @@ def _refuse_idle(ctx: click.Context, given: Mapping[str, Any]) -> None:
     Raises:
         UsageError: there is one.
     """
-    from harness.cli.idle import idle
+    from harness.campaigns.idle import idle
     from harness.contract.listed import names
 
     for name, why in idle(given).items():
@@ -98,198 +82,9 @@ def _refuse_idle(ctx: click.Context, given: Mapping[str, Any]) -> None:
         raise UsageError(f"--nemesis {alone[0]}: a weight compares with those of others: leave it out, or name others.")
 
 
-def check_place(test: Test, chosen: RunOptions) -> None:
-    """Refuse a test that its backend cannot house, as far as that shows before anything is started.
-
-    Raises:
-        SplitbrainError: it cannot; what is missing.
-    """
-    from harness.cli.compose import backend_of
-
-    check = getattr(backend_of(chosen), "check", None)
-    if check is not None:
-        check(test)
-
-
-def run_and_judge(
-    test: Test, chosen: RunOptions, store: Path, engine: str, master: str, notes: Mapping[str, Any] = NOTHING
-) -> Conclusion:
-    """Run a test and judge it; `notes` as for `record`.
-
-    With Spark, the session starts when the heal phase begins: a JVM that starts during the faults would disturb
-    elections on a small machine, one that starts afterwards would keep people waiting.
-
-    Raises:
-        SplitbrainError: the test could not be run, or what it left could not be judged.
-    """
-    from harness.cli.documents import keep_plan
-    from harness.cli.judging import judge_run
-    from harness.cli.progress import Progress
-    from harness.cli.rejudging import command_for, told_to_analyze
-
-    with contextlib.ExitStack() as stack, Progress(f"{test.name} seed {test.seed}") as progress:
-        pending = stack.enter_context(_spark_in_background(master)) if engine == "spark" else None
-        at_heal = pending.start if pending is not None else None
-        run, summary = record(test, chosen, store, progress, at_heal=at_heal, notes=notes)
-        stack.callback(run.release)
-        error = str(summary.failure) if summary.failure is not None else None
-        again = command_for(run.path)
-        kept = f"judging takes long; the run is kept, and can be judged again:  {again}"
-        spark = _no_spark if pending is None else pending.result
-        with progress.during("judging", kept) as tell, told_to_analyze(again):
-            keep_plan(run, test)
-            return judge_run(run, engine_name=engine, spark=spark, harness_error=error, tell=tell)
-
-
-def record(
-    test: Test,
-    chosen: RunOptions,
-    store: Path,
-    progress: Progress,
-    *,
-    at_heal: Callable[[], None] | None = None,
-    notes: Mapping[str, Any] = NOTHING,
-) -> tuple[RunDir, RunSummary]:
-    """Run a test and keep its history in the store; nothing is judged.
-
-    The run stays held by this process: until its verdict is kept, or this process ends, it is under way for others.
-
-    Args:
-        test: the test.
-        chosen: the options that it was composed from.
-        store: where its folder goes.
-        progress: shows how it goes.
-        at_heal: called once when the heal phase begins.
-        notes: what `test.json` shall say besides (see `results.store.Store.find` on "derived_from").
-
-    Raises:
-        SplitbrainError: it could not be run.
-    """
-    if chosen.backend == "sim":
-        from harness.cli.simulated import record_simulated
-
-        return record_simulated(test, chosen, store, progress, at_heal, notes)
-    return asyncio.run(_record(test, chosen, store, progress, at_heal, notes))
-
-
-async def _record(
-    test: Test,
-    chosen: RunOptions,
-    store: Path,
-    progress: Progress,
-    at_heal: Callable[[], None] | None,
-    notes: Mapping[str, Any],
-) -> tuple[RunDir, RunSummary]:
-    from harness.cli.compose import backend_of
-    from harness.cli.documents import document_of_deployed, keep_surroundings, telemetry_of
-    from harness.cli.interrupts import heeded
-    from harness.cli.leaders import LeaderPoll, LeaderWatch
-    from harness.cli.runlog import RunLog
-    from harness.contract.clock import Runtime
-    from harness.contract.observing import observable
-    from harness.contract.realtime import RealClock
-    from harness.contract.rng import Streams
-    from harness.running.lifecycle import run
-    from harness.running.runner import Stop
-    from results.history import HARNESS, Op
-    from results.store import Store
-
-    clock = RealClock()
-    folders: list[RunDir] = []
-    logs: list[RunLog] = []
-    stop = Stop()
-    deployed_ns = 0
-
-    def folder() -> RunDir:
-        nonlocal deployed_ns
-        document = document_of_deployed(test, chosen, store, notes)
-        folders.append(Store(store).create(test.name, test.seed, document, time.time_ns()))
-        logs.append(RunLog(folders[-1].log_path, test.nemesis.left_out))
-        deployed_ns = clock.now_ns()
-        return folders[-1]
-
-    def began(started_ns: int) -> None:
-        found = folders[-1]
-        up_s, sources = (started_ns - deployed_ns) / 1e9, telemetry_of(test, found)
-        times = {
-            "began_wall_ns": clock.wall_ns(started_ns),
-            "began_mono_ns": started_ns,
-            "up_s": round(up_s, 3),
-        }
-        found.write_test({**found.read_test(), **times, "telemetry": sources})
-        progress.up(up_s)
-        logs[-1].write(f"up in {up_s:.1f} s")
-
-    async def beside(deployment: Deployment) -> None:
-        found = folders[-1]
-        keep_surroundings(found, deployment)
-        files = {node: found.path / path for node, path in telemetry_of(test, found).items()}
-        told, asked = LeaderWatch(files), observable(test.system)
-        if asked is not None:
-            progress.leaders = told
-            await _ask(asked, deployment, files, clock, logs[-1])
-            return
-        if told.at_hand():
-            progress.leaders = told
-            return
-        progress.leaders = poll = LeaderPoll()
-        await poll.ask(test, deployment)
-
-    def observe(op: Op) -> None:
-        progress.observe(op)
-        logs[-1].observe(op)
-        if at_heal is not None and op.process == HARNESS and op.f == "phase" and op.value["phase"] == "heal":
-            at_heal()
-
-    loop = asyncio.get_running_loop()
-    try:
-        with heeded(lambda: loop.call_soon_threadsafe(stop.request)):
-            summary = await run(
-                test,
-                backend=backend_of(chosen),
-                folder=folder,
-                runtime=Runtime(clock=clock, streams=Streams(test.seed)),
-                observe=observe,
-                began=began,
-                beside=beside,
-                stop=stop,
-            )
-    except BaseException as error:
-        for log in logs:
-            log.close()
-        _give_up(folders, error)
-        raise
-    if summary.failure is not None:
-        logs[-1].write("".join(traceback.format_exception(summary.failure)))
-    logs[-1].close()
-    return folders[-1], summary
-
-
-def _give_up(folders: Sequence[RunDir], error: BaseException) -> None:
-    """Hold runs no more that came to no end; of one that was ended at once, the error gets the command to judge it."""
-    from harness.cli.rejudging import told_to_judge
-
-    for found in folders:
-        found.release()
-    if isinstance(error, RunEndedError) and folders:
-        raise told_to_judge(error, folders[-1].path) from None
-
-
-async def _ask(
-    system: Observable, deployment: Deployment, files: Mapping[str, Path], clock: RealClock, log: RunLog
-) -> None:
-    """Write the telemetry of nodes that write none; what ends that before its time is told in the log."""
-    from harness.cli.polling import write_telemetry
-
-    try:
-        await write_telemetry(system, deployment, files, clock)
-    except Exception:
-        log.write(f"the nodes are not asked for telemetry any more:\n{traceback.format_exc()}")
-
-
 def show(conclusion: Conclusion, again: str) -> None:
     """Outcome, sentences, report and the command to run it again."""
-    from harness.cli.words import COLOURS, figures, inexact_clocks, sentences
+    from harness.campaigns.words import COLOURS, figures, inexact_clocks, sentences
     from results.clocks import clocks_in
 
     outcome = conclusion.outcome
@@ -304,49 +99,3 @@ def show(conclusion: Conclusion, again: str) -> None:
         click.echo(inexact)
     click.echo(f"report  {conclusion.report}")
     click.echo(f"again   {again}")
-
-
-# --- Spark, started when it does not disturb ------------------------------------------------------------------------
-
-
-class _PendingSpark:
-    """A Spark session that starts in a thread when it is told to."""
-
-    def __init__(self, start: Callable[[], Spark]) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
-        self._start = start
-        self._future: Future[Spark] | None = None
-
-    def start(self) -> None:
-        """Begin to start, once."""
-        if self._future is None:
-            self._future = self._pool.submit(self._start)
-
-    def result(self) -> Spark:
-        """The session, when it is up."""
-        self.start()
-        assert self._future is not None
-        return self._future.result()
-
-    def close(self) -> None:
-        """Wait for the thread."""
-        if self._future is not None:
-            with contextlib.suppress(SplitbrainError):
-                self._future.result()
-        self._pool.shutdown()
-
-
-@contextlib.contextmanager
-def _spark_in_background(master: str) -> Generator[_PendingSpark]:
-    from checkers.spark.session import session
-
-    with contextlib.ExitStack() as stack:
-        pending = _PendingSpark(lambda: stack.enter_context(session(master)))
-        try:
-            yield pending
-        finally:
-            pending.close()
-
-
-def _no_spark() -> Spark:
-    raise AssertionError("the inline engine asked for Spark")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 import time
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +17,9 @@ from harness.cli import options, parsing
 from results.errors import UsageError
 
 if TYPE_CHECKING:
-    from harness.cli.judging import Conclusion
-    from harness.cli.shrinking import Smallest
+    from harness.campaigns.interrupts import Interrupts
+    from harness.campaigns.judging import Conclusion
+    from harness.campaigns.shrinking import Smallest
     from harness.running.plan import Plan
     from nemesis.shrink import Step
 
@@ -67,16 +70,16 @@ def command(
 
     \b
     In a test function of your own:
-      from harness.cli.planned import play_plan
+      from harness.campaigns.planned import play_plan
       from harness.running.plan import load
       assert not play_plan(load("tests/regressions/stale-read.json")).guilt
 
     Exit code 1 says that the smallest plan ends in the violation, as it should.
     """
-    from harness.cli.interrupts import Interrupts
-    from harness.cli.planned import cores
+    from harness.campaigns.interrupts import Interrupts
+    from harness.campaigns.planned import cores
+    from harness.campaigns.shrinking import failure_of, smallest, store_run
     from harness.cli.progress import Progress
-    from harness.cli.shrinking import failure_of, smallest, store_run
     from harness.contract.test import TIME_MAX_S, check_number
     from harness.running.plan import encode
     from results.atomic import replace_file
@@ -91,8 +94,8 @@ def command(
     failure = failure_of(what, Path(store))
     check_writable(Path(store))
     interrupts = Interrupts()
-    with interrupts.heard(ENDING), ShrinkProgress(f"shrinking {failure.source}") as shown:
-        found = smallest(failure, jobs=workers, budget_s=budget, go_on=lambda: not interrupts.seen, show=shown.show)
+    with shown_steps(f"shrinking {failure.source}", interrupts) as show:
+        found = smallest(failure, jobs=workers, budget_s=budget, go_on=lambda: not interrupts.seen, show=show)
     with Progress("running the smallest plan") as progress:
         conclusion = store_run(found.after, Path(store), progress, failure.source)
     if output is not None:
@@ -111,6 +114,13 @@ def command(
     ctx.exit(conclusion.outcome.exit_code)
 
 
+@contextlib.contextmanager
+def shown_steps(title: str, interrupts: Interrupts) -> Generator[Callable[[Step], None]]:
+    """Show a search for a smaller plan; a request for an end is answered with a line at once."""
+    with interrupts.heard(ENDING), ShrinkProgress(title) as shown:
+        yield shown.show
+
+
 def sizes(plan: Plan) -> str:
     """How large a plan is, in words."""
     from harness.running.plan import figures
@@ -127,8 +137,8 @@ def replay_command(plan_file: Path) -> str:
 
 
 def _print(found: Smallest, conclusion: Conclusion, plan_file: Path) -> None:
-    from harness.cli.shrinking import difference
-    from harness.cli.words import COLOURS
+    from harness.campaigns.shrinking import difference
+    from harness.campaigns.words import COLOURS
 
     outcome = conclusion.outcome
     click.secho(outcome.value.upper(), fg=COLOURS[outcome], bold=True, nl=False)
@@ -157,8 +167,8 @@ def _ended(found: Smallest) -> str:
 
 
 def _document(found: Smallest, conclusion: Conclusion, plan_file: Path) -> dict[str, Any]:
-    from harness.cli.judging import conclusion_document
-    from harness.cli.shrinking import difference
+    from harness.campaigns.judging import conclusion_document
+    from harness.campaigns.shrinking import difference
     from harness.running.plan import figures
 
     return {

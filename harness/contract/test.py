@@ -14,10 +14,10 @@ from checkers.verdict import CheckerSpec
 from harness.contract.clock import Runtime
 from harness.contract.deployments import Deployment
 from harness.contract.faults import FaultKind, Support
+from harness.contract.generator import Generator
 from harness.contract.membership import Membership
 from harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
 from harness.contract.sessions import Session
-from harness.contract.generator import Generator
 from results.errors import UsageError
 from results.history import Op
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 from harness.contract.faults import LinkFault
 from harness.contract.nodes import Link
 from harness.contract.rng import Rng
-from harness.simulation.lanes import Lane
 from harness.simulation.worlds import Latency
 
 if TYPE_CHECKING:
@@ -42,6 +41,14 @@ class Carried(Protocol):
         ...
 
 
+class UnderWay(Protocol):
+    """What carries things that were sent over a link while it had a fault."""
+
+    def fault_ended(self) -> None:
+        """The fault is gone: the rest of the way takes what the link takes by its nature."""
+        ...
+
+
 class SimLink:
     """What one node says to another: a link of its own nature, cut or not, with a fault or not.
 
@@ -51,7 +58,7 @@ class SimLink:
         swallowed: messages that met the cut since it is there.
         counts: what the fault did since it is there.
         carried: the ends of connections that send over it.
-        under_way: what carries something that was sent over it while it had a fault.
+        under_way: all that has something under way which was sent over it while it had a fault.
     """
 
     def __init__(self, loop: SimLoop, link: Link, latency: Latency, rng: Rng) -> None:
@@ -66,7 +73,7 @@ class SimLink:
         self.swallowed = 0
         self.counts: dict[str, int] = {}
         self.carried: dict[Carried, None] = {}
-        self.under_way: dict[Lane, None] = {}
+        self.under_way: dict[UnderWay, None] = {}
 
     def latency_ns(self) -> int:
         """How long a message takes by the link's nature, whatever is wrong with it."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.backends.ssh.inventory import Host, Inventory, parse_hosts
-from harness.cli.compose import RunOptions, backend_of, command_line
+from harness.campaigns.compose import RunOptions, backend_of, command_line
 from results.errors import UsageError
 from tests.cli.test_arguments import OPTIONS
 

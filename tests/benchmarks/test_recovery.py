@@ -19,7 +19,7 @@ from benchmarks.recovery_figures import (
     unserved_s,
 )
 from checkers.quorum.answers import answers
-from harness.cli.schedules import read
+from harness.campaigns.schedules import read
 from harness.systems import catalogue
 from results.errors import HarnessError
 from results.faults import happenings

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.cli.compose import RunOptions, client_count, command_line, compose, node_names
+from harness.campaigns.compose import RunOptions, client_count, command_line, compose, node_names
 from nemesis.schedule import Schedule
 from results.errors import UsageError
 from results.history import Op

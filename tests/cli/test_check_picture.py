@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from harness.campaigns.judging import judge_inline
 from harness.cli.check import command
-from harness.cli.judging import judge_inline
 from results.arrow import from_table, to_table, write_parquet
 from results.history import Op
 from results.report import write_report

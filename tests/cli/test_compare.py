@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.cli.judging import judge_inline
+from harness.campaigns.judging import judge_inline
 from results.figures import stored_figures
 from results.store import Store
 from tests.cli.support import answer, splitbrain

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.cli.compose import RunOptions, compose
-from harness.cli.hunting.trial import carry_out
+from harness.campaigns.compose import RunOptions, compose
+from harness.campaigns.hunting.trial import carry_out
 from harness.running.plan import figures as plan_figures
 from harness.running.plan import load
 from harness.running.simulate import simulate

@@ -8,14 +8,14 @@ from typing import Any, cast, get_args
 
 import pytest
 
-import harness.cli.compose
+import harness.campaigns.compose
 from harness.backends.docker.deployment import DockerDeployment, ImageUsed
 from harness.backends.local.deployment import LocalDeployment
 from harness.backends.ssh.deployment import SshDeployment
-from harness.cli.compose import RunOptions, compose
-from harness.cli.documents import keep_surroundings
+from harness.campaigns.compose import RunOptions, compose
+from harness.campaigns.documents import keep_surroundings
+from harness.campaigns.record import record
 from harness.cli.progress import Progress
-from harness.cli.run import record
 from harness.contract.clock import Runtime
 from harness.contract.deployments import Deployment
 from harness.contract.faults import FaultKind, Support
@@ -59,8 +59,8 @@ def test_the_tools_are_asked_before_anything_is_deployed_and_not_under_load(
     def backend_of(_: RunOptions) -> Backend:
         return cast(Backend, backend)
 
-    monkeypatch.setattr("harness.cli.documents.tools", tools)
-    monkeypatch.setattr(harness.cli.compose, "backend_of", backend_of)
+    monkeypatch.setattr("harness.campaigns.documents.tools", tools)
+    monkeypatch.setattr(harness.campaigns.compose, "backend_of", backend_of)
     chosen = RunOptions.of(**{**OPTIONS, "nemesis": "none", "backend": "local"})
     with Progress("test") as progress, pytest.raises(BackendError, match="there are no nodes here"):
         record(compose(chosen), chosen, tmp_path, progress)

@@ -16,15 +16,15 @@ import msgspec
 import pytest
 
 from checkers.verdict import Outcome
-from harness.cli import canary
-from harness.cli.compose import RunOptions
-from harness.cli.hunting.search import HARNESS_ERRORS_MAX, Limits, search
-from harness.cli.hunting.tally import Tally, ranges
-from harness.cli.hunting.trial import Trial, broken
-from harness.cli.interrupts import Interrupts
+from harness.campaigns import canary
+from harness.campaigns.compose import RunOptions
+from harness.campaigns.hunting.search import HARNESS_ERRORS_MAX, Limits, search
+from harness.campaigns.hunting.tally import Tally, ranges
+from harness.campaigns.hunting.trial import Trial, broken
+from harness.campaigns.interrupts import Interrupts
+from harness.campaigns.swarm import Asked, draw
+from harness.campaigns.workers import Report, Workers
 from harness.cli.main import main
-from harness.cli.swarm import Asked, draw
-from harness.cli.workers import Report, Workers
 from results.errors import HarnessError
 from results.store import RunDir, Store
 from tests.cli.support import answer, lines, splitbrain, start

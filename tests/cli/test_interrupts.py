@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 import pytest
 
-from harness.cli.interrupts import Interrupts, heeded
+from harness.campaigns.interrupts import Interrupts, heeded
 from tests.cli.support import environment
 
 ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import judging
-from harness.cli.compose import RunOptions, compose
-from harness.cli.judging import judge_inline
+from harness.campaigns import judging
+from harness.campaigns.compose import RunOptions, compose
+from harness.campaigns.judging import judge_inline
+from harness.campaigns.record import record
 from harness.cli.progress import Progress
-from harness.cli.run import record
 from results.store import RunDir
 
 OPTIONS = {

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from harness.cli import leaders
-from harness.cli.leaders import LeaderPoll, Leaders, LeaderWatch
+from harness.campaigns import leaders
+from harness.campaigns.leaders import LeaderPoll, Leaders, LeaderWatch
 from harness.cli.progress import Progress
 from harness.contract.deployments import Deployment
 from harness.contract.nodes import NodeView

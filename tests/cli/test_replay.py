@@ -14,13 +14,13 @@ import msgspec
 import pytest
 
 from checkers.verdict import Outcome
-from harness.cli import replaying
+from harness.campaigns import replaying
+from harness.campaigns.planned import Guilt, Played, Task, options_of, play_plan, with_revision
+from harness.campaigns.replaying import Original, compare, original_of, replay
+from harness.campaigns.shrinking import Pool
+from harness.campaigns.workers import Report, Workers
 from harness.cli.main import main
-from harness.cli.planned import Guilt, Played, Task, options_of, play_plan, with_revision
 from harness.cli.progress import Progress
-from harness.cli.replaying import Original, compare, original_of, replay
-from harness.cli.shrinking import Pool
-from harness.cli.workers import Report, Workers
 from harness.generators.script import ScriptedFault, ScriptedOp
 from harness.running.plan import Expectation, Plan, encode, figures, load
 from results.arrow import from_table, history_hash

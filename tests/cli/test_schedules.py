@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.cli import planned
-from harness.cli.compose import RunOptions, command_line, compose
-from harness.cli.schedules import read
+from harness.campaigns import planned
+from harness.campaigns.compose import RunOptions, command_line, compose
+from harness.campaigns.schedules import read
 from harness.contract.faults import Support
 from harness.running.plan import decode
 from results.errors import FaultNotSupportedError, UsageError

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from checkers import engine
+from harness.campaigns.rejudging import told_to_analyze
 from harness.cli.main import main
-from harness.cli.rejudging import told_to_analyze
 from results.errors import JudgingStoppedError
 from tests.cli.support import only_run
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.cli.words import inexact_clocks
+from harness.campaigns.words import inexact_clocks
 from results.clocks import Clocks
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
-from harness.cli.replaying import compare, original_of, replay
+from harness.campaigns.replaying import compare, original_of, replay
 from results.errors import SplitbrainError
 
 NODES = ["n1", "n2", "n3"]

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.cli.planned import play_plan
+from harness.campaigns.planned import play_plan
 from harness.generators.script import ScriptedFault
 from harness.running.plan import Plan, decode
 from nemesis.reductions import with_nodes

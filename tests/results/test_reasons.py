@@ -12,8 +12,8 @@ from checkers import engine
 from checkers.spark.verdict_rows import verdict_rows
 from checkers.stored import ready
 from checkers.verdict import Outcome, Verdict, outcome, reasons
-from harness.cli.judging import judge_inline, stored_document
-from harness.cli.words import sentences
+from harness.campaigns.judging import judge_inline, stored_document
+from harness.campaigns.words import sentences
 from results.history import HARNESS, Op
 from results.reasons import CAUSES, Cause, Code, Reason, in_order, reason_of, reasons_of
 from results.report.page import render

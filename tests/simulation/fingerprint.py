@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import msgspec
 
-from harness.cli.compose import RunOptions, compose
+from harness.campaigns.compose import RunOptions, compose
 from harness.contract.test import Test
 from harness.running.simulate import simulate
 from harness.simulation.trace import Trace

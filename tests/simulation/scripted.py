@@ -10,7 +10,7 @@ import msgspec
 
 from checkers import engine
 from checkers.verdict import CheckerSpec, Verdict
-from harness.cli.compose import RunOptions, compose
+from harness.campaigns.compose import RunOptions, compose
 from harness.generators.script import ScriptedFault
 from harness.running.simulate import Simulated, simulate
 from nemesis.requests import complete, kind_of

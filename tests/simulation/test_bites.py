@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checkers import engine
-from harness.cli.compose import RunOptions, compose
+from harness.campaigns.compose import RunOptions, compose
 from harness.running.simulate import simulate
 from nemesis.catalogue import NEMESES, UNFAIR
 from results.history import NEMESIS

@@ -6,7 +6,7 @@ import pytest
 
 from checkers import engine
 from checkers.verdict import Outcome
-from harness.cli.compose import RunOptions, compose
+from harness.campaigns.compose import RunOptions, compose
 from harness.running.simulate import simulate
 from tests.cli.test_arguments import OPTIONS
 

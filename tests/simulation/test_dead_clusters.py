@@ -14,7 +14,7 @@ import pytest
 
 from checkers import engine
 from checkers.verdict import Outcome, reasons
-from harness.cli.compose import RunOptions, compose
+from harness.campaigns.compose import RunOptions, compose
 from harness.running.simulate import simulate
 from harness.systems import catalogue as systems
 from tests.simulation.dead_systems import Dying, Moments

@@ -15,7 +15,7 @@ import pytest
 
 from checkers.quorum.checker import QuorumProgress
 from checkers.verdict import Verdict
-from harness.cli.compose import compose
+from harness.campaigns.compose import compose
 from harness.contract.faults import FaultKind
 from harness.contract.sessions import DefiniteError
 from harness.contract.test import NemesisContext, NemesisPackage, Test

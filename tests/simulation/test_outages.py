@@ -10,7 +10,7 @@ import pytest
 from checkers.quorum import QuorumProgress
 from checkers.stats import Stats
 from checkers.verdict import Verdict
-from harness.cli.compose import RunOptions, compose
+from harness.campaigns.compose import RunOptions, compose
 from harness.contract.test import Test
 from harness.running.plan import decode, encode, plan_of, scripted
 from harness.running.simulate import Simulated, simulate

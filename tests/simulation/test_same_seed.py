@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from harness.cli.compose import command_line, compose
+from harness.campaigns.compose import command_line, compose
 from harness.running.simulate import simulate
 from harness.simulation.trace import first_divergence
 from results.arrow import history_hash

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.backends.catalogue import build
-from harness.cli import run
-from harness.cli.compose import RunOptions, command_line, compose
-from harness.cli.swarm import (
+from harness.campaigns.compose import RunOptions, command_line, compose
+from harness.campaigns.swarm import (
     INTERVALS_S,
     KINDS_MAX,
     LASTING,
@@ -28,6 +27,7 @@ from harness.cli.swarm import (
     asked_for,
     draw,
 )
+from harness.cli import run
 from harness.contract.listed import names
 from harness.running.lifecycle import check_support
 from harness.systems import catalogue as systems

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.cli.compose import compose
+from harness.campaigns.compose import compose
 from harness.contract.nodes import NodeCommand
 from harness.contract.test import Test
 from harness.running.simulate import Simulated, simulate

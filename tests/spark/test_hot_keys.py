@@ -15,7 +15,7 @@ from checkers.spark.hot_keys import Sizes
 from checkers.spark.pipeline import judge_runs
 from checkers.spark.session import Spark
 from checkers.verdict import CheckerSpec, Verdict
-from harness.cli.words import hot_keys
+from harness.campaigns.words import hot_keys
 from results.errors import HistoryFormatError
 from results.history import Op
 from results.store import RunDir, Store

@@ -8,7 +8,7 @@ import pytest
 
 from checkers.spark.session import Spark
 from checkers.verdict import CheckerSpec, Outcome
-from harness.cli import many
+from harness.campaigns import many
 from results.store import RunDir, Store
 
 from .support import SET, set_history, stored
@@ -31,9 +31,11 @@ def test_all_runs_are_judged_whatever_the_batches_and_whoever_writes_the_pages(
     monkeypatch.setattr(many, "BATCH_RUNS", 2)
     monkeypatch.setattr(many, "ALONE_RUNS", 5)
     runs, shown = lay(tmp_path), list[int]()
+    warned = list[str]()
     with many.page_writers(len(runs), 2) as pages:
         assert pages is not None
-        judged = many.judge_in_batches(runs, spark, pages, shown.append)
+        judged = many.judge_in_batches(runs, spark, pages, shown.append, warned.append)
+    assert warned == []
     assert shown == [2, 4, 5]
     assert [each.run.path for each in judged] == [run.path for run in runs]
     violations = [number for number, each in enumerate(judged) if each.outcome is Outcome.VIOLATION]
@@ -59,8 +61,10 @@ def test_a_page_that_cannot_be_written_is_an_error_of_its_run_alone(
     runs = lay(tmp_path)
     for number in (0, 1):
         (runs[number].path / "report.html").mkdir()
+    warned = list[str]()
     with many.page_writers(len(runs), 2) as pages:
-        judged = many.judge_in_batches(runs, spark, pages, lambda _: None)
+        judged = many.judge_in_batches(runs, spark, pages, lambda _: None, warned.append)
+    assert [run.name in line for run, line in zip(runs, warned, strict=False)] == [True, True]
     expected = [Outcome.HARNESS_ERROR, Outcome.VIOLATION, Outcome.PASS, Outcome.PASS, Outcome.VIOLATION]
     assert [each.outcome for each in judged] == expected
     assert runs[0].name in judged[0].said
@@ -74,7 +78,9 @@ def test_one_by_one_a_wrong_request_of_a_run_keeps_no_other_from_its_verdict(tmp
     wrong = [CheckerSpec("quorum-progress", {"recovery_bound_s": -1})]
     store = Store(tmp_path)
     runs = [stored(store, "set", n, set_history(20), specs) for n, specs in enumerate((SET, wrong, SET))]
-    judged = many.judge_one_by_one(runs, lambda _: None)
+    warned = list[str]()
+    judged = many.judge_one_by_one(runs, lambda _: None, warned.append)
+    assert warned == [judged[1].said]
     assert [each.outcome for each in judged] == [Outcome.PASS, Outcome.HARNESS_ERROR, Outcome.PASS]
     assert "recovery" in judged[1].said
     assert all((run.path / "report.html").is_file() for run in runs)

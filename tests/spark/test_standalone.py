@@ -14,10 +14,10 @@ from typing import Any, Final
 import pytest
 from rich.console import Console
 
-from harness.cli.compose import RunOptions, compose
-from harness.cli.judging import judge_inline
+from harness.campaigns.compose import RunOptions, compose
+from harness.campaigns.judging import judge_inline
+from harness.campaigns.simulated import record_simulated
 from harness.cli.progress import Progress
-from harness.cli.simulated import record_simulated
 from results.store import RunDir, Store
 
 from .standalone import LOOPBACK, standalone_cluster

@@ -20,7 +20,7 @@ from checkers.spark.pipeline import judge_runs
 from checkers.spark.session import Spark
 from checkers.stored import Unjudged, judge, ready
 from checkers.verdict import CheckerSpec, Outcome
-from harness.cli.judging import Conclusion, judge_inline, judge_with_spark
+from harness.campaigns.judging import Conclusion, judge_inline, judge_with_spark
 from results.collecting import collect_telemetry
 from results.errors import HistoryFormatError
 from results.store import RunDir, Store

@@ -12,7 +12,7 @@ import pytest
 from checkers.consensus import CommitMonotonic, ElectionSafety, LeaderCompleteness, ReplicaAgreement
 from checkers.quorum.checker import QuorumProgress
 from cluster.client import ChangeRefusedError, OutcomeUnknownError, UnavailableError
-from harness.cli.compose import compose
+from harness.campaigns.compose import compose
 from harness.contract.deployments import Deployment
 from harness.contract.nodes import NodePlace
 from harness.contract.sessions import DefiniteError, IndefiniteError

@@ -12,15 +12,15 @@ import click
 import msgspec
 
 from checkers.verdict import Outcome
-from harness.cli.compose import command_line
-from harness.cli.hunting.findings import Finding
+from harness.campaigns.compose import command_line
+from harness.campaigns.hunting.findings import Finding
+from harness.campaigns.hunting.search import Limits
+from harness.campaigns.hunting.smaller import Smaller
+from harness.campaigns.hunting.tally import Tally
+from harness.campaigns.swarm import Asked
+from harness.campaigns.words import COLOURS
 from harness.cli.hunting.progress import progress_line
-from harness.cli.hunting.search import Limits
-from harness.cli.hunting.smaller import Smaller
-from harness.cli.hunting.tally import Tally
 from harness.cli.shrink import sizes
-from harness.cli.swarm import Asked
-from harness.cli.words import COLOURS
 from harness.running.plan import figures
 from results.origin import git_revision, versions
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from harness.backends.local import LocalBackend, LocalDeployment
-from harness.cli.compose import RunOptions, compose
+from harness.campaigns.compose import RunOptions, compose
 from harness.contract.clock import Runtime
 from harness.systems.etcd import Etcd, EtcdSession
 from harness.systems.read_modes import LINEARIZABLE, ReadMode

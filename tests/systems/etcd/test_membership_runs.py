@@ -13,7 +13,7 @@ import pytest
 from harness import images
 from harness.backends.docker import DockerBackend
 from harness.backends.local import LocalBackend
-from harness.cli.compose import RunOptions, compose
+from harness.campaigns.compose import RunOptions, compose
 from harness.contract.clock import Runtime
 from harness.contract.deployments import Deployment
 from harness.contract.nodes import NodeId

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from harness.cli.compose import RunOptions, command_line, compose
+from harness.campaigns.compose import RunOptions, command_line, compose
 from harness.contract.deployments import Deployment
 from harness.contract.nodes import NodeId, NodePlace
 from harness.contract.test import Test

@@ -9,11 +9,11 @@ from typing import Final
 import msgspec
 
 from checkers.verdict import Outcome
-from harness.cli.compose import RunOptions
-from harness.cli.hunting.tally import Tally
-from harness.cli.hunting.trial import Trial, broken
-from harness.cli.interrupts import Interrupts
-from harness.cli.workers import Report, Workers
+from harness.campaigns.compose import RunOptions
+from harness.campaigns.hunting.tally import Tally
+from harness.campaigns.hunting.trial import Trial, broken
+from harness.campaigns.interrupts import Interrupts
+from harness.campaigns.workers import Report, Workers
 
 HARNESS_ERRORS_MAX: Final = 10
 """After so many runs that the harness failed, the next ones would tell nothing new."""

@@ -11,10 +11,10 @@ import msgspec
 
 from checkers import engine
 from checkers.verdict import Outcome, Verdict
-from harness.cli.compose import RunOptions, compose
-from harness.cli.followable import checked
-from harness.cli.idle import HOST_OPTIONS
-from harness.cli.words import sentences
+from harness.campaigns.compose import RunOptions, compose
+from harness.campaigns.followable import checked
+from harness.campaigns.idle import HOST_OPTIONS
+from harness.campaigns.words import sentences
 from harness.running import plan as plans
 from harness.running.plan import Expectation, Plan
 from harness.running.simulate import simulate

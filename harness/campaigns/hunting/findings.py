@@ -10,11 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from checkers.verdict import Outcome
-from harness.cli.compose import compose
-from harness.cli.hunting.tally import Tally
-from harness.cli.hunting.trial import Trial
-from harness.cli.judging import Conclusion
-from harness.cli.run import run_and_judge
+from harness.campaigns.compose import compose
+from harness.campaigns.hunting.tally import Tally
+from harness.campaigns.hunting.trial import Trial
+from harness.campaigns.judging import Conclusion
+from harness.campaigns.record import run_and_judge
 from results import arrow
 from results.atomic import replace_file
 from results.errors import SplitbrainError, UsageError

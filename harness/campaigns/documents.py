@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from harness.cli.compose import RunOptions, command_line
-from harness.cli.polling import FILE
+from harness.campaigns.compose import RunOptions, command_line
+from harness.campaigns.polling import FILE
 from harness.contract.observing import observable
 from results.origin import tools
 
@@ -75,7 +75,7 @@ def _telemetry(test: Test, node_dir: Path) -> Path | None:
 
 def keep_plan(run: RunDir, test: Test) -> None:
     """Store what was planned to happen, apart from what happened: ops, and faults as they were asked for."""
-    from harness.cli.planned import with_revision
+    from harness.campaigns.planned import with_revision
     from harness.running.plan import Expectation, encode, plan_of
     from results.arrow import from_table, history_hash
     from results.history import HARNESS

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from harness.cli.compose import RunOptions, compose
-from harness.cli.endings import Cut, cut_of
-from harness.cli.planned import LIMIT_S, Played, Task, elsewhere, options_of, play, test_of, with_revision
-from harness.cli.shrinking import plan_of_run, store_run
-from harness.cli.warm import warm_up
-from harness.cli.workers import Workers
+from harness.campaigns.compose import RunOptions, compose
+from harness.campaigns.display import Displays, silent
+from harness.campaigns.endings import Cut, cut_of
+from harness.campaigns.planned import LIMIT_S, Played, Task, elsewhere, options_of, play, test_of, with_revision
+from harness.campaigns.shrinking import plan_of_run, store_run
+from harness.campaigns.warm import warm_up
+from harness.campaigns.workers import Workers
 from harness.running.plan import Plan, encode, load
 from results.arrow import history_hash
 from results.errors import HarnessError, SplitbrainError, UsageError
@@ -22,7 +23,7 @@ from results.store import RunDir, Store
 from results.stores import is_run
 
 if TYPE_CHECKING:
-    from harness.cli.judging import Conclusion
+    from harness.campaigns.judging import Conclusion
 
 _TICK_S = 0.2
 
@@ -269,21 +270,26 @@ def _differences(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     ]
 
 
-def keep(original: Original, store: Path) -> Conclusion:
-    """Run it once more into the store.
+def keep(original: Original, store: Path, displays: Displays = silent) -> Conclusion:
+    """Run it once more into the store; `displays` make what shows how it goes.
 
     Raises:
         SplitbrainError: it could not be run.
     """
-    from harness.cli.progress import Progress
-    from harness.cli.run import run_and_judge
+    from harness.campaigns.record import run_and_judge
 
     if original.plan is None:
         return run_and_judge(
-            compose(original.options), original.options, store, "inline", "", {"derived_from": original.source}
+            compose(original.options),
+            original.options,
+            store,
+            "inline",
+            "",
+            {"derived_from": original.source},
+            displays=displays,
         )
-    with Progress(f"keeping {original.source}") as progress:
-        return store_run(plan_to_repeat(original), store, progress, original.source)
+    with displays(f"keeping {original.source}") as display:
+        return store_run(plan_to_repeat(original), store, display, original.source)
 
 
 # --- on real nodes ----------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import msgspec
 
 from checkers import engine
 from checkers.verdict import Outcome, Verdict, reasons
-from harness.cli.compose import RunOptions, compose
-from harness.cli.words import sentences
+from harness.campaigns.compose import RunOptions, compose
+from harness.campaigns.words import sentences
 from harness.running.simulate import simulate
 from results.arrow import client_ops
 from results.errors import SplitbrainError

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from harness.backends import catalogue as backends
-from harness.cli.compose import RunOptions, client_count, compose
+from harness.campaigns.compose import RunOptions, client_count, compose
 from harness.contract.faultkinds import supported
 from harness.contract.listed import names, number
 from harness.contract.rng import Rng, Streams

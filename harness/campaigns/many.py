@@ -11,15 +11,14 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import click
 import msgspec
 
 from checkers import engine, stored
 from checkers.stored import Unjudged, or_unjudged
 from checkers.verdict import Outcome, Verdict, worst
-from harness.cli.judging import keep_verdicts, write_pages
-from harness.cli.words import hot_keys, sentences
-from harness.cli.workers import Workers
+from harness.campaigns.judging import keep_verdicts, write_pages
+from harness.campaigns.words import hot_keys, sentences
+from harness.campaigns.workers import Workers
 from results.arrow import DAMAGED_KEY, read_parquet_head
 from results.store import RunDir
 
@@ -38,6 +37,9 @@ _TICK_S: Final = 0.5
 
 _Task: TypeAlias = tuple[Path, tuple[bytes, ...]]
 """A run's folder, and its verdicts as JSON."""
+
+Warn: TypeAlias = Callable[[str], None]
+"""Takes a line on what keeps a run from its verdict or its page."""
 
 Pages: TypeAlias = Workers[_Task, None]
 
@@ -71,7 +73,11 @@ def page_writers(runs: int, jobs: int) -> Generator[Pages | None]:
 
 
 def judge_in_batches(
-    runs: Sequence[RunDir], spark: Spark, pages: Pages | None, show: Callable[[int], None]
+    runs: Sequence[RunDir],
+    spark: Spark,
+    pages: Pages | None,
+    show: Callable[[int], None],
+    warn: Warn,
 ) -> list[Judged]:
     """Judge runs with the Spark pipeline, in their order.
 
@@ -80,6 +86,7 @@ def judge_in_batches(
         spark: the session.
         pages: who writes the pages.
         show: called after each batch with how many runs are judged.
+        warn: called with what keeps a run from its verdict or its page.
 
     A run that cannot be judged, or whose page cannot be written, is a harness error of its own, and keeps no other from
     its verdict and its page.
@@ -92,29 +99,36 @@ def judge_in_batches(
     judged: list[Judged] = []
     for begin in range(0, len(runs), BATCH_RUNS):
         batch = runs[begin : begin + BATCH_RUNS]
-        judged += _keep_all(batch, judge_apart(spark.session, [run.path for run in batch]), pages, "spark")
+        judged += _keep_all(batch, judge_apart(spark.session, [run.path for run in batch]), pages, "spark", warn)
         show(len(judged))
     return judged
 
 
-def judge_one_by_one(runs: Sequence[RunDir], show: Callable[[int], None]) -> list[Judged]:
+def judge_one_by_one(runs: Sequence[RunDir], show: Callable[[int], None], warn: Warn) -> list[Judged]:
     """Judge runs one by one in this process, as `judge_in_batches` does; `show` is called after each."""
     judged: list[Judged] = []
     for run in runs:
-        judged += _keep_all([run], {run.path: stored.judge(run.path)}, None, "inline")
+        judged += _keep_all([run], {run.path: stored.judge(run.path)}, None, "inline", warn)
         show(len(judged))
     return judged
 
 
 def _keep_all(
-    runs: Sequence[RunDir], found: Mapping[Path, list[Verdict] | Unjudged], pages: Pages | None, by: str
+    runs: Sequence[RunDir],
+    found: Mapping[Path, list[Verdict] | Unjudged],
+    pages: Pages | None,
+    by: str,
+    warn: Warn,
 ) -> list[Judged]:
     """Keep the verdicts of some runs, then write their pages."""
     kept = [_keep(run, found[run.path], by) for run in runs]
+    for each in kept:
+        if each.damaged:
+            warn(each.said)
     sound = {each.run.path for each in kept if not each.damaged}
     verdicts = {path: each for path, each in found.items() if path in sound and not isinstance(each, Unjudged)}
     problems = _write_all(pages, verdicts)
-    return [_without_page(each, problems.get(each.run.path)) for each in kept]
+    return [_without_page(each, problems.get(each.run.path), warn) for each in kept]
 
 
 def _keep(run: RunDir, verdicts: list[Verdict] | Unjudged, by: str) -> Judged:
@@ -135,17 +149,15 @@ def _lost(run: RunDir) -> str | None:
 
 
 def _damaged(run: RunDir, found: Unjudged) -> Judged:
-    said = f"this run cannot be judged: {found.why}"
-    click.echo(said, err=True)
-    return Judged(run, Outcome.HARNESS_ERROR, said, damaged=True)
+    return Judged(run, Outcome.HARNESS_ERROR, f"this run cannot be judged: {found.why}", damaged=True)
 
 
-def _without_page(judged: Judged, problem: str | None) -> Judged:
+def _without_page(judged: Judged, problem: str | None, warn: Warn) -> Judged:
     """A run whose page could not be written. What it was judged to be stands first where that is as severe."""
     if problem is None:
         return judged
     said = f"the page of {judged.run.path} could not be written: {problem}"
-    click.echo(said, err=True)
+    warn(said)
     outcome = worst([judged.outcome, Outcome.HARNESS_ERROR])
     return msgspec.structs.replace(judged, outcome=outcome, said=judged.said if outcome is judged.outcome else said)
 

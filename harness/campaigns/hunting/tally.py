@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.verdict import Outcome
-from harness.cli.hunting.trial import Trial
+from harness.campaigns.hunting.trial import Trial
 
 SECONDS_PER_HOUR = 3600.0
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from harness.cli.documents import document_of, telemetry_of
-from harness.cli.interrupts import heeded
-from harness.cli.rejudging import told_to_judge
-from harness.cli.runlog import RunLog
+from harness.campaigns.documents import document_of, telemetry_of
+from harness.campaigns.interrupts import heeded
+from harness.campaigns.rejudging import told_to_judge
+from harness.campaigns.runlog import RunLog
 from harness.running.runner import RunSummary, Stop
 from harness.running.simulate import Simulated, log_line, simulate, with_true_time
 from harness.simulation.clock import EPOCH_NS
@@ -22,8 +22,8 @@ from results.history import HARNESS, Op
 from results.store import RunDir, Store
 
 if TYPE_CHECKING:
-    from harness.cli.compose import RunOptions
-    from harness.cli.progress import Progress
+    from harness.campaigns.compose import RunOptions
+    from harness.campaigns.display import Display
     from harness.contract.test import Test
 
 
@@ -31,7 +31,7 @@ def record_simulated(
     test: Test,
     chosen: RunOptions,
     store: Path,
-    progress: Progress,
+    display: Display,
     at_heal: Callable[[], None] | None,
     notes: Mapping[str, Any],
 ) -> tuple[RunDir, RunSummary]:
@@ -47,7 +47,7 @@ def record_simulated(
     log = RunLog(run.log_path, test.nemesis.left_out)
 
     def observe(op: Op) -> None:
-        progress.observe(op)
+        display.observe(op)
         log.observe(op)
         if at_heal is not None and op.process == HARNESS and op.f == "phase" and op.value["phase"] == "heal":
             at_heal()

@@ -15,10 +15,9 @@ import msgspec
 from checkers.verdict import CheckerSpec
 from harness.backends import catalogue as backends
 from harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory, parse_hosts
-from harness.cli.followable import checked_faults
-from harness.cli.idle import idle
-from harness.cli.options import STORE
-from harness.cli.schedules import read as read_schedule
+from harness.campaigns.followable import checked_faults
+from harness.campaigns.idle import idle
+from harness.campaigns.schedules import read as read_schedule
 from harness.contract.faultkinds import supported
 from harness.contract.listed import names, number
 from harness.contract.test import (
@@ -44,6 +43,7 @@ from nemesis.requests import kind_of, needs_of
 from results import quantities
 from results.errors import UnknownNameError, UsageError
 from results.nodedata import KEEP_DATA
+from results.stores import STORE
 from workloads import catalogue as workloads
 
 

@@ -10,21 +10,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from checkers.verdict import Outcome
-from harness.cli.compose import compose
-from harness.cli.followable import checked
-from harness.cli.planned import (
-    LIMIT_S,
-    Guilt,
-    Played,
-    Task,
-    options_of,
-    play,
-    simulated,
-    test_of,
-    with_revision,
-)
-from harness.cli.warm import warm_up
-from harness.cli.workers import Report, Workers
+from harness.campaigns.compose import compose
+from harness.campaigns.followable import checked
+from harness.campaigns.planned import LIMIT_S, Guilt, Played, Task, options_of, play, simulated, test_of, with_revision
+from harness.campaigns.warm import warm_up
+from harness.campaigns.workers import Report, Workers
 from harness.contract.listed import names
 from harness.running.plan import Plan, encode, figures, kinds, load, plan_of
 from nemesis import catalogue
@@ -35,8 +25,8 @@ from results.origin import git_revision, versions
 from results.store import RunDir, Store
 
 if TYPE_CHECKING:
-    from harness.cli.judging import Conclusion
-    from harness.cli.progress import Progress
+    from harness.campaigns.display import Display
+    from harness.campaigns.judging import Conclusion
 
 SEEDS: Final = 20
 """So many seeds are tried with a plan: other delays, the same ops and faults. One of them must fail."""
@@ -347,27 +337,27 @@ def _task(number: int, plan: Plan, checker: str | None) -> Task:
 # --- the stored run ---------------------------------------------------------------------------------------------------
 
 
-def store_run(plan: Plan, store: Path, progress: Progress, derived_from: str) -> Conclusion:
+def store_run(plan: Plan, store: Path, display: Display, derived_from: str) -> Conclusion:
     """Run a plan on the backend of its options, keep it in the store with its plan, and judge it.
 
     Args:
         plan: what is to happen.
         store: where the run goes.
-        progress: shows how it goes.
+        display: shows how it goes.
         derived_from: of which run, or which file, the plan comes.
 
     Raises:
         SplitbrainError: it could not be run.
     """
-    from harness.cli.judging import judge_inline
-    from harness.cli.run import record
+    from harness.campaigns.judging import judge_inline
+    from harness.campaigns.record import record
 
     options, notes = options_of(plan.options, "plan"), {"derived_from": derived_from}
-    run, summary = record(test_of(options, plan), options, store, progress, notes=notes)
+    run, summary = record(test_of(options, plan), options, store, display, notes=notes)
     try:
         run.write_plan(encode(plan))
         run.write_test({**run.read_test(), "scripted": True})
-        with progress.during("judging") as tell:
+        with display.during("judging") as tell:
             return judge_inline(run, None if summary.failure is None else str(summary.failure), tell)
     finally:
         run.release()

@@ -10,7 +10,7 @@ import msgspec
 
 from checkers import engine
 from checkers.verdict import Outcome, Verdict
-from harness.cli.rejudging import command_for, told_to_analyze
+from harness.campaigns.rejudging import command_for, told_to_analyze
 from results.arrow import recovered_note
 from results.collecting import collect_telemetry
 from results.errors import RunNotFoundError

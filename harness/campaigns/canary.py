@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from harness.cli.compose import RunOptions
-from harness.cli.hunting.search import Limits, search
-from harness.cli.hunting.tally import Tally
-from harness.cli.hunting.trial import Trial
-from harness.cli.interrupts import Interrupts
-from harness.cli.swarm import Asked, draw
-from harness.cli.workers import Workers
+from harness.campaigns.compose import RunOptions
+from harness.campaigns.hunting.search import Limits, search
+from harness.campaigns.hunting.tally import Tally
+from harness.campaigns.hunting.trial import Trial
+from harness.campaigns.interrupts import Interrupts
+from harness.campaigns.swarm import Asked, draw
+from harness.campaigns.workers import Workers
 from results.errors import HarnessError
 
 BUG: Final = "M23"

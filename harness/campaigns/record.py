@@ -1,0 +1,268 @@
+"""Recording a test, on real nodes or simulated ones, and judging what it left: the procedure of one run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import traceback
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.campaigns.display import Display, Displays, silent
+from results.errors import RunEndedError, SplitbrainError
+
+if TYPE_CHECKING:
+    from checkers.spark.session import Spark
+    from harness.campaigns.compose import RunOptions
+    from harness.campaigns.judging import Conclusion
+    from harness.campaigns.runlog import RunLog
+    from harness.contract.deployments import Deployment
+    from harness.contract.observing import Observable
+    from harness.contract.realtime import RealClock
+    from harness.contract.test import Test
+    from harness.running.runner import RunSummary
+    from results.store import RunDir
+
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def check_place(test: Test, chosen: RunOptions) -> None:
+    """Refuse a test that its backend cannot house, as far as that shows before anything is started.
+
+    Raises:
+        SplitbrainError: it cannot; what is missing.
+    """
+    from harness.campaigns.compose import backend_of
+
+    check = getattr(backend_of(chosen), "check", None)
+    if check is not None:
+        check(test)
+
+
+def run_and_judge(
+    test: Test,
+    chosen: RunOptions,
+    store: Path,
+    engine: str,
+    master: str,
+    notes: Mapping[str, Any] = NOTHING,
+    *,
+    displays: Displays = silent,
+) -> Conclusion:
+    """Run a test and judge it; `notes` as for `record`, `displays` make what shows how it goes.
+
+    With Spark, the session starts when the heal phase begins: a JVM that starts during the faults would disturb
+    elections on a small machine, one that starts afterwards would keep people waiting.
+
+    Raises:
+        SplitbrainError: the test could not be run, or what it left could not be judged.
+    """
+    from harness.campaigns.documents import keep_plan
+    from harness.campaigns.judging import judge_run
+    from harness.campaigns.rejudging import command_for, told_to_analyze
+
+    with contextlib.ExitStack() as stack, displays(f"{test.name} seed {test.seed}") as display:
+        pending = stack.enter_context(_spark_in_background(master)) if engine == "spark" else None
+        at_heal = pending.start if pending is not None else None
+        run, summary = record(test, chosen, store, display, at_heal=at_heal, notes=notes)
+        stack.callback(run.release)
+        error = str(summary.failure) if summary.failure is not None else None
+        again = command_for(run.path)
+        kept = f"judging takes long; the run is kept, and can be judged again:  {again}"
+        spark = _no_spark if pending is None else pending.result
+        with display.during("judging", kept) as tell, told_to_analyze(again):
+            keep_plan(run, test)
+            return judge_run(run, engine_name=engine, spark=spark, harness_error=error, tell=tell)
+
+
+def record(
+    test: Test,
+    chosen: RunOptions,
+    store: Path,
+    display: Display,
+    *,
+    at_heal: Callable[[], None] | None = None,
+    notes: Mapping[str, Any] = NOTHING,
+) -> tuple[RunDir, RunSummary]:
+    """Run a test and keep its history in the store; nothing is judged.
+
+    The run stays held by this process: until its verdict is kept, or this process ends, it is under way for others.
+
+    Args:
+        test: the test.
+        chosen: the options that it was composed from.
+        store: where its folder goes.
+        display: shows how it goes.
+        at_heal: called once when the heal phase begins.
+        notes: what `test.json` shall say besides (see `results.store.Store.find` on "derived_from").
+
+    Raises:
+        SplitbrainError: it could not be run.
+    """
+    if chosen.backend == "sim":
+        from harness.campaigns.simulated import record_simulated
+
+        return record_simulated(test, chosen, store, display, at_heal, notes)
+    return asyncio.run(_record(test, chosen, store, display, at_heal, notes))
+
+
+async def _record(
+    test: Test,
+    chosen: RunOptions,
+    store: Path,
+    display: Display,
+    at_heal: Callable[[], None] | None,
+    notes: Mapping[str, Any],
+) -> tuple[RunDir, RunSummary]:
+    from harness.campaigns.compose import backend_of
+    from harness.campaigns.documents import document_of_deployed, keep_surroundings, telemetry_of
+    from harness.campaigns.interrupts import heeded
+    from harness.campaigns.leaders import LeaderPoll, LeaderWatch
+    from harness.campaigns.runlog import RunLog
+    from harness.contract.clock import Runtime
+    from harness.contract.observing import observable
+    from harness.contract.realtime import RealClock
+    from harness.contract.rng import Streams
+    from harness.running.lifecycle import run
+    from harness.running.runner import Stop
+    from results.history import HARNESS, Op
+    from results.store import Store
+
+    clock = RealClock()
+    folders: list[RunDir] = []
+    logs: list[RunLog] = []
+    stop = Stop()
+    deployed_ns = 0
+
+    def folder() -> RunDir:
+        nonlocal deployed_ns
+        document = document_of_deployed(test, chosen, store, notes)
+        folders.append(Store(store).create(test.name, test.seed, document, time.time_ns()))
+        logs.append(RunLog(folders[-1].log_path, test.nemesis.left_out))
+        deployed_ns = clock.now_ns()
+        return folders[-1]
+
+    def began(started_ns: int) -> None:
+        found = folders[-1]
+        up_s, sources = (started_ns - deployed_ns) / 1e9, telemetry_of(test, found)
+        times = {
+            "began_wall_ns": clock.wall_ns(started_ns),
+            "began_mono_ns": started_ns,
+            "up_s": round(up_s, 3),
+        }
+        found.write_test({**found.read_test(), **times, "telemetry": sources})
+        display.up(up_s)
+        logs[-1].write(f"up in {up_s:.1f} s")
+
+    async def beside(deployment: Deployment) -> None:
+        found = folders[-1]
+        keep_surroundings(found, deployment)
+        files = {node: found.path / path for node, path in telemetry_of(test, found).items()}
+        told, asked = LeaderWatch(files), observable(test.system)
+        if asked is not None:
+            display.leaders = told
+            await _ask(asked, deployment, files, clock, logs[-1])
+            return
+        if told.at_hand():
+            display.leaders = told
+            return
+        display.leaders = poll = LeaderPoll()
+        await poll.ask(test, deployment)
+
+    def observe(op: Op) -> None:
+        display.observe(op)
+        logs[-1].observe(op)
+        if at_heal is not None and op.process == HARNESS and op.f == "phase" and op.value["phase"] == "heal":
+            at_heal()
+
+    loop = asyncio.get_running_loop()
+    try:
+        with heeded(lambda: loop.call_soon_threadsafe(stop.request)):
+            summary = await run(
+                test,
+                backend=backend_of(chosen),
+                folder=folder,
+                runtime=Runtime(clock=clock, streams=Streams(test.seed)),
+                observe=observe,
+                began=began,
+                beside=beside,
+                stop=stop,
+            )
+    except BaseException as error:
+        for log in logs:
+            log.close()
+        _give_up(folders, error)
+        raise
+    if summary.failure is not None:
+        logs[-1].write("".join(traceback.format_exception(summary.failure)))
+    logs[-1].close()
+    return folders[-1], summary
+
+
+def _give_up(folders: Sequence[RunDir], error: BaseException) -> None:
+    """Hold runs no more that came to no end; of one that was ended at once, the error gets the command to judge it."""
+    from harness.campaigns.rejudging import told_to_judge
+
+    for found in folders:
+        found.release()
+    if isinstance(error, RunEndedError) and folders:
+        raise told_to_judge(error, folders[-1].path) from None
+
+
+async def _ask(
+    system: Observable, deployment: Deployment, files: Mapping[str, Path], clock: RealClock, log: RunLog
+) -> None:
+    """Write the telemetry of nodes that write none; what ends that before its time is told in the log."""
+    from harness.campaigns.polling import write_telemetry
+
+    try:
+        await write_telemetry(system, deployment, files, clock)
+    except Exception:
+        log.write(f"the nodes are not asked for telemetry any more:\n{traceback.format_exc()}")
+
+
+class _PendingSpark:
+    """A Spark session that starts in a thread when it is told to."""
+
+    def __init__(self, start: Callable[[], Spark]) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
+        self._start = start
+        self._future: Future[Spark] | None = None
+
+    def start(self) -> None:
+        """Begin to start, once."""
+        if self._future is None:
+            self._future = self._pool.submit(self._start)
+
+    def result(self) -> Spark:
+        """The session, when it is up."""
+        self.start()
+        assert self._future is not None
+        return self._future.result()
+
+    def close(self) -> None:
+        """Wait for the thread."""
+        if self._future is not None:
+            with contextlib.suppress(SplitbrainError):
+                self._future.result()
+        self._pool.shutdown()
+
+
+@contextlib.contextmanager
+def _spark_in_background(master: str) -> Generator[_PendingSpark]:
+    from checkers.spark.session import session
+
+    with contextlib.ExitStack() as stack:
+        pending = _PendingSpark(lambda: stack.enter_context(session(master)))
+        try:
+            yield pending
+        finally:
+            pending.close()
+
+
+def _no_spark() -> Spark:
+    raise AssertionError("the inline engine asked for Spark")
