@@ -118,7 +118,7 @@ def options(seed: int, seconds: float, rate: float) -> RunOptions:
 def record(root: Path, chosen: RunOptions) -> tuple[RunDir, str | None]:
     """Simulate a test and keep the run; also what went wrong in the harness, if anything did."""
     test = compose(chosen)
-    run, summary = record_simulated(test, chosen, root, Progress(test.name, Console(quiet=True)), None, {})
+    run, summary = record_simulated(test, chosen.world, root, Progress(test.name, Console(quiet=True)), None, {})
     keep_plan(run, test)
     collect_telemetry(run)
     return run, None if summary.failure is None else str(summary.failure)

@@ -6,24 +6,20 @@ model in plain Python says what a correct log does. Run it: python examples/own_
 
 from __future__ import annotations
 
-import asyncio
 import sys
-import time
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
-from checkers.engine import judge
 from checkers.models import IMPOSSIBLE, UNKNOWN, Special
-from checkers.verdict import CheckerSpec, Outcome, outcome
-from harness import Deployment, Test, Workload, real_runtime, run
+from checkers.verdict import CheckerSpec, Outcome
+from harness import Deployment, Test, Workload, run_and_judge
 from harness.backends.local import LocalBackend
+from harness.campaigns.words import sentences
 from harness.generators import Context, each, invoke, mix, once
 from harness.systems.metadata import Metadata
 from nemesis import catalogue as nemeses
 from results.history import Op
-from results.report import write_report
-from results.store import Store
 
 KEY = "log"
 
@@ -89,10 +85,7 @@ def workload() -> Workload:
         client=LogClient(),
         generator=mix(append, each(lambda _: invoke("read"))),
         final_generator=once(invoke("read")),
-        checkers=(
-            CheckerSpec("linearizable", {"model": "examples.own_workload:AppendLog"}),
-            CheckerSpec("stats"),
-        ),
+        checkers=(CheckerSpec("linearizable", {"model": "examples.own_workload:AppendLog"}),),
         fs=("append", "read"),
     )
 
@@ -110,15 +103,10 @@ def main(bugs: tuple[str, ...], store: Path, time_limit_s: float = 20.0) -> Outc
         rate=50.0,
         time_limit_s=time_limit_s,
     )
-    folder = Store(store).create(test.name, test.seed, {"checkers": test.workload.checkers}, time.time_ns())
-    summary = asyncio.run(run(test, backend=LocalBackend(), folder=lambda: folder, runtime=real_runtime(test.seed)))
-    verdicts = judge(folder.finish_history(), test.workload.checkers)
-    found = outcome(verdicts, str(summary.failure) if summary.failure is not None else None)
-    folder.write_verdicts(verdicts, found.value)
-    folder.release()
-    print(found.value, *(verdict.sentence for verdict in verdicts if verdict.sentence), sep="\n")
-    print(write_report(folder.path))
-    return found
+    conclusion = run_and_judge(test, LocalBackend(), store)
+    print(conclusion.outcome.value, *sentences(conclusion.verdicts), sep="\n")
+    print(conclusion.report)
+    return conclusion.outcome
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The controller: what a test is, how it runs, where nodes live.
 
-    from harness import Test, run
-    summary = asyncio.run(run(test, backend=backend, folder=folder, runtime=real_runtime(test.seed)))
+    from harness import Test, run_and_judge
+    conclusion = run_and_judge(test, LocalBackend(), Path("store"))
 
 Names are loaded when they are used: the command line lives in this package too, and answers `--help` without them.
 """
@@ -12,6 +12,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from harness.campaigns.judging import Conclusion
+    from harness.campaigns.record import run_and_judge
     from harness.contract.clock import Runtime
     from harness.contract.deployments import Deployment
     from harness.contract.realtime import RealClock, real_runtime
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Answer": "contract.sessions",
     "Client": "contract.test",
+    "Conclusion": "campaigns.judging",
     "DefiniteError": "contract.sessions",
     "Deployment": "contract.deployments",
     "IndefiniteError": "contract.sessions",
@@ -40,12 +43,14 @@ _HOME = {
     "check_support": "running.lifecycle",
     "real_runtime": "contract.realtime",
     "run": "running.lifecycle",
+    "run_and_judge": "campaigns.record",
     "run_test": "running.runner",
 }
 
 __all__ = [
     "Answer",
     "Client",
+    "Conclusion",
     "DefiniteError",
     "Deployment",
     "IndefiniteError",
@@ -63,6 +68,7 @@ __all__ = [
     "check_support",
     "real_runtime",
     "run",
+    "run_and_judge",
     "run_test",
 ]
 

@@ -102,5 +102,6 @@ def package(
         ),
         final_generator=sequence(*(fault.stop() for fault in faults)),
         faults=frozenset(kind for fault in faults for kind in fault.needs()),
+        kinds=tuple(fault.name for fault in faults),
         left_out=tuple(left_out),
     )

@@ -67,7 +67,7 @@ class SimBackend:
     name = "sim"
 
     def __init__(self, world: str = "lan", outputs: Outputs | None = None, trace: Trace | None = None) -> None:
-        self._world = world
+        self.world = world
         self._outputs = outputs
         self._trace = trace
 
@@ -91,7 +91,7 @@ class SimBackend:
         loop = asyncio.get_running_loop()
         if not isinstance(loop, SimLoop) or self._outputs is None:
             raise HarnessError("the sim backend works inside a simulation only: use harness.running.simulate.simulate.")
-        nature = world(self._world, runtime.streams["world"])
+        nature = world(self.world, runtime.streams["world"])
         return SimDeployment(test, loop, runtime, nature, self._outputs, self._trace)
 
 

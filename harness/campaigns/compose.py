@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
-from checkers.verdict import CheckerSpec
 from harness.backends import catalogue as backends
+from harness.backends.sim import SimBackend, check_embeddable
 from harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory, parse_hosts
 from harness.campaigns.followable import checked_faults
 from harness.campaigns.idle import idle
+from harness.campaigns.judges import with_judges
 from harness.campaigns.schedules import read as read_schedule
 from harness.contract.faultkinds import supported
 from harness.contract.listed import names, number
@@ -29,14 +30,12 @@ from harness.contract.test import (
     NemesisPackage,
     System,
     Test,
-    Workload,
     check_number,
 )
 from harness.generators.script import ScriptedFault, script_faults
 from harness.running.plan import NODE_NAME
 from harness.simulation.worlds import WORLDS
 from harness.systems import catalogue as systems
-from harness.systems.elections import Elections
 from nemesis import catalogue as nemeses
 from nemesis.compose import INTERVAL_S
 from nemesis.requests import kind_of, needs_of
@@ -167,7 +166,7 @@ def compose(options: RunOptions) -> Test:
         seed=options.seed,
         nodes=nodes,
         system=system,
-        workload=_judged_for(nemeses.kinds(nemesis_names), _counted(workload, options)),
+        workload=workload,
         nemesis=_package(options, nemesis_names, nodes, backend, system),
         bugs=bugs,
         concurrency=concurrency,
@@ -176,13 +175,12 @@ def compose(options: RunOptions) -> Test:
         op_timeout_s=options.op_timeout,
         recovery_s=options.recovery,
         quiet_s=options.progress_bound,
+        availability=options.availability,
         options=msgspec.to_builtins(options),
     )
-    if options.backend == "sim":
-        from harness.backends.sim import check_embeddable
-
+    if isinstance(backend, SimBackend):
         check_embeddable(test)
-    return dataclasses.replace(test, workload=_judged_by(_beyond_clients(test, options), test.workload))
+    return with_judges(test, backend)
 
 
 def backend_of(options: RunOptions) -> Backend:
@@ -191,6 +189,8 @@ def backend_of(options: RunOptions) -> Backend:
     Raises:
         UsageError: there is no such backend, or it is not told of its hosts as it has to be.
     """
+    if options.backend == "sim":
+        return SimBackend(options.world)
     if options.backend != "ssh":
         return backends.build(options.backend)
     if options.hosts is None:
@@ -243,59 +243,6 @@ def _interval_s(options: RunOptions, kinds: int) -> float | None:
     return min(INTERVAL_S, max(SHORTEST_INTERVAL_S, options.time_limit / (2 * kinds + 2)))
 
 
-def _beyond_clients(test: Test, options: RunOptions) -> list[CheckerSpec]:
-    """Who judges what nodes tell of themselves, who answered while links and nodes were down, and, in simulation,
-    whether nodes live on and recover within the bound.
-
-    On a real machine a node that ends and a late recovery may be the machine's doing: they make a run inconclusive.
-    """
-    specs: list[CheckerSpec] = []
-    if test.system.telemetry(test, Path("node")) is not None:
-        specs += [CheckerSpec(name) for name in TRACE_CHECKERS]
-    elections: Elections | None = getattr(test.system, "elections", None)
-    if elections is not None:
-        specs.append(_quorum_progress(test, elections, options))
-    elif options.progress_bound is not None or options.availability:
-        raise UsageError(
-            f"--progress-bound and --availability are for systems with elections, and {options.system} tells of none: "
-            "leave them out."
-        )
-    if options.backend == "sim":
-        specs.append(CheckerSpec("crashes"))
-        if options.recovery > 0:
-            specs.append(CheckerSpec("recovery", {"bound_s": options.recovery}))
-    return specs
-
-
-def _quorum_progress(test: Test, elections: Elections, options: RunOptions) -> CheckerSpec:
-    """Who judges whether the right nodes answered, and the wrong ones stayed silent."""
-    judged_by: dict[str, Any] = {
-        "nodes": list(test.nodes),
-        "fs": [f for f in test.workload.fs if f not in elections.local | test.workload.local],
-        "election_timeout_s": elections.timeout_s,
-        "op_timeout_s": test.op_timeout_s,
-        "lease_s": elections.lease_s,
-        "recovery_bound_s": elections.bound_s if options.progress_bound is None else options.progress_bound,
-    }
-    if elections.recovery_per_outage and options.progress_bound is None:
-        judged_by |= {
-            "recovery_per_outage": elections.recovery_per_outage,
-            "outage_limit_s": elections.outage_limit_s,
-        }
-    if options.availability:
-        judged_by["availability"] = options.availability
-    return CheckerSpec("quorum-progress", judged_by)
-
-
-TRACE_CHECKERS = ("election-safety", "leader-completeness", "replica-agreement", "commit-monotonic")
-"""Who judges the telemetry of nodes."""
-
-
-def _judged_by(specs: Sequence[CheckerSpec], workload: Workload) -> Workload:
-    """The workload with further checkers, behind those that judge what clients saw."""
-    return dataclasses.replace(workload, checkers=(*workload.checkers, *specs))
-
-
 def _check_demands(options: RunOptions) -> None:
     """Refuse a share or a size that is none. (Not a number compares as false.)"""
     quantities.size("--keep-data", options.keep_data)
@@ -311,25 +258,6 @@ def _check_world(options: RunOptions) -> None:
         raise UnknownNameError("world", options.world, WORLDS)
     if options.backend != "sim" and options.world != "lan":
         raise UsageError(f"--world {options.world} is for simulated nodes: add --backend sim, or leave it out.")
-
-
-def _counted(workload: Workload, options: RunOptions) -> Workload:
-    """The workload, whose checker of figures knows the load that was asked for."""
-    asked = {"rate": options.rate, "time_limit_s": options.time_limit}
-    checkers = tuple(
-        CheckerSpec(spec.name, {**spec.options, **asked}) if spec.name == "stats" else spec
-        for spec in workload.checkers
-    )
-    return dataclasses.replace(workload, checkers=checkers)
-
-
-def _judged_for(faults: Sequence[str], workload: Workload) -> Workload:
-    """The workload, with a coverage checker that knows which faults were asked for: each must strike."""
-    checkers = tuple(
-        CheckerSpec(spec.name, {**spec.options, "faults": list(faults)}) if spec.name == "coverage" else spec
-        for spec in workload.checkers
-    )
-    return dataclasses.replace(workload, checkers=checkers)
 
 
 _DEFAULTS = {

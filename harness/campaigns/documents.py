@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from harness.campaigns.compose import RunOptions, command_line
+from harness.campaigns.compose import command_line
+from harness.campaigns.planned import options_of, with_revision
 from harness.campaigns.polling import FILE
 from harness.contract.observing import observable
 from results.origin import tools
@@ -20,18 +21,17 @@ if TYPE_CHECKING:
     from results.store import RunDir
 
 
-def document_of(test: Test, chosen: RunOptions, store: Path, notes: Mapping[str, Any]) -> dict[str, Any]:
+def document_of(test: Test, store: Path, notes: Mapping[str, Any]) -> dict[str, Any]:
     """What `test.json` says of the test, beside what the store adds.
 
     Args:
         test: the test.
-        chosen: the options that it was composed from.
         store: where its run goes.
         notes: what else is to be said, or otherwise.
     """
     return {
-        "options": msgspec.to_builtins(chosen),
-        "command": command_line(chosen, store),
+        "options": dict(test.options),
+        "command": command_line(options_of(test.options, "the test"), store) if test.options else None,
         "nodes": list(test.nodes),
         "bugs": list(test.bugs),
         "left_out": list(test.nemesis.left_out),
@@ -40,9 +40,9 @@ def document_of(test: Test, chosen: RunOptions, store: Path, notes: Mapping[str,
     }
 
 
-def document_of_deployed(test: Test, chosen: RunOptions, store: Path, notes: Mapping[str, Any]) -> dict[str, Any]:
+def document_of_deployed(test: Test, store: Path, notes: Mapping[str, Any]) -> dict[str, Any]:
     """The same of a test on real nodes: with `tools`, versions of programs that are asked for them."""
-    return {**document_of(test, chosen, store, notes), "tools": tools()}
+    return {**document_of(test, store, notes), "tools": tools()}
 
 
 def keep_surroundings(run: RunDir, deployment: Deployment) -> None:
@@ -75,7 +75,6 @@ def _telemetry(test: Test, node_dir: Path) -> Path | None:
 
 def keep_plan(run: RunDir, test: Test) -> None:
     """Store what was planned to happen, apart from what happened: ops, and faults as they were asked for."""
-    from harness.campaigns.planned import with_revision
     from harness.running.plan import Expectation, encode, plan_of
     from results.arrow import from_table, history_hash
     from results.history import HARNESS

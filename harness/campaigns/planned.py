@@ -172,12 +172,17 @@ def guilt_of(verdict: Verdict) -> Guilt:
     return Guilt(verdict.checker, verdict.anomalies, listed[0])
 
 
-def options_of(document: dict[str, Any], source: str) -> RunOptions:
+def options_of(document: Mapping[str, Any], source: str) -> RunOptions:
     """The options that a test.json or a plan holds.
 
     Raises:
+        UsageError: there are none: the test was made by a program.
         HistoryFormatError: they are not those of `splitbrain run`, or there is no seed among them.
     """
+    if not document:
+        raise UsageError(
+            f"{source} was not composed from options: only the program that made its test can run it again."
+        )
     strange = [name for name in document if name not in RunOptions.__struct_fields__]
     if strange:
         raise HistoryFormatError(source, f"its options are not those of splitbrain run: {', '.join(strange)}")

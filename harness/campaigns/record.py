@@ -17,43 +17,54 @@ from results.errors import RunEndedError, SplitbrainError
 
 if TYPE_CHECKING:
     from checkers.spark.session import Spark
-    from harness.campaigns.compose import RunOptions
     from harness.campaigns.judging import Conclusion
     from harness.campaigns.runlog import RunLog
     from harness.contract.deployments import Deployment
     from harness.contract.observing import Observable
     from harness.contract.realtime import RealClock
-    from harness.contract.test import Test
+    from harness.contract.test import Backend, Test
     from harness.running.runner import RunSummary
     from results.store import RunDir
+
+MASTER: Final = "local[*]"
+"""Spark's master, unless another is asked for."""
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-def check_place(test: Test, chosen: RunOptions) -> None:
+def check_place(test: Test, backend: Backend) -> None:
     """Refuse a test that its backend cannot house, as far as that shows before anything is started.
 
     Raises:
         SplitbrainError: it cannot; what is missing.
     """
-    from harness.campaigns.compose import backend_of
-
-    check = getattr(backend_of(chosen), "check", None)
+    check = getattr(backend, "check", None)
     if check is not None:
         check(test)
 
 
 def run_and_judge(
     test: Test,
-    chosen: RunOptions,
+    backend: Backend,
     store: Path,
-    engine: str,
-    master: str,
-    notes: Mapping[str, Any] = NOTHING,
     *,
+    engine: str = "inline",
+    master: str = MASTER,
+    notes: Mapping[str, Any] = NOTHING,
     displays: Displays = silent,
 ) -> Conclusion:
-    """Run a test and judge it; `notes` as for `record`, `displays` make what shows how it goes.
+    """Run a test and judge it with every checker that applies, by the procedure of `splitbrain run`.
+
+    The run is in the store: history, telemetry, plan, figures, verdicts, report, the controller's log.
+
+    Args:
+        test: the test.
+        backend: where its nodes live.
+        store: where the run's folder goes.
+        engine: who judges: "inline" in this process, or "spark".
+        master: Spark's.
+        notes: as for `record`.
+        displays: makes what shows how it goes.
 
     With Spark, the session starts when the heal phase begins: a JVM that starts during the faults would disturb
     elections on a small machine, one that starts afterwards would keep people waiting.
@@ -62,13 +73,15 @@ def run_and_judge(
         SplitbrainError: the test could not be run, or what it left could not be judged.
     """
     from harness.campaigns.documents import keep_plan
+    from harness.campaigns.judges import with_judges
     from harness.campaigns.judging import judge_run
     from harness.campaigns.rejudging import command_for, told_to_analyze
 
+    test = with_judges(test, backend)
     with contextlib.ExitStack() as stack, displays(f"{test.name} seed {test.seed}") as display:
         pending = stack.enter_context(_spark_in_background(master)) if engine == "spark" else None
         at_heal = pending.start if pending is not None else None
-        run, summary = record(test, chosen, store, display, at_heal=at_heal, notes=notes)
+        run, summary = record(test, backend, store, display, at_heal=at_heal, notes=notes)
         stack.callback(run.release)
         error = str(summary.failure) if summary.failure is not None else None
         again = command_for(run.path)
@@ -81,7 +94,7 @@ def run_and_judge(
 
 def record(
     test: Test,
-    chosen: RunOptions,
+    backend: Backend,
     store: Path,
     display: Display,
     *,
@@ -94,7 +107,7 @@ def record(
 
     Args:
         test: the test.
-        chosen: the options that it was composed from.
+        backend: where its nodes live.
         store: where its folder goes.
         display: shows how it goes.
         at_heal: called once when the heal phase begins.
@@ -103,22 +116,24 @@ def record(
     Raises:
         SplitbrainError: it could not be run.
     """
-    if chosen.backend == "sim":
+    from harness.backends.sim import SimBackend
+
+    if isinstance(backend, SimBackend):
         from harness.campaigns.simulated import record_simulated
 
-        return record_simulated(test, chosen, store, display, at_heal, notes)
-    return asyncio.run(_record(test, chosen, store, display, at_heal, notes))
+        return record_simulated(test, backend.world, store, display, at_heal, notes)
+    check_place(test, backend)
+    return asyncio.run(_record(test, backend, store, display, at_heal, notes))
 
 
 async def _record(
     test: Test,
-    chosen: RunOptions,
+    backend: Backend,
     store: Path,
     display: Display,
     at_heal: Callable[[], None] | None,
     notes: Mapping[str, Any],
 ) -> tuple[RunDir, RunSummary]:
-    from harness.campaigns.compose import backend_of
     from harness.campaigns.documents import document_of_deployed, keep_surroundings, telemetry_of
     from harness.campaigns.interrupts import heeded
     from harness.campaigns.leaders import LeaderPoll, LeaderWatch
@@ -140,7 +155,7 @@ async def _record(
 
     def folder() -> RunDir:
         nonlocal deployed_ns
-        document = document_of_deployed(test, chosen, store, notes)
+        document = document_of_deployed(test, store, notes)
         folders.append(Store(store).create(test.name, test.seed, document, time.time_ns()))
         logs.append(RunLog(folders[-1].log_path, test.nemesis.left_out))
         deployed_ns = clock.now_ns()
@@ -184,7 +199,7 @@ async def _record(
         with heeded(lambda: loop.call_soon_threadsafe(stop.request)):
             summary = await run(
                 test,
-                backend=backend_of(chosen),
+                backend=backend,
                 folder=folder,
                 runtime=Runtime(clock=clock, streams=Streams(test.seed)),
                 observe=observe,

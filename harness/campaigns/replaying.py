@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from harness.campaigns.compose import RunOptions, compose
+from harness.campaigns.compose import RunOptions, backend_of, compose
 from harness.campaigns.display import Displays, silent
 from harness.campaigns.endings import Cut, cut_of
 from harness.campaigns.planned import LIMIT_S, Played, Task, elsewhere, options_of, play, test_of, with_revision
@@ -87,7 +87,7 @@ def original_of(reference: str, store: Path, backend: str | None = None) -> Orig
         return _elsewhere(msgspec.structs.replace(original, cut=_cut_beside(original, Path(reference))), backend)
     run = Store(store).find(reference)
     document = run.read_test()
-    options = options_of(document["options"], str(run.path))
+    options = options_of(document.get("options") or {}, str(run.path))
     if document.get("scripted"):
         return _elsewhere(_of_plan(load(run.plan_path), f"run {run.name}", backend), backend)
     if options.backend != "sim" or backend not in (None, "sim"):
@@ -281,11 +281,9 @@ def keep(original: Original, store: Path, displays: Displays = silent) -> Conclu
     if original.plan is None:
         return run_and_judge(
             compose(original.options),
-            original.options,
+            backend_of(original.options),
             store,
-            "inline",
-            "",
-            {"derived_from": original.source},
+            notes={"derived_from": original.source},
             displays=displays,
         )
     with displays(f"keeping {original.source}") as display:

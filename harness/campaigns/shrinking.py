@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from checkers.verdict import Outcome
-from harness.campaigns.compose import compose
+from harness.campaigns.compose import backend_of, compose
 from harness.campaigns.followable import checked
 from harness.campaigns.planned import LIMIT_S, Guilt, Played, Task, options_of, play, simulated, test_of, with_revision
 from harness.campaigns.warm import warm_up
@@ -117,7 +117,7 @@ def plan_of_run(run: RunDir) -> Plan:
     if run.plan_path.exists():
         return load(run.plan_path)
     document = run.read_test()
-    test = compose(options_of(document["options"], str(run.path)))
+    test = compose(options_of(document.get("options") or {}, str(run.path)))
     return plan_of(from_table(run.history(), str(run.history_path)), test, versions=document["versions"])
 
 
@@ -353,7 +353,7 @@ def store_run(plan: Plan, store: Path, display: Display, derived_from: str) -> C
     from harness.campaigns.record import record
 
     options, notes = options_of(plan.options, "plan"), {"derived_from": derived_from}
-    run, summary = record(test_of(options, plan), options, store, display, notes=notes)
+    run, summary = record(test_of(options, plan), backend_of(options), store, display, notes=notes)
     try:
         run.write_plan(encode(plan))
         run.write_test({**run.read_test(), "scripted": True})

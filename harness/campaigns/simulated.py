@@ -22,14 +22,13 @@ from results.history import HARNESS, Op
 from results.store import RunDir, Store
 
 if TYPE_CHECKING:
-    from harness.campaigns.compose import RunOptions
     from harness.campaigns.display import Display
     from harness.contract.test import Test
 
 
 def record_simulated(
     test: Test,
-    chosen: RunOptions,
+    world: str,
     store: Path,
     display: Display,
     at_heal: Callable[[], None] | None,
@@ -43,7 +42,7 @@ def record_simulated(
     from harness.backends.sim import check_embeddable
 
     check_embeddable(test)
-    run = Store(store).create(test.name, test.seed, document_of(test, chosen, store, notes), time.time_ns())
+    run = Store(store).create(test.name, test.seed, document_of(test, store, notes), time.time_ns())
     log = RunLog(run.log_path, test.nemesis.left_out)
 
     def observe(op: Op) -> None:
@@ -61,7 +60,7 @@ def record_simulated(
         with _NodeFiles(test, run) as outputs, _interruptible(stop):
             simulated = simulate(
                 test,
-                world=chosen.world,
+                world=world,
                 recorder=run.history_writer(),
                 outputs=outputs,
                 observe=observe,

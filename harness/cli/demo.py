@@ -36,7 +36,7 @@ def command(ctx: click.Context, store: str, time_limit: float, seed: int | None)
     The first run must pass. In the second a leader answers reads without asking a majority, and the checker must find
     an answer that is older than an acknowledged write. Exit code 0 means that both came out so.
     """
-    from harness.campaigns.compose import RunOptions, compose
+    from harness.campaigns.compose import RunOptions, backend_of, compose
     from harness.campaigns.judging import judge_with_spark
     from harness.campaigns.record import check_place, record
     from harness.cli.progress import Progress
@@ -56,14 +56,14 @@ def command(ctx: click.Context, store: str, time_limit: float, seed: int | None)
     }
     healthy = RunOptions.of(**common, nemesis="partition,kill", bug="")
     broken = RunOptions.of(**{**common, "seed": healthy.seed}, nemesis="partition", bug=BUG)
-    tests = [(compose(each), each) for each in (healthy, broken)]
-    for test, chosen in tests:
-        check_place(test, chosen)
+    tests = [(compose(each), backend_of(each)) for each in (healthy, broken)]
+    for test, backend in tests:
+        check_place(test, backend)
     runs: list[RunDir] = []
     errors: dict[Path, str | None] = {}
-    for test, chosen in tests:
+    for test, backend in tests:
         with Progress(test.name) as progress:
-            run, summary = record(test, chosen, Path(store), progress)
+            run, summary = record(test, backend, Path(store), progress)
         if summary.interrupted:
             raise click.Abort
         errors[run.path] = str(summary.failure) if summary.failure is not None else None

@@ -166,6 +166,7 @@ def _say_outcome(outcome: str, played: Played) -> None:
 
 def _as_planned(original: Original, times: int, store: Path, as_json: bool) -> int:
     from checkers.verdict import Outcome, worst
+    from harness.campaigns.compose import backend_of
     from harness.campaigns.judging import conclusion_document
     from harness.campaigns.planned import test_of
     from harness.campaigns.record import check_place
@@ -174,7 +175,7 @@ def _as_planned(original: Original, times: int, store: Path, as_json: bool) -> i
     from harness.cli.progress import Progress
 
     plan = plan_to_repeat(original)
-    check_place(test_of(original.options, plan), original.options)
+    check_place(test_of(original.options, plan), backend_of(original.options))
     conclusions: list[Conclusion] = []
     for number in range(1, times + 1):
         with Progress(f"replay {number} of {times}") as progress:

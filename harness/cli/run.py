@@ -39,7 +39,7 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
       splitbrain run --backend sim --nemesis partition,power,packet --time-limit 300
       splitbrain run --backend ssh --hosts n1=admin@10.0.0.1,n2=admin@10.0.0.2,n3=admin@10.0.0.3 --ssh-key ~/.ssh/lab
     """
-    from harness.campaigns.compose import RunOptions, command_line, compose
+    from harness.campaigns.compose import RunOptions, backend_of, command_line, compose
     from harness.campaigns.record import check_place, run_and_judge
     from harness.cli.progress import Progress
 
@@ -47,12 +47,15 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
     options.check_master(ctx, engine or "inline", master)
     chosen = RunOptions.of(**given)
     test = compose(chosen)
-    check_place(test, chosen)
+    backend = backend_of(chosen)
+    check_place(test, backend)
     for line in test.nemesis.left_out:
         click.echo(f"left out: {line}", err=True)
     again = command_line(chosen, store, engine, master if options.given(ctx, "master") else None)
     notes = {"command": again}
-    conclusion = run_and_judge(test, chosen, Path(store), engine or "inline", master, notes, displays=Progress)
+    conclusion = run_and_judge(
+        test, backend, Path(store), engine=engine or "inline", master=master, notes=notes, displays=Progress
+    )
     if as_json:
         from harness.campaigns.judging import conclusion_document
 

@@ -93,6 +93,8 @@ class NemesisPackage:
         generator: nemesis ops for the faults phase; None for no faults.
         final_generator: nemesis ops that heal everything.
         faults: what it needs of a backend.
+        kinds: names of the faults that must have been in force for a run to count; a run without one of them is
+            inconclusive. None for any fault at all.
         left_out: what was asked for and is left out, as the backend cannot do it; a line each, with the reason.
     """
 
@@ -101,6 +103,7 @@ class NemesisPackage:
     generator: Generator | None
     final_generator: Generator | None
     faults: frozenset[FaultKind]
+    kinds: tuple[str, ...] | None = None
     left_out: tuple[str, ...] = ()
 
 
@@ -126,6 +129,7 @@ class Test:
             only where a checker says so, else the run is inconclusive.
         quiet_s: how long the replicas may take to meet once nobody asks for anything; None for the system's own bound
             (`harness.systems.elections.Elections.bound_s`). Nothing to a system without elections.
+        availability: the share of its seconds, 0 to 1, in which a whole core must have answered; 0 for no demand.
         options: the options from which this test was composed, as JSON can carry them: enough to compose it again.
     """
 
@@ -145,6 +149,7 @@ class Test:
     op_timeout_s: float = 2.0
     recovery_s: float = 20.0
     quiet_s: float | None = None
+    availability: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
@@ -192,7 +197,7 @@ class Test:
             "recovery_s": self.recovery_s,
             "nodes": list(self.nodes if self.placement is None else dict.fromkeys(self.placement)),
         }
-        asked: dict[str, Any] = {"fs": list(self.workload.fs), "faults": self.nemesis.generator is not None}
+        asked: dict[str, Any] = {"fs": list(self.workload.fs), "faults": self._faults()}
         if self.workload.local:
             asked["local"] = sorted(self.workload.local)
         specs = self.workload.checkers
@@ -202,6 +207,12 @@ class Test:
             CheckerSpec(spec.name, {**asked, **spec.options, "load": load}) if spec.name == "coverage" else spec
             for spec in specs
         )
+
+    def _faults(self) -> bool | list[str]:
+        """Which faults must have been in force: any, none, or those of these names."""
+        if self.nemesis.generator is None or self.nemesis.kinds is None:
+            return self.nemesis.generator is not None
+        return list(self.nemesis.kinds)
 
     def node_of(self, thread: int) -> NodeId:
         """The node that a client thread talks to."""

@@ -111,7 +111,7 @@ def test_an_answer_that_nobody_reads_is_no_violation(tmp_path: Path) -> None:
 def test_a_fault_that_the_backend_cannot_inject_is_refused_before_anything_starts(tmp_path: Path) -> None:
     program = (
         "from harness.backends.local import LocalBackend\n"
-        "from harness.contract import Support\n"
+        "from harness.contract.faults import Support\n"
         "real = LocalBackend.support\n"
         "LocalBackend.support = lambda self: {**real(self), 'cut': Support(False, 'no nftables')}\n"
         "from harness.cli.main import main; main(['run', '--nemesis', 'partition', '--time-limit', '5'])\n"

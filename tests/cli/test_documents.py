@@ -8,7 +8,6 @@ from typing import Any, cast, get_args
 
 import pytest
 
-import harness.campaigns.compose
 from harness.backends.docker.deployment import DockerDeployment, ImageUsed
 from harness.backends.local.deployment import LocalDeployment
 from harness.backends.ssh.deployment import SshDeployment
@@ -56,14 +55,10 @@ def test_the_tools_are_asked_before_anything_is_deployed_and_not_under_load(
 
     backend = NoNodes()
 
-    def backend_of(_: RunOptions) -> Backend:
-        return cast(Backend, backend)
-
     monkeypatch.setattr("harness.campaigns.documents.tools", tools)
-    monkeypatch.setattr(harness.campaigns.compose, "backend_of", backend_of)
     chosen = RunOptions.of(**{**OPTIONS, "nemesis": "none", "backend": "local"})
     with Progress("test") as progress, pytest.raises(BackendError, match="there are no nodes here"):
-        record(compose(chosen), chosen, tmp_path, progress)
+        record(compose(chosen), cast(Backend, backend), tmp_path, progress)
     assert backend.found["tools"] == {"nft": "nftables v1"}
     assert asked == ["tools"]
 

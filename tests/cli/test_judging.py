@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.campaigns import judging
-from harness.campaigns.compose import RunOptions, compose
+from harness.campaigns.compose import RunOptions, backend_of, compose
 from harness.campaigns.judging import judge_inline
 from harness.campaigns.record import record
 from harness.cli.progress import Progress
@@ -43,7 +43,7 @@ def test_a_run_is_under_way_for_others_until_its_verdict_is_kept(
 
     monkeypatch.setattr(judging, "collect_telemetry", look)
     with Progress("test") as progress:
-        run, _ = record(compose(chosen), chosen, tmp_path, progress)
+        run, _ = record(compose(chosen), backend_of(chosen), tmp_path, progress)
     seen.append(RunDir(run.path).status())
     conclusion = judge_inline(run)
     seen.append(RunDir(run.path).status())

@@ -184,7 +184,7 @@ def test_a_schedule_and_a_nemesis_are_not_given_at_once(tmp_path: Path) -> None:
 def test_what_is_left_out_of_a_mix_is_told_at_once_in_the_log_and_in_the_test(tmp_path: Path) -> None:
     program = (
         "from harness.backends.sim import SimBackend\n"
-        "from harness.contract import Support\n"
+        "from harness.contract.faults import Support\n"
         "real = SimBackend.support\n"
         "SimBackend.support = lambda self: {**real(self), 'reset': Support(False, 'nobody resets here.')}\n"
         "from harness.cli.main import main; main(['run', '--nemesis', 'packet', '--backend', 'sim', '--time-limit', "

@@ -51,7 +51,7 @@ def simulated(root: Path, seed: int, workload: str = "register", *, bug: str = "
         seed=seed,
     )
     test = compose(options)
-    run, summary = record_simulated(test, options, root, Progress(test.name, Console(quiet=True)), None, {})
+    run, summary = record_simulated(test, options.world, root, Progress(test.name, Console(quiet=True)), None, {})
     run.release()
     assert summary.failure is None
     return run

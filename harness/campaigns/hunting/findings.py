@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from checkers.verdict import Outcome
-from harness.campaigns.compose import compose
+from harness.campaigns.compose import backend_of, compose
 from harness.campaigns.hunting.tally import Tally
 from harness.campaigns.hunting.trial import Trial
 from harness.campaigns.judging import Conclusion
@@ -47,7 +47,7 @@ def _kept(trial: Trial, store: Path) -> Finding:
     if not trial.repeatable:
         return Finding(trial=trial)
     try:
-        conclusion = run_and_judge(compose(trial.options), trial.options, store, "inline", "")
+        conclusion = run_and_judge(compose(trial.options), backend_of(trial.options), store)
         return Finding(trial=trial, conclusion=conclusion, problem=_difference(trial, conclusion))
     except SplitbrainError as error:
         same = str(error) == trial.harness_error

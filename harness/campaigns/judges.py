@@ -1,0 +1,81 @@
+"""Who judges a test: what its workload names, and every checker that applies to its system and its backend."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Final
+
+from checkers.verdict import CheckerSpec
+from harness.backends.sim import SimBackend
+from harness.contract.test import Backend, Test
+from harness.systems.elections import Elections
+from results.errors import UsageError
+
+TRACE_CHECKERS: Final = ("election-safety", "leader-completeness", "replica-agreement", "commit-monotonic")
+"""Checkers of the telemetry of nodes."""
+
+
+def with_judges(test: Test, backend: Backend) -> Test:
+    """The test, judged by every checker that applies; those that its workload names stay as they are.
+
+    These are: figures of the load (`stats`); coverage, which every test has; the rules of consensus, where nodes write
+    telemetry; quorum progress, where the system has elections; and in simulation, whether nodes live on and recover
+    within the bound. On a real machine a node that ends and a late recovery may be the machine's doing: there they make
+    a run inconclusive.
+
+    Raises:
+        UsageError: the test demands what its system does not tell of.
+    """
+    named = {spec.name for spec in test.workload.checkers}
+    specs = [_with_load(spec, test) for spec in test.workload.checkers]
+    specs += [spec for spec in _applicable(test, backend) if spec.name not in named]
+    return dataclasses.replace(test, workload=dataclasses.replace(test.workload, checkers=tuple(specs)))
+
+
+def _with_load(spec: CheckerSpec, test: Test) -> CheckerSpec:
+    """The checker of figures knows the load that was asked for."""
+    return CheckerSpec(spec.name, {**_load(test), **spec.options}) if spec.name == "stats" else spec
+
+
+def _load(test: Test) -> dict[str, Any]:
+    return {"rate": test.rate, "time_limit_s": test.time_limit_s}
+
+
+def _applicable(test: Test, backend: Backend) -> list[CheckerSpec]:
+    specs = [CheckerSpec("stats", _load(test))]
+    if test.system.telemetry(test, Path("node")) is not None:
+        specs += [CheckerSpec(name) for name in TRACE_CHECKERS]
+    elections: Elections | None = getattr(test.system, "elections", None)
+    if elections is not None:
+        specs.append(_quorum_progress(test, elections))
+    elif test.quiet_s is not None or test.availability:
+        raise UsageError(
+            f"--progress-bound and --availability are for systems with elections, and {test.system.name} tells of "
+            "none: leave them out."
+        )
+    if isinstance(backend, SimBackend):
+        specs.append(CheckerSpec("crashes"))
+        if test.recovery_s > 0:
+            specs.append(CheckerSpec("recovery", {"bound_s": test.recovery_s}))
+    return specs
+
+
+def _quorum_progress(test: Test, elections: Elections) -> CheckerSpec:
+    """Who judges whether the right nodes answered, and the wrong ones stayed silent."""
+    judged_by: dict[str, Any] = {
+        "nodes": list(test.nodes),
+        "fs": [f for f in test.workload.fs if f not in elections.local | test.workload.local],
+        "election_timeout_s": elections.timeout_s,
+        "op_timeout_s": test.op_timeout_s,
+        "lease_s": elections.lease_s,
+        "recovery_bound_s": elections.bound_s if test.quiet_s is None else test.quiet_s,
+    }
+    if elections.recovery_per_outage and test.quiet_s is None:
+        judged_by |= {
+            "recovery_per_outage": elections.recovery_per_outage,
+            "outage_limit_s": elections.outage_limit_s,
+        }
+    if test.availability:
+        judged_by["availability"] = test.availability
+    return CheckerSpec("quorum-progress", judged_by)
