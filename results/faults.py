@@ -8,7 +8,7 @@ the completion of its start to the invocation of its stop: between those two it 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 import pyarrow as pa
@@ -19,6 +19,49 @@ from results.history import HARNESS, NEMESIS, Op
 
 NOBODY = "nobody"
 """How the target of a nemesis op begins that found no node to strike."""
+
+
+class NemesisReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The value of a nemesis op that was carried out: what coverage, quorum progress and the report judge it by.
+
+    It also repeats the request of the op: a nemesis may add what it wants. `nemesis.effects.carry_out` makes it.
+
+    Attributes:
+        fault: the kind of fault ("partition"): one fault of a kind is in force at a time.
+        action: whether the op starts the fault or stops it.
+        target: who was hit, for a person; NOBODY and a reason if there was nobody to hit.
+        cut: every directed link that is cut after the op, also by other faults.
+        down: every node that is stopped after the op.
+        paused: every node that is paused after the op.
+        links: every directed link with a fault after the op.
+        disks: nodes whose disk has a fault after the op.
+        clocks: nodes whose clock has a fault after the op.
+        cpus: nodes that get little of a CPU after the op.
+        over: whether the fault is over when the op ends.
+        evidence: what was measured; "bit" in it, or in the part of a node, says whether the fault did anything.
+    """
+
+    fault: str
+    action: Literal["start", "stop"]
+    target: str
+    cut: tuple[tuple[str, str], ...]
+    down: tuple[str, ...]
+    paused: tuple[str, ...]
+    links: tuple[tuple[str, str], ...] = ()
+    disks: tuple[str, ...] = ()
+    clocks: tuple[str, ...] = ()
+    cpus: tuple[str, ...] = ()
+    over: bool = False
+    evidence: dict[str, Any] = {}
+
+
+def report_problem(value: Any) -> str | None:
+    """Why this is no report of a nemesis op, as the end of a sentence; None if it is one."""
+    try:
+        msgspec.convert(value, NemesisReport)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return None
 
 
 class FaultOp(msgspec.Struct, frozen=True):

@@ -372,8 +372,8 @@ class Nemesis(Protocol):
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         """Carry out a nemesis op and return its completion.
 
-        `ok`: it took effect; the value is a dict with what was done and the evidence. `info`: it may have; the run is
-        then inconclusive. NemesisError is recorded as `info` with the error.
+        `ok`: it was seen to take effect; the value is a `results.faults.NemesisReport`, as a dict. `info`: it may have
+        taken effect; the run is then inconclusive. NemesisError is recorded as `info` with the error.
         """
         ...
 

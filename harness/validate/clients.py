@@ -10,6 +10,7 @@ from harness.contract.nodes import NodeId
 from harness.contract.test import Client, Nemesis, NemesisContext
 from harness.validate.values import Wrapper, json_problem, name_of, short
 from results.errors import ProtocolError
+from results.faults import report_problem
 from results.history import Op
 
 if TYPE_CHECKING:
@@ -87,8 +88,11 @@ class _ValidNemesis(Wrapper):
         problem = _completion_problem(op, done)
         if problem is None and done.type == "fail":
             problem = "returned type 'fail'; a nemesis op ends in 'ok' (verified) or 'info' (nobody knows)"
-        if problem is None and done.type == "ok" and not isinstance(done.value, dict):
-            problem = f"returned the value {short(done.value)}; it is a mapping with what was done and the evidence"
+        if problem is None and done.type == "ok" and (lacks := report_problem(done.value)) is not None:
+            problem = (
+                f"returned a value that does not say what is in force: {lacks} (see results.faults.NemesisReport; "
+                "nemesis.effects.carry_out makes such a value)"
+            )
         if problem is not None:
             raise ProtocolError(f"{name}: invoke of {op.f!r} (op {op.index}) {problem}.")
         return done

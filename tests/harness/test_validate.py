@@ -224,11 +224,28 @@ def test_open_must_return_a_client_of_its_own() -> None:
             run(validate.client(Opens(opened)).open(TEST, MemoryDeployment(), "n1"))
 
 
+REPORT = {"fault": "kill", "action": "start", "target": "n2", "cut": [], "down": ["n2"], "paused": []}
+
+
+def test_a_nemesis_may_tell_more_than_it_must_and_nothing_where_it_does_not_know() -> None:
+    class Nemesis(FakeNemesis):
+        async def invoke(self, context: NemesisContext, op: Op) -> Any:
+            return told
+
+    op = Op(process=NEMESIS, type="invoke", f="kill")
+    context = NemesisContext(TEST, MemoryDeployment(), real_runtime(1))
+    for told in (op.complete("ok", {**REPORT, "why": "a rack lost power"}), op.complete("info", {}, error="no answer")):
+        assert run(validate.nemesis(Nemesis()).invoke(context, op)) == told
+
+
 @pytest.mark.parametrize(
     ("done", "problem"),
     [
         (Op(process=NEMESIS, type="fail", f="kill"), "returned type 'fail'; a nemesis op ends in 'ok'"),
-        (Op(process=NEMESIS, type="ok", f="kill", value="done"), "the value 'done'; it is a mapping"),
+        (Op(process=NEMESIS, type="ok", f="kill", value="done"), "does not say what is in force: Expected `object`"),
+        (Op(process=NEMESIS, type="ok", f="kill", value={}), "missing required field `fault`"),
+        (Op(process=NEMESIS, type="ok", f="kill", value=REPORT | {"action": "kill"}), "at `$.action`"),
+        (Op(process=NEMESIS, type="ok", f="kill", value={**REPORT, "cut": ["n1"]}), "at `$.cut[0]`"),
         (Op(process=NEMESIS, type="ok", f="start", value={}), "with f 'start' instead of 'kill'"),
         (None, "returned None"),
     ],

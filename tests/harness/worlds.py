@@ -235,7 +235,10 @@ class FakeNemesis:
             await context.deployment.kill(self.node)
         else:
             await context.deployment.start(self.node)
-        return op.complete("ok", {"fault": "kill", "action": op.f})
+        action = "start" if op.f == "kill" else "stop"
+        down = [self.node] if op.f == "kill" else []
+        told = {"fault": "kill", "action": action, "target": self.node, "cut": [], "down": down, "paused": []}
+        return op.complete("ok", told)
 
     async def heal(self, context: NemesisContext) -> None:
         self.heals += 1
