@@ -12,7 +12,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from results.errors import UnknownNameError, UsageError
+from results import plugins
+from results.errors import UsageError
 
 if TYPE_CHECKING:
     from checkers.verdict import AnyChecker
@@ -52,19 +53,17 @@ def checker(name: str) -> AnyChecker:
     """
     if name in CHECKERS:
         return _load(CHECKERS[name][0])
-    if ":" not in name:
-        raise UnknownNameError("checker", name, CHECKERS)
-    try:
-        return _load(name)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"checker {name!r} cannot be imported: {error}. Give module:attribute.") from error
+    return _checked(plugins.find("checker", name, CHECKERS), name)
 
 
 def _load(location: str) -> AnyChecker:
+    module, _, attribute = location.partition(":")
+    return _checked(getattr(importlib.import_module(module), attribute), location)
+
+
+def _checked(found: Any, location: str) -> AnyChecker:
     from checkers.verdict import Partition, Whole
 
-    module, _, attribute = location.partition(":")
-    found: Any = getattr(importlib.import_module(module), attribute)
     found = found() if isinstance(found, type) else found
     partitions = (*get_args(Partition), *get_args(Whole))
     if getattr(found, "partition", None) not in partitions or not callable(getattr(found, "check", None)):

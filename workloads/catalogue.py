@@ -7,7 +7,8 @@ from typing import Final, Protocol
 
 from harness.contract.nodes import NodeId
 from harness.contract.test import Workload
-from results.errors import UnknownNameError
+from results import plugins
+from results.errors import UsageError
 from workloads.create_once import create_once
 from workloads.declare import declare
 from workloads.grow_set import grow_set
@@ -54,7 +55,8 @@ def build(
     """The workload of that name.
 
     Args:
-        name: a key of `WORKLOADS`.
+        name: a key of `WORKLOADS`, or that of another package's (`results.plugins`): a Workload, or what makes one of
+            those of these arguments that it takes.
         nodes: names of the nodes.
         concurrency: number of clients.
         rate: their ops per second.
@@ -62,7 +64,24 @@ def build(
 
     Raises:
         UnknownNameError: there is none of that name.
+        UsageError: that of another package cannot be imported, or is no workload.
+    """
+    if name in WORKLOADS:
+        return WORKLOADS[name][0](nodes=nodes, concurrency=concurrency, rate=rate, time_limit_s=time_limit_s)
+    found = plugins.find("workload", name, WORKLOADS)
+    if not isinstance(found, Workload):
+        load = {"nodes": nodes, "concurrency": concurrency, "rate": rate, "time_limit_s": time_limit_s}
+        found = plugins.made("workload", name, found, **load)
+    if not isinstance(found, Workload):
+        raise UsageError(f"workload {name!r} made {found!r:.80}, not a Workload.")
+    return found
+
+
+def check(name: str) -> None:
+    """Refuse a name that stands for no workload.
+
+    Raises:
+        UnknownNameError: there is none of that name.
     """
     if name not in WORKLOADS:
-        raise UnknownNameError("workload", name, WORKLOADS)
-    return WORKLOADS[name][0](nodes=nodes, concurrency=concurrency, rate=rate, time_limit_s=time_limit_s)
+        plugins.find("workload", name, WORKLOADS)

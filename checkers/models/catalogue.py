@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
 from collections.abc import Callable, Hashable
@@ -18,6 +17,7 @@ from checkers.models.queues import FifoQueue, PriorityQueue, Stack, UnorderedQue
 from checkers.models.registers import CasRegister, CreateOnce, MultiRegister, Register
 from checkers.models.sets import GrowSet, Set
 from checkers.models.validation import validated
+from results import plugins
 from results.errors import UnknownNameError, UsageError
 
 _MODELS: Final[dict[str, Callable[..., Model]]] = {
@@ -67,11 +67,9 @@ def model(name: str) -> Model:
         raise UnknownNameError("model", name, _MODELS)
     base, text = split["base"], split["parameter"]
     arguments = () if text is None else (_parameter(name, text),)
-    if ":" in base:
-        return _imported(base, arguments)
     make = _MODELS.get(base)
     if make is None:
-        raise UnknownNameError("model", base, _MODELS)
+        return _imported(base, arguments)
     if arguments and not parameter(make):
         raise UsageError(f"model {base!r} takes no parameter: leave out ({text}).")
     return make(*(map(apart, arguments) if getattr(make, "opaque", None) is not None else arguments))
@@ -90,11 +88,7 @@ def _parameter(name: str, text: str) -> Hashable:
 
 
 def _imported(location: str, arguments: tuple[Hashable, ...]) -> Model:
-    module, _, attribute = location.partition(":")
-    try:
-        found: Any = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"model {location!r} cannot be imported: {error}. Give module:attribute.") from error
+    found: Any = plugins.find("model", location, _MODELS)
     if isinstance(found, type):
         return validated(location, _made(location, cast("type[Any]", found), arguments))
     if arguments:

@@ -162,7 +162,7 @@ def compose(options: RunOptions) -> Test:
     if _unusual(options) and "read" not in workload.fs:
         raise UsageError(f"--read-mode {options.read_mode}: workload {options.workload!r} reads nothing; leave it out.")
     test = Test(
-        name="-".join([options.system, *_unusual(options), options.workload, _called(options, nemesis_names), *bugs]),
+        name=_name(options, nemesis_names, bugs),
         seed=options.seed,
         nodes=nodes,
         system=system,
@@ -198,6 +198,16 @@ def backend_of(options: RunOptions) -> Backend:
     inventory = Inventory.of(options.hosts, options.known_hosts or KNOWN_HOSTS, options.ssh_key, options.ssh_user)
     inventory.check_nodes(node_names(options.nodes))
     return backends.build(options.backend, inventory)
+
+
+def _name(options: RunOptions, nemesis_names: Sequence[str], bugs: Sequence[str]) -> str:
+    parts = [_plain(options.system), *_unusual(options), _plain(options.workload), _called(options, nemesis_names)]
+    return "-".join([*parts, *bugs])
+
+
+def _plain(name: str) -> str:
+    """A name that a folder can have, of module:attribute the attribute."""
+    return re.sub(r"[^A-Za-z0-9._@]", "_", name.rpartition(":")[2])
 
 
 def _unusual(options: RunOptions) -> list[str]:

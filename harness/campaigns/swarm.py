@@ -23,7 +23,8 @@ from harness.contract.rng import Rng, Streams
 from harness.systems import catalogue as systems
 from nemesis.catalogue import NEMESES, UNFAIR, descriptions, names_for
 from results.errors import UnknownNameError, UsageError
-from workloads.catalogue import WORKLOADS, able
+from workloads.catalogue import able
+from workloads.catalogue import check as check_workload
 
 NODES: Final = (3, 4, 5, 6, 7)
 """Even numbers too: with them a majority is not what it is with the odd number below."""
@@ -153,8 +154,7 @@ def check(asked: Asked) -> None:
     if not asked.workloads:
         raise UsageError("--workload names no workload: give some of splitbrain list workloads, or leave it out.")
     for workload in asked.workloads:
-        if workload not in WORKLOADS:
-            raise UnknownNameError("workload", workload, WORKLOADS)
+        check_workload(workload)
     if not asked.nemeses:
         raise UsageError("--nemesis names no nemesis: give some of splitbrain list nemeses, or leave it out.")
     for nemesis in asked.nemeses:

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from harness.cli import options, parsing
+from results import plugins
 
 KINDS = ("workloads", "nemeses", "checkers", "models", "systems", "backends", "bugs", "formats")
 
@@ -57,7 +58,7 @@ def _entries(kind: str) -> Mapping[str, str | _Model]:
     if kind == "workloads":
         from workloads.catalogue import WORKLOADS
 
-        return {name: line for name, (_, line) in WORKLOADS.items()}
+        return {name: line for name, (_, line) in WORKLOADS.items()} | _installed("workload")
     if kind == "nemeses":
         from nemesis.catalogue import descriptions
 
@@ -65,14 +66,15 @@ def _entries(kind: str) -> Mapping[str, str | _Model]:
     if kind == "checkers":
         from checkers.registry import CHECKERS
 
-        return {name: line for name, (_, line) in CHECKERS.items()}
+        return {name: line for name, (_, line) in CHECKERS.items()} | _installed("checker")
     if kind == "models":
         from checkers import models
 
-        return {
+        own = {
             name: _Model(_first_line(type(model)), sorted(model.fs), models.parameter(model))
             for name, model in ((name, models.model(name)) for name in models.names())
         }
+        return own | _installed("model")
     if kind == "formats":
         from results.formats import FORMATS
 
@@ -82,7 +84,14 @@ def _entries(kind: str) -> Mapping[str, str | _Model]:
 
     if kind == "bugs":
         return {f"{name}:{bug}": line for name in SYSTEMS for bug, line in build(name).bugs.items()}
-    return {name: line for name, (_, line) in (SYSTEMS if kind == "systems" else BACKENDS).items()}
+    if kind == "systems":
+        return {name: line for name, (_, line) in SYSTEMS.items()} | _installed("system")
+    return {name: line for name, (_, line) in BACKENDS.items()}
+
+
+def _installed(kind: plugins.Kind) -> dict[str, str]:
+    """The parts of this kind that installed packages bring."""
+    return {name: f"of another package: {found.value}" for name, found in plugins.installed(kind).items()}
 
 
 def _first_line(described: type) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 
 from harness.contract.test import System
 from harness.systems.read_modes import LINEARIZABLE, ReadMode
-from results.errors import UnknownNameError, UsageError
+from results import plugins
+from results.errors import UsageError
 
 
 def _metadata(_: ReadMode) -> System:
@@ -36,18 +37,23 @@ def operations(name: str) -> frozenset[str]:
     return getattr(build(name), "operations", frozenset[str]())
 
 
+def _brought(name: str) -> Callable[[ReadMode], System]:
+    """What makes the system of another package: a class or function, which takes `read_mode` if it has several."""
+    found = plugins.find("system", name, SYSTEMS)
+    return lambda mode: plugins.made("system", name, found, read_mode=mode)
+
+
 def build(name: str, read_mode: str = LINEARIZABLE) -> System:
     """The system of that name, with reads in that mode.
 
     Raises:
         UnknownNameError: there is none.
-        UsageError: its reads have no such mode.
+        UsageError: that of another package cannot be imported, or its reads have no such mode.
     """
-    if name not in SYSTEMS:
-        raise UnknownNameError("system", name, SYSTEMS)
-    system = SYSTEMS[name][0](LINEARIZABLE)
+    make = SYSTEMS[name][0] if name in SYSTEMS else _brought(name)
+    system = make(LINEARIZABLE)
     modes: tuple[ReadMode, ...] = getattr(system, "read_modes", (LINEARIZABLE,))
     for mode in modes:
         if mode == read_mode:
-            return SYSTEMS[name][0](mode)
+            return make(mode)
     raise UsageError(f"--read-mode {read_mode}: reads of system {name!r} are {' or '.join(modes)}.")
