@@ -158,13 +158,13 @@ class Bounce:
     def _tell(self, lives: Mapping[NodeId, int], effect: Effect, *killed: NodeId) -> None:
         effect.target = " ".join(dict.fromkeys([*killed, *lives])) or "nobody: no node was there to be bounced"
         effect.evidence["restarts"] = dict(lives)
-        if missing := self._ledger.must_run(self._down):
+        if missing := [node for node in self._down if not self._ledger.may_stay_down(node)]:
             raise NemesisError(f"{FAULT}: {', '.join(missing)} did not come back.")
 
     async def _start_all(self, context: NemesisContext) -> None:
         down = [node for node in self._down if not self._ledger.held_by_others(node, FAULT)]
         failed = {node: problem for node in down if (problem := await self._started(context, node))}
-        if problems := [failed[node] for node in self._ledger.must_run(failed)]:
+        if problems := [problem for node, problem in failed.items() if not self._ledger.may_stay_down(node)]:
             raise NemesisError(f"{FAULT}: {'; '.join(problems)}.")
 
 

@@ -195,14 +195,14 @@ class Disks:
             try:
                 await deployment.start(node)
             except NodeStartError as refusal:
-                if self._ledger.must_run([node]):
+                if not self._ledger.may_stay_down(node):
                     raise
                 evidence["refused"] = str(refusal)
             status = await deployment.status(node)
             if status.state == "running":
                 reached("node restarted")
         evidence["after"] = told(status)
-        must_run = not others and self._ledger.must_run([node])
+        must_run = not others and not self._ledger.may_stay_down(node)
         return [f"{node} is stopped instead of running"] if status.state == "stopped" and must_run else []
 
 

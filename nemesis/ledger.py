@@ -7,8 +7,6 @@ down: a pause does not, for a paused node that is killed is paused no longer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from harness.contract.faults import ClockFault, DiskFault
 from harness.contract.nodes import Link, NodeId
 
@@ -42,9 +40,9 @@ class Ledger:
         """The fault keeps nobody down any more."""
         self._holds.pop(fault, None)
 
-    def must_run(self, nodes: Iterable[NodeId]) -> list[NodeId]:
-        """Those of the nodes whose disks are whole: the others may refuse to start."""
-        return [node for node in nodes if node not in self.damaged]
+    def may_stay_down(self, node: NodeId) -> bool:
+        """Whether the node may refuse to start, because its disk lost data for good."""
+        return node in self.damaged
 
     def held_by_others(self, node: NodeId, fault: str) -> list[str]:
         """Faults other than this one that keep the node down."""

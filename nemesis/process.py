@@ -119,7 +119,7 @@ class NodeFault:
 
     def _may_stay_down(self, node: NodeId, wanted: str) -> bool:
         """Whether the node may stay stopped because its disk lost data for good."""
-        return wanted == "running" and not self._ledger.must_run([node])
+        return wanted == "running" and self._ledger.may_stay_down(node)
 
     async def _apply(
         self, deployment: Deployment, means: _Means, nodes: Sequence[NodeId], state: str, effect: Effect

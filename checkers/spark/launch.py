@@ -20,7 +20,6 @@ import warnings
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from results.errors import EngineError
@@ -32,7 +31,7 @@ _LOOK_S: Final = 0.05
 
 
 class Launch:
-    """A Java process and PySpark's session in it, as a context: when it is left, in whatever state, both have ended.
+    """Starts Java and a PySpark session in it; on exit from the context, both are ended.
 
     PySpark starts in a thread of its own: there it sets no handler, and no interrupt is raised.
     """
@@ -61,7 +60,7 @@ class Launch:
         """Nothing is started yet."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """End what runs of it."""
         with interrupts_put_off(self._kill), _java_may_be_dead():
             self._cut_short()

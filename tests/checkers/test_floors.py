@@ -415,9 +415,3 @@ def test_clients_that_ask_no_node_for_a_while_meet_no_silence() -> None:
     run = Run().load(every(lambda n, at, p: 9 < at < 21, f="read", value=None, answer=6), final=0)
     run.op(32.1, 0, "write", "ok", 1, 1)
     assert codes(run.judge(reads=[], local=["read"])) == []
-
-
-def test_a_run_in_which_clients_did_nothing_proves_nothing() -> None:
-    """Such a run comes from a plan whose ops were deleted."""
-    run = Run()
-    assert codes(run.judge(fs=[], faults=False, floors=False)) == ["not-exercised"]
