@@ -1,4 +1,4 @@
-"""Writes into a wheel from which commit it was built; a run records it (`results.origin`)."""
+"""Writes into a wheel from which commit it was built; a run records it (`splitbrain.results.origin`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class Revision(BuildHookInterface):
-    """Adds results/revision.json, where the sources are a checkout of git."""
+    """Adds splitbrain/results/revision.json, where the sources are a checkout of git."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Called by hatchling before it builds; `version` is "standard" or "editable"."""
@@ -23,7 +23,7 @@ class Revision(BuildHookInterface):
         self._folder = tempfile.TemporaryDirectory(prefix="splitbrain-build-")
         file = Path(self._folder.name) / "revision.json"
         file.write_text(json.dumps({"revision": revision, "dirty": changes != ""}))
-        build_data["force_include"][str(file)] = "results/revision.json"
+        build_data["force_include"][str(file)] = "splitbrain/results/revision.json"
 
     def _git(self, *arguments: str) -> str | None:
         try:

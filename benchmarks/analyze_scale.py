@@ -40,20 +40,20 @@ import msgspec
 import numpy as np
 from rich.console import Console
 
-from checkers import engine
-from harness.campaigns.compose import RunOptions, compose
-from harness.campaigns.documents import keep_plan
-from harness.campaigns.judging import keep_verdicts
-from harness.campaigns.simulated import record_simulated
-from harness.campaigns.warm import warm_up
-from harness.campaigns.workers import Workers
-from harness.cli.analyze import STARTED
-from harness.cli.progress import Progress
-from harness.systems import catalogue as systems
-from results.collecting import collect_telemetry
-from results.errors import SplitbrainError
-from results.store import RunDir, Store
-from workloads.catalogue import able
+from splitbrain.checkers import engine
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.campaigns.documents import keep_plan
+from splitbrain.harness.campaigns.judging import keep_verdicts
+from splitbrain.harness.campaigns.simulated import record_simulated
+from splitbrain.harness.campaigns.warm import warm_up
+from splitbrain.harness.campaigns.workers import Workers
+from splitbrain.harness.cli.analyze import STARTED
+from splitbrain.harness.cli.progress import Progress
+from splitbrain.harness.systems import catalogue as systems
+from splitbrain.results.collecting import collect_telemetry
+from splitbrain.results.errors import SplitbrainError
+from splitbrain.results.store import RunDir, Store
+from splitbrain.workloads.catalogue import able
 
 WORKLOADS: Final = able(systems.operations("metadata"))
 NEMESES: Final = ("partition,kill", "pause,packet", "power,clog", "restart,clock")
@@ -62,7 +62,7 @@ WATCH_S: Final = 0.3
 JUDGED: Final = ("verdict.json", "figures.json", "report.html", "counterexample.html", "plots")
 """What analyze writes: a cold store has none of it."""
 
-COMMAND: Final = "from harness.cli.main import main; main()"
+COMMAND: Final = "from splitbrain.harness.cli.main import main; main()"
 
 
 # --- the store ------------------------------------------------------------------------------------------------------

@@ -65,20 +65,21 @@ from benchmarks.container_figures import (
     table,
 )
 from benchmarks.syncs import ATTACHES_WITHIN_S, SyncCounter, sync_ms
-from harness import DefiniteError, IndefiniteError, Runtime, Session, System, Test, images, real_runtime
-from harness.backends.docker import DockerBackend
-from harness.backends.docker.deployment import DockerDeployment
-from harness.contract.nodes import NodeCommand, NodeId, NodePlace
-from harness.images.build import Built, build, choose_foundation
-from harness.images.catalogue import Image
-from harness.images.survey import survey
-from harness.running.deadlines import together
-from harness.running.recovery import until_usable
-from harness.systems.etcd import Etcd
-from harness.systems.metadata import Metadata
-from nemesis.compose import package
-from results.errors import HarnessError, SplitbrainError
-from workloads.register import register
+from splitbrain import DefiniteError, IndefiniteError, Runtime, Session, System, Test, real_runtime
+from splitbrain.harness import images
+from splitbrain.harness.backends.docker import DockerBackend
+from splitbrain.harness.backends.docker.deployment import DockerDeployment
+from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace
+from splitbrain.harness.images.build import Built, build, choose_foundation
+from splitbrain.harness.images.catalogue import Image
+from splitbrain.harness.images.survey import survey
+from splitbrain.harness.running.deadlines import together
+from splitbrain.harness.running.recovery import until_usable
+from splitbrain.harness.systems.etcd import Etcd
+from splitbrain.harness.systems.metadata import Metadata
+from splitbrain.nemesis.compose import package
+from splitbrain.results.errors import HarnessError, SplitbrainError
+from splitbrain.workloads.register import register
 
 USABLE_WITHIN_S: Final = 60.0
 WARM_UP_S: Final = 0.5

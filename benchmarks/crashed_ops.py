@@ -21,9 +21,9 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.linearizability_histories import Event, Registers, history, never_written
-from checkers.linearizable import check_ops
-from checkers.verdict import Verdict
-from results.history import Op
+from splitbrain.checkers.linearizable import check_ops
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.history import Op
 
 VALUES: Final = 5
 ROWS: Final = (

@@ -27,14 +27,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from checkers import engine, linearizable
-from checkers.spark.hot_keys import Sizes
-from checkers.spark.pipeline import judge_runs
-from checkers.spark.session import session
-from checkers.verdict import CheckerSpec, Verdict
-from results.arrow import HISTORY_SCHEMA, to_table, write_parquet
-from results.history import Op
-from results.store import RunDir, Store
+from splitbrain.checkers import engine, linearizable
+from splitbrain.checkers.spark.hot_keys import Sizes
+from splitbrain.checkers.spark.pipeline import judge_runs
+from splitbrain.checkers.spark.session import session
+from splitbrain.checkers.verdict import CheckerSpec, Verdict
+from splitbrain.results.arrow import HISTORY_SCHEMA, to_table, write_parquet
+from splitbrain.results.history import Op
+from splitbrain.results.store import RunDir, Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

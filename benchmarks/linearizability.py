@@ -83,7 +83,7 @@ class Published:
 
     def write(self, path: Path, seed: int) -> None:
         """The same history as JSON lines."""
-        from results.formats import read_history
+        from splitbrain.results.formats import read_history
 
         ops = read_history(self.source, "porcupine")
         path.write_bytes(lines([Event(op.process, op.type, op.f, op.value, op.key) for op in ops]))
@@ -144,7 +144,7 @@ class Check:
 def ours(model: str, path: Path) -> Check:
     """`splitbrain check` as a whole process, and the check alone in another."""
     limit = ["--time-limit", f"{TIMEOUT_S:g}"]
-    program = [sys.executable, "-c", "from harness.cli.main import main; main()"]
+    program = [sys.executable, "-c", "from splitbrain.harness.cli.main import main; main()"]
     command = [*program, "check", "--no-picture", "--json", "--model", model, *limit, str(path)]
     whole = measured(command, 10 * TIMEOUT_S)
     alone = json.loads(measured([sys.executable, __file__, "--judge", model, str(path)], 10 * TIMEOUT_S).output)
@@ -154,10 +154,10 @@ def ours(model: str, path: Path) -> Check:
 
 def judged_here(model: str, path: Path) -> dict[str, float]:
     """Judge a file in this process, with all kernels compiled and loaded before it is measured, as a hunt has them."""
-    from checkers.engine import judge
-    from checkers.verdict import CheckerSpec
-    from harness.campaigns.warm import warm_up
-    from results.formats import read_table
+    from splitbrain.checkers.engine import judge
+    from splitbrain.checkers.verdict import CheckerSpec
+    from splitbrain.harness.campaigns.warm import warm_up
+    from splitbrain.results.formats import read_table
 
     table = read_table(path)
     spec = CheckerSpec("linearizable", {"model": model, "time_limit_s": TIMEOUT_S})

@@ -23,9 +23,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.linearizability_histories import NEVER_WRITTEN, Event, Registers, history, lines
 from benchmarks.start_up import spent
-from results import columns
-from results.arrow import HISTORY_SCHEMA, write_parquet
-from results.formats import read_table
+from splitbrain.results import columns
+from splitbrain.results.arrow import HISTORY_SCHEMA, write_parquet
+from splitbrain.results.formats import read_table
 
 CLIENTS, VALUES, BLOCK_OPS = 5, 5, 20_000
 BAD_AT = 0.9

@@ -25,14 +25,14 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from checkers.quorum.answers import answers
-from checkers.quorum.checker import DECIDED, QuorumProgress
-from checkers.quorum.leaders import consensus
-from checkers.quorum.windows import windows
-from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, array
-from results.calls import ints
-from results.faults import happenings
-from results.history import HARNESS, NEMESIS
+from splitbrain.checkers.quorum.answers import answers
+from splitbrain.checkers.quorum.checker import DECIDED, QuorumProgress
+from splitbrain.checkers.quorum.leaders import consensus
+from splitbrain.checkers.quorum.windows import windows
+from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, array
+from splitbrain.results.calls import ints
+from splitbrain.results.faults import happenings
+from splitbrain.results.history import HARNESS, NEMESIS
 
 NODES: Final = ("n1", "n2", "n3", "n4", "n5")
 FAULTS: Final = 50

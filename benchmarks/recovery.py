@@ -46,12 +46,12 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.recovery_figures import Measured, longest, measured, recovery_table, run_table, silent
-from harness.cli.compare import command as compare_command
-from harness.systems import catalogue
-from harness.systems.elections import Elections
-from results.comparison import Side, compare, subject_of
-from results.errors import HarnessError, SplitbrainError
-from results.store import RunDir
+from splitbrain.harness.cli.compare import command as compare_command
+from splitbrain.harness.systems import catalogue
+from splitbrain.harness.systems.elections import Elections
+from splitbrain.results.comparison import Side, compare, subject_of
+from splitbrain.results.errors import HarnessError, SplitbrainError
+from splitbrain.results.store import RunDir
 
 SYSTEMS: Final = ("metadata", "etcd")
 SHAPES: Final = ("leader-in-minority", "halves", "one-way-deaf-leader", "one-way-mute-leader", "bridge")
@@ -111,7 +111,7 @@ def run_once(plan: Plan, system: str, seed: int) -> Measured:
     words = ["run", "--system", system, "--schedule", str(plan.schedule), "--time-limit", f"{plan.time_limit_s:g}"]
     words += ["--backend", plan.backend, "--rate", str(RATE), "--concurrency", CLIENTS, "--seed", str(seed)]
     words += ["--nodes", ",".join(NODES), "--store", str(plan.store), "--json"]
-    python = [sys.executable, "-c", "from harness.cli.main import main; main()"]
+    python = [sys.executable, "-c", "from splitbrain.harness.cli.main import main; main()"]
     root = str(Path(__file__).resolve().parent.parent)
     paths = os.pathsep.join(each for each in (root, os.environ.get("PYTHONPATH")) if each)
     with subprocess.Popen(

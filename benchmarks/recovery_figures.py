@@ -13,13 +13,13 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from checkers.quorum.answers import Answers, answers
-from checkers.quorum.checker import Options
-from results.calls import seconds
-from results.errors import HarnessError
-from results.faults import FaultOp, Happenings, happenings
-from results.figures import Figures, figures_of
-from results.store import RunDir
+from splitbrain.checkers.quorum.answers import Answers, answers
+from splitbrain.checkers.quorum.checker import Options
+from splitbrain.results.calls import seconds
+from splitbrain.results.errors import HarnessError
+from splitbrain.results.faults import FaultOp, Happenings, happenings
+from splitbrain.results.figures import Figures, figures_of
+from splitbrain.results.store import RunDir
 
 UNSERVED_S: Final = 1.0
 """A stretch without an answer counts as unserved from this length on; shorter ones occur by chance at low rates."""

@@ -24,16 +24,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness import NemesisPackage, Test, Workload, real_runtime, run_test
-from harness.contract.deployments import Deployment
-from harness.contract.faults import FaultKind
-from harness.contract.membership import Membership
-from harness.contract.nodes import Link, NodeCommand, NodeId, NodePlace, NodeStatus, NodeView
-from harness.contract.sessions import Answer, Session
-from harness.contract.test import Client
-from harness.generators import Context, Generator, concurrent_keys, invoke, limit, mix
-from results.history import Op
-from results.wal import HistoryWriter
+from splitbrain import NemesisPackage, Test, Workload, real_runtime, run_test
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.membership import Membership
+from splitbrain.harness.contract.nodes import Link, NodeCommand, NodeId, NodePlace, NodeStatus, NodeView
+from splitbrain.harness.contract.sessions import Answer, Session
+from splitbrain.harness.contract.test import Client
+from splitbrain.harness.generators import Context, Generator, concurrent_keys, invoke, limit, mix
+from splitbrain.results.history import Op
+from splitbrain.results.wal import HistoryWriter
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 OPS_PER_KEY = 200

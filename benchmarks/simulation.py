@@ -17,8 +17,8 @@ import statistics
 import time
 from concurrent.futures import ProcessPoolExecutor
 
-from harness.campaigns.compose import RunOptions, compose
-from harness.running.simulate import simulate
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.running.simulate import simulate
 
 
 def options(seed: int, seconds: float) -> RunOptions:

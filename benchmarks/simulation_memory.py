@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 import os
 
-from harness.campaigns.compose import RunOptions, compose
-from harness.running.simulate import simulate
-from results.history import Op
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.running.simulate import simulate
+from splitbrain.results.history import Op
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TEN_MINUTES_NS = 600 * 10**9

@@ -24,11 +24,11 @@ from typing import Any
 
 import msgspec
 
-from checkers.spark.pipeline import judge_runs
-from checkers.spark.session import session
-from checkers.verdict import CheckerSpec
-from results.history import Op
-from results.store import RunDir, Store
+from splitbrain.checkers.spark.pipeline import judge_runs
+from splitbrain.checkers.spark.session import session
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.results.history import Op
+from splitbrain.results.store import RunDir, Store
 
 SPECS = (CheckerSpec("linearizable", {"model": "cas-register"}), CheckerSpec("stats"))
 CLIENTS_PER_KEY = 5

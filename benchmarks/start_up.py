@@ -22,10 +22,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.linearizability_histories import Registers, history, lines, never_written
-from results.arrow import write_parquet
-from results.formats import read_table
+from splitbrain.results.arrow import write_parquet
+from splitbrain.results.formats import read_table
 
-COMMAND = "from harness.cli.main import main; main()"
+COMMAND = "from splitbrain.harness.cli.main import main; main()"
 CLIENTS, OPS, VALUES = 5, 1000, 5
 
 

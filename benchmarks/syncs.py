@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from results.errors import HarnessError
+from splitbrain.results.errors import HarnessError
 
 APPENDS: Final = 100
 APPENDED_BYTES: Final = 200

@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from checkers.verdict import Partition, Verdict
-from results.calls import seconds
-from results.errors import UsageError
-from results.faults import happenings
+from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.results.calls import seconds
+from splitbrain.results.errors import UsageError
+from splitbrain.results.faults import happenings
 
 TOLD_MAX = 10
 """Crashes that the evidence lists."""

@@ -21,10 +21,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from checkers.verdict import Partition, Valid, Verdict
-from results.calls import Calls, cell, client_calls, place, seconds
-from results.errors import UsageError
-from results.reasons import Code, Reason
+from splitbrain.checkers.verdict import Partition, Valid, Verdict
+from splitbrain.results.calls import Calls, cell, client_calls, place, seconds
+from splitbrain.results.errors import UsageError
+from splitbrain.results.reasons import Code, Reason
 
 _LISTED = 20
 

@@ -17,14 +17,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from checkers.long_histories import LongHistory
-from checkers.registry import checker
-from checkers.turns import InTurns, Task, judge_in_turns
-from checkers.verdict import AnyChecker, Checker, CheckerSpec, Outcome, Verdict, WholeChecker, outcome
-from results.arrow import TELEMETRY_SCHEMA, conform, conform_telemetry
-from results.columns import array, codes, numbers
-from results.errors import HistoryFormatError, UsageError
-from results.reasons import Code, Reason
+from splitbrain.checkers.long_histories import LongHistory
+from splitbrain.checkers.registry import checker
+from splitbrain.checkers.turns import InTurns, Task, judge_in_turns
+from splitbrain.checkers.verdict import AnyChecker, Checker, CheckerSpec, Outcome, Verdict, WholeChecker, outcome
+from splitbrain.results.arrow import TELEMETRY_SCHEMA, conform, conform_telemetry
+from splitbrain.results.columns import array, codes, numbers
+from splitbrain.results.errors import HistoryFormatError, UsageError
+from splitbrain.results.reasons import Code, Reason
 
 _CRASHES: Final = "crashes"
 
@@ -45,8 +45,9 @@ def judge(
     Args:
         history: the ops of a run.
         specs: who judges it.
-        telemetry: what the nodes told (`results.arrow.TELEMETRY_SCHEMA`). Where there is none, or not one row, a
-            checker of telemetry answers "unknown": whoever asks for it expects telemetry, and nothing was proven.
+        telemetry: what the nodes told (`splitbrain.results.arrow.TELEMETRY_SCHEMA`). Where there is none, or not one
+            row, a checker of telemetry answers "unknown": whoever asks for it expects telemetry, and nothing was
+            proven.
         tell: called with the name of each checker before it judges.
         weaker: whether to say of a run that is not linearizable which weaker models it fulfils (`with_weaker_models`).
 
@@ -80,7 +81,7 @@ def judge_long(history: LongHistory, spec: CheckerSpec, *, weaker: bool = True) 
     verdict = merge(each, spec, _in_turns(each, spec, [history]))
     if not weaker or verdict.valid != "false" or not is_linearizability(each):
         return verdict
-    from checkers.weaker import ROWS_MAX, too_large
+    from splitbrain.checkers.weaker import ROWS_MAX, too_large
 
     if history.file_rows > ROWS_MAX:  # its table would be made for nothing
         return decode(encode(too_large(verdict)))
@@ -157,7 +158,8 @@ def cut_short(specs: Sequence[CheckerSpec], note: str | None) -> tuple[CheckerSp
 
     Args:
         specs: the checkers that its test names.
-        note: how its history was recovered (`results.arrow.recovered_note`); None where the run came to its end.
+        note: how its history was recovered (`splitbrain.results.arrow.recovered_note`); None where the run came to its
+            end.
     """
     if note is None:
         return tuple(specs)
@@ -321,7 +323,7 @@ def with_weaker_models(verdict: Verdict, each: AnyChecker, spec: CheckerSpec, hi
     """
     if verdict.valid != "false" or not is_linearizability(each):
         return verdict
-    from checkers.weaker import with_models
+    from splitbrain.checkers.weaker import with_models
 
     try:
         return decode(encode(with_models(verdict, history, spec.options)))
@@ -336,7 +338,7 @@ def is_linearizability(each: AnyChecker) -> bool:
     """Whether a checker is that of linearizability, or derives from it."""
     if each.partition != "key":
         return False
-    from checkers.linearizable import Linearizable
+    from splitbrain.checkers.linearizable import Linearizable
 
     return isinstance(each, Linearizable)
 

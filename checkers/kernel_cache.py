@@ -27,7 +27,7 @@ import numba  # pyright: ignore[reportMissingTypeStubs]
 from llvmlite import binding  # pyright: ignore[reportMissingTypeStubs]
 from numba.core import caching  # pyright: ignore[reportMissingTypeStubs]
 
-from results.errors import EngineError
+from splitbrain.results.errors import EngineError
 
 _log: Final = logging.getLogger(__name__)
 _caching: Final[Any] = caching

@@ -7,7 +7,7 @@ out to be, this costs at most about twice what the better choice would have cost
 Manasse, Rudolph and Sleator 1988). Both forms do the same to the same arrays, so that a search may change over in the
 middle.
 
-What Numba compiles it compiles once per installation and keeps on disk (`checkers.kernel_cache`).
+What Numba compiles it compiles once per installation and keeps on disk (`splitbrain.checkers.kernel_cache`).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Kernel:
     @cached_property
     def compiled(self) -> Any:
         """Numba's dispatcher of the function, which compiles it on its first call or finds it on disk."""
-        from checkers.kernel_cache import dispatcher
+        from splitbrain.checkers.kernel_cache import dispatcher
 
         return dispatcher(self.py_func, forceinline=self._forceinline)
 

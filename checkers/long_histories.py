@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from checkers.kernels import kernel
-from results.arrow import HISTORY_SCHEMA, parquet_batches, read_parquet, read_parquet_head
-from results.columns import numbers
-from results.errors import HistoryFormatError
-from results.soundness import check_texts
+from splitbrain.checkers.kernels import kernel
+from splitbrain.results.arrow import HISTORY_SCHEMA, parquet_batches, read_parquet, read_parquet_head
+from splitbrain.results.columns import numbers
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.soundness import check_texts
 
 I8: TypeAlias = npt.NDArray[np.int8]
 I32: TypeAlias = npt.NDArray[np.int32]
@@ -161,7 +161,7 @@ def read_long_history(path: Path, *, at_least: int = LONG_ROWS, piece_rows: int 
         HistoryFormatError: the file is cut short, damaged or not Parquet.
         StoreVersionError: a newer splitbrain wrote it.
     """
-    from results.formats.rows import IGNORED_KEY
+    from splitbrain.results.formats.rows import IGNORED_KEY
 
     head = read_parquet_head(path)
     if head.rows < at_least or not head.schema.equals(HISTORY_SCHEMA) or IGNORED_KEY in head.notes:

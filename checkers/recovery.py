@@ -13,12 +13,12 @@ from typing import Any, cast
 import msgspec
 import pyarrow as pa
 
-from checkers.verdict import Partition, Valid, Verdict
-from results.calls import seconds
-from results.errors import UsageError
-from results.faults import Happenings, happenings
-from results.history import Op
-from results.reasons import Code, Reason
+from splitbrain.checkers.verdict import Partition, Valid, Verdict
+from splitbrain.results.calls import seconds
+from splitbrain.results.errors import UsageError
+from splitbrain.results.faults import Happenings, happenings
+from splitbrain.results.history import Op
+from splitbrain.results.reasons import Code, Reason
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,32 +12,44 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from results import plugins
-from results.errors import UsageError
+from splitbrain.results import plugins
+from splitbrain.results.errors import UsageError
 
 if TYPE_CHECKING:
-    from checkers.verdict import AnyChecker
+    from splitbrain.checkers.verdict import AnyChecker
 
 CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
-        "linearizable": ("checkers.linearizable:Linearizable", "every key behaves as if ops took effect one at a time"),
-        "set": ("checkers.set_checker:SetChecker", "no acknowledged element is lost, none comes from nowhere"),
-        "declare": ("checkers.declare:Declare", "exactly one creation wins, and everybody reads the winner"),
-        "stats": ("checkers.stats:Stats", "counts, rates and latencies; figures only"),
-        "coverage": ("checkers.coverage:Coverage", "did this test test anything"),
-        "election-safety": ("checkers.consensus:ElectionSafety", "at most one leader per group and term"),
+        "linearizable": (
+            "splitbrain.checkers.linearizable:Linearizable",
+            "every key behaves as if ops took effect one at a time",
+        ),
+        "set": (
+            "splitbrain.checkers.set_checker:SetChecker",
+            "no acknowledged element is lost, none comes from nowhere",
+        ),
+        "declare": ("splitbrain.checkers.declare:Declare", "exactly one creation wins, and everybody reads the winner"),
+        "stats": ("splitbrain.checkers.stats:Stats", "counts, rates and latencies; figures only"),
+        "coverage": ("splitbrain.checkers.coverage:Coverage", "did this test test anything"),
+        "election-safety": ("splitbrain.checkers.consensus:ElectionSafety", "at most one leader per group and term"),
         "leader-completeness": (
-            "checkers.consensus:LeaderCompleteness",
+            "splitbrain.checkers.consensus:LeaderCompleteness",
             "whoever is elected has everything that was committed before",
         ),
-        "replica-agreement": ("checkers.consensus:ReplicaAgreement", "replicas agree on log and state at equal index"),
-        "commit-monotonic": ("checkers.consensus:CommitMonotonic", "commit, applied and term never go back in a life"),
-        "crashes": ("checkers.crashes:Crashes", "no node ends by itself while its disk is well"),
+        "replica-agreement": (
+            "splitbrain.checkers.consensus:ReplicaAgreement",
+            "replicas agree on log and state at equal index",
+        ),
+        "commit-monotonic": (
+            "splitbrain.checkers.consensus:CommitMonotonic",
+            "commit, applied and term never go back in a life",
+        ),
+        "crashes": ("splitbrain.checkers.crashes:Crashes", "no node ends by itself while its disk is well"),
         "quorum-progress": (
-            "checkers.quorum:QuorumProgress",
+            "splitbrain.checkers.quorum:QuorumProgress",
             "the right nodes answered, and the wrong ones stayed silent",
         ),
-        "recovery": ("checkers.recovery:Recovery", "the healed system is usable again within its bound"),
+        "recovery": ("splitbrain.checkers.recovery:Recovery", "the healed system is usable again within its bound"),
     }
 )
 """Name: (where it is, what it proves)."""
@@ -62,7 +74,7 @@ def _load(location: str) -> AnyChecker:
 
 
 def _checked(found: Any, location: str) -> AnyChecker:
-    from checkers.verdict import Partition, Whole
+    from splitbrain.checkers.verdict import Partition, Whole
 
     found = found() if isinstance(found, type) else found
     partitions = (*get_args(Partition), *get_args(Whole))

@@ -33,10 +33,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.verdict import Partition, Valid, Verdict
-from results.calls import Calls, Ints, client_calls, ints, is_equal, place, seconds
-from results.errors import HistoryFormatError, UsageError
-from results.reasons import Code, Reason
+from splitbrain.checkers.verdict import Partition, Valid, Verdict
+from splitbrain.results.calls import Calls, Ints, client_calls, ints, is_equal, place, seconds
+from splitbrain.results.errors import HistoryFormatError, UsageError
+from splitbrain.results.reasons import Code, Reason
 
 NEVER: Final = np.iinfo(np.int64).max
 """Later than every op."""

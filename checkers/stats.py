@@ -8,12 +8,12 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from checkers.verdict import Partition, Verdict
-from results.arrivals import Asked
-from results.calls import client_calls
-from results.counts import run_counts
-from results.errors import UsageError
-from results.faults import happenings
+from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.results.arrivals import Asked
+from splitbrain.results.calls import client_calls
+from splitbrain.results.counts import run_counts
+from splitbrain.results.errors import UsageError
+from splitbrain.results.faults import happenings
 
 
 class Stats:
@@ -24,10 +24,10 @@ class Stats:
     flight at once); then the same counts `by_f`, `by_node` and `by_phase` (an op belongs to the phase in which it was
     invoked); `latency_ms` holds p50, p95, p99 and max from invocation to completion, by the way in which the ops ended,
     `due_latency_ms` the same from when ops were due by the schedule of the test (ops without one are left out);
-    `load` the rates that were asked for, offered and achieved (`results.arrivals.Load`), None where there was no
-    schedule; `errors` the commonest.
+    `load` the rates that were asked for, offered and achieved (`splitbrain.results.arrivals.Load`), None where there
+    was no schedule; `errors` the commonest.
 
-    Its options are the load that the test asked for (`results.arrivals.Asked`).
+    Its options are the load that the test asked for (`splitbrain.results.arrivals.Asked`).
     """
 
     name = "stats"

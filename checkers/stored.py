@@ -13,12 +13,12 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from checkers import engine
-from checkers.verdict import CheckerSpec, Verdict
-from results.arrow import RECOVERED_KEY, read_parquet_head
-from results.collecting import collect_telemetry
-from results.errors import SplitbrainError
-from results.store import RunDir
+from splitbrain.checkers import engine
+from splitbrain.checkers.verdict import CheckerSpec, Verdict
+from splitbrain.results.arrow import RECOVERED_KEY, read_parquet_head
+from splitbrain.results.collecting import collect_telemetry
+from splitbrain.results.errors import SplitbrainError
+from splitbrain.results.store import RunDir
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ def specs_for(run: RunDir) -> Specs:
 
 
 def judge(path: Path) -> list[Verdict] | Unjudged:
-    """One verdict per checker of a stored run, as `checkers.engine.judge_each` gives, or why there is none."""
+    """One verdict per checker of a stored run (`splitbrain.checkers.engine.judge_each`), or why there is none."""
 
     def judged() -> list[Verdict]:
         finish(path)

@@ -12,10 +12,10 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from checkers.kernels import cpu_s
-from checkers.long_histories import LongHistory
-from checkers.verdict import Valid, Verdict
-from results.errors import UsageError
+from splitbrain.checkers.kernels import cpu_s
+from splitbrain.checkers.long_histories import LongHistory
+from splitbrain.checkers.verdict import Valid, Verdict
+from splitbrain.results.errors import UsageError
 
 TURN_S: Final = 0.1
 """CPU seconds of a key's first turn; each round of turns is twice as long as the one before."""
@@ -71,7 +71,7 @@ class InTurns(Protocol):
     """A checker by key that can judge keys in turns."""
 
     def begin(self, history: pa.Table | LongHistory, options: Mapping[str, Any], /) -> Task:
-        """The judging of one key; as `checkers.verdict.Checker.check` for what it is given.
+        """The judging of one key; as `splitbrain.checkers.verdict.Checker.check` for what it is given.
 
         Raises:
             UsageError: an option is wrong.

@@ -13,8 +13,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from results import errors
-from results.reasons import Code, Reason, in_order, reason_of
+from splitbrain.results import errors
+from splitbrain.results.reasons import Code, Reason, in_order, reason_of
 
 Valid = Literal["true", "false", "unknown"]
 
@@ -72,9 +72,10 @@ class Checker(Protocol):
     """A pure function from a partition of what a run recorded to verdicts.
 
     `partition` says what a partition is. "run" and "key": the whole history, or the ops of one key, with the columns of
-    `results.arrow.HISTORY_SCHEMA`, sorted by index, nemesis and harness ops included in a partition by run, left out
-    of a partition by key. "telemetry": what the nodes of a run told, with the columns of
-    `results.arrow.TELEMETRY_SCHEMA`, at least one row; rows of one node are in the order in which it wrote them.
+    `splitbrain.results.arrow.HISTORY_SCHEMA`, sorted by index, nemesis and harness ops included in a partition by run,
+    left out of a partition by key. "telemetry": what the nodes of a run told, with the columns of
+    `splitbrain.results.arrow.TELEMETRY_SCHEMA`, at least one row; rows of one node are in the order in which it wrote
+    them.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The node process: `python -m cluster --node n1 --listen HOST:PORT --peer n2=HOST:PORT ... --data DIR`.
+"""The node process: `python -m splitbrain.cluster --node n1 --listen HOST:PORT --peer n2=HOST:PORT ... --data DIR`.
 
 The log goes to standard error, telemetry to DIR/telemetry.jsonl. SIGTERM and SIGINT stop the node in good order. Exit
 codes: 0 stopped in good order, 1 the node failed, 2 the command line is wrong.
@@ -11,10 +11,10 @@ import signal
 import sys
 from pathlib import Path
 
-from cluster.arguments import USAGE, parse
-from cluster.errors import ArgumentError, ClusterError
-from cluster.node import Node, NodeConfig
-from cluster.real import RealWorld
+from splitbrain.cluster.arguments import USAGE, parse
+from splitbrain.cluster.errors import ArgumentError, ClusterError
+from splitbrain.cluster.node import Node, NodeConfig
+from splitbrain.cluster.real import RealWorld
 
 
 def main(arguments: list[str]) -> int:

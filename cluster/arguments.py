@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from cluster.bugs import Bugs, UnknownBugError
-from cluster.errors import ArgumentError
-from cluster.node import NodeConfig
-from cluster.raft import Config
-from cluster.runtime import Address
+from splitbrain.cluster.bugs import Bugs, UnknownBugError
+from splitbrain.cluster.errors import ArgumentError
+from splitbrain.cluster.node import NodeConfig
+from splitbrain.cluster.raft import Config
+from splitbrain.cluster.runtime import Address
 
 USAGE: Final = """\
-usage: python -m cluster --node NAME --listen HOST:PORT [--peer NAME=HOST:PORT]... --data DIR
+usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=HOST:PORT]... --data DIR
                          [--founders NAME[,NAME]...] [--incarnation N]
                          [--bugs ID[,ID]...] [--heartbeat-ms N] [--election-ms MIN[-MAX]]
 

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args
 
 import msgspec
 
-from cluster import tree, wire
-from cluster.bugs import ALL
-from cluster.errors import (
+from splitbrain.cluster import tree, wire
+from splitbrain.cluster.bugs import ALL
+from splitbrain.cluster.errors import (
     ChangeRefusedError,
     ClientError,
     ClusterError,
@@ -35,11 +35,11 @@ from cluster.errors import (
     RefusedError,
     UnavailableError,
 )
-from cluster.members import incarnation_of, member_id, node_of
-from cluster.raft.membership import ChangeRefusal
-from cluster.stream import StreamConnection
-from cluster.tree import Properties, format_path, parse_path
-from cluster.wire import (
+from splitbrain.cluster.members import incarnation_of, member_id, node_of
+from splitbrain.cluster.raft.membership import ChangeRefusal
+from splitbrain.cluster.stream import StreamConnection
+from splitbrain.cluster.tree import Properties, format_path, parse_path
+from splitbrain.cluster.wire import (
     AddMember,
     Answer,
     Body,
@@ -102,7 +102,7 @@ class MismatchingNodeError(RefusedError):
 
 
 class MessageConnection(Protocol):
-    """An ordered connection that carries whole messages (see `cluster.runtime.Connection`)."""
+    """An ordered connection that carries whole messages (see `splitbrain.cluster.runtime.Connection`)."""
 
     def send(self, message: bytes) -> None:
         """Queue a message."""
@@ -145,7 +145,7 @@ class Names(msgspec.Struct, frozen=True):
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """What a node of the cluster says of itself (see `cluster.wire.Status`)."""
+    """What a node of the cluster says of itself (see `splitbrain.cluster.wire.Status`)."""
 
     node: str
     role: str
@@ -257,7 +257,7 @@ class Client:
         return await self._members(MembersQuery(), DEFAULT_TIMEOUT_MS)
 
     async def add_member(self, member: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> tuple[str, ...]:
-        """Have a node taken in, as the member of this id (see `cluster.members`); the members afterwards.
+        """Have a node taken in, as the member of this id (see `splitbrain.cluster.members`); the members afterwards.
 
         Raises:
             ChangeRefusedError: its `reason` is "change_not_permitted", "already_member" or "was_member".

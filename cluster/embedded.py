@@ -1,23 +1,25 @@
 """A node inside somebody else's process, on a runtime that is handed in: for simulations.
 
-What a node is and does here is what it is and does as a process of its own (`python -m cluster`); only the runtime
-differs. Nothing that this module imports or runs looks at a clock, at entropy, at a file or at a socket of its own.
+What a node is and does here is what it is and does as a process of its own (`python -m splitbrain.cluster`); only the
+runtime differs. Nothing that this module imports or runs looks at a clock, at entropy, at a file or at a socket of its
+own.
 
     node = await start(["--node", "n1", "--listen", "n1:1", "--peer", "n2=n2:1", "--data", "-"], runtime)
     ...
     node.stopped()
 
-`MARKS` are the states that a node may reach (see `cluster.marks`), `counted` counts them in all nodes of this process.
+`MARKS` are the states that a node may reach (see `splitbrain.cluster.marks`), `counted` counts them in all nodes of
+this process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cluster.arguments import parse
-from cluster.marks import MARKS, counted
-from cluster.node import Node
-from cluster.runtime import Address, Clock, Connection, Disk, File, Network, Rng, Runtime, Timer
+from splitbrain.cluster.arguments import parse
+from splitbrain.cluster.marks import MARKS, counted
+from splitbrain.cluster.node import Node
+from splitbrain.cluster.runtime import Address, Clock, Connection, Disk, File, Network, Rng, Runtime, Timer
 
 __all__ = [
     "MARKS",
@@ -54,8 +56,8 @@ async def start(argv: Sequence[str], runtime: Runtime) -> EmbeddedNode:
     """Start a node; returns when it listens.
 
     Args:
-        argv: what would follow `python -m cluster`. `--data` is needed as it is there, and of no effect: the files are
-            those of the runtime's disk.
+        argv: what would follow `python -m splitbrain.cluster`. `--data` is needed as it is there, and of no effect: the
+            files are those of the runtime's disk.
         runtime: the node's world. An exception out of a task that the node spawned means that the node has failed.
 
     Raises:

@@ -10,7 +10,7 @@
     └── ClientError                     a request got no result; `definite` says what that means
         ├── RefusedError                definite: the request did not happen and never will
         │   ├── NodeNotFoundError
-        │   ├── MismatchingNodeError          in `cluster.client`
+        │   ├── MismatchingNodeError          in `splitbrain.cluster.client`
         │   ├── PossiblyMatchingManyNodesDeniedError
         │   ├── InvalidRequestError
         │   ├── ChangeRefusedError

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from cluster.bugs import Bugs
-from cluster.marks import reached
-from cluster.members import incarnation_of, node_of
-from cluster.peers import PeerLink
-from cluster.raft.messages import NodeId
-from cluster.runtime import Address, Runtime
+from splitbrain.cluster.bugs import Bugs
+from splitbrain.cluster.marks import reached
+from splitbrain.cluster.members import incarnation_of, node_of
+from splitbrain.cluster.peers import PeerLink
+from splitbrain.cluster.raft.messages import NodeId
+from splitbrain.cluster.runtime import Address, Runtime
 
 
 class Links:

@@ -6,7 +6,7 @@
 
     kind 1  a no-op of a new leader                at `index`; every earlier record of an index >= `index` is void
     kind 2  a command                              the same; `data` is the command
-    kind 5  a configuration                        the same; `data` names the members (`cluster.raft.membership`)
+    kind 5  a configuration                        the same; `data` names the members (`raft.membership`)
     kind 3  truncation                             every earlier record of an index >= `index` is void
     kind 4  mark                                   the first `term` bytes of the file are durable; `index` is the offset
                                                    at which this record itself begins
@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from cluster.errors import CorruptStorageError, StorageError
-from cluster.raft.messages import Entry, EntryKind
+from splitbrain.cluster.errors import CorruptStorageError, StorageError
+from splitbrain.cluster.raft.messages import Entry, EntryKind
 
 VERSION: Final = 1
 HEADER: Final = b"SBLG" + VERSION.to_bytes(4, "little")

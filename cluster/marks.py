@@ -70,7 +70,7 @@ _counts: dict[str, int] | None = None
 def reached(mark: str) -> None:
     """Count a mark; outside of `counted` nothing happens."""
     if _counts is not None:
-        assert mark in MARKS, f"there is no mark {mark!r}: add it to cluster.marks.MARKS"
+        assert mark in MARKS, f"there is no mark {mark!r}: add it to splitbrain.cluster.marks.MARKS"
         _counts[mark] += 1
 
 

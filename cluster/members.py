@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from cluster.raft.messages import NodeId
+from splitbrain.cluster.raft.messages import NodeId
 
 SEPARATOR: Final = "#"
 """Between name and incarnation; a name of a node cannot have it."""

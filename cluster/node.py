@@ -1,7 +1,7 @@
 """One node: it carries out what consensus asks for, in order, and brings to it what peers, clients, disk and time say.
 
 Everything that happens goes through one inbox and one task. The only effect that this task waits for is Persist: while
-term and vote become durable, nothing else is begun, as the contract of `cluster.raft.effects` demands.
+term and vote become durable, nothing else is begun, as the contract of `splitbrain.cluster.raft.effects` demands.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from cluster import wire
-from cluster.arrivals import Arrivals
-from cluster.bugs import NO_BUGS, Bugs
-from cluster.errors import ArgumentError
-from cluster.links import Links
-from cluster.marks import reached
-from cluster.members import SEPARATOR, is_member_id, member_id, names, node_of
-from cluster.raft import Config, Raft
-from cluster.raft import effects as fx
-from cluster.raft.effects import Effect
-from cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Received, Start
-from cluster.raft.membership import decode_members
-from cluster.raft.messages import NodeId
-from cluster.requests import Pending, Requests
-from cluster.runtime import Address, Connection, Runtime
-from cluster.storage import Storage, open_storage
-from cluster.store import Store
-from cluster.telemetry import Telemetry
-from cluster.timers import ElectionTimer, Heartbeat
-from cluster.tree import Children, Get
+from splitbrain.cluster import wire
+from splitbrain.cluster.arrivals import Arrivals
+from splitbrain.cluster.bugs import NO_BUGS, Bugs
+from splitbrain.cluster.errors import ArgumentError
+from splitbrain.cluster.links import Links
+from splitbrain.cluster.marks import reached
+from splitbrain.cluster.members import SEPARATOR, is_member_id, member_id, names, node_of
+from splitbrain.cluster.raft import Config, Raft
+from splitbrain.cluster.raft import effects as fx
+from splitbrain.cluster.raft.effects import Effect
+from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Received, Start
+from splitbrain.cluster.raft.membership import decode_members
+from splitbrain.cluster.raft.messages import NodeId
+from splitbrain.cluster.requests import Pending, Requests
+from splitbrain.cluster.runtime import Address, Connection, Runtime
+from splitbrain.cluster.storage import Storage, open_storage
+from splitbrain.cluster.store import Store
+from splitbrain.cluster.telemetry import Telemetry
+from splitbrain.cluster.timers import ElectionTimer, Heartbeat
+from splitbrain.cluster.tree import Children, Get
 
 StoreEffect: TypeAlias = fx.Apply | fx.ReadReady | fx.Rebuild
 
@@ -59,7 +59,8 @@ class NodeConfig:
         bugs: what is broken on purpose.
         founders: names of the nodes with which the cluster begins, the same on all nodes; this one and all peers if
             none are given. A node that is none of them waits until it is taken in.
-        incarnation: how often the node has lost its data before (`cluster.members`); beyond 0 it is no founder.
+        incarnation: how often the node has lost its data before (`splitbrain.cluster.members`); beyond 0 it is no
+            founder.
 
     Raises:
         ArgumentError: a node cannot be its own peer, a founder is not known, or a name cannot be one.

@@ -4,10 +4,11 @@ A node sends to a peer only on the connection that it dialled, so that cutting o
 the one says to the other.
 
 A cut link swallows everything without a word, so a link keeps itself fresh: it says that it is alive four times a
-second, which makes the runtime notice within seconds that nothing is acknowledged any more (on TCP, see `cluster.real`)
-and within a round trip that the peer was restarted. From then on it dials, each attempt bounded, until the peer
-answers: after a heal it is up again within about 0.7 s, however long the cut was. An attempt is bounded here and not
-left to the network because a dial that began during the cut repeats itself ever more slowly (TCP: after 1, 3, 7, 15 s).
+second, which makes the runtime notice within seconds that nothing is acknowledged any more (on TCP, see
+`splitbrain.cluster.real`) and within a round trip that the peer was restarted. From then on it dials, each attempt
+bounded, until the peer answers: after a heal it is up again within about 0.7 s, however long the cut was. An attempt is
+bounded here and not left to the network because a dial that began during the cut repeats itself ever more slowly (TCP:
+after 1, 3, 7, 15 s).
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from cluster.bugs import M22, Bugs
-from cluster.marks import reached
-from cluster.runtime import Address, Connection, Runtime, Timer
-from cluster.wire import ALIVE, PROTOCOL_VERSION, PeerHello, encode
+from splitbrain.cluster.bugs import M22, Bugs
+from splitbrain.cluster.marks import reached
+from splitbrain.cluster.runtime import Address, Connection, Runtime, Timer
+from splitbrain.cluster.wire import ALIVE, PROTOCOL_VERSION, PeerHello, encode
 
 _MS: Final = 1_000_000
 DIAL_TIMEOUT_MS: Final = 400

@@ -18,17 +18,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from cluster.errors import StorageError
-from cluster.runtime import Address, Connection, Runtime, Timer
-from cluster.stream import StreamConnection
+from splitbrain.cluster.errors import StorageError
+from splitbrain.cluster.runtime import Address, Connection, Runtime, Timer
+from splitbrain.cluster.stream import StreamConnection
 
 USER_TIMEOUT_MS: Final = 2000
 """After so long without an acknowledgement the kernel gives a connection up (TCP_USER_TIMEOUT).
 
 A cut link swallows packets silently, and the kernel doubles its retransmission time-out meanwhile: after a cut of ten
 seconds a stream may stay silent for as much as ten more after the heal. Given up after two seconds, it is replaced
-by a fresh connection (see `cluster.peers`), whose first packet goes out at once. Until then the time-out has doubled to
-0.8 s at most, which bounds the silence after a shorter cut.
+by a fresh connection (see `splitbrain.cluster.peers`), whose first packet goes out at once. Until then the time-out has
+doubled to 0.8 s at most, which bounds the silence after a shorter cut.
 """
 
 CONNECT_TIMEOUT_S: Final = 1.0

@@ -1,9 +1,9 @@
 """What becomes of a client's request: to consensus here, on to the leader, or to wait until one is known.
 
 A request is handed to the cluster at most once, by this node or by the leader that it was forwarded to: no client sends
-one again (RA-22), and what a network repeats is not looked at (see `cluster.arrivals`). Until then every failure is
-definite. From then on a command that gets no answer in time is indefinite. A query changes nothing, so that every
-failure of one is definite.
+one again (RA-22), and what a network repeats is not looked at (see `splitbrain.cluster.arrivals`). Until then every
+failure is definite. From then on a command that gets no answer in time is indefinite. A query changes nothing, so that
+every failure of one is definite.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
-from cluster.bugs import M81, M82, NO_BUGS, Bugs
-from cluster.links import Links
-from cluster.marks import reached
-from cluster.members import is_member_id
-from cluster.raft.effects import Dropped, Rejected
-from cluster.raft.events import Change, Event, Propose, Read
-from cluster.raft.messages import NodeId
-from cluster.raft.state import quorum_of
-from cluster.runtime import Clock, Timer
-from cluster.tree import (
+from splitbrain.cluster.bugs import M81, M82, NO_BUGS, Bugs
+from splitbrain.cluster.links import Links
+from splitbrain.cluster.marks import reached
+from splitbrain.cluster.members import is_member_id
+from splitbrain.cluster.raft.effects import Dropped, Rejected
+from splitbrain.cluster.raft.events import Change, Event, Propose, Read
+from splitbrain.cluster.raft.messages import NodeId
+from splitbrain.cluster.raft.state import quorum_of
+from splitbrain.cluster.runtime import Clock, Timer
+from splitbrain.cluster.tree import (
     Children,
     Command,
     Done,
@@ -33,7 +33,7 @@ from cluster.tree import (
     encode_command,
     is_pattern,
 )
-from cluster.wire import (
+from splitbrain.cluster.wire import (
     AddMember,
     Failure,
     Forward,

@@ -1,7 +1,7 @@
 """What a node is handed instead of reaching for the world: clock, randomness, network, disk.
 
-`cluster.real` implements these with the operating system. A simulation implements them under virtual time; nothing else
-in this package may know which of the two it runs on.
+`splitbrain.cluster.real` implements these with the operating system. A simulation implements them under virtual time;
+nothing else in this package may know which of the two it runs on.
 """
 
 from __future__ import annotations

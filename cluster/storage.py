@@ -2,7 +2,7 @@
 
 Two files: `meta` is replaced as a whole and synced before anything else goes on; `log` is appended to at once and
 synced by a task of its own, one sync at a time, so that all that was appended during one sync is covered by the next
-(group commit). See `cluster.logfile` for the format of the log.
+(group commit). See `splitbrain.cluster.logfile` for the format of the log.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from zlib import crc32
 
 import msgspec
 
-from cluster.errors import CorruptStorageError, StorageError, WrongNodeError
-from cluster.logfile import HEADER, decode, encode_entries, encode_mark, encode_truncation
-from cluster.marks import reached
-from cluster.raft import Entry, Recovered
-from cluster.raft.events import Written
-from cluster.runtime import Disk, File
+from splitbrain.cluster.errors import CorruptStorageError, StorageError, WrongNodeError
+from splitbrain.cluster.logfile import HEADER, decode, encode_entries, encode_mark, encode_truncation
+from splitbrain.cluster.marks import reached
+from splitbrain.cluster.raft import Entry, Recovered
+from splitbrain.cluster.raft.events import Written
+from splitbrain.cluster.runtime import Disk, File
 
 META: Final = "meta"
 LOG: Final = "log"

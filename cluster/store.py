@@ -5,8 +5,8 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Final
 
-from cluster.raft import Entry
-from cluster.tree import Query, Result, Tree
+from splitbrain.cluster.raft import Entry
+from splitbrain.cluster.tree import Query, Result, Tree
 
 _HASH_BYTES: Final = 16
 _EMPTY_CHAIN: Final = bytes(_HASH_BYTES)

@@ -1,6 +1,7 @@
 """Whole messages over a byte stream: each is preceded by its length, 4 bytes big endian.
 
-The one implementation of `cluster.runtime.Connection` on a TCP connection, shared by the node and the client.
+The one implementation of `splitbrain.cluster.runtime.Connection` on a TCP connection, shared by the node and the
+client.
 """
 
 from __future__ import annotations

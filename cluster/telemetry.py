@@ -9,7 +9,7 @@ wall clock be wrong. `chain` and `state` are those at `applied`, `leader` is who
 `voters` are the nodes whose members are in the configuration that it has in force. Events:
 
     new-member    what follows is told by another member than what came before: the node left, lost its data, and begins
-                  with nothing (`cluster.members`); comes before the "start" of its first process
+                  with nothing (`splitbrain.cluster.members`); comes before the "start" of its first process
     start, stop   a process of the node begins, ends in good order
     role          role, term or leader changed; of a new leader `last` is the index at which its log ended when it was
                   elected, before it appended anything
@@ -29,8 +29,8 @@ from typing import Final
 
 import msgspec
 
-from cluster.runtime import Runtime, Timer
-from cluster.wire import Status
+from splitbrain.cluster.runtime import Runtime, Timer
+from splitbrain.cluster.wire import Status
 
 GROUP: Final = "metadata"
 COMMIT_INTERVAL_NS: Final = 100_000_000

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from cluster.runtime import Clock, Rng, Timer
+from splitbrain.cluster.runtime import Clock, Rng, Timer
 
 _MS: Final = 1_000_000
 

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from cluster.errors import InvalidPathError
+from splitbrain.cluster.errors import InvalidPathError
 
 Path: TypeAlias = tuple[str, ...]
 """Names from the root down; the root itself is the empty tuple."""

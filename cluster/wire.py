@@ -17,11 +17,11 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from cluster.raft.membership import ChangeRefusal
-from cluster.raft.messages import Message, NodeId
-from cluster.raft.messages import decode as decode_message
-from cluster.raft.messages import encode as encode_message
-from cluster.tree import Command, Query, Result
+from splitbrain.cluster.raft.membership import ChangeRefusal
+from splitbrain.cluster.raft.messages import Message, NodeId
+from splitbrain.cluster.raft.messages import decode as decode_message
+from splitbrain.cluster.raft.messages import encode as encode_message
+from splitbrain.cluster.tree import Command, Query, Result
 
 T = TypeVar("T")
 
@@ -120,7 +120,7 @@ class Status(msgspec.Struct, frozen=True, array_like=True, tag="status_report"):
 
 
 class MemberList(msgspec.Struct, frozen=True, array_like=True, tag="member_list"):
-    """The ids of all members, sorted (see `cluster.members`)."""
+    """The ids of all members, sorted (see `splitbrain.cluster.members`)."""
 
     members: tuple[NodeId, ...]
 

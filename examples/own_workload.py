@@ -11,15 +11,15 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
-from checkers.models import IMPOSSIBLE, UNKNOWN, Special
-from checkers.verdict import CheckerSpec, Outcome
-from harness import Deployment, Test, Workload, run_and_judge
-from harness.backends.local import LocalBackend
-from harness.campaigns.words import sentences
-from harness.generators import Context, each, invoke, mix, once
-from harness.systems.metadata import Metadata
-from nemesis import catalogue as nemeses
-from results.history import Op
+from splitbrain import Deployment, Test, Workload, run_and_judge
+from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, Special
+from splitbrain.checkers.verdict import CheckerSpec, Outcome
+from splitbrain.harness.backends.local import LocalBackend
+from splitbrain.harness.campaigns.words import sentences
+from splitbrain.harness.generators import Context, each, invoke, mix, once
+from splitbrain.harness.systems.metadata import Metadata
+from splitbrain.nemesis import catalogue as nemeses
+from splitbrain.results.history import Op
 
 KEY = "log"
 

@@ -4,7 +4,7 @@
 and importing one more module changes it. `asyncio.wait_for` schedules differently in each version of Python. These
 equivalents go by the order in which things were given, created or completed. They need nothing but the running loop, so
 they serve simulated runs and real ones alike. They know its clock only; to wait on a clock that is handed in, see
-`harness.running.deadlines`.
+`splitbrain.harness.running.deadlines`.
 """
 
 from __future__ import annotations

@@ -16,17 +16,17 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.contract.faults import FaultKind
-from harness.contract.marks import reached
-from harness.contract.nodes import NodeId
-from harness.contract.rng import Rng
-from harness.contract.test import NemesisContext
-from nemesis.draws import STEPS_MAX, check_pauses
-from nemesis.effects import Effect, carry_out, request
-from nemesis.ledger import Ledger
-from nemesis.targets import leader, views
-from results.errors import BackendError, NemesisError, UsageError
-from results.history import Op
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.marks import reached
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.nemesis.draws import STEPS_MAX, check_pauses
+from splitbrain.nemesis.effects import Effect, carry_out, request
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.targets import leader, views
+from splitbrain.results.errors import BackendError, NemesisError, UsageError
+from splitbrain.results.history import Op
 
 FAULT: Final = "bounce"
 

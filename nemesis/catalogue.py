@@ -1,7 +1,8 @@
 """Nemeses by name, as given to `--nemesis`.
 
-A name stands for a kind of fault and for groups of ways in which it strikes (see `nemesis.schedule.Fault.rounds`): one
-of each group in turn. Names of the same kind add up: `partition-ring,partition-leader` draws from both in turn.
+A name stands for a kind of fault and for groups of ways in which it strikes (see
+`splitbrain.nemesis.schedule.Fault.rounds`): one of each group in turn. Names of the same kind add up:
+`partition-ring,partition-leader` draws from both in turn.
 
 Every way says what it needs of a backend: of a mix whatever works is taken, and what is left out is told. A name can
 have a weight: `partition:2,kill` strikes with two partitions for each kill.
@@ -12,24 +13,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from harness.contract.faults import FaultKind, Support
-from harness.contract.listed import number
-from harness.contract.nodes import NodeId
-from harness.contract.test import Nemesis, NemesisPackage
-from nemesis.bounce import Bounce
-from nemesis.clock import Clocks
-from nemesis.compose import INTERVAL_S, package
-from nemesis.cpu import Cpu
-from nemesis.disk import Disks
-from nemesis.ledger import Ledger
-from nemesis.membership import LEAVES_S, MembershipChanges
-from nemesis.packet import Packet
-from nemesis.partition import Partition
-from nemesis.process import kill, pause, power
-from nemesis.rolling import RollingRestart
-from nemesis.schedule import Fault, Strike
-from nemesis.ways import NEMESES, UNFAIR, Entry
-from results.errors import FaultNotSupportedError, UnknownNameError, UsageError
+from splitbrain.harness.contract.faults import FaultKind, Support
+from splitbrain.harness.contract.listed import number
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.test import Nemesis, NemesisPackage
+from splitbrain.nemesis.bounce import Bounce
+from splitbrain.nemesis.clock import Clocks
+from splitbrain.nemesis.compose import INTERVAL_S, package
+from splitbrain.nemesis.cpu import Cpu
+from splitbrain.nemesis.disk import Disks
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.membership import LEAVES_S, MembershipChanges
+from splitbrain.nemesis.packet import Packet
+from splitbrain.nemesis.partition import Partition
+from splitbrain.nemesis.process import kill, pause, power
+from splitbrain.nemesis.rolling import RollingRestart
+from splitbrain.nemesis.schedule import Fault, Strike
+from splitbrain.nemesis.ways import NEMESES, UNFAIR, Entry
+from splitbrain.results.errors import FaultNotSupportedError, UnknownNameError, UsageError
 
 WEIGHT_MAX: Final = 20
 """The greatest weight of a name."""

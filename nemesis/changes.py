@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
-from harness.contract.nodes import NodeId
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.contract.test import NemesisContext
-from harness.running.deadlines import within
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.harness.running.deadlines import within
 
 REQUEST_S: Final = 3.0
 """How long one request may take."""

@@ -12,18 +12,18 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from harness.contract.faultkinds import CLOCK_KINDS
-from harness.contract.faults import ClockFault, FaultKind
-from harness.contract.marks import reached
-from harness.contract.nodes import NodeId
-from harness.contract.rng import Rng
-from harness.contract.test import NemesisContext
-from nemesis.draws import magnitude, signed
-from nemesis.effects import Effect, carry_out, request, statuses
-from nemesis.ledger import Ledger
-from nemesis.targets import choose, needs_views, views
-from results.errors import BackendError, NemesisError, UsageError
-from results.history import Op
+from splitbrain.harness.contract.faultkinds import CLOCK_KINDS
+from splitbrain.harness.contract.faults import ClockFault, FaultKind
+from splitbrain.harness.contract.marks import reached
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.nemesis.draws import magnitude, signed
+from splitbrain.nemesis.effects import Effect, carry_out, request, statuses
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.targets import choose, needs_views, views
+from splitbrain.results.errors import BackendError, NemesisError, UsageError
+from splitbrain.results.history import Op
 
 OFFSET_MS = (10, 3_600_000)
 """By how much clocks jump, either way."""

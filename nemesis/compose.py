@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.contract.faults import FaultKind
-from harness.contract.marks import reached
-from harness.contract.test import LEAST, Nemesis, NemesisContext, NemesisPackage
-from harness.generators import sequence
-from nemesis.effects import request
-from nemesis.schedule import Fault, Schedule
-from results.errors import BackendError, NemesisError, UsageError
-from results.history import Op
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.marks import reached
+from splitbrain.harness.contract.test import LEAST, Nemesis, NemesisContext, NemesisPackage
+from splitbrain.harness.generators import sequence
+from splitbrain.nemesis.effects import request
+from splitbrain.nemesis.schedule import Fault, Schedule
+from splitbrain.results.errors import BackendError, NemesisError, UsageError
+from splitbrain.results.history import Op
 
 INTERVAL_S = 4.0
 """Mean time between nemesis ops: in a run of half a minute several faults strike, and each lasts long enough for an

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from harness.contract.faults import FaultKind
-from harness.contract.magnitudes import Bounds
-from harness.contract.marks import reached
-from harness.contract.nodes import NodeId
-from harness.contract.rng import Rng
-from harness.contract.test import NemesisContext
-from nemesis.draws import magnitude
-from nemesis.effects import Effect, carry_out, request
-from nemesis.ledger import Ledger
-from nemesis.targets import choose, leads, needs_views, views
-from results.errors import BackendError, NemesisError, UsageError
-from results.history import Op
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.magnitudes import Bounds
+from splitbrain.harness.contract.marks import reached
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.nemesis.draws import magnitude
+from splitbrain.nemesis.effects import Effect, carry_out, request
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.targets import choose, leads, needs_views, views
+from splitbrain.results.errors import BackendError, NemesisError, UsageError
+from splitbrain.results.history import Op
 
 PERCENT: Final = (1, 30)
 """What share of a CPU is left."""

@@ -20,20 +20,20 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.contract.deployments import Deployment
-from harness.contract.faultkinds import DISK_KINDS
-from harness.contract.faults import DiskFault, FaultKind
-from harness.contract.marks import reached
-from harness.contract.nodes import NodeId, NodeStatus
-from harness.contract.rng import Rng
-from harness.contract.test import NemesisContext
-from nemesis.draws import magnitude
-from nemesis.effects import Effect, carry_out, request, statuses, told
-from nemesis.grudges import majority
-from nemesis.ledger import Ledger
-from nemesis.targets import choose, needs_views, views
-from results.errors import BackendError, NemesisError, NodeStartError, UsageError
-from results.history import Op
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.faultkinds import DISK_KINDS
+from splitbrain.harness.contract.faults import DiskFault, FaultKind
+from splitbrain.harness.contract.marks import reached
+from splitbrain.harness.contract.nodes import NodeId, NodeStatus
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.nemesis.draws import magnitude
+from splitbrain.nemesis.effects import Effect, carry_out, request, statuses, told
+from splitbrain.nemesis.grudges import majority
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.targets import choose, needs_views, views
+from splitbrain.results.errors import BackendError, NemesisError, NodeStartError, UsageError
+from splitbrain.results.history import Op
 
 NODES_MIN: Final = 3
 """With fewer nodes every node is needed for a majority: no disk may fail."""

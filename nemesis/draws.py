@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from harness.contract.magnitudes import Bounds
-from harness.contract.rng import Rng
-from results.errors import UsageError
+from splitbrain.harness.contract.magnitudes import Bounds
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.results.errors import UsageError
 
 PAUSE_MS: Final = Bounds(0, 60_000, "ms")
 """A pause between two steps of one nemesis op."""

@@ -22,15 +22,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from harness.contract.deployments import Deployment
-from harness.contract.marks import reached
-from harness.contract.nodes import NodeId, NodeStatus
-from harness.contract.test import NemesisContext
-from nemesis.grudges import majority
-from nemesis.ledger import Ledger
-from results.errors import BackendError, NemesisError, UsageError
-from results.faults import NOBODY
-from results.history import Op
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.marks import reached
+from splitbrain.harness.contract.nodes import NodeId, NodeStatus
+from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.nemesis.grudges import majority
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.results.errors import BackendError, NemesisError, UsageError
+from splitbrain.results.faults import NOBODY
+from splitbrain.results.history import Op
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from harness.contract.nodes import Link, NodeId
+from splitbrain.harness.contract.nodes import Link, NodeId
 
 
 class Grudge(NamedTuple):

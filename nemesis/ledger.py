@@ -7,8 +7,8 @@ down: a pause does not, for a paused node that is killed is paused no longer.
 
 from __future__ import annotations
 
-from harness.contract.faults import ClockFault, DiskFault
-from harness.contract.nodes import Link, NodeId
+from splitbrain.harness.contract.faults import ClockFault, DiskFault
+from splitbrain.harness.contract.nodes import Link, NodeId
 
 
 class Ledger:

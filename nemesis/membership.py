@@ -22,19 +22,19 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.contract.faults import DiskFault, FaultKind
-from harness.contract.marks import reached
-from harness.contract.membership import Membership
-from harness.contract.nodes import NodeId
-from harness.contract.test import NemesisContext
-from nemesis.changes import Deadline, NotDoneError, certain, patiently
-from nemesis.effects import Effect, carry_out, in_force, request, told
-from nemesis.grudges import majority
-from nemesis.ledger import Ledger
-from nemesis.rosters import Members, can_spare, cut_off, reachable, roster, running, with_majority
-from nemesis.targets import choose, leads, needs_views, views
-from results.errors import NemesisError, NodeStartError
-from results.history import Op
+from splitbrain.harness.contract.faults import DiskFault, FaultKind
+from splitbrain.harness.contract.marks import reached
+from splitbrain.harness.contract.membership import Membership
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.nemesis.changes import Deadline, NotDoneError, certain, patiently
+from splitbrain.nemesis.effects import Effect, carry_out, in_force, request, told
+from splitbrain.nemesis.grudges import majority
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.rosters import Members, can_spare, cut_off, reachable, roster, running, with_majority
+from splitbrain.nemesis.targets import choose, leads, needs_views, views
+from splitbrain.results.errors import NemesisError, NodeStartError
+from splitbrain.results.history import Op
 
 FAULT: Final = "membership"
 

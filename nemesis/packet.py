@@ -1,8 +1,8 @@
 """Links that lose, double, reorder, corrupt, delay, throttle or hold back messages, or break connections.
 
 An op names what the links do (`disturb`, the fields of `LinkFault`), on which links (`scope`: "all",
-"link", or a key of `SIDES`), and of which nodes where that matters (`spec`, a key of `nemesis.targets.SPECS`). The
-figures are drawn when the op is scheduled.
+"link", or a key of `SIDES`), and of which nodes where that matters (`spec`, a key of
+`splitbrain.nemesis.targets.SPECS`). The figures are drawn when the op is scheduled.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.contract.deployments import Deployment
-from harness.contract.faultkinds import LINK_KINDS
-from harness.contract.faults import FaultKind, LinkFault
-from harness.contract.marks import reached
-from harness.contract.nodes import Link, NodeId
-from harness.contract.rng import Rng
-from harness.contract.test import NemesisContext
-from nemesis.draws import magnitude, share
-from nemesis.effects import Effect, carry_out, request
-from nemesis.grudges import all_links
-from nemesis.ledger import Ledger
-from nemesis.targets import choose, needs_views, views
-from results.errors import NemesisError, UnknownNameError, UsageError
-from results.history import Op
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.faultkinds import LINK_KINDS
+from splitbrain.harness.contract.faults import FaultKind, LinkFault
+from splitbrain.harness.contract.marks import reached
+from splitbrain.harness.contract.nodes import Link, NodeId
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.nemesis.draws import magnitude, share
+from splitbrain.nemesis.effects import Effect, carry_out, request
+from splitbrain.nemesis.grudges import all_links
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.targets import choose, needs_views, views
+from splitbrain.results.errors import NemesisError, UnknownNameError, UsageError
+from splitbrain.results.history import Op
 
 ALL_LINKS: Final = "all"
 """The scope of every link."""

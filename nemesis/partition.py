@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from harness.contract.deployments import Deployment
-from harness.contract.faults import FaultKind
-from harness.contract.marks import reached
-from harness.contract.nodes import Link, NodeId
-from harness.contract.test import NemesisContext
-from nemesis import grudges, swizzle
-from nemesis.effects import Effect, carry_out, request
-from nemesis.grudges import Grudge
-from nemesis.ledger import Ledger
-from nemesis.swizzle import Swizzle
-from nemesis.targets import leader, leads, views
-from results.errors import BackendError, NemesisError, UnknownNameError
-from results.history import Op
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.marks import reached
+from splitbrain.harness.contract.nodes import Link, NodeId
+from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.nemesis import grudges, swizzle
+from splitbrain.nemesis.effects import Effect, carry_out, request
+from splitbrain.nemesis.grudges import Grudge
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.swizzle import Swizzle
+from splitbrain.nemesis.targets import leader, leads, views
+from splitbrain.results.errors import BackendError, NemesisError, UnknownNameError
+from splitbrain.results.history import Op
 
 Draw: TypeAlias = "Callable[[Sequence[NodeId], NodeId], Grudge]"
 

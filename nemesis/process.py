@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
-from harness.contract.deployments import Deployment
-from harness.contract.faults import FaultKind
-from harness.contract.marks import reached
-from harness.contract.nodes import NodeId, NodeStatus
-from harness.contract.test import NemesisContext
-from harness.running.deadlines import together
-from nemesis.effects import Effect, carry_out, request, statuses, told
-from nemesis.ledger import Ledger
-from nemesis.targets import choose, leads, needs_views, views
-from results.errors import BackendError, NemesisError
-from results.history import Op
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.marks import reached
+from splitbrain.harness.contract.nodes import NodeId, NodeStatus
+from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.harness.running.deadlines import together
+from splitbrain.nemesis.effects import Effect, carry_out, request, statuses, told
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.targets import choose, leads, needs_views, views
+from splitbrain.results.errors import BackendError, NemesisError
+from splitbrain.results.history import Op
 
 
 class _Means(Protocol):
@@ -166,7 +166,7 @@ _LOSSES = {
     "sectors_torn": "power loss tore a sector",
     "names_lost": "power loss lost names",
 }
-"""Coverage marks by what a backend tells of a loss of power (`harness.simulation.disk`)."""
+"""Coverage marks by what a backend tells of a loss of power (`splitbrain.harness.simulation.disk`)."""
 
 
 def _mark_restart(before: NodeStatus, after: NodeStatus) -> None:

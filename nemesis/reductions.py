@@ -1,4 +1,5 @@
-"""Smaller plans made of a plan: without some of its parts, or with less time between them. What `nemesis.shrink` tries.
+"""Smaller plans made of a plan: without some of its parts, or with less time between them. What
+`splitbrain.nemesis.shrink` tries.
 
 Each function takes a plan and answers with another one; None where what is left would be no plan. Nothing here knows
 whether a plan fails.
@@ -11,8 +12,8 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from harness.generators.script import ScriptedFault, ScriptedOp
-from harness.running.plan import Plan, heals, request
+from splitbrain.harness.generators.script import ScriptedFault, ScriptedOp
+from splitbrain.harness.running.plan import Plan, heals, request
 
 Timed = TypeVar("Timed", ScriptedOp, ScriptedFault)
 

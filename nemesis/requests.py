@@ -8,16 +8,16 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from harness.contract import faultkinds
-from harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault
-from harness.contract.nodes import NodeId
-from harness.generators.script import ScriptedFault
-from nemesis import bounce, clock, cpu, disk, membership, packet, swizzle
-from nemesis.catalogue import KINDS
-from nemesis.ledger import Ledger
-from nemesis.partition import SHAPES
-from nemesis.targets import SPECS, fewest
-from results.errors import UnknownNameError, UsageError
+from splitbrain.harness.contract import faultkinds
+from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.generators.script import ScriptedFault
+from splitbrain.nemesis import bounce, clock, cpu, disk, membership, packet, swizzle
+from splitbrain.nemesis.catalogue import KINDS
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.partition import SHAPES
+from splitbrain.nemesis.targets import SPECS, fewest
+from splitbrain.results.errors import UnknownNameError, UsageError
 
 _ACTIONS: Final = {
     f: (kind, action)
@@ -45,7 +45,7 @@ _Fault = TypeVar("_Fault", LinkFault, DiskFault, ClockFault)
 
 
 def kind_of(f: str) -> str:
-    """The kind of fault that a nemesis op is about (a key of `nemesis.catalogue.KINDS`).
+    """The kind of fault that a nemesis op is about (a key of `splitbrain.nemesis.catalogue.KINDS`).
 
     Raises:
         UnknownNameError: there is no such op.

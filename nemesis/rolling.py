@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from harness.contract.faults import FaultKind
-from harness.contract.marks import reached
-from harness.contract.nodes import NodeId
-from harness.contract.test import NemesisContext
-from nemesis.effects import Effect, carry_out, request
-from nemesis.ledger import Ledger
-from results.errors import BackendError, NemesisError
-from results.history import Op
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.marks import reached
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.nemesis.effects import Effect, carry_out, request
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.results.errors import BackendError, NemesisError
+from splitbrain.results.history import Op
 
 FAULT: Final = "restart"
 

@@ -8,11 +8,11 @@ from typing import Final
 
 import msgspec
 
-from harness.contract.membership import Membership
-from harness.contract.nodes import NodeId
-from harness.contract.test import NemesisContext
-from harness.running.deadlines import together, within
-from nemesis.grudges import majority
+from splitbrain.harness.contract.membership import Membership
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.harness.running.deadlines import together, within
+from splitbrain.nemesis.grudges import majority
 
 ANSWER_S: Final = 1.0
 """How long one node may take to list the members."""

@@ -12,12 +12,12 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from harness.contract.faults import FaultKind
-from harness.contract.rng import Rng
-from harness.contract.test import Nemesis
-from harness.generators import PENDING, Context, Generator, Pending, Result
-from results.errors import UsageError
-from results.history import NEMESIS, Op
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.contract.test import Nemesis
+from splitbrain.harness.generators import PENDING, Context, Generator, Pending, Result
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import NEMESIS, Op
 
 IN_FORCE_MAX: Final = 2
 """Faults that are in force at once."""

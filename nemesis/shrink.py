@@ -16,9 +16,9 @@ from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
-from harness.running.plan import Plan, encode
-from nemesis import reductions
-from results.errors import ProtocolError
+from splitbrain.harness.running.plan import Plan, encode
+from splitbrain.nemesis import reductions
+from splitbrain.results.errors import ProtocolError
 
 T = TypeVar("T")
 

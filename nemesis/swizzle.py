@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.contract.nodes import Link, NodeId
-from harness.contract.rng import Rng
-from nemesis.draws import check_pauses
-from nemesis.grudges import all_links
-from results.errors import UsageError
+from splitbrain.harness.contract.nodes import Link, NodeId
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.nemesis.draws import check_pauses
+from splitbrain.nemesis.grudges import all_links
+from splitbrain.results.errors import UsageError
 
 SHAPE: Final = "swizzle"
 """The shape that ops of a swizzle carry."""

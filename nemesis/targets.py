@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from harness.contract.marks import reached
-from harness.contract.nodes import NodeId, NodeView
-from harness.contract.test import NemesisContext
-from nemesis.grudges import majority
-from results.errors import UnknownNameError
+from splitbrain.harness.contract.marks import reached
+from splitbrain.harness.contract.nodes import NodeId, NodeView
+from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.nemesis.grudges import majority
+from splitbrain.results.errors import UnknownNameError
 
 
 async def views(context: NemesisContext) -> list[NodeView]:

@@ -1,7 +1,7 @@
 """The ways in which each kind of fault strikes, by the names under which `--nemesis` knows them.
 
-A name stands for a kind of fault and for groups of ways (see `nemesis.schedule.Fault.rounds`): one of each group in
-turn. Every way says what it needs of a backend.
+A name stands for a kind of fault and for groups of ways (see `splitbrain.nemesis.schedule.Fault.rounds`): one of each
+group in turn. Every way says what it needs of a backend.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from harness.contract.faults import FaultKind
-from nemesis import bounce, clock, cpu, disk, membership, packet, swizzle
-from nemesis.partition import SHAPES
-from nemesis.schedule import Figures, Strike
-from nemesis.targets import fewest
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.nemesis import bounce, clock, cpu, disk, membership, packet, swizzle
+from splitbrain.nemesis.partition import SHAPES
+from splitbrain.nemesis.schedule import Figures, Strike
+from splitbrain.nemesis.targets import fewest
 
 
 class Entry(NamedTuple):

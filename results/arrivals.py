@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from results.calls import OPEN, Bools, Calls, Ints, ints
-from results.faults import Happenings
+from splitbrain.results.calls import OPEN, Bools, Calls, Ints, ints
+from splitbrain.results.faults import Happenings
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 

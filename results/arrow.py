@@ -18,12 +18,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from results.atomic import replace_file
-from results.columns import Column, array, codes, numbers, valid
-from results.errors import HistoryFormatError, StoreVersionError
-from results.history import FORMAT_VERSION, Mop, Op, OpType
-from results.plainfile import refuse_others
-from results.values import canonical_json
+from splitbrain.results.atomic import replace_file
+from splitbrain.results.columns import Column, array, codes, numbers, valid
+from splitbrain.results.errors import HistoryFormatError, StoreVersionError
+from splitbrain.results.history import FORMAT_VERSION, Mop, Op, OpType
+from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.values import canonical_json
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -56,7 +56,7 @@ HISTORY_SCHEMA: Final = pa.schema(
         pa.field("due", pa.int64()),
     ]
 )
-"""The columns of a history; the fields are described at `results.history.Op`."""
+"""The columns of a history; the fields are described at `splitbrain.results.history.Op`."""
 
 TELEMETRY_SCHEMA: Final = pa.schema(
     [
@@ -76,7 +76,7 @@ TELEMETRY_SCHEMA: Final = pa.schema(
         pa.field("last_index", pa.int64()),
     ]
 )
-"""The columns of the nodes' telemetry; `time` is in nanoseconds since the test began (see `results.telemetry`)."""
+"""The columns of the nodes' telemetry (`splitbrain.results.telemetry`); `time` is in ns since the test began."""
 
 
 class _Compute:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from results.calls import Bools, Ints
+from splitbrain.results.calls import Bools, Ints
 
 SECOND_NS: Final = 1_000_000_000
 

@@ -1,6 +1,6 @@
 """A history's client ops as columns: every invocation next to its completion.
 
-What `results.history.pairs` does op by op, in whole columns: a million ops take a fraction of a second.
+What `splitbrain.results.history.pairs` does op by op, in whole columns: a million ops take a fraction of a second.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from results.errors import HistoryFormatError
+from splitbrain.results.errors import HistoryFormatError
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from results.arrow import from_table
-from results.calls import ints
-from results.faults import Happenings
-from results.history import HARNESS, Op
+from splitbrain.results.arrow import from_table
+from splitbrain.results.calls import ints
+from splitbrain.results.faults import Happenings
+from splitbrain.results.history import HARNESS, Op
 
 CLOCKS = "clocks"
 

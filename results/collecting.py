@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from results import telemetry
-from results.arrow import read_parquet_head
-from results.clocks import clocks_in
-from results.errors import HistoryFormatError
-from results.store import RunDir
+from splitbrain.results import telemetry
+from splitbrain.results.arrow import read_parquet_head
+from splitbrain.results.clocks import clocks_in
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.store import RunDir
 
 
 class _Sources(msgspec.Struct, frozen=True):

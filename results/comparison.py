@@ -15,10 +15,10 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from results.errors import HistoryFormatError, RunNotFoundError
-from results.figures import Figures, figures_of
-from results.store import RunDir
-from results.values import canonical_json
+from splitbrain.results.errors import HistoryFormatError, RunNotFoundError
+from splitbrain.results.figures import Figures, figures_of
+from splitbrain.results.store import RunDir
+from splitbrain.results.values import canonical_json
 
 SPREAD_MIN: Final = 4
 """Values that each side needs before a difference is flagged. If both sides were the same, all values of the one would

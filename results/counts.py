@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from results.arrivals import Asked, arrivals, load
-from results.calls import OPEN, Bools, Calls, ints, is_equal, seconds
-from results.faults import Happenings, Window
+from splitbrain.results.arrivals import Asked, arrivals, load
+from splitbrain.results.calls import OPEN, Bools, Calls, ints, is_equal, seconds
+from splitbrain.results.faults import Happenings, Window
 
 ENDS: Final = ("ok", "fail", "info")
 """How an op can end; one without a completion counts as info."""
@@ -25,7 +25,7 @@ NOTHING_ASKED: Final = Asked()
 
 
 def run_counts(calls: Calls, around: Happenings, asked: Asked = NOTHING_ASKED) -> dict[str, Any]:
-    """The figures of a run, as `checkers.stats.Stats` describes them; `asked` is the load that its test asked for."""
+    """The figures of a run, as `splitbrain.checkers.stats.Stats` describes them; `asked`: the load of its test."""
     return _Count(calls, around, asked).figures()
 
 

@@ -13,9 +13,9 @@ from typing import Any, Literal, cast
 import msgspec
 import pyarrow as pa
 
-from results.arrow import from_table
-from results.calls import ints
-from results.history import HARNESS, NEMESIS, Op
+from splitbrain.results.arrow import from_table
+from splitbrain.results.calls import ints
+from splitbrain.results.history import HARNESS, NEMESIS, Op
 
 NOBODY = "nobody"
 """How the target of a nemesis op begins that found no node to strike."""
@@ -24,7 +24,8 @@ NOBODY = "nobody"
 class NemesisReport(msgspec.Struct, frozen=True, kw_only=True):
     """The value of a nemesis op that was carried out: what coverage, quorum progress and the report judge it by.
 
-    It also repeats the request of the op: a nemesis may add what it wants. `nemesis.effects.carry_out` makes it.
+    It also repeats the request of the op: a nemesis may add what it wants. `splitbrain.nemesis.effects.carry_out` makes
+        it.
 
     Attributes:
         fault: the kind of fault ("partition"): one fault of a kind is in force at a time.

@@ -17,15 +17,15 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from results.arrivals import arrivals
-from results.atomic import replace_file
-from results.availability import availability
-from results.calls import OPEN, Bools, Calls, client_calls, is_equal, seconds
-from results.counts import run_counts
-from results.errors import HistoryFormatError
-from results.faults import FaultOp, Happenings, happenings
-from results.plainfile import refuse_others
-from results.store import RunDir
+from splitbrain.results.arrivals import arrivals
+from splitbrain.results.atomic import replace_file
+from splitbrain.results.availability import availability
+from splitbrain.results.calls import OPEN, Bools, Calls, client_calls, is_equal, seconds
+from splitbrain.results.counts import run_counts
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.faults import FaultOp, Happenings, happenings
+from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.store import RunDir
 
 FIGURES: Final = "figures.json"
 """The name of the file."""
@@ -73,7 +73,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         offered_per_s: ops a second that were due by it; None where there was none.
         achieved_per_s: ops a second that were begun, of these.
         available_time: the share of the seconds with an op due or in progress in which one was answered, 0 to 1; None
-            if nobody asked (`results.availability`).
+            if nobody asked (`splitbrain.results.availability`).
         available_ops: the share of ops that were answered, 0 to 1.
         recoveries: one for each operation of the nemesis that struck, in order.
         healed_s: how long the harness waited after it had healed everything until every node was usable; None if it
@@ -127,7 +127,9 @@ def figures(
     told_load = _part(_part(_of(verdicts, "stats"), "figures"), "load") or counts["load"] or {}
     answered = _Answered(calls, nodes)
     shares = _part(_part(judged, "availability"), "cluster")
-    if "silent" not in shares:  # not judged, or by a version that counted other seconds (`results.availability`)
+    if (
+        "silent" not in shares
+    ):  # not judged, or by a version that counted other seconds (`splitbrain.results.availability`)
         shares = answered.shares(around.end_ns)
     return Figures(
         duration_s=counts["duration_s"],

@@ -5,8 +5,8 @@ completion of the same process: `ok` (it happened), `fail` (it certainly did not
 whose op ended in `info` never acts again: its successor takes the id `process + concurrency`, on the same node. The
 nemesis and the harness itself are processes with negative ids; they may overlap client ops at will.
 
-On disk (`results.arrow`) the columns have the fields' names. `value` is canonical JSON there; here it is any value
-that JSON can carry (`results.values` says which are equal).
+On disk (`splitbrain.results.arrow`) the columns have the fields' names. `value` is canonical JSON there; here it is any
+value that JSON can carry (`splitbrain.results.values` says which are equal).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from results.errors import HistoryFormatError
+from splitbrain.results.errors import HistoryFormatError
 
 OpType = Literal["invoke", "ok", "fail", "info"]
 

@@ -16,10 +16,10 @@ import tarfile
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
-from results import quantities
-from results.errors import UsageError
-from results.quantities import shown
-from results.store import RunDir
+from splitbrain.results import quantities
+from splitbrain.results.errors import UsageError
+from splitbrain.results.quantities import shown
+from splitbrain.results.store import RunDir
 
 FOLDER: Final = "data"
 PACKED: Final = "data.tar.gz"

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-import results
+from splitbrain import results
 
 _LIBRARIES: Final = ("splitbrain", "numpy", "numba", "pyarrow", "pandas", "pyspark", "msgspec")
 

@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from results.errors import HistoryFormatError
+from splitbrain.results.errors import HistoryFormatError
 
 
 def refuse_others(path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from results.errors import UnknownNameError, UsageError
+from splitbrain.results.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -21,8 +21,8 @@ from typing import Final
 
 import msgspec
 
-from results.errors import HarnessError, SplitbrainError
-from results.store import RunDir, Store
+from splitbrain.results.errors import HarnessError, SplitbrainError
+from splitbrain.results.store import RunDir, Store
 
 VIOLATION: Final = "violation"
 UNJUDGED: Final = "unjudged"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from results.errors import UsageError
+from splitbrain.results.errors import UsageError
 
 _NUMBER: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([A-Za-z]*)")
 _BYTES: Final = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, conform, conform_telemetry, read_parquet_pieces
-from results.columns import codes, numbers
-from results.errors import HistoryFormatError
+from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, conform, conform_telemetry, read_parquet_pieces
+from splitbrain.results.columns import codes, numbers
+from splitbrain.results.errors import HistoryFormatError
 
 _TYPES: Final = frozenset({"invoke", "ok", "fail", "info"})
 _FAR_NS: Final = 2**62
@@ -29,7 +29,7 @@ keys, or telemetry without commit indexes, would be judged as if nothing of the 
 
 
 def sound_history(table: pa.Table, source: str) -> pa.Table:
-    """The history of a stored run, with exactly the columns of `results.arrow.HISTORY_SCHEMA`.
+    """The history of a stored run, with exactly the columns of `splitbrain.results.arrow.HISTORY_SCHEMA`.
 
     Raises:
         HistoryFormatError: a column or a value is not what a history has; `source` names the file.
@@ -41,7 +41,7 @@ def sound_history(table: pa.Table, source: str) -> pa.Table:
 
 
 def sound_telemetry(table: pa.Table, source: str) -> pa.Table:
-    """The telemetry of a stored run, with exactly the columns of `results.arrow.TELEMETRY_SCHEMA`.
+    """The telemetry of a stored run, with exactly the columns of `splitbrain.results.arrow.TELEMETRY_SCHEMA`.
 
     Raises:
         HistoryFormatError: a column or a value is not what telemetry has; `source` names the file.
@@ -69,7 +69,8 @@ def check_telemetry_file(path: Path) -> None:
 
 
 def sound_ops(table: pa.Table, source: str) -> pa.Table:
-    """Ops of any file, with exactly the columns of `results.arrow.HISTORY_SCHEMA`; their indexes are not looked at.
+    """Ops of any file, with exactly the columns of `splitbrain.results.arrow.HISTORY_SCHEMA`; their indexes are not
+    looked at.
 
     Raises:
         HistoryFormatError: a column or a value is not what a history has; `source` names the file.

@@ -3,11 +3,11 @@
     STORE/test=<name>/run=<UTC time>-<seed>/
         test.json           all it takes to repeat the run; there from the first moment of the folder's existence
         controller.lock     locked by the controller as long as it lives
-        history.wal         the history while the run is under way (`results.wal`)
+        history.wal         the history while the run is under way (`splitbrain.results.wal`)
         history.parquet     the history afterwards
         plan.json           what a replay does again: ops, fault schedule, seeds; where the run has a plan
         marks.json          how often the run reached each coverage mark, zeros included; where marks are counted
-        figures.json        figures for trends (`results.figures`), written with the verdict
+        figures.json        figures for trends (`splitbrain.results.figures`), written with the verdict
         telemetry.parquet, verdict.json, report.html, plots/, nodes/<node>/, splitbrain.log
 
 The names of the folders are Hive partitions. Every file is written aside and renamed: it is whole or absent. The
@@ -29,9 +29,9 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, cast
 import msgspec
 import pyarrow as pa
 
-from results import arrow, wal
-from results.atomic import replace_file
-from results.errors import (
+from splitbrain.results import arrow, wal
+from splitbrain.results.atomic import replace_file
+from splitbrain.results.errors import (
     HarnessError,
     HistoryFormatError,
     RunNotFoundError,
@@ -39,10 +39,10 @@ from results.errors import (
     StoreVersionError,
     UsageError,
 )
-from results.plainfile import refuse_others
-from results.reasons import reasons_of
-from results.soundness import sound_history, sound_telemetry
-from results.stores import is_run
+from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.reasons import reasons_of
+from splitbrain.results.soundness import sound_history, sound_telemetry
+from splitbrain.results.stores import is_run
 
 FORMAT: Final = 1
 """The version of test.json and verdict.json. A higher one is refused, never touched."""
@@ -67,10 +67,11 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         outcome: "pass", "violation", "inconclusive" or "harness error".
         engine: who judged: "inline" or "spark".
         harness_error: what went wrong in the harness, None if nothing did.
-        verdicts: one object per checker, with the fields of `checkers.verdict.Verdict`; `valid` is true, false or
-            "unknown".
-        reasons: why the run proves too little, by all verdicts, root causes first: each a `results.reasons.Reason`
-            with code, class, sentence and advice. Empty where it proves enough, and in files of older versions.
+        verdicts: one object per checker, with the fields of `splitbrain.checkers.verdict.Verdict`; `valid` is true,
+            false or "unknown".
+        reasons: why the run proves too little, by all verdicts, root causes first: each a
+            `splitbrain.results.reasons.Reason` with code, class, sentence and advice. Empty where it proves enough, and
+            in files of older versions.
         format: the version of this shape.
     """
 
@@ -215,7 +216,7 @@ class RunDir:
     def finish_history(self) -> pa.Table:
         """Turn the write-ahead file into history.parquet, and return it. A finished history is just returned.
 
-        What a crash cut off is noted in the file (`results.arrow.recovered_note`).
+        What a crash cut off is noted in the file (`splitbrain.results.arrow.recovered_note`).
 
         Raises:
             UsageError: the run is under way in another process.
@@ -245,7 +246,7 @@ class RunDir:
     def history(self) -> pa.Table:
         """The history: finished, or as much as the write-ahead file of a crashed or running run holds.
 
-        `results.arrow.recovered_note` tells whether the run came to its proper end. Changes nothing.
+        `splitbrain.results.arrow.recovered_note` tells whether the run came to its proper end. Changes nothing.
 
         Raises:
             RunNotFoundError: nothing was ever recorded.
@@ -305,7 +306,7 @@ class RunDir:
     # --- telemetry, verdicts ------------------------------------------------------------------------------------
 
     def write_telemetry(self, table: pa.Table) -> None:
-        """Store the nodes' telemetry (`results.telemetry.collect`)."""
+        """Store the nodes' telemetry (`splitbrain.results.telemetry.collect`)."""
         arrow.write_parquet(table, self.telemetry_path)
 
     def telemetry(self) -> pa.Table:
@@ -439,7 +440,9 @@ class Store:
             raise UsageError(
                 f"cannot write to the store {self.root}: {error.strerror}. Choose another with --store."
             ) from error
-        from results import origin  # imports what asks programs for their versions: a reader of runs needs none of it
+        from splitbrain.results import (
+            origin,  # imports what asks programs for their versions: a reader of runs needs none of it
+        )
 
         run = RunDir(aside)
         try:
@@ -527,7 +530,7 @@ def _is_derived(run: RunDir) -> bool:
 
 
 def plain_verdict(verdict: msgspec.Struct) -> dict[str, Any]:
-    """A `checkers.verdict.Verdict` for JSON: `valid` is true, false or "unknown"; absent fields are spelled out."""
+    """A `splitbrain.checkers.verdict.Verdict` for JSON, with every field; `valid` is true, false or "unknown"."""
     fields = {name: getattr(verdict, name) for name in verdict.__struct_fields__}
     document = cast("dict[str, Any]", msgspec.to_builtins(fields, str_keys=True))
     return {**document, "valid": {"true": True, "false": False}.get(document["valid"], document["valid"])}

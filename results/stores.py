@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from results.errors import UsageError
+from splitbrain.results.errors import UsageError
 
 STORE: Final = "store"
 """Where runs are kept, unless another folder is named."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from results.errors import UsageError
-from results.stores import check_writable
+from splitbrain.results.errors import UsageError
+from splitbrain.results.stores import check_writable
 
 
 def check_target(option: str, name: str, *, of: str | None = None, make_parents: bool = False) -> Path:

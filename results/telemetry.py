@@ -7,12 +7,12 @@ when it was elected, before it appended anything.
 
 When a line was written is told by up to three clocks, the first of these that can be read counts. `at` is
 CLOCK_MONOTONIC of the controller, in lines that it writes for nodes which it asks. `mono` is CLOCK_MONOTONIC of the
-node's host: no fault bends it, and how far it is ahead of the controller's is known (`results.clocks`). `wall` is what
-the node takes for the time, which differs from host to host and in a node whose clock has a fault.
+node's host: no fault bends it, and how far it is ahead of the controller's is known (`splitbrain.results.clocks`).
+`wall` is what the node takes for the time, which differs from host to host and in a node whose clock has a fault.
 
 While the data directory of a node is a file system of its own (faults of disks and of power), the raw file lies beside
-it, where no fault strikes it, and is moved to its place at the end (`harness.backends.disks`). A controller that was
-killed leaves it there (`lies`).
+it, where no fault strikes it, and is moved to its place at the end (`splitbrain.harness.backends.disks`). A controller
+that was killed leaves it there (`lies`).
 
 A node that is killed leaves a torn line; its next life appends right behind it. Such lines are counted and left out,
 what follows on the same line is kept.
@@ -27,8 +27,8 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from results.arrow import TELEMETRY_SCHEMA
-from results.errors import HistoryFormatError
+from splitbrain.results.arrow import TELEMETRY_SCHEMA
+from splitbrain.results.errors import HistoryFormatError
 
 ASIDE: Final = "aside"
 """The folder of a node in which files lie that no fault of its disk shall strike, where its own folder will not do."""

@@ -8,13 +8,13 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from results.arrivals import arrivals
-from results.availability import Seconds, seconds_of
-from results.calls import OPEN, client_calls
-from results.errors import HistoryFormatError, RunNotFoundError
-from results.faults import Window, happenings
-from results.figures import Recovery, are_answered, figures_of
-from results.store import RunDir
+from splitbrain.results.arrivals import arrivals
+from splitbrain.results.availability import Seconds, seconds_of
+from splitbrain.results.calls import OPEN, client_calls
+from splitbrain.results.errors import HistoryFormatError, RunNotFoundError
+from splitbrain.results.faults import Window, happenings
+from splitbrain.results.figures import Recovery, are_answered, figures_of
+from splitbrain.results.store import RunDir
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -31,7 +31,7 @@ class Track(NamedTuple):
         windows: when which fault was in force.
         ended_s: when each ok op ended.
         begun_s, latency_ms: when each ok op was invoked, and how long it took from then.
-        seconds: which seconds somebody asked in, and which of them were not served (`results.availability`).
+        seconds: which seconds somebody asked in, and which of them were not served (`splitbrain.results.availability`).
         recoveries: how soon the system answered after each operation of the nemesis.
     """
 

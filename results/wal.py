@@ -20,10 +20,10 @@ from typing import Final
 
 import msgspec
 
-from results.errors import HarnessError, HistoryFormatError, StoreVersionError
-from results.history import Op
-from results.plainfile import refuse_others
-from results.values import refuse_not_finite
+from splitbrain.results.errors import HarnessError, HistoryFormatError, StoreVersionError
+from splitbrain.results.history import Op
+from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.values import refuse_not_finite
 
 MAGIC: Final = b"SBHIST\r\n"
 VERSION: Final = 1

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
-from harness.contract.nodes import NodeId
-from harness.contract.test import Workload
-from results import plugins
-from results.errors import UsageError
-from workloads.create_once import create_once
-from workloads.declare import declare
-from workloads.grow_set import grow_set
-from workloads.lease_lock import lease_lock
-from workloads.lock import lock
-from workloads.records import records
-from workloads.register import register
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.test import Workload
+from splitbrain.results import plugins
+from splitbrain.results.errors import UsageError
+from splitbrain.workloads.create_once import create_once
+from splitbrain.workloads.declare import declare
+from splitbrain.workloads.grow_set import grow_set
+from splitbrain.workloads.lease_lock import lease_lock
+from splitbrain.workloads.lock import lock
+from splitbrain.workloads.records import records
+from splitbrain.workloads.register import register
 
 
 class Builder(Protocol):
@@ -55,8 +55,8 @@ def build(
     """The workload of that name.
 
     Args:
-        name: a key of `WORKLOADS`, or that of another package's (`results.plugins`): a Workload, or what makes one of
-            those of these arguments that it takes.
+        name: a key of `WORKLOADS`, or that of another package's (`splitbrain.results.plugins`): a Workload, or what
+            makes one of those of these arguments that it takes.
         nodes: names of the nodes.
         concurrency: number of clients.
         rate: their ops per second.

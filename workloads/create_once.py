@@ -11,10 +11,10 @@ import itertools
 from collections.abc import Sequence
 from typing import Final
 
-from checkers.verdict import CheckerSpec
-from harness.contract.nodes import NodeId
-from harness.contract.test import WHOLE, OpShape, Workload
-from harness.generators import (
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.test import WHOLE, OpShape, Workload
+from splitbrain.harness.generators import (
     Context,
     Generator,
     concurrent_keys,
@@ -25,9 +25,9 @@ from harness.generators import (
     sequence,
     until_ok,
 )
-from results.history import Op
-from workloads.declare import DeclareClient
-from workloads.groups import final_reads, keys_used, threads_per_key
+from splitbrain.results.history import Op
+from splitbrain.workloads.declare import DeclareClient
+from splitbrain.workloads.groups import final_reads, keys_used, threads_per_key
 
 READS_MAX: Final = 2
 """A client on a node that is cut off must not hold up all others for as long as that lasts."""

@@ -12,15 +12,25 @@ from typing import Final
 
 import msgspec
 
-from checkers.verdict import CheckerSpec
-from harness.contract.nodes import NodeId
-from harness.contract.test import WHOLE, OpShape, Test, Workload
-from harness.generators import PENDING, Context, Generator, Result, concurrent_keys, each, invoke, limit, sequence
-from harness.generators.leaves import assign
-from results.errors import ProtocolError
-from results.history import Op
-from workloads.groups import final_reads, keys_used, readers_apart, threads_per_key
-from workloads.sessions import SessionClient
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
+from splitbrain.harness.generators import (
+    PENDING,
+    Context,
+    Generator,
+    Result,
+    concurrent_keys,
+    each,
+    invoke,
+    limit,
+    sequence,
+)
+from splitbrain.harness.generators.leaves import assign
+from splitbrain.results.errors import ProtocolError
+from splitbrain.results.history import Op
+from splitbrain.workloads.groups import final_reads, keys_used, readers_apart, threads_per_key
+from splitbrain.workloads.sessions import SessionClient
 
 OPS_PER_THREAD: Final = 3
 """Ops on one key, for each thread that works on it: a creation or a first look, and reads after the race."""

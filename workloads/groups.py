@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from harness.generators import Generator, Source, invoke, mix, reserve, sequence
+from splitbrain.harness.generators import Generator, Source, invoke, mix, reserve, sequence
 
 THREADS_MIN: Final = 5
 """Fewer clients of one key seldom get in each other's way."""

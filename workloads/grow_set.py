@@ -11,14 +11,14 @@ from typing import Final, cast
 
 import msgspec
 
-from checkers.verdict import CheckerSpec
-from harness.contract.nodes import NodeId
-from harness.contract.test import WHOLE, OpShape, Test, Workload
-from harness.generators import PENDING, Context, Generator, Result, each, final, invoke, mix
-from harness.generators.leaves import assign
-from results.errors import ProtocolError
-from results.history import Op
-from workloads.sessions import SessionClient
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
+from splitbrain.harness.generators import PENDING, Context, Generator, Result, each, final, invoke, mix
+from splitbrain.harness.generators.leaves import assign
+from splitbrain.results.errors import ProtocolError
+from splitbrain.results.history import Op
+from splitbrain.workloads.sessions import SessionClient
 
 COLLECTION: Final = "elements"
 ADDS_PER_READ: Final = 99

@@ -20,11 +20,11 @@ from typing import Final, cast
 
 import msgspec
 
-from checkers.verdict import CheckerSpec
-from harness.contract.nodes import NodeId
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.contract.test import OpShape, Test, Workload
-from harness.generators import (
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.contract.test import OpShape, Test, Workload
+from splitbrain.harness.generators import (
     PENDING,
     Context,
     Generator,
@@ -38,11 +38,11 @@ from harness.generators import (
     sequence,
     until_ok,
 )
-from harness.generators.leaves import assign
-from harness.systems.locks import LEASE_LOCK, LeaseLockSession
-from results.errors import ProtocolError
-from results.history import Op
-from workloads.sessions import SessionClient
+from splitbrain.harness.generators.leaves import assign
+from splitbrain.harness.systems.locks import LEASE_LOCK, LeaseLockSession
+from splitbrain.results.errors import ProtocolError
+from splitbrain.results.history import Op
+from splitbrain.workloads.sessions import SessionClient
 
 LEASE_S: Final = 2
 """The shortest lease that etcd grants with its usual election timeout, and the one of Jepsen's tests."""

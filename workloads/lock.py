@@ -14,10 +14,10 @@ import itertools
 from collections.abc import Sequence
 from typing import Final, cast
 
-from checkers.verdict import CheckerSpec
-from harness.contract.nodes import NodeId
-from harness.contract.test import OpShape, Test, Workload
-from harness.generators import (
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.test import OpShape, Test, Workload
+from splitbrain.harness.generators import (
     Generator,
     concurrent_keys,
     each,
@@ -28,10 +28,10 @@ from harness.generators import (
     sequence,
     until_ok,
 )
-from harness.systems.locks import LOCK, LockSession
-from results.errors import ProtocolError
-from results.history import Op
-from workloads.sessions import SessionClient
+from splitbrain.harness.systems.locks import LOCK, LockSession
+from splitbrain.results.errors import ProtocolError
+from splitbrain.results.history import Op
+from splitbrain.workloads.sessions import SessionClient
 
 OPS_PER_LOCK: Final = 100
 CLIENTS_MIN: Final = 2

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from checkers.verdict import CheckerSpec
-from harness.contract.nodes import NodeId
-from harness.contract.test import WHOLE, OpShape, Test, Workload
-from harness.generators import PENDING, Context, Generator, Result, invoke
-from harness.generators.leaves import assign
-from results.errors import ProtocolError
-from results.history import Op
-from workloads.sessions import SessionClient
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
+from splitbrain.harness.generators import PENDING, Context, Generator, Result, invoke
+from splitbrain.harness.generators.leaves import assign
+from splitbrain.results.errors import ProtocolError
+from splitbrain.results.history import Op
+from splitbrain.workloads.sessions import SessionClient
 
 
 class RecordsClient(SessionClient):

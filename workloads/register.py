@@ -10,14 +10,14 @@ import itertools
 from collections.abc import Sequence
 from typing import Final, cast
 
-from checkers.verdict import CheckerSpec
-from harness.contract.nodes import NodeId
-from harness.contract.test import WHOLE, OpShape, Test, Workload
-from harness.generators import Context, Generator, concurrent_keys, each, invoke, limit, mix
-from results.errors import ProtocolError
-from results.history import Op
-from workloads.groups import final_reads, keys_used, readers_apart, threads_per_key
-from workloads.sessions import SessionClient
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
+from splitbrain.harness.generators import Context, Generator, concurrent_keys, each, invoke, limit, mix
+from splitbrain.results.errors import ProtocolError
+from splitbrain.results.history import Op
+from splitbrain.workloads.groups import final_reads, keys_used, readers_apart, threads_per_key
+from splitbrain.workloads.sessions import SessionClient
 
 VALUES: Final = 5
 OPS_PER_KEY: Final = 200

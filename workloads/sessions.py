@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Self
 
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodeId
-from harness.contract.sessions import Session
-from harness.contract.test import Test
-from results.errors import ProtocolError
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.sessions import Session
+from splitbrain.harness.contract.test import Test
+from splitbrain.results.errors import ProtocolError
 
 
 class SessionClient:

@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, untold
-from checkers.verdict import Partition, Valid, Verdict
+from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, untold
+from splitbrain.checkers.verdict import Partition, Valid, Verdict
 
 Place: TypeAlias = tuple[str | None, int]
 """A group, and an index in its log."""

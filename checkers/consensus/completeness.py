@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, untold
-from checkers.verdict import Partition, Valid, Verdict
+from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, untold
+from splitbrain.checkers.verdict import Partition, Valid, Verdict
 
 
 class LeaderCompleteness:

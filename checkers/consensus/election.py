@@ -18,9 +18,9 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, untold
-from checkers.verdict import Partition, Valid, Verdict
-from results.calls import seconds
+from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, untold
+from splitbrain.checkers.verdict import Partition, Valid, Verdict
+from splitbrain.results.calls import seconds
 
 Term: TypeAlias = tuple[str | None, int]
 Leaders: TypeAlias = dict[tuple[str, int, int], list[Row]]

@@ -20,8 +20,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.consensus.rows import Row, of_group, refuse_options, rows, untold
-from checkers.verdict import Partition, Valid, Verdict
+from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows, untold
+from splitbrain.checkers.verdict import Partition, Valid, Verdict
 
 _LISTED = 4
 """How many findings of each kind go into the evidence."""

@@ -8,17 +8,17 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from checkers.verdict import Verdict
-from results.calls import seconds
-from results.errors import UsageError
-from results.reasons import Code, Reason
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.calls import seconds
+from splitbrain.results.errors import UsageError
+from splitbrain.results.reasons import Code, Reason
 
 LISTED: Final = 20
 """How many findings go into a verdict's evidence."""
 
 
 class Row(NamedTuple):
-    """What these checkers read of a row of `results.arrow.TELEMETRY_SCHEMA`, in the order of its columns."""
+    """What these checkers read of a row of `splitbrain.results.arrow.TELEMETRY_SCHEMA`, in the order of its columns."""
 
     time: int
     node: str

@@ -6,7 +6,7 @@ were at work, and if the controller itself was awake to record it. Never a viola
 
 from __future__ import annotations
 
-from checkers.coverage.checker import Coverage
-from checkers.coverage.options import Load, Options
+from splitbrain.checkers.coverage.checker import Coverage
+from splitbrain.checkers.coverage.options import Load, Options
 
 __all__ = ["Coverage", "Load", "Options"]

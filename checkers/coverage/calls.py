@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from results.calls import OPEN, Bools, Calls, Ints, ints, is_equal
-from results.faults import Happenings
-from results.figures import DECIDED
+from splitbrain.results.calls import OPEN, Bools, Calls, Ints, ints, is_equal
+from splitbrain.results.faults import Happenings
+from splitbrain.results.figures import DECIDED
 
 _LATE: Final = np.iinfo(np.int64).max
 
@@ -31,8 +31,8 @@ class Asked:
         begun: when each was invoked, in nanoseconds.
         ended: when each was over; later than everything where it never was.
         ok: which were ok.
-        answered: which the system answered: ok, or refused by its state (`results.figures.DECIDED`). What a client
-            carries out by itself is no answer of the system.
+        answered: which the system answered: ok, or refused by its state (`splitbrain.results.figures.DECIDED`). What a
+            client carries out by itself is no answer of the system.
         local: which clients carry out by themselves.
         faults: which were invoked in the faults phase; all of them in a history without phases.
         final: which were invoked in the final phase.

@@ -7,22 +7,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.coverage.calls import carried_out_alone
-from checkers.coverage.controller import of_controller, of_nodes, of_recovery, recovery_s, stalled_s
-from checkers.coverage.options import Options, options_of
-from checkers.coverage.struck import of_faults
-from checkers.coverage.work import Work
-from checkers.verdict import Partition, Verdict
-from results.calls import Calls, client_calls
-from results.counts import window_counts
-from results.faults import Happenings, happenings
-from results.reasons import in_order
+from splitbrain.checkers.coverage.calls import carried_out_alone
+from splitbrain.checkers.coverage.controller import of_controller, of_nodes, of_recovery, recovery_s, stalled_s
+from splitbrain.checkers.coverage.options import Options, options_of
+from splitbrain.checkers.coverage.struck import of_faults
+from splitbrain.checkers.coverage.work import Work
+from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.results.calls import Calls, client_calls
+from splitbrain.results.counts import window_counts
+from splitbrain.results.faults import Happenings, happenings
+from splitbrain.results.reasons import in_order
 
 
 class Coverage:
     """Finds reasons why a run is inconclusive; its options are the fields of `Options`.
 
-    The figures: `ok` per function, `floors` (what the run had to do, see `checkers.coverage.work`), `stalled_s`,
+    The figures: `ok` per function, `floors` (what the run had to do, see `splitbrain.checkers.coverage.work`),
+        `stalled_s`,
     `recovery_s`, and `windows`: when each fault was in force, how the client ops ended that were invoked in it, and how
     many under way in it ended, and were answered.
     """

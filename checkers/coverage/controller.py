@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
-from checkers.coverage.options import Options
-from results.calls import seconds
-from results.faults import Happenings
-from results.reasons import Code, Reason
+from splitbrain.checkers.coverage.options import Options
+from splitbrain.results.calls import seconds
+from splitbrain.results.faults import Happenings
+from splitbrain.results.reasons import Code, Reason
 
 
 def of_controller(around: Happenings, wanted: Options) -> Iterator[Reason]:

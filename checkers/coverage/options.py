@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from results.errors import UsageError
+from splitbrain.results.errors import UsageError
 
 READS: Final = ("read", "get", "contains", "peek", "scan", "list", "query")
 """Functions that are taken for reads, by their names, where a test does not say which are."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from checkers.quorum.topology import cores, topology
-from results.faults import FaultOp, Happenings
+from splitbrain.checkers.quorum.topology import cores, topology
+from splitbrain.results.faults import FaultOp, Happenings
 
 
 def calm(around: Happenings, begin_ns: int, end_ns: int) -> Iterator[tuple[int, int, bool]]:

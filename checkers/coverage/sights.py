@@ -7,10 +7,10 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from checkers.coverage.calls import Asked
-from checkers.coverage.options import Options
-from results.calls import Bools
-from results.reasons import Code, Reason
+from splitbrain.checkers.coverage.calls import Asked
+from splitbrain.checkers.coverage.options import Options
+from splitbrain.results.calls import Bools
+from splitbrain.results.reasons import Code, Reason
 
 _NOTHING: Final = (None, "null", "[]", "{}")
 """What a read answers where nothing was ever written, whatever the model."""

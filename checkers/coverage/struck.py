@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from checkers.coverage.options import Options
-from results.calls import seconds
-from results.faults import Happenings
-from results.reasons import Code, Reason
+from splitbrain.checkers.coverage.options import Options
+from splitbrain.results.calls import seconds
+from splitbrain.results.faults import Happenings
+from splitbrain.results.reasons import Code, Reason
 
 _MORE_TIME = "Give it a longer --time-limit, a shorter --interval, or fewer kinds of --nemesis."
 _MORE_LOAD = "Give it a higher --rate or more clients, or faults that last longer."
@@ -19,7 +19,7 @@ def of_faults(around: Happenings, windows: Sequence[dict[str, Any]], wanted: Opt
 
     Args:
         around: what happened beside the client ops.
-        windows: what clients did while each fault was in force (`results.counts.window_counts`).
+        windows: what clients did while each fault was in force (`splitbrain.results.counts.window_counts`).
         wanted: what was asked for.
     """
     for op in around.fault_ops:

@@ -9,7 +9,7 @@ Floors follow from what the run could have done (`Load.possible`): length, rate,
     nodes       each node that faults left in action for half of the time was asked, and answered, its share of
                 `OK_SHARE`
     final       after all faults one in `ONE_OF` ops of each function was ok, and each node that was asked answered
-    reads       some saw what clients wrote (`checkers.coverage.sights`)
+    reads       some saw what clients wrote (`splitbrain.checkers.coverage.sights`)
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from checkers.coverage.calls import Asked
-from checkers.coverage.options import Load, Options
-from checkers.coverage.outages import calm, out_ns
-from checkers.coverage.sights import ONE_OF, of_reads
-from results.calls import Bools, Calls, seconds
-from results.faults import Happenings
-from results.reasons import Code, Reason
+from splitbrain.checkers.coverage.calls import Asked
+from splitbrain.checkers.coverage.options import Load, Options
+from splitbrain.checkers.coverage.outages import calm, out_ns
+from splitbrain.checkers.coverage.sights import ONE_OF, of_reads
+from splitbrain.results.calls import Bools, Calls, seconds
+from splitbrain.results.faults import Happenings
+from splitbrain.results.reasons import Code, Reason
 
 ANSWERED_SHARE: Final = 0.15
 ANSWERED_MIN: Final = 20

@@ -7,7 +7,7 @@ time: `depth_first` drives `backtracking` and `dead_ends`. `evidence`, `witness`
 `segments` cuts a long history into parts that are judged apart.
 """
 
-from checkers.linearizable.checker import Linearizable, check_ops
-from checkers.linearizable.portfolio import warm_up
+from splitbrain.checkers.linearizable.checker import Linearizable, check_ops
+from splitbrain.checkers.linearizable.portfolio import warm_up
 
 __all__ = ["Linearizable", "check_ops", "warm_up"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from checkers.kernels import inlined, kernel
-from checkers.linearizable.configurations import insert
-from checkers.linearizable.expansion import expand
-from checkers.linearizable.frontier import (
+from splitbrain.checkers.kernels import inlined, kernel
+from splitbrain.checkers.linearizable.configurations import insert
+from splitbrain.checkers.linearizable.expansion import expand
+from splitbrain.checkers.linearizable.frontier import (
     BLURRED,
     CALL_OBSERVER,
     CALL_OVERWRITE,

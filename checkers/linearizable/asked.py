@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from checkers.kernels import inlined
-from checkers.linearizable.frontier import ANY, ASSIGNMENTS, I32, I64, KEEP, Int, Steps
-from checkers.linearizable.ops import B
+from splitbrain.checkers.kernels import inlined
+from splitbrain.checkers.linearizable.frontier import ANY, ASSIGNMENTS, I32, I64, KEEP, Int, Steps
+from splitbrain.checkers.linearizable.ops import B
 
 # Registers.
 _EPOCH: Final = 0

@@ -27,10 +27,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from checkers.kernels import inlined, kernel
-from checkers.linearizable.asked import COUNT, Asked, ask, ask_for_all
-from checkers.linearizable.dead_ends import DeadEnds, is_dead, is_full, remember
-from checkers.linearizable.frontier import I8, I32, I64, U64, UNKNOWN, Int, Steps, step
+from splitbrain.checkers.kernels import inlined, kernel
+from splitbrain.checkers.linearizable.asked import COUNT, Asked, ask, ask_for_all
+from splitbrain.checkers.linearizable.dead_ends import DeadEnds, is_dead, is_full, remember
+from splitbrain.checkers.linearizable.frontier import I8, I32, I64, U64, UNKNOWN, Int, Steps, step
 
 # Kinds of events.
 CALL: Final = 0

@@ -8,18 +8,18 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from checkers import models
-from checkers.kernels import cpu_s
-from checkers.linearizable.judging import ANOMALY, Judging
-from checkers.linearizable.limits import Clock
-from checkers.linearizable.options import NAME, read_options
-from checkers.long_histories import LongHistory
-from checkers.models import Model
-from checkers.turns import Task, judge_in_turns
-from checkers.verdict import Partition, Verdict
-from results.arrow import to_table
-from results.history import Op
-from results.reasons import Reason
+from splitbrain.checkers import models
+from splitbrain.checkers.kernels import cpu_s
+from splitbrain.checkers.linearizable.judging import ANOMALY, Judging
+from splitbrain.checkers.linearizable.limits import Clock
+from splitbrain.checkers.linearizable.options import NAME, read_options
+from splitbrain.checkers.long_histories import LongHistory
+from splitbrain.checkers.models import Model
+from splitbrain.checkers.turns import Task, judge_in_turns
+from splitbrain.checkers.verdict import Partition, Verdict
+from splitbrain.results.arrow import to_table
+from splitbrain.results.history import Op
+from splitbrain.results.reasons import Reason
 
 KEYS_SHOWN: Final = 100
 

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from checkers.kernels import inlined, kernel
-from checkers.linearizable.frontier import (
+from splitbrain.checkers.kernels import inlined, kernel
+from splitbrain.checkers.linearizable.frontier import (
     APPROXIMATE,
     EPOCH,
     I64,

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from checkers.kernels import inlined, kernel
-from checkers.linearizable.frontier import I32, I64, U64, Int
+from splitbrain.checkers.kernels import inlined, kernel
+from splitbrain.checkers.linearizable.frontier import I32, I64, U64, Int
 
 # Registers of the memory.
 COUNT: Final = 0

@@ -8,9 +8,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from checkers.linearizable.encoding import Problem
-from checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH, STATE, U64, Crashed, Program
-from results.columns import distinct
+from splitbrain.checkers.linearizable.encoding import Problem
+from splitbrain.checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH, STATE, U64, Crashed, Program
+from splitbrain.results.columns import distinct
 
 OpNumbers: TypeAlias = tuple[int, ...]
 

@@ -7,19 +7,19 @@ from typing import Final
 
 import numpy as np
 
-from checkers import kernels
-from checkers.linearizable import backtracking as b
-from checkers.linearizable import dead_ends
-from checkers.linearizable.asked import asked_for, is_indexed, spread
-from checkers.linearizable.encoding import Problem, events
-from checkers.linearizable.frontier import ANY, ASSIGNMENTS, CRASH, EXPIRE, I32, I64, RETURN, U64, Steps
-from checkers.linearizable.frontier import CALL_OBSERVER as OBSERVED
-from checkers.linearizable.guesses import ranks
-from checkers.linearizable.limits import Limits, Pace
-from checkers.linearizable.ops import Ops
-from checkers.linearizable.search import Answer, Result
-from checkers.linearizable.transitions import OutOfMemoryError, Stepper, TooManyCellsError
-from results.columns import distinct
+from splitbrain.checkers import kernels
+from splitbrain.checkers.linearizable import backtracking as b
+from splitbrain.checkers.linearizable import dead_ends
+from splitbrain.checkers.linearizable.asked import asked_for, is_indexed, spread
+from splitbrain.checkers.linearizable.encoding import Problem, events
+from splitbrain.checkers.linearizable.frontier import ANY, ASSIGNMENTS, CRASH, EXPIRE, I32, I64, RETURN, U64, Steps
+from splitbrain.checkers.linearizable.frontier import CALL_OBSERVER as OBSERVED
+from splitbrain.checkers.linearizable.guesses import ranks
+from splitbrain.checkers.linearizable.limits import Limits, Pace
+from splitbrain.checkers.linearizable.ops import Ops
+from splitbrain.checkers.linearizable.search import Answer, Result
+from splitbrain.checkers.linearizable.transitions import OutOfMemoryError, Stepper, TooManyCellsError
+from splitbrain.results.columns import distinct
 
 ALGORITHM: Final = "depth-first"
 

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from checkers.kernels import kernel
-from checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH, EXPIRE, I8, I32, I64, RETURN, Events
-from checkers.linearizable.ops import B, Ops
+from splitbrain.checkers.kernels import kernel
+from splitbrain.checkers.linearizable.frontier import CALL, CALL_OBSERVER, CRASH, EXPIRE, I8, I32, I64, RETURN, Events
+from splitbrain.checkers.linearizable.ops import B, Ops
 
 T = TypeVar("T", bound=np.generic)
 

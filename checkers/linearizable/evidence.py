@@ -9,19 +9,19 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from checkers.linearizable import paths as final
-from checkers.linearizable import witness as smallest
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.encoding import Problem
-from checkers.linearizable.frontier import STATE
-from checkers.linearizable.limits import Budget, Limits
-from checkers.linearizable.ops import OPEN, Ops, show
-from checkers.linearizable.paths import Path, Paths
-from checkers.linearizable.search import Result
-from checkers.linearizable.transitions import Stepper, assignments, steps_by_assignment
-from checkers.linearizable.witness import Witness
-from checkers.models import Assignment, AssignmentModel, Model, Special
-from results.columns import distinct
+from splitbrain.checkers.linearizable import paths as final
+from splitbrain.checkers.linearizable import witness as smallest
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.encoding import Problem
+from splitbrain.checkers.linearizable.frontier import STATE
+from splitbrain.checkers.linearizable.limits import Budget, Limits
+from splitbrain.checkers.linearizable.ops import OPEN, Ops, show
+from splitbrain.checkers.linearizable.paths import Path, Paths
+from splitbrain.checkers.linearizable.search import Result
+from splitbrain.checkers.linearizable.transitions import Stepper, assignments, steps_by_assignment
+from splitbrain.checkers.linearizable.witness import Witness
+from splitbrain.checkers.models import Assignment, AssignmentModel, Model, Special
+from splitbrain.results.columns import distinct
 
 WINDOW: Final = 10
 PENDING: Final = 50

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from checkers.kernels import inlined
-from checkers.linearizable.configurations import insert
-from checkers.linearizable.frontier import (
+from splitbrain.checkers.kernels import inlined
+from splitbrain.checkers.linearizable.configurations import insert
+from splitbrain.checkers.linearizable.frontier import (
     CLASSES,
     CRASHED,
     CURSOR,

@@ -49,7 +49,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from checkers.kernels import inlined, kernel
+from splitbrain.checkers.kernels import inlined, kernel
 
 I8: TypeAlias = npt.NDArray[np.int8]
 I32: TypeAlias = npt.NDArray[np.int32]

@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from checkers.linearizable.deciders.arrangements import Arrangement, arranged
-from checkers.linearizable.deciders.texts import NONE, Store, read_store
-from checkers.linearizable.ops import I32, I64, B, Ops
-from checkers.models import State
+from splitbrain.checkers.linearizable.deciders.arrangements import Arrangement, arranged
+from splitbrain.checkers.linearizable.deciders.texts import NONE, Store, read_store
+from splitbrain.checkers.linearizable.ops import I32, I64, B, Ops
+from splitbrain.checkers.models import State
 
 LAST: Final = int(np.iinfo(np.int32).max)
 

@@ -14,23 +14,23 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from checkers.linearizable import evidence
-from checkers.linearizable.deciders import Decision, decide, is_searched
-from checkers.linearizable.depth_first import DepthFirst, least_bytes
-from checkers.linearizable.encoding import Problem, events
-from checkers.linearizable.evidence import Explanation, Violation
-from checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget, Clock, Limits
-from checkers.linearizable.ops import Ops, read_ops, show
-from checkers.linearizable.options import NAME, Options
-from checkers.linearizable.portfolio import DEPTH_FIRST_SHARE, Portfolio, search
-from checkers.linearizable.prechecks import origins, refuted
-from checkers.linearizable.search import Result
-from checkers.linearizable.transitions import CLOSURE_S, Stepper
-from checkers.long_histories import LongHistory
-from checkers.models import Model
-from checkers.verdict import Valid, Verdict
-from results.errors import EngineError, ModelError, UsageError
-from results.reasons import Code, Reason
+from splitbrain.checkers.linearizable import evidence
+from splitbrain.checkers.linearizable.deciders import Decision, decide, is_searched
+from splitbrain.checkers.linearizable.depth_first import DepthFirst, least_bytes
+from splitbrain.checkers.linearizable.encoding import Problem, events
+from splitbrain.checkers.linearizable.evidence import Explanation, Violation
+from splitbrain.checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget, Clock, Limits
+from splitbrain.checkers.linearizable.ops import Ops, read_ops, show
+from splitbrain.checkers.linearizable.options import NAME, Options
+from splitbrain.checkers.linearizable.portfolio import DEPTH_FIRST_SHARE, Portfolio, search
+from splitbrain.checkers.linearizable.prechecks import origins, refuted
+from splitbrain.checkers.linearizable.search import Result
+from splitbrain.checkers.linearizable.transitions import CLOSURE_S, Stepper
+from splitbrain.checkers.long_histories import LongHistory
+from splitbrain.checkers.models import Model
+from splitbrain.checkers.verdict import Valid, Verdict
+from splitbrain.results.errors import EngineError, ModelError, UsageError
+from splitbrain.results.reasons import Code, Reason
 
 ANOMALY: Final = "nonlinearizable"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, TypeAlias
 
-from checkers.kernels import cpu_s
+from splitbrain.checkers.kernels import cpu_s
 
 Clock: TypeAlias = Callable[[], float]
 """CPU seconds of this thread, since whenever."""

@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from checkers.linearizable import frontier as f
-from checkers.linearizable.advance import advance
-from checkers.linearizable.configurations import rehash
-from checkers.linearizable.program import crashed as crashed_of
-from checkers.linearizable.transitions import OutOfMemoryError, Stepper
-from results.columns import distinct
+from splitbrain.checkers.linearizable import frontier as f
+from splitbrain.checkers.linearizable.advance import advance
+from splitbrain.checkers.linearizable.configurations import rehash
+from splitbrain.checkers.linearizable.program import crashed as crashed_of
+from splitbrain.checkers.linearizable.transitions import OutOfMemoryError, Stepper
+from splitbrain.results.columns import distinct
 
 FRONTIER_ROWS: Final = 256
 POOL_ROWS: Final = 1024

@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from checkers import long_histories
-from checkers.kernels import kernel
-from checkers.long_histories import FAIL, INFO, KINDS, OK, OPEN, Calls, Codes, LongHistory
-from checkers.models import UNKNOWN, JsonScalar, Model, apart, frozen
-from results import columns
-from results.arrow import client_ops
-from results.columns import array, codes, numbers, ranked
-from results.errors import HistoryFormatError, UsageError
+from splitbrain.checkers import long_histories
+from splitbrain.checkers.kernels import kernel
+from splitbrain.checkers.long_histories import FAIL, INFO, KINDS, OK, OPEN, Calls, Codes, LongHistory
+from splitbrain.checkers.models import UNKNOWN, JsonScalar, Model, apart, frozen
+from splitbrain.results import columns
+from splitbrain.results.arrow import client_ops
+from splitbrain.results.columns import array, codes, numbers, ranked
+from splitbrain.results.errors import HistoryFormatError, UsageError
 
 I32: TypeAlias = npt.NDArray[np.int32]
 I64: TypeAlias = npt.NDArray[np.int64]
@@ -132,8 +132,8 @@ def read_ops(history: pa.Table | LongHistory, model: Model) -> Ops:
     """Pair invocations with completions, and number the distinct transitions.
 
     Args:
-        history: rows of one partition in the order of the history, columns as in `results.arrow.HISTORY_SCHEMA`; or
-            a long history, which has been paired as it was read.
+        history: rows of one partition in the order of the history, columns as in
+            `splitbrain.results.arrow.HISTORY_SCHEMA`; or a long history, which has been paired as it was read.
         model: for the functions that it knows.
 
     Raises:

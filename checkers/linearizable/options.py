@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from results.errors import UsageError
+from splitbrain.results.errors import UsageError
 
 NAME: Final = "linearizable"
 

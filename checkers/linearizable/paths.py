@@ -14,14 +14,14 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from checkers.linearizable.decoding import Configuration
-from checkers.linearizable.depth_first import DepthFirst
-from checkers.linearizable.encoding import events, rows_until
-from checkers.linearizable.limits import Clock, Limits
-from checkers.linearizable.ops import OPEN, Ops
-from checkers.linearizable.search import Search
-from checkers.linearizable.transitions import Stepper
-from checkers.models import Special
+from splitbrain.checkers.linearizable.decoding import Configuration
+from splitbrain.checkers.linearizable.depth_first import DepthFirst
+from splitbrain.checkers.linearizable.encoding import events, rows_until
+from splitbrain.checkers.linearizable.limits import Clock, Limits
+from splitbrain.checkers.linearizable.ops import OPEN, Ops
+from splitbrain.checkers.linearizable.search import Search
+from splitbrain.checkers.linearizable.transitions import Stepper
+from splitbrain.checkers.models import Special
 
 WINDOWS: Final = (120, 60, 30, 12, 1)
 """Events before the violation that are tried to be replayed, the longest first."""

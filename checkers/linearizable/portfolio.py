@@ -15,15 +15,15 @@ from dataclasses import replace
 from functools import cache
 from typing import Final, TypeAlias
 
-from checkers import kernels
-from checkers.linearizable import depth_first
-from checkers.linearizable import search as breadth_first
-from checkers.linearizable.depth_first import DepthFirst
-from checkers.linearizable.encoding import Problem, events
-from checkers.linearizable.limits import Budget, Limits
-from checkers.linearizable.ops import Ops
-from checkers.linearizable.search import Answer, Result, Search
-from checkers.linearizable.transitions import Stepper
+from splitbrain.checkers import kernels
+from splitbrain.checkers.linearizable import depth_first
+from splitbrain.checkers.linearizable import search as breadth_first
+from splitbrain.checkers.linearizable.depth_first import DepthFirst
+from splitbrain.checkers.linearizable.encoding import Problem, events
+from splitbrain.checkers.linearizable.limits import Budget, Limits
+from splitbrain.checkers.linearizable.ops import Ops
+from splitbrain.checkers.linearizable.search import Answer, Result, Search
+from splitbrain.checkers.linearizable.transitions import Stepper
 
 SLICE_S: Final = 0.03
 """CPU seconds of an arm's first turn; each round of turns is twice as long as the one before."""

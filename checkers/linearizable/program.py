@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from checkers.kernels import kernel
-from checkers.linearizable.frontier import (
+from splitbrain.checkers.kernels import kernel
+from splitbrain.checkers.linearizable.frontier import (
     ASSIGNMENTS,
     CALL,
     CALL_OVERWRITE,
@@ -22,8 +22,8 @@ from checkers.linearizable.frontier import (
     Program,
     Steps,
 )
-from checkers.linearizable.transitions import Stepper
-from results.columns import distinct
+from splitbrain.checkers.linearizable.transitions import Stepper
+from splitbrain.results.columns import distinct
 
 FOREVER = 1 << 61
 """An event that does not come."""

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from checkers.linearizable.frontier import ASSIGNMENTS
-from checkers.linearizable.limits import Clock
-from checkers.linearizable.ops import Ops
-from checkers.linearizable.transitions import Stepper
+from splitbrain.checkers.linearizable.frontier import ASSIGNMENTS
+from splitbrain.checkers.linearizable.limits import Clock
+from splitbrain.checkers.linearizable.ops import Ops
+from splitbrain.checkers.linearizable.transitions import Stepper
 
 STEPS: Final = 10_000
 """Steps of the model for one question, at most: about a hundredth of a second."""

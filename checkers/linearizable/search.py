@@ -16,16 +16,16 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from checkers import kernels
-from checkers.linearizable import encoding, ops
-from checkers.linearizable import frontier as f
-from checkers.linearizable import program as program_module
-from checkers.linearizable.decoding import Configuration, decode
-from checkers.linearizable.encoding import Problem
-from checkers.linearizable.limits import Limits, Pace
-from checkers.linearizable.machine import Machine, OutOfMemoryError
-from checkers.linearizable.machine import warm_up as warm_up_machine
-from checkers.linearizable.transitions import Stepper, TooManyCellsError
+from splitbrain.checkers import kernels
+from splitbrain.checkers.linearizable import encoding, ops
+from splitbrain.checkers.linearizable import frontier as f
+from splitbrain.checkers.linearizable import program as program_module
+from splitbrain.checkers.linearizable.decoding import Configuration, decode
+from splitbrain.checkers.linearizable.encoding import Problem
+from splitbrain.checkers.linearizable.limits import Limits, Pace
+from splitbrain.checkers.linearizable.machine import Machine, OutOfMemoryError
+from splitbrain.checkers.linearizable.machine import warm_up as warm_up_machine
+from splitbrain.checkers.linearizable.transitions import Stepper, TooManyCellsError
 
 BUDGET: Final = 100_000
 """Expansions between two looks at the clock, at most."""

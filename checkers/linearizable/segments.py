@@ -29,14 +29,14 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from checkers import kernels
-from checkers.linearizable.encoding import Problem, events
-from checkers.linearizable.frontier import CRASH
-from checkers.linearizable.ops import I64, OPEN, B, Ops, Transition, read_ops
-from checkers.linearizable.search import Limits, Result, Search
-from checkers.linearizable.transitions import Stepper, assignments, steps_by_assignment
-from checkers.long_histories import LongHistory
-from checkers.models import Assignment, Model, Special, State
+from splitbrain.checkers import kernels
+from splitbrain.checkers.linearizable.encoding import Problem, events
+from splitbrain.checkers.linearizable.frontier import CRASH
+from splitbrain.checkers.linearizable.ops import I64, OPEN, B, Ops, Transition, read_ops
+from splitbrain.checkers.linearizable.search import Limits, Result, Search
+from splitbrain.checkers.linearizable.transitions import Stepper, assignments, steps_by_assignment
+from splitbrain.checkers.long_histories import LongHistory
+from splitbrain.checkers.models import Assignment, Model, Special, State
 
 SEGMENT_ROWS: Final = 40_000
 """Rows of a segment, at least; two per op. A segment is a task's work, so it should be worth a task."""

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeGuard, cast
 import numpy as np
 import numpy.typing as npt
 
-from checkers.kernels import cpu_s, plainly
-from checkers.linearizable.frontier import (
+from splitbrain.checkers.kernels import cpu_s, plainly
+from splitbrain.checkers.linearizable.frontier import (
     ANY,
     ASSIGNMENTS,
     CLOSED,
@@ -30,11 +30,11 @@ from checkers.linearizable.frontier import (
     move_cells,
     step,
 )
-from checkers.linearizable.frontier import UNKNOWN as MISSING
-from checkers.linearizable.limits import Clock
-from checkers.linearizable.ops import Transition, show
-from checkers.models import UNKNOWN, Assignment, AssignmentModel, Model, Special, State, examined
-from results.errors import ModelError, UsageError
+from splitbrain.checkers.linearizable.frontier import UNKNOWN as MISSING
+from splitbrain.checkers.linearizable.limits import Clock
+from splitbrain.checkers.linearizable.ops import Transition, show
+from splitbrain.checkers.models import UNKNOWN, Assignment, AssignmentModel, Model, Special, State, examined
+from splitbrain.results.errors import ModelError, UsageError
 
 CLOSURE_CELLS: Final = 4_096
 """Cells that are computed beforehand, at most; a model with more is asked lazily."""

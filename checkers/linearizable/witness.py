@@ -1,5 +1,5 @@
 """The smallest set of ops that cannot all have happened as recorded.
-from results.columns import distinct
+from splitbrain.results.columns import distinct
 
 Every op of the failing prefix is made optional within its interval (it may have taken effect, and need not have), as
 long as the prefix stays impossible. What remains obliged is the witness: no order puts these ops where they were
@@ -19,14 +19,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from checkers.linearizable.encoding import events, rows_until
-from checkers.linearizable.frontier import ASSIGNMENTS, CLOSED
-from checkers.linearizable.limits import Limits
-from checkers.linearizable.ops import OPEN, Ops
-from checkers.linearizable.relaxed import Relaxed, TooManyStepsError
-from checkers.linearizable.search import Search
-from checkers.linearizable.transitions import OutOfMemoryError, Stepper, TooManyCellsError
-from results.columns import distinct
+from splitbrain.checkers.linearizable.encoding import events, rows_until
+from splitbrain.checkers.linearizable.frontier import ASSIGNMENTS, CLOSED
+from splitbrain.checkers.linearizable.limits import Limits
+from splitbrain.checkers.linearizable.ops import OPEN, Ops
+from splitbrain.checkers.linearizable.relaxed import Relaxed, TooManyStepsError
+from splitbrain.checkers.linearizable.search import Search
+from splitbrain.checkers.linearizable.transitions import OutOfMemoryError, Stepper, TooManyCellsError
+from splitbrain.results.columns import distinct
 
 WHOLE: Final = 400
 """Events of a prefix that is searched from its beginning."""

@@ -9,11 +9,11 @@ The *value* of an op is that of its invocation, the *result* that of its complet
 a `fail`: no model sees it.
 """
 
-from checkers.models.catalogue import model, names, parameter
-from checkers.models.counters import Counter, UniqueIds
-from checkers.models.key_values import KeyValue
-from checkers.models.locks import FencedMutex, Mutex, OwnerMutex, ReentrantMutex, Semaphore
-from checkers.models.model import (
+from splitbrain.checkers.models.catalogue import model, names, parameter
+from splitbrain.checkers.models.counters import Counter, UniqueIds
+from splitbrain.checkers.models.key_values import KeyValue
+from splitbrain.checkers.models.locks import FencedMutex, Mutex, OwnerMutex, ReentrantMutex, Semaphore
+from splitbrain.checkers.models.model import (
     IMPOSSIBLE,
     UNKNOWN,
     Assignment,
@@ -27,11 +27,11 @@ from checkers.models.model import (
     apart,
     frozen,
 )
-from checkers.models.nondeterministic import NondeterministicModel
-from checkers.models.queues import FifoQueue, PriorityQueue, Stack, UnorderedQueue
-from checkers.models.registers import CasRegister, CreateOnce, MultiRegister, Register
-from checkers.models.sets import GrowSet, Set
-from checkers.models.validation import examined
+from splitbrain.checkers.models.nondeterministic import NondeterministicModel
+from splitbrain.checkers.models.queues import FifoQueue, PriorityQueue, Stack, UnorderedQueue
+from splitbrain.checkers.models.registers import CasRegister, CreateOnce, MultiRegister, Register
+from splitbrain.checkers.models.sets import GrowSet, Set
+from splitbrain.checkers.models.validation import examined
 
 __all__ = [
     "IMPOSSIBLE",

@@ -9,16 +9,16 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from checkers.models.counters import Counter, UniqueIds
-from checkers.models.key_values import KeyValue
-from checkers.models.locks import FencedMutex, Mutex, OwnerMutex, ReentrantMutex, Semaphore
-from checkers.models.model import Model, apart, frozen
-from checkers.models.queues import FifoQueue, PriorityQueue, Stack, UnorderedQueue
-from checkers.models.registers import CasRegister, CreateOnce, MultiRegister, Register
-from checkers.models.sets import GrowSet, Set
-from checkers.models.validation import validated
-from results import plugins
-from results.errors import UnknownNameError, UsageError
+from splitbrain.checkers.models.counters import Counter, UniqueIds
+from splitbrain.checkers.models.key_values import KeyValue
+from splitbrain.checkers.models.locks import FencedMutex, Mutex, OwnerMutex, ReentrantMutex, Semaphore
+from splitbrain.checkers.models.model import Model, apart, frozen
+from splitbrain.checkers.models.queues import FifoQueue, PriorityQueue, Stack, UnorderedQueue
+from splitbrain.checkers.models.registers import CasRegister, CreateOnce, MultiRegister, Register
+from splitbrain.checkers.models.sets import GrowSet, Set
+from splitbrain.checkers.models.validation import validated
+from splitbrain.results import plugins
+from splitbrain.results.errors import UnknownNameError, UsageError
 
 _MODELS: Final[dict[str, Callable[..., Model]]] = {
     model.name: model

@@ -6,8 +6,8 @@ import bisect
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, cast
 
-from checkers.models.model import IMPOSSIBLE, UNKNOWN, Facts, Special, State
-from results.errors import UsageError
+from splitbrain.checkers.models.model import IMPOSSIBLE, UNKNOWN, Facts, Special, State
+from splitbrain.results.errors import UsageError
 
 
 class KeyValue:

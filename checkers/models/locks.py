@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Final, TypeAlias, cast
 
-from checkers.models.model import IMPOSSIBLE, UNKNOWN, Assignment, AssignmentModel, Special, State
-from results.errors import UsageError
+from splitbrain.checkers.models.model import IMPOSSIBLE, UNKNOWN, Assignment, AssignmentModel, Special, State
+from splitbrain.results.errors import UsageError
 
 _LOCK: Final = frozenset({"acquire", "release"})
 _FREE: Final = "free"

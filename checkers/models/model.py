@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 
 import msgspec
 
-from results.errors import UsageError
-from results.values import canonical_json
+from splitbrain.results.errors import UsageError
+from splitbrain.results.values import canonical_json
 
 State: TypeAlias = Hashable
 
@@ -55,8 +55,16 @@ def frozen(value: Any) -> Hashable:
     return cast(Hashable, value)
 
 
+def is_built_in(model: Model) -> bool:
+    """Whether a model is of this package: what is known of those by name does not hold for a user's of that name."""
+    return type(model).__module__.startswith("splitbrain.checkers.")
+
+
 def apart(value: Hashable) -> Hashable:
-    """A frozen value in which 1, 1.0 and true are three values, the latter two as `JsonScalar` (`results.values`)."""
+    """A frozen value in which 1, 1.0 and true are three values.
+
+    The latter two are each a `JsonScalar` (`splitbrain.results.values`).
+    """
     if isinstance(value, tuple):
         return tuple(map(apart, cast("tuple[Hashable, ...]", value)))
     if isinstance(value, JsonObject):
@@ -75,8 +83,8 @@ class Model(Protocol):
             Ops have an owner: where an invocation has no value, the op's process is its value.
         opaque = frozenset({"read"})
             Values are only compared. In all arguments, and in the results of these functions, 1, 1.0 and true are then
-            three values (`apart`), as `results.values` says; the results of the others are answers such as True.
-            Without it all are Python's: a model that computes with numbers.
+            three values (`apart`), as `splitbrain.results.values` says; the results of the others are answers such as
+            True. Without it all are Python's: a model that computes with numbers.
         overwrites(f, value, result) -> bool
             Whether the op is possible in every state, leads from all of them to the same one and tells nothing of
             the state before (a put). Leaving it out is always right; what it says must be true.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, cast
 
-from checkers.models.model import IMPOSSIBLE, Special, State
-from results.errors import UsageError
+from splitbrain.checkers.models.model import IMPOSSIBLE, Special, State
+from splitbrain.results.errors import UsageError
 
 
 class NondeterministicModel:

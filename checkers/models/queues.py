@@ -10,7 +10,7 @@ import bisect
 from collections.abc import Hashable
 from typing import Any, Final, TypeAlias, cast
 
-from checkers.models.model import IMPOSSIBLE, UNKNOWN, Facts, Special, State
+from splitbrain.checkers.models.model import IMPOSSIBLE, UNKNOWN, Facts, Special, State
 
 _QUEUE: Final = frozenset({"enqueue", "dequeue"})
 

@@ -7,8 +7,17 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from checkers.models.model import IMPOSSIBLE, UNKNOWN, Assignment, AssignmentModel, Facts, JsonObject, Special, State
-from results.errors import UsageError
+from splitbrain.checkers.models.model import (
+    IMPOSSIBLE,
+    UNKNOWN,
+    Assignment,
+    AssignmentModel,
+    Facts,
+    JsonObject,
+    Special,
+    State,
+)
+from splitbrain.results.errors import UsageError
 
 _READS: Final = frozenset({"r", "read"})
 _WRITES: Final = frozenset({"w", "write"})

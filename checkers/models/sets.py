@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, cast
 
-from checkers.models.model import IMPOSSIBLE, UNKNOWN, Facts, Special, State
+from splitbrain.checkers.models.model import IMPOSSIBLE, UNKNOWN, Facts, Special, State
 
 
 class GrowSet:

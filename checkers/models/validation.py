@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
-from checkers.models.model import Model, Special, State
-from results.errors import UsageError
+from splitbrain.checkers.models.model import Model, Special, State, is_built_in
+from splitbrain.results.errors import UsageError
 
 Step: TypeAlias = Callable[[State, str, Any, Any], State | Special]
 
@@ -93,7 +93,7 @@ def examined(model: Model) -> Step:
     The function that is returned raises UsageError if the step changes the state that it is given, answers what is no
     state, or answers the same question in two ways.
     """
-    if type(model).__module__.startswith("checkers."):
+    if is_built_in(model):
         return model.step
     left = STEPS_EXAMINED
 

@@ -1,5 +1,5 @@
 """Quorum-progress analysis: the right nodes answered, and the wrong ones stayed silent."""
 
-from checkers.quorum.checker import QuorumProgress
+from splitbrain.checkers.quorum.checker import QuorumProgress
 
 __all__ = ["QuorumProgress"]

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.quorum.topology import NodeId
-from results.arrivals import NEVER, arrivals
-from results.calls import OPEN, Bools, Ints, client_calls, ints, place, seconds
+from splitbrain.checkers.quorum.topology import NodeId
+from splitbrain.results.arrivals import NEVER, arrivals
+from splitbrain.results.calls import OPEN, Bools, Ints, client_calls, ints, place, seconds
 
 NO_TERM: Final = -1
 

@@ -10,24 +10,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.quorum.answers import Answers, answers
-from checkers.quorum.findings import Fared, Finding, in_all
-from checkers.quorum.leaders import consensus, convergence, superseded
-from checkers.quorum.outages import outages
-from checkers.quorum.output import FINDINGS_MAX, evidence, fared_by_window, violation_rows, window_rows
-from checkers.quorum.progress import Bounds, progress, recovery_times, shares
-from checkers.quorum.silence import before_a_majority, judged, wrong_side
-from checkers.quorum.topology import NodeId
-from checkers.quorum.windows import healed_by, windows_and_lulls
-from checkers.verdict import Verdict, Whole
-from results.arrivals import NEVER
-from results.calls import ints
-from results.clocks import clocks_of
-from results.errors import UsageError
-from results.faults import Happenings, happenings
-from results.figures import DECIDED
-from results.quorum import RECOVERY_ELECTIONS, RULES
-from results.reasons import Code, Reason
+from splitbrain.checkers.quorum.answers import Answers, answers
+from splitbrain.checkers.quorum.findings import Fared, Finding, in_all
+from splitbrain.checkers.quorum.leaders import consensus, convergence, superseded
+from splitbrain.checkers.quorum.outages import outages
+from splitbrain.checkers.quorum.output import FINDINGS_MAX, evidence, fared_by_window, violation_rows, window_rows
+from splitbrain.checkers.quorum.progress import Bounds, progress, recovery_times, shares
+from splitbrain.checkers.quorum.silence import before_a_majority, judged, wrong_side
+from splitbrain.checkers.quorum.topology import NodeId
+from splitbrain.checkers.quorum.windows import healed_by, windows_and_lulls
+from splitbrain.checkers.verdict import Verdict, Whole
+from splitbrain.results.arrivals import NEVER
+from splitbrain.results.calls import ints
+from splitbrain.results.clocks import clocks_of
+from splitbrain.results.errors import UsageError
+from splitbrain.results.faults import Happenings, happenings
+from splitbrain.results.figures import DECIDED
+from splitbrain.results.quorum import RECOVERY_ELECTIONS, RULES
+from splitbrain.results.reasons import Code, Reason
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,8 +47,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         attempts: so many ops a node must have been asked before its silence counts.
         convergence_bound_s: for so long after the load members may differ; as `recovery_bound_s` if None.
         clock_offset_s: how far the clocks of nodes and controller may be apart, at least: where the run tells how
-            exactly that is known (`results.clocks`), it is as much as the largest error.
-        availability: the least share of the seconds that the cluster must serve (`results.availability`); 0: none.
+            exactly that is known (`splitbrain.results.clocks`), it is as much as the largest error.
+        availability: the least share of the seconds that the cluster must serve (`splitbrain.results.availability`); 0:
+            none.
     """
 
     nodes: tuple[NodeId, ...] = ()
@@ -100,7 +101,8 @@ NUMBER_MAX: Final = 1_000_000_000
 class QuorumProgress:
     """Judges windows without faults' changes: who answered, and who should have (rules Q1 to Q10).
 
-    The figures: `rules` (how each fared), `windows` and `violations` (a row for each, see `checkers.quorum.output`),
+    The figures: `rules` (how each fared), `windows` and `violations` (a row for each, see
+        `splitbrain.checkers.quorum.output`),
     `left_out` (how many rows and findings are not listed), `recovery` (Q4), `availability` (Q9), `bounds`.
     """
 

@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from checkers.quorum.topology import NodeId, Voters
-from results.arrow import Column, array, compute
-from results.calls import Ints, ints
+from splitbrain.checkers.quorum.topology import NodeId, Voters
+from splitbrain.results.arrow import Column, array, compute
+from splitbrain.results.calls import Ints, ints
 
 _BETWEEN_NAMES: Final = "\0"
 

@@ -7,8 +7,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from checkers.quorum.windows import Window
-from results.calls import seconds
+from splitbrain.checkers.quorum.windows import Window
+from splitbrain.results.calls import seconds
 
 Fared = Literal["held", "violated", "too few ops", "stalled", "not judged", "figures only"]
 """How a rule fared: "stalled" where the controller itself stood still, "not judged" where there was no occasion to,

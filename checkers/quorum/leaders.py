@@ -5,8 +5,8 @@
     Q7   once the load is over and everything healed, members meet in applied index and state
     Q10  no answer in term t for an op that was invoked after a leader of a later term had committed
 
-Q5 and Q6 are those of `checkers.consensus`, which tell more when asked by themselves. A leader has committed in its
-term once its commit index is beyond where its log ended when it was elected (Ongaro's thesis, section 6.4).
+Q5 and Q6 are those of `splitbrain.checkers.consensus`, which tell more when asked by themselves. A leader has committed
+in its term once its commit index is beyond where its log ended when it was elected (Ongaro's thesis, section 6.4).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from checkers.consensus import CommitMonotonic, ElectionSafety, LeaderCompleteness, ReplicaAgreement
-from checkers.consensus.rows import Row, of_group, rows
-from checkers.quorum.answers import NO_TERM, Answers
-from checkers.quorum.findings import Fared, Finding, in_all
-from checkers.quorum.topology import NodeId
-from results.arrow import Column, array, compute
-from results.calls import Ints, is_equal, seconds
+from splitbrain.checkers.consensus import CommitMonotonic, ElectionSafety, LeaderCompleteness, ReplicaAgreement
+from splitbrain.checkers.consensus.rows import Row, of_group, rows
+from splitbrain.checkers.quorum.answers import NO_TERM, Answers
+from splitbrain.checkers.quorum.findings import Fared, Finding, in_all
+from splitbrain.checkers.quorum.topology import NodeId
+from splitbrain.results.arrow import Column, array, compute
+from splitbrain.results.calls import Ints, is_equal, seconds
 
 _Q6 = (ReplicaAgreement, CommitMonotonic, LeaderCompleteness)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from checkers.quorum.topology import NodeId, Topology, cores
-from checkers.quorum.windows import Window
+from splitbrain.checkers.quorum.topology import NodeId, Topology, cores
+from splitbrain.checkers.quorum.windows import Window
 
 
 def outages(windows: Sequence[Window]) -> list[int]:

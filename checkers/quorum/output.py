@@ -17,12 +17,20 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from checkers.quorum.answers import Answers
-from checkers.quorum.findings import Fared, Finding
-from checkers.quorum.progress import first_per_node, per_node
-from checkers.quorum.topology import Link, NodeId, Topology, capable, cores, possibly_capable, possibly_served
-from checkers.quorum.windows import Window
-from results.calls import seconds
+from splitbrain.checkers.quorum.answers import Answers
+from splitbrain.checkers.quorum.findings import Fared, Finding
+from splitbrain.checkers.quorum.progress import first_per_node, per_node
+from splitbrain.checkers.quorum.topology import (
+    Link,
+    NodeId,
+    Topology,
+    capable,
+    cores,
+    possibly_capable,
+    possibly_served,
+)
+from splitbrain.checkers.quorum.windows import Window
+from splitbrain.results.calls import seconds
 
 FINDINGS_MAX: Final = 20
 """Findings in the evidence; the first of each rule come first."""

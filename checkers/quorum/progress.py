@@ -20,14 +20,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from checkers.quorum.answers import NOWHERE, Answers
-from checkers.quorum.findings import Fared, Finding, during
-from checkers.quorum.topology import NodeId, Topology, cores, possibly_capable
-from checkers.quorum.windows import Window
-from results.arrivals import NEVER
-from results.availability import availability
-from results.calls import Bools, Ints, seconds
-from results.faults import FaultOp, Happenings
+from splitbrain.checkers.quorum.answers import NOWHERE, Answers
+from splitbrain.checkers.quorum.findings import Fared, Finding, during
+from splitbrain.checkers.quorum.topology import NodeId, Topology, cores, possibly_capable
+from splitbrain.checkers.quorum.windows import Window
+from splitbrain.results.arrivals import NEVER
+from splitbrain.results.availability import availability
+from splitbrain.results.calls import Bools, Ints, seconds
+from splitbrain.results.faults import FaultOp, Happenings
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -166,7 +166,7 @@ def first_per_node(given: Answers, found: Ints) -> dict[NodeId, int | None]:
 def shares(given: Answers, end_ns: int) -> dict[str, Any]:
     """Q9: the shares of seconds and of ops that were answered, by node and for the cluster; None where nobody asked.
 
-    `silent` lists for the cluster the seconds that were not served (`results.availability`).
+    `silent` lists for the cluster the seconds that were not served (`splitbrain.results.availability`).
     """
     cluster = availability(given.due, given.ended, given.given, end_ns)
     of_nodes = {

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from checkers.quorum.answers import NOWHERE, Answers
-from checkers.quorum.findings import Fared, Finding, during
-from checkers.quorum.topology import halted, possibly_served
-from checkers.quorum.windows import Lull, Window
-from results.calls import Ints, seconds
+from splitbrain.checkers.quorum.answers import NOWHERE, Answers
+from splitbrain.checkers.quorum.findings import Fared, Finding, during
+from splitbrain.checkers.quorum.topology import halted, possibly_served
+from splitbrain.checkers.quorum.windows import Lull, Window
+from splitbrain.results.calls import Ints, seconds
 
 LISTED = 5
 """How many ops a finding names."""

@@ -2,9 +2,10 @@
 
 A fault changes things somewhere between the invocation and the completion of its op: that span is unstable. Windows lie
 between unstable spans, and are split where the voter sets in force change. What the completion of a nemesis op tells
-(`nemesis.effects`: `cut`, `down`, `paused`, `links`, `disks`, `cpus`, `clocks`) holds until the next op completes; what
-it does not tell is uncertain. While the harness heals, everything is unstable; once it has healed all is well. Where
-the run ends with a quiet phase, in which nobody asks for anything, the last window ends with its beginning.
+(`splitbrain.results.faults`: `cut`, `down`, `paused`, `links`, `disks`, `cpus`, `clocks`) holds until the next op
+completes; what it does not tell is uncertain. While the harness heals, everything is unstable; once it has healed all
+is well. Where the run ends with a quiet phase, in which no client asks for anything, the last window ends with its
+beginning.
 
 Faults and client ops are both timed by the controller. Only what nodes tell of their voter sets is widened by how far
 their clocks may be from its.
@@ -20,10 +21,10 @@ from typing import Any, Final, cast
 import msgspec
 import pyarrow as pa
 
-from checkers.quorum.configurations import Configurations
-from checkers.quorum.topology import Link, NodeId, Topology, Voters, topology
-from results.faults import FaultOp, Happenings
-from results.history import Op
+from splitbrain.checkers.quorum.configurations import Configurations
+from splitbrain.checkers.quorum.topology import Link, NodeId, Topology, Voters, topology
+from splitbrain.results.faults import FaultOp, Happenings
+from splitbrain.results.history import Op
 
 DIED_WITHIN_NS: Final = 3_000_000_000
 """A node that was found dead was alive this long before: the harness looks at all nodes every half second or so."""

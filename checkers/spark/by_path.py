@@ -3,7 +3,7 @@
 A row on its way from Spark's reader to Python costs more than a checker spends on it, and one damaged page would end
 the job that reads a thousand files. So a worker gets the numbers of some runs, reads their files itself, and answers
 with rows of three kinds: verdicts on a run; why a run cannot be judged; or that a run is too large for one worker,
-whose files are sound. Only those of the last kind go through Spark's own tables (`checkers.spark.pipeline`).
+whose files are sound. Only those of the last kind go through Spark's own tables (`splitbrain.checkers.spark.pipeline`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from checkers import engine, stored
-from checkers.spark.hot_keys import Sizes
-from checkers.spark.jobs import collect
-from checkers.stored import Ready, Unjudged, or_unjudged
-from checkers.verdict import Verdict
-from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, read_parquet_head
-from results.errors import EngineError
-from results.soundness import check_history_file, check_telemetry_file
-from results.store import RunDir
+from splitbrain.checkers import engine, stored
+from splitbrain.checkers.spark.hot_keys import Sizes
+from splitbrain.checkers.spark.jobs import collect
+from splitbrain.checkers.stored import Ready, Unjudged, or_unjudged
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, read_parquet_head
+from splitbrain.results.errors import EngineError
+from splitbrain.results.soundness import check_history_file, check_telemetry_file
+from splitbrain.results.store import RunDir
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
-from checkers.spark.runs import BY_KEY, OF_TELEMETRY, WHOLE, scopes, wants
-from checkers.stored import Ready
-from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
-from results.store import RunDir
+from splitbrain.checkers.spark.runs import BY_KEY, OF_TELEMETRY, WHOLE, scopes, wants
+from splitbrain.checkers.stored import Ready
+from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
+from splitbrain.results.store import RunDir
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -3,7 +3,7 @@
 Three small jobs before the one that judges everything else; none of them where no run is large enough. The first counts
 rows by key. The second looks at five columns of each hot key, in one task, and finds where it can be cut. The third
 sends those columns to the segments, each a group of its own, and brings back their relations, which are composed here
-(`checkers.linearizable.segments`). The driver sees cuts and relations, never ops.
+(`splitbrain.checkers.linearizable.segments`). The driver sees cuts and relations, never ops.
 
 A key that is linearizable is settled by that. One that is not goes to the ordinary group of its key, without the rows
 after the segment that is impossible: the checker finds there what it finds in the whole, with the same evidence. A key
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from checkers import engine, models
-from checkers.linearizable import Linearizable
-from checkers.linearizable.limits import Limits
-from checkers.linearizable.ops import show
-from checkers.linearizable.options import Options
-from checkers.linearizable.segments import (
+from splitbrain.checkers import engine, models
+from splitbrain.checkers.linearizable import Linearizable
+from splitbrain.checkers.linearizable.limits import Limits
+from splitbrain.checkers.linearizable.ops import show
+from splitbrain.checkers.linearizable.options import Options
+from splitbrain.checkers.linearizable.segments import (
     COLUMNS,
     SEGMENT_ROWS,
     Plan,
@@ -36,12 +36,12 @@ from checkers.linearizable.segments import (
     plan,
     segment,
 )
-from checkers.registry import checker
-from checkers.spark.frames import frames, union
-from checkers.spark.jobs import ROWS_PER_TASK, collect, tasks_for
-from checkers.spark.runs import BY_KEY, wants
-from checkers.stored import Ready
-from checkers.verdict import CheckerSpec, Verdict
+from splitbrain.checkers.registry import checker
+from splitbrain.checkers.spark.frames import frames, union
+from splitbrain.checkers.spark.jobs import ROWS_PER_TASK, collect, tasks_for
+from splitbrain.checkers.spark.runs import BY_KEY, wants
+from splitbrain.checkers.stored import Ready
+from splitbrain.checkers.verdict import CheckerSpec, Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

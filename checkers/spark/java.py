@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from results.errors import EngineError
+from splitbrain.results.errors import EngineError
 
 OLDEST: Final = 17
 """The oldest Java that Spark 4 runs on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from results.errors import EngineError
+from splitbrain.results.errors import EngineError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -22,7 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from results.errors import EngineError
+from splitbrain.results.errors import EngineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
-from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
+from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

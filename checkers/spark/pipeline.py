@@ -1,12 +1,12 @@
 """Judging any number of stored runs with Spark: one table, grouped by (run, key) or by run, the inline checkers inside.
 
-A small run is judged by the worker that opens it (`checkers.spark.by_path`). Of the others, whose files are known to be
-sound by then, every row of a history goes where it is judged: to the group of its run, and, if it is a client's, to the
-group of its run and key; each only where some checker of that run wants it. One shuffle and one pass of Python workers
-does both. The nodes' telemetry is a table of its own, grouped by run, in the same job; where a checker wants both, the
-two meet in groups of one run each. The verdicts on the groups come back as rows and are merged here, by the same code
-as in `checkers.engine`. A key with very many ops is split before (`checkers.spark.hot_keys`), and what is left of it to
-be judged goes the same way as everything else.
+A small run is judged by the worker that opens it (`splitbrain.checkers.spark.by_path`). Of the others, whose files are
+known to be sound by then, every row of a history goes where it is judged: to the group of its run, and, if it is a
+client's, to the group of its run and key; each only where some checker of that run wants it. One shuffle and one pass
+of Python workers does both. The nodes' telemetry is a table of its own, grouped by run, in the same job; where a
+checker wants both, the two meet in groups of one run each. The verdicts on the groups come back as rows and are merged
+here, by the same code as in `splitbrain.checkers.engine`. A key with very many ops is split before
+(`splitbrain.checkers.spark.hot_keys`), and what is left of it to be judged goes the same way as everything else.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from checkers import engine
-from checkers.registry import checker
-from checkers.spark import hot_keys
-from checkers.spark.by_path import Found, Large, apart, judge_by_path
-from checkers.spark.frames import ROW, Frames, frames, no_telemetry, routed, union
-from checkers.spark.hot_keys import Sizes, Split, Where
-from checkers.spark.jobs import collect, tasks_for
-from checkers.spark.lists import with_null_lists, with_null_voters, without_null_lists, without_null_voters
-from checkers.spark.runs import BY_KEY, BY_RUN, OF_TELEMETRY, WHOLE, scopes, wants
-from checkers.spark.verdict_rows import VERDICTS, verdict_rows
-from checkers.spark.weaker import with_weaker_models
-from checkers.stored import Ready, Specs, Unjudged, or_unjudged, specs_for
-from checkers.verdict import CheckerSpec, Verdict
-from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, conform, conform_telemetry
-from results.errors import DamagedRunError, EngineError, UsageError
-from results.store import RunDir
+from splitbrain.checkers import engine
+from splitbrain.checkers.registry import checker
+from splitbrain.checkers.spark import hot_keys
+from splitbrain.checkers.spark.by_path import Found, Large, apart, judge_by_path
+from splitbrain.checkers.spark.frames import ROW, Frames, frames, no_telemetry, routed, union
+from splitbrain.checkers.spark.hot_keys import Sizes, Split, Where
+from splitbrain.checkers.spark.jobs import collect, tasks_for
+from splitbrain.checkers.spark.lists import with_null_lists, with_null_voters, without_null_lists, without_null_voters
+from splitbrain.checkers.spark.runs import BY_KEY, BY_RUN, OF_TELEMETRY, WHOLE, scopes, wants
+from splitbrain.checkers.spark.verdict_rows import VERDICTS, verdict_rows
+from splitbrain.checkers.spark.weaker import with_weaker_models
+from splitbrain.checkers.stored import Ready, Specs, Unjudged, or_unjudged, specs_for
+from splitbrain.checkers.verdict import CheckerSpec, Verdict
+from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, conform, conform_telemetry
+from splitbrain.results.errors import DamagedRunError, EngineError, UsageError
+from splitbrain.results.store import RunDir
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,10 +42,10 @@ _Otherwise: TypeAlias = Mapping[int, CheckerSpec | None]
 
 
 def judge_runs(spark: SparkSession, runs: Iterable[Path], *, sizes: Sizes | None = None) -> dict[Path, list[Verdict]]:
-    """One verdict per checker for every run, the same as `checkers.engine.judge` gives.
+    """One verdict per checker for every run, the same as `splitbrain.checkers.engine.judge` gives.
 
     The checkers are those that each run's test.json names. One that is unknown here, or whose options are wrong, breaks
-    for that run alone (see `checkers.engine`).
+    for that run alone (see `splitbrain.checkers.engine`).
 
     Args:
         spark: the session.

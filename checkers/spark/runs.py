@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.registry import checker
-from checkers.stored import Specs
-from checkers.verdict import CheckerSpec
-from results.errors import UsageError
+from splitbrain.checkers.registry import checker
+from splitbrain.checkers.stored import Specs
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.results.errors import UsageError
 
 BY_RUN: Final = "run"
 BY_KEY: Final = "key"

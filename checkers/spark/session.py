@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from checkers.spark.java import (
+from splitbrain.checkers.spark.java import (
     FLAGS,
     Java,
     archive_path,
@@ -30,8 +30,8 @@ from checkers.spark.java import (
     flags_to_use_archive,
     install_shim,
 )
-from checkers.spark.launch import Launch, interrupts_put_off, without_py4js_log
-from results.errors import EngineError, UsageError
+from splitbrain.checkers.spark.launch import Launch, interrupts_put_off, without_py4js_log
+from splitbrain.results.errors import EngineError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,8 +7,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from checkers import engine
-from checkers.verdict import Verdict
+from splitbrain.checkers import engine
+from splitbrain.checkers.verdict import Verdict
 
 VERDICTS: Final = "run_id string, position int, verdict string"
 """One row per group and checker; `position` is the checker's place among those of its run, `verdict` is JSON."""

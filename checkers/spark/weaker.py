@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pyarrow as pa
 
-from checkers import engine
-from checkers.registry import checker
-from checkers.spark.jobs import collect
-from checkers.stored import Ready
-from checkers.verdict import CheckerSpec, Verdict
-from checkers.weaker import ROWS_MAX, too_large
-from results.store import RunDir
+from splitbrain.checkers import engine
+from splitbrain.checkers.registry import checker
+from splitbrain.checkers.spark.jobs import collect
+from splitbrain.checkers.stored import Ready
+from splitbrain.checkers.verdict import CheckerSpec, Verdict
+from splitbrain.checkers.weaker import ROWS_MAX, too_large
+from splitbrain.results.store import RunDir
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,6 +6,6 @@ that grows), `causal` looks for bad patterns, `sequential` searches; `models` as
 `work` that this may cost, and says what came of it. A run's verdict never depends on the answer.
 """
 
-from checkers.weaker.models import ROWS_MAX, too_large, with_models
+from splitbrain.checkers.weaker.models import ROWS_MAX, too_large, with_models
 
 __all__ = ["ROWS_MAX", "too_large", "with_models"]

@@ -16,10 +16,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from checkers.linearizable.ops import Ops, read_ops
-from checkers.linearizable.transitions import assignments, steps_by_assignment
-from checkers.models import KeyValue, Model, Special
-from results.columns import array, codes, numbers
+from splitbrain.checkers.linearizable.ops import Ops, read_ops
+from splitbrain.checkers.linearizable.transitions import assignments, steps_by_assignment
+from splitbrain.checkers.models import KeyValue, Model, Special
+from splitbrain.results.columns import array, codes, numbers
 
 NOTHING: Final = -1
 """No op, no value."""
@@ -94,7 +94,7 @@ def read_calls(history: pa.Table, model: Model) -> Calls:
     """The calls of a run; crashed ops that nobody can have noticed are left out.
 
     Args:
-        history: all rows, in order, columns as in `results.arrow.HISTORY_SCHEMA`.
+        history: all rows, in order, columns as in `splitbrain.results.arrow.HISTORY_SCHEMA`.
         model: of every key.
 
     Raises:

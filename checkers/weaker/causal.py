@@ -15,10 +15,10 @@ compare-and-set counts as a read and then a write of its process.
 
 from __future__ import annotations
 
-from checkers.weaker.calls import NOTHING, Calls, Registers
-from checkers.weaker.order import CycleError, Order
-from checkers.weaker.reads_from import INITIAL, Writes, candidates_of
-from checkers.weaker.work import Work
+from splitbrain.checkers.weaker.calls import NOTHING, Calls, Registers
+from splitbrain.checkers.weaker.order import CycleError, Order
+from splitbrain.checkers.weaker.reads_from import INITIAL, Writes, candidates_of
+from splitbrain.checkers.weaker.work import Work
 
 
 class Causality:

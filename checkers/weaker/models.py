@@ -13,20 +13,20 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from checkers import models
-from checkers.kernels import cpu_s
-from checkers.linearizable.evidence import describe
-from checkers.linearizable.limits import Budget, Clock
-from checkers.linearizable.ops import show
-from checkers.linearizable.options import read_options
-from checkers.models import CasRegister, CreateOnce, KeyValue, Model, Register
-from checkers.verdict import Verdict
-from checkers.weaker import sequential
-from checkers.weaker.calls import NOTHING, Calls, Registers, read_calls
-from checkers.weaker.causal import Causality, guessed_sources
-from checkers.weaker.reads_from import ContradictionError, Deduction, Rule
-from checkers.weaker.work import STEPS, TIME_S, OutOfWorkError, Work
-from results.errors import HistoryFormatError
+from splitbrain.checkers import models
+from splitbrain.checkers.kernels import cpu_s
+from splitbrain.checkers.linearizable.evidence import describe
+from splitbrain.checkers.linearizable.limits import Budget, Clock
+from splitbrain.checkers.linearizable.ops import show
+from splitbrain.checkers.linearizable.options import read_options
+from splitbrain.checkers.models import CasRegister, CreateOnce, KeyValue, Model, Register
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.checkers.weaker import sequential
+from splitbrain.checkers.weaker.calls import NOTHING, Calls, Registers, read_calls
+from splitbrain.checkers.weaker.causal import Causality, guessed_sources
+from splitbrain.checkers.weaker.reads_from import ContradictionError, Deduction, Rule
+from splitbrain.checkers.weaker.work import STEPS, TIME_S, OutOfWorkError, Work
+from splitbrain.results.errors import HistoryFormatError
 
 LINEARIZABILITY: Final = "linearizability"
 SEQUENTIAL: Final = "sequential consistency"

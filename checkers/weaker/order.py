@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from checkers.weaker.calls import NOTHING, Calls
-from checkers.weaker.work import OutOfWorkError, Work
+from splitbrain.checkers.weaker.calls import NOTHING, Calls
+from splitbrain.checkers.weaker.work import OutOfWorkError, Work
 
 I32: TypeAlias = npt.NDArray[np.int32]
 

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
-from checkers.weaker.calls import NOTHING, Calls, Registers
-from checkers.weaker.order import CycleError, Order
-from checkers.weaker.work import Work
+from splitbrain.checkers.weaker.calls import NOTHING, Calls, Registers
+from splitbrain.checkers.weaker.order import CycleError, Order
+from splitbrain.checkers.weaker.work import Work
 
 CANDIDATES_MAX: Final = 64
 """A read with more candidates tells nothing."""

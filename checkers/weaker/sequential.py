@@ -16,10 +16,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from checkers.models import IMPOSSIBLE, Model
-from checkers.weaker import calls
-from checkers.weaker.calls import NOTHING, Calls
-from checkers.weaker.work import Work
+from splitbrain.checkers.models import IMPOSSIBLE, Model
+from splitbrain.checkers.weaker import calls
+from splitbrain.checkers.weaker.calls import NOTHING, Calls
+from splitbrain.checkers.weaker.work import Work
 
 _NEVER = 1 << 60
 _STATE = 10

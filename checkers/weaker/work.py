@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.linearizable.limits import Budget
+from splitbrain.checkers.linearizable.limits import Budget
 
 STEPS: Final = 800_000
 """Steps of all kinds together: an op, a chain, an order or a state that is looked at. A million take about a second."""

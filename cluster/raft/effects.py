@@ -22,9 +22,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from cluster.raft.events import Ref, Written
-from cluster.raft.membership import ChangeRefusal
-from cluster.raft.messages import Entry, Message, NodeId
+from splitbrain.cluster.raft.events import Ref, Written
+from splitbrain.cluster.raft.membership import ChangeRefusal
+from splitbrain.cluster.raft.messages import Entry, Message, NodeId
 
 Role = Literal["follower", "pre_candidate", "candidate", "leader"]
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from cluster.raft.messages import Message, NodeId
+from splitbrain.cluster.raft.messages import Message, NodeId
 
 Ref: TypeAlias = Any
 """Whatever the shell wants to have back with the outcome of a request; opaque to the machine, never compared."""

@@ -6,9 +6,9 @@ another leader's (RA-14).
 
 from __future__ import annotations
 
-from cluster.raft.invariant import InvariantError
-from cluster.raft.messages import Append, AppendRefusal, AppendReply, NodeId
-from cluster.raft.state import State
+from splitbrain.cluster.raft.invariant import InvariantError
+from splitbrain.cluster.raft.messages import Append, AppendRefusal, AppendReply, NodeId
+from splitbrain.cluster.raft.state import State
 
 
 class Following:

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from cluster.bugs import M17, M23, M80
-from cluster.marks import reached
-from cluster.raft.effects import Dropped, ReadReady, Rejected
-from cluster.raft.events import Change, Propose, Read, Ref
-from cluster.raft.invariant import InvariantError
-from cluster.raft.membership import encode_members
-from cluster.raft.messages import Append, AppendRefusal, AppendReply, Entry, EntryKind, NodeId
-from cluster.raft.progress import Progress
-from cluster.raft.reads import ReadRounds
-from cluster.raft.state import State
+from splitbrain.cluster.bugs import M17, M23, M80
+from splitbrain.cluster.marks import reached
+from splitbrain.cluster.raft.effects import Dropped, ReadReady, Rejected
+from splitbrain.cluster.raft.events import Change, Propose, Read, Ref
+from splitbrain.cluster.raft.invariant import InvariantError
+from splitbrain.cluster.raft.membership import encode_members
+from splitbrain.cluster.raft.messages import Append, AppendRefusal, AppendReply, Entry, EntryKind, NodeId
+from splitbrain.cluster.raft.progress import Progress
+from splitbrain.cluster.raft.reads import ReadRounds
+from splitbrain.cluster.raft.state import State
 
 _EMPTY: Final[tuple[Entry, ...]] = ()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from cluster.bugs import M02, NO_BUGS, Bugs
-from cluster.raft.invariant import InvariantError
-from cluster.raft.messages import Entry
+from splitbrain.cluster.bugs import M02, NO_BUGS, Bugs
+from splitbrain.cluster.raft.invariant import InvariantError
+from splitbrain.cluster.raft.messages import Entry
 
 
 class Log:

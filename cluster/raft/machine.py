@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from cluster.bugs import M01, M02, NO_BUGS, Bugs
-from cluster.marks import reached
-from cluster.raft.config import Config
-from cluster.raft.effects import (
+from splitbrain.cluster.bugs import M01, M02, NO_BUGS, Bugs
+from splitbrain.cluster.marks import reached
+from splitbrain.cluster.raft.config import Config
+from splitbrain.cluster.raft.effects import (
     Effect,
     Persist,
     Rejected,
@@ -22,12 +22,22 @@ from cluster.raft.effects import (
     StopHeartbeat,
     Voted,
 )
-from cluster.raft.events import Change, ElectionTimeout, Event, HeartbeatTick, Propose, Read, Received, Start, Written
-from cluster.raft.follower import Following
-from cluster.raft.invariant import InvariantError
-from cluster.raft.leader import Leadership
-from cluster.raft.log import Log
-from cluster.raft.messages import (
+from splitbrain.cluster.raft.events import (
+    Change,
+    ElectionTimeout,
+    Event,
+    HeartbeatTick,
+    Propose,
+    Read,
+    Received,
+    Start,
+    Written,
+)
+from splitbrain.cluster.raft.follower import Following
+from splitbrain.cluster.raft.invariant import InvariantError
+from splitbrain.cluster.raft.leader import Leadership
+from splitbrain.cluster.raft.log import Log
+from splitbrain.cluster.raft.messages import (
     Append,
     AppendRefusal,
     AppendReply,
@@ -39,7 +49,7 @@ from cluster.raft.messages import (
     Vote,
     VoteReply,
 )
-from cluster.raft.state import State
+from splitbrain.cluster.raft.state import State
 
 _START_ELECTION_TIMER: Final = StartElectionTimer()
 _STOP_ELECTION_TIMER: Final = StopElectionTimer()
@@ -71,7 +81,7 @@ class Raft:
     Args:
         node: this member's id, which nobody else has or ever had.
         voters: ids of the members with which the cluster began, the same on all members; its log tells who they are
-            now (`cluster.raft.membership`). A node that is none of them waits until a leader speaks to it.
+            now (`splitbrain.cluster.raft.membership`). A node that is none of them waits until a leader speaks to it.
         recovered: what it had stored.
         config: times and limits.
         bugs: what is broken on purpose.
@@ -205,7 +215,7 @@ class Raft:
         return self._state.log
 
     def handle(self, event: Event) -> list[Effect]:
-        """What must be done about an event, in order (see `cluster.raft.effects`).
+        """What must be done about an event, in order (see `splitbrain.cluster.raft.effects`).
 
         Raises:
             InvariantError: something happened that consensus rules out.

@@ -13,10 +13,10 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from cluster.bugs import M47, M48, M50, Bugs
-from cluster.raft.events import Change
-from cluster.raft.invariant import InvariantError
-from cluster.raft.messages import Entry, NodeId
+from splitbrain.cluster.bugs import M47, M48, M50, Bugs
+from splitbrain.cluster.raft.events import Change
+from splitbrain.cluster.raft.invariant import InvariantError
+from splitbrain.cluster.raft.messages import Entry, NodeId
 
 Members: TypeAlias = tuple[NodeId, ...]
 

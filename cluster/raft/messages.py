@@ -23,7 +23,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         index: position in the log; the first is 1.
         term: the term of the leader that created it.
         kind: "command" for the state machine, "noop" for the entry with which a leader begins its term, "config" for
-            one that says who the members are (see `cluster.raft.membership`).
+            one that says who the members are (see `splitbrain.cluster.raft.membership`).
         data: the command, opaque to consensus; empty for a noop.
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.raft.events import Ref
+from splitbrain.cluster.raft.events import Ref
 
 
 class ReadRounds:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from cluster.bugs import M09, M15, M17, Bugs
-from cluster.marks import reached
-from cluster.raft.config import Config
-from cluster.raft.effects import (
+from splitbrain.cluster.bugs import M09, M15, M17, Bugs
+from splitbrain.cluster.marks import reached
+from splitbrain.cluster.raft.config import Config
+from splitbrain.cluster.raft.effects import (
     AppendLog,
     Apply,
     CommitAdvanced,
@@ -19,11 +19,11 @@ from cluster.raft.effects import (
     Send,
     TruncateLog,
 )
-from cluster.raft.events import Ref, Written
-from cluster.raft.invariant import InvariantError
-from cluster.raft.log import Log
-from cluster.raft.membership import Configurations
-from cluster.raft.messages import Entry, Message, NodeId
+from splitbrain.cluster.raft.events import Ref, Written
+from splitbrain.cluster.raft.invariant import InvariantError
+from splitbrain.cluster.raft.log import Log
+from splitbrain.cluster.raft.membership import Configurations
+from splitbrain.cluster.raft.messages import Entry, Message, NodeId
 
 NO_REFS: Final[Mapping[int, Ref]] = MappingProxyType({})
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from harness.backends.channel import Asked
-from harness.backends.nodelogs import CHARACTERS_SHOWN, last_lines
-from harness.contract.nodes import NodeCommand, NodeId, NodeStatus
-from results.errors import BackendError, NodeStartError
+from splitbrain.harness.backends.channel import Asked
+from splitbrain.harness.backends.nodelogs import CHARACTERS_SHOWN, last_lines
+from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodeStatus
+from splitbrain.results.errors import BackendError, NodeStartError
 
 
 class AgentNode:

@@ -5,33 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from harness.contract.test import Backend
-from results.errors import UnknownNameError
+from splitbrain.harness.contract.test import Backend
+from splitbrain.results.errors import UnknownNameError
 
 if TYPE_CHECKING:
-    from harness.backends.ssh.inventory import Inventory
+    from splitbrain.harness.backends.ssh.inventory import Inventory
 
 
 def _local(_: Inventory | None) -> Backend:
-    from harness.backends.local import LocalBackend
+    from splitbrain.harness.backends.local import LocalBackend
 
     return LocalBackend()
 
 
 def _docker(_: Inventory | None) -> Backend:
-    from harness.backends.docker import DockerBackend
+    from splitbrain.harness.backends.docker import DockerBackend
 
     return DockerBackend()
 
 
 def _sim(_: Inventory | None) -> Backend:
-    from harness.backends.sim import SimBackend
+    from splitbrain.harness.backends.sim import SimBackend
 
     return SimBackend()
 
 
 def _ssh(inventory: Inventory | None) -> Backend:
-    from harness.backends.ssh.backend import SshBackend
+    from splitbrain.harness.backends.ssh.backend import SshBackend
 
     return SshBackend(inventory)
 

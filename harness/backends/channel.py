@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from harness.backends import ownership
-from results.errors import BackendError
+from splitbrain.harness.backends import ownership
+from splitbrain.results.errors import BackendError
 
 ANSWERS_WITHIN_S = 15.0
 ENDS_WITHIN_S = 5.0

@@ -11,11 +11,11 @@ from typing import Final
 
 import msgspec
 
-from harness.backends import leftovers
-from harness.backends.docker import DockerBackend
-from harness.backends.ssh.backend import SshBackend
-from harness.backends.ssh.inventory import Inventory
-from results.errors import ContainerEngineError
+from splitbrain.harness.backends import leftovers
+from splitbrain.harness.backends.docker import DockerBackend
+from splitbrain.harness.backends.ssh.backend import SshBackend
+from splitbrain.harness.backends.ssh.inventory import Inventory
+from splitbrain.results.errors import ContainerEngineError
 
 SHARED_MEMORY: Final = Path("/dev/shm")
 NAMED: Final = 3

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.backends import faketime
-from harness.backends.faketime import FakeClock, Measured
-from harness.contract import faultkinds
-from harness.contract.faults import ClockFault
-from harness.contract.test import Test
+from splitbrain.harness.backends import faketime
+from splitbrain.harness.backends.faketime import FakeClock, Measured
+from splitbrain.harness.contract import faultkinds
+from splitbrain.harness.contract.faults import ClockFault
+from splitbrain.harness.contract.test import Test
 
 
 def needed(test: Test) -> bool:

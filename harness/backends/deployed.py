@@ -10,15 +10,15 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from harness.backends.dialing import connected
-from harness.backends.links import Links
-from harness.backends.nodefaults import NodeFaults
-from harness.contract.deployments import Deployment
-from harness.contract.faults import ClockFault, DiskFault, LinkFault
-from harness.contract.nodes import ClockOffset, Link, NodeId, NodePlace, NodeStatus
-from harness.contract.rng import Streams
-from harness.contract.test import Test
-from results.errors import BackendError, UnknownNodeError, UsageError
+from splitbrain.harness.backends.dialing import connected
+from splitbrain.harness.backends.links import Links
+from splitbrain.harness.backends.nodefaults import NodeFaults
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.faults import ClockFault, DiskFault, LinkFault
+from splitbrain.harness.contract.nodes import ClockOffset, Link, NodeId, NodePlace, NodeStatus
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.contract.test import Test
+from splitbrain.results.errors import BackendError, UnknownNodeError, UsageError
 
 
 class NodeControl(Protocol):

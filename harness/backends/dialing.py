@@ -6,8 +6,8 @@ import asyncio
 import os
 import socket
 
-from harness.contract.nodes import Address, NodeId
-from harness.contract.sessions import DefiniteError
+from splitbrain.harness.contract.nodes import Address, NodeId
+from splitbrain.harness.contract.sessions import DefiniteError
 
 CONNECTS_WITHIN_S = 2.0
 

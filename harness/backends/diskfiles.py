@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from harness.backends import ownership
-from harness.backends.agent import loops
+from splitbrain.harness.backends import ownership
+from splitbrain.harness.backends.agent import loops
 
 SUFFIX: Final = ".disk"
 _PATTERN: Final = f"test=*/run=*/nodes/*/{ownership.PREFIX}:*{SUFFIX}"

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from harness.contract.faults import FaultKind, Support
-from harness.contract.test import Test
+from splitbrain.harness.contract.faults import FaultKind, Support
+from splitbrain.harness.contract.test import Test
 
 ON_VOLUMES: Final[Mapping[FaultKind, str]] = {
     "disk-full": "files that take all room of the node's own ext4 file system, loop-mounted",

@@ -23,9 +23,9 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.backends.agent.errors import AgentError
-from harness.backends.agent.programs import out_of_reach
-from results.errors import BackendError, FaultNotSupportedError
+from splitbrain.harness.backends.agent.errors import AgentError
+from splitbrain.harness.backends.agent.programs import out_of_reach
+from splitbrain.results.errors import BackendError, FaultNotSupportedError
 
 INSTALL: Final = "install libfaketime (Debian and Ubuntu: apt install libfaketime)"
 LIBRARY_PLACES: Final = (

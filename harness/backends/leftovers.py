@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
-from harness.backends import diskfiles, ownership
-from harness.backends.agent import cgroups, volumes
+from splitbrain.harness.backends import diskfiles, ownership
+from splitbrain.harness.backends.agent import cgroups, volumes
 
 TURNS_BY: str = "/run"
 """A directory whose lock (flock(2)) is the turn. All users can open it, and nothing needs to be made for that."""

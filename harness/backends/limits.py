@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from harness.contract import faultkinds
-from harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault
-from harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
-from results.errors import FaultNotSupportedError
+from splitbrain.harness.contract import faultkinds
+from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault
+from splitbrain.harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
+from splitbrain.results.errors import FaultNotSupportedError
 
 SIMULATED_ONLY: Final[tuple[FaultKind, ...]] = (
     *faultkinds.LINK_KINDS,

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from harness.contract.faults import LinkFault
-from harness.contract.nodes import Link
-from harness.contract.rng import Streams
+from splitbrain.harness.contract.faults import LinkFault
+from splitbrain.harness.contract.nodes import Link
+from splitbrain.harness.contract.rng import Streams
 
 SEEDS = 2**32
 

@@ -7,12 +7,12 @@ import contextlib
 from collections.abc import Generator, Mapping, Sequence
 from typing import Protocol
 
-from harness.backends.channel import Asked
-from harness.backends.linkfaults import SeededFaults
-from harness.contract.faults import LinkFault
-from harness.contract.nodes import Link
-from harness.contract.rng import Streams
-from results.errors import BackendError
+from splitbrain.harness.backends.channel import Asked
+from splitbrain.harness.backends.linkfaults import SeededFaults
+from splitbrain.harness.contract.faults import LinkFault
+from splitbrain.harness.contract.nodes import Link
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.results.errors import BackendError
 
 ALIVE_EVERY_S = 10.0
 

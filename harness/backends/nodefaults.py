@@ -9,15 +9,15 @@ from typing import Any
 
 import msgspec
 
-from harness.backends.channel import Asked
-from harness.backends.clocks import NodeClock
-from harness.backends.disks import ON_VOLUMES
-from harness.backends.linkfaults import SEEDS
-from harness.contract import faultkinds
-from harness.contract.faults import ClockFault, DiskFault
-from harness.contract.nodes import NodeCommand, NodeId, NodeStatus
-from harness.contract.rng import Streams
-from results.errors import BackendError, FaultNotSupportedError
+from splitbrain.harness.backends.channel import Asked
+from splitbrain.harness.backends.clocks import NodeClock
+from splitbrain.harness.backends.disks import ON_VOLUMES
+from splitbrain.harness.backends.linkfaults import SEEDS
+from splitbrain.harness.contract import faultkinds
+from splitbrain.harness.contract.faults import ClockFault, DiskFault
+from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodeStatus
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.results.errors import BackendError, FaultNotSupportedError
 
 
 class NodeFaults:

@@ -1,6 +1,7 @@
 """The simulated backend: nodes are objects of this process, under virtual time. It needs no system package and no root.
 
-A deployment lives inside a running `harness.simulation.loop.SimLoop`; `harness.running.simulate.simulate` makes both.
+A deployment lives inside a running `splitbrain.harness.simulation.loop.SimLoop`;
+`splitbrain.harness.running.simulate.simulate` makes both.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from harness.contract.clock import Runtime
-from harness.contract.deployments import MessageConnection
-from harness.contract.embedding import Embeddable
-from harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
-from harness.contract.nodes import Address, ClockOffset, Link, NodeId, NodePlace, NodeStatus
-from harness.contract.test import Test
-from harness.simulation.host import Outputs, SimHost
-from harness.simulation.loop import SimLoop
-from harness.simulation.network import SimNetwork
-from harness.simulation.trace import Trace
-from harness.simulation.worlds import World, world
-from results.errors import HarnessError, NodeStartError, UnknownNodeError, UsageError
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.deployments import MessageConnection
+from splitbrain.harness.contract.embedding import Embeddable
+from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
+from splitbrain.harness.contract.nodes import Address, ClockOffset, Link, NodeId, NodePlace, NodeStatus
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.simulation.host import Outputs, SimHost
+from splitbrain.harness.simulation.loop import SimLoop
+from splitbrain.harness.simulation.network import SimNetwork
+from splitbrain.harness.simulation.trace import Trace
+from splitbrain.harness.simulation.worlds import World, world
+from splitbrain.results.errors import HarnessError, NodeStartError, UnknownNodeError, UsageError
 
 PORT = 7000
 """The port of every node, on a host of the node's own name."""
@@ -59,7 +60,7 @@ class SimBackend:
     """Nodes in this process, under virtual time.
 
     Args:
-        world: what links, disks and clocks are like (`harness.simulation.worlds.WORLDS`).
+        world: what links, disks and clocks are like (`splitbrain.harness.simulation.worlds.WORLDS`).
         outputs: where what nodes say goes; without it nothing can be deployed, only looked at.
         trace: takes every event, to find where two runs part.
     """
@@ -90,7 +91,9 @@ class SimBackend:
         check_embeddable(test)
         loop = asyncio.get_running_loop()
         if not isinstance(loop, SimLoop) or self._outputs is None:
-            raise HarnessError("the sim backend works inside a simulation only: use harness.running.simulate.simulate.")
+            raise HarnessError(
+                "the sim backend works inside a simulation only: use splitbrain.harness.running.simulate.simulate."
+            )
         nature = world(self.world, runtime.streams["world"])
         return SimDeployment(test, loop, runtime, nature, self._outputs, self._trace)
 
@@ -110,7 +113,7 @@ def check_embeddable(test: Test) -> None:
     if not callable(getattr(test.system, "embed", None)):
         raise UsageError(
             f"system {test.system.name!r} cannot be simulated: its nodes run as processes only. Use another --backend, "
-            f"or give the system an embed() (see harness.contract.embedding.Embeddable)."
+            f"or give the system an embed() (see splitbrain.harness.contract.embedding.Embeddable)."
         )
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from harness.campaigns.compose import RunOptions
-from harness.campaigns.hunting.search import Limits, search
-from harness.campaigns.hunting.tally import Tally
-from harness.campaigns.hunting.trial import Trial
-from harness.campaigns.interrupts import Interrupts
-from harness.campaigns.swarm import Asked, draw
-from harness.campaigns.workers import Workers
-from results.errors import HarnessError
+from splitbrain.harness.campaigns.compose import RunOptions
+from splitbrain.harness.campaigns.hunting.search import Limits, search
+from splitbrain.harness.campaigns.hunting.tally import Tally
+from splitbrain.harness.campaigns.hunting.trial import Trial
+from splitbrain.harness.campaigns.interrupts import Interrupts
+from splitbrain.harness.campaigns.swarm import Asked, draw
+from splitbrain.harness.campaigns.workers import Workers
+from splitbrain.results.errors import HarnessError
 
 BUG: Final = "M23"
 CHECKER: Final = "linearizable"

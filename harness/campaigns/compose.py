@@ -12,16 +12,16 @@ from typing import Any
 
 import msgspec
 
-from harness.backends import catalogue as backends
-from harness.backends.sim import SimBackend, check_embeddable
-from harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory, parse_hosts
-from harness.campaigns.followable import checked_faults
-from harness.campaigns.idle import idle
-from harness.campaigns.judges import with_judges
-from harness.campaigns.schedules import read as read_schedule
-from harness.contract.faultkinds import supported
-from harness.contract.listed import names, number
-from harness.contract.test import (
+from splitbrain.harness.backends import catalogue as backends
+from splitbrain.harness.backends.sim import SimBackend, check_embeddable
+from splitbrain.harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory, parse_hosts
+from splitbrain.harness.campaigns.followable import checked_faults
+from splitbrain.harness.campaigns.idle import idle
+from splitbrain.harness.campaigns.judges import with_judges
+from splitbrain.harness.campaigns.schedules import read as read_schedule
+from splitbrain.harness.contract.faultkinds import supported
+from splitbrain.harness.contract.listed import names, number
+from splitbrain.harness.contract.test import (
     CONCURRENCY_MAX,
     NODES_MAX,
     RATE_MAX,
@@ -32,18 +32,18 @@ from harness.contract.test import (
     Test,
     check_number,
 )
-from harness.generators.script import ScriptedFault, script_faults
-from harness.running.plan import NODE_NAME
-from harness.simulation.worlds import WORLDS
-from harness.systems import catalogue as systems
-from nemesis import catalogue as nemeses
-from nemesis.compose import INTERVAL_S
-from nemesis.requests import kind_of, needs_of
-from results import quantities
-from results.errors import UnknownNameError, UsageError
-from results.nodedata import KEEP_DATA
-from results.stores import STORE
-from workloads import catalogue as workloads
+from splitbrain.harness.generators.script import ScriptedFault, script_faults
+from splitbrain.harness.running.plan import NODE_NAME
+from splitbrain.harness.simulation.worlds import WORLDS
+from splitbrain.harness.systems import catalogue as systems
+from splitbrain.nemesis import catalogue as nemeses
+from splitbrain.nemesis.compose import INTERVAL_S
+from splitbrain.nemesis.requests import kind_of, needs_of
+from splitbrain.results import quantities
+from splitbrain.results.errors import UnknownNameError, UsageError
+from splitbrain.results.nodedata import KEEP_DATA
+from splitbrain.results.stores import STORE
+from splitbrain.workloads import catalogue as workloads
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, TypeAlias
 
-from harness.campaigns.leaders import Leaders
-from results.history import Op
+from splitbrain.harness.campaigns.leaders import Leaders
+from splitbrain.results.history import Op
 
 
 class Display(Protocol):

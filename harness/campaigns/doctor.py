@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
-from harness.backends.catalogue import BACKENDS, build
-from harness.contract.faults import FaultKind, Support
-from results.errors import SeveralFailedError, SplitbrainError
+from splitbrain.harness.backends.catalogue import BACKENDS, build
+from splitbrain.harness.contract.faults import FaultKind, Support
+from splitbrain.results.errors import SeveralFailedError, SplitbrainError
 
 if TYPE_CHECKING:
-    from harness.backends.ssh.inventory import Inventory
+    from splitbrain.harness.backends.ssh.inventory import Inventory
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from harness.campaigns.compose import command_line
-from harness.campaigns.planned import options_of, with_revision
-from harness.campaigns.polling import FILE
-from harness.contract.observing import observable
-from results.origin import tools
+from splitbrain.harness.campaigns.compose import command_line
+from splitbrain.harness.campaigns.planned import options_of, with_revision
+from splitbrain.harness.campaigns.polling import FILE
+from splitbrain.harness.contract.observing import observable
+from splitbrain.results.origin import tools
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.contract.deployments import Deployment
-    from harness.contract.test import Test
-    from results.store import RunDir
+    from splitbrain.harness.contract.deployments import Deployment
+    from splitbrain.harness.contract.test import Test
+    from splitbrain.results.store import RunDir
 
 
 def document_of(test: Test, store: Path, notes: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,9 +75,9 @@ def _telemetry(test: Test, node_dir: Path) -> Path | None:
 
 def keep_plan(run: RunDir, test: Test) -> None:
     """Store what was planned to happen, apart from what happened: ops, and faults as they were asked for."""
-    from harness.running.plan import Expectation, encode, plan_of
-    from results.arrow import from_table, history_hash
-    from results.history import HARNESS
+    from splitbrain.harness.running.plan import Expectation, encode, plan_of
+    from splitbrain.results.arrow import from_table, history_hash
+    from splitbrain.results.history import HARNESS
 
     table, document = run.finish_history(), run.read_test()
     versions = with_revision(document["versions"], document.get("git"))

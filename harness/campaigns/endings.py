@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 import numpy as np
 
-from results.arrow import history_hash, recovered_note
-from results.calls import ints
-from results.faults import happenings
+from splitbrain.results.arrow import history_hash, recovered_note
+from splitbrain.results.calls import ints
+from splitbrain.results.faults import happenings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from results.store import RunDir
+    from splitbrain.results.store import RunDir
 
 How: TypeAlias = Literal["interrupted", "killed", "running", "empty"]
 
@@ -27,7 +27,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
             one that is alive; "empty" for a run that recorded nothing.
         at_ns: when, since the test began; of a killed one, when its record ends.
         rows: so many rows, from the first, every run of the seed has.
-        beginning: the hash (`results.arrow.history_hash`) of these rows.
+        beginning: the hash (`splitbrain.results.arrow.history_hash`) of these rows.
     """
 
     how: How

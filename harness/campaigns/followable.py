@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from harness.contract.test import KEY_MAX, OpShape
-from harness.generators.script import ScriptedFault, ScriptedOp
-from harness.running.plan import Plan
-from harness.running.runner import FINAL_LIMIT_S
-from nemesis.requests import check_sequence, complete
-from results.errors import UnknownNameError, UsageError
+from splitbrain.harness.contract.test import KEY_MAX, OpShape
+from splitbrain.harness.generators.script import ScriptedFault, ScriptedOp
+from splitbrain.harness.running.plan import Plan
+from splitbrain.harness.running.runner import FINAL_LIMIT_S
+from splitbrain.nemesis.requests import check_sequence, complete
+from splitbrain.results.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
-    from harness.contract.test import Test
+    from splitbrain.harness.contract.test import Test
 
 LONGER_MAX_S: Final = 600.0
 """So much longer than its options' time limit and one op a plan's faults phase may last, in seconds: room for what is

@@ -17,7 +17,7 @@ def idle(options: Mapping[str, Any]) -> dict[str, str]:
     """The options of a test that change nothing, each with why, and what to do, as the end of a sentence.
 
     Args:
-        options: by name, as `harness.campaigns.compose.RunOptions` has them.
+        options: by name, as `splitbrain.harness.campaigns.compose.RunOptions` has them.
     """
     found: dict[str, str] = {}
     backend = options["backend"]

@@ -6,11 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Final
 
-from checkers.verdict import CheckerSpec
-from harness.backends.sim import SimBackend
-from harness.contract.test import Backend, Test
-from harness.systems.elections import Elections
-from results.errors import UsageError
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.backends.sim import SimBackend
+from splitbrain.harness.contract.test import Backend, Test
+from splitbrain.harness.systems.elections import Elections
+from splitbrain.results.errors import UsageError
 
 TRACE_CHECKERS: Final = ("election-safety", "leader-completeness", "replica-agreement", "commit-monotonic")
 """Checkers of the telemetry of nodes."""

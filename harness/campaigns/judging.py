@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from checkers import engine
-from checkers.verdict import Outcome, Verdict
-from harness.campaigns.rejudging import command_for, told_to_analyze
-from results.arrow import recovered_note
-from results.collecting import collect_telemetry
-from results.errors import RunNotFoundError
-from results.figures import write_figures
-from results.nodedata import pack_as_asked
-from results.reasons import reasons_of
-from results.report import REPORT, write_report
-from results.report.counterexample import COUNTEREXAMPLE, is_drawable, write_counterexample
-from results.store import RunDir, plain_verdict
+from splitbrain.checkers import engine
+from splitbrain.checkers.verdict import Outcome, Verdict
+from splitbrain.harness.campaigns.rejudging import command_for, told_to_analyze
+from splitbrain.results.arrow import recovered_note
+from splitbrain.results.collecting import collect_telemetry
+from splitbrain.results.errors import RunNotFoundError
+from splitbrain.results.figures import write_figures
+from splitbrain.results.nodedata import pack_as_asked
+from splitbrain.results.reasons import reasons_of
+from splitbrain.results.report import REPORT, write_report
+from splitbrain.results.report.counterexample import COUNTEREXAMPLE, is_drawable, write_counterexample
+from splitbrain.results.store import RunDir, plain_verdict
 
 if TYPE_CHECKING:
-    from checkers.spark.session import Spark
+    from splitbrain.checkers.spark.session import Spark
 
 
 class Conclusion(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ def judge_with_spark(
         SplitbrainError: a run cannot be read, or Spark failed.
         JudgingStoppedError: an interrupt, or too little memory.
     """
-    from checkers.spark.pipeline import judge_runs
+    from splitbrain.checkers.spark.pipeline import judge_runs
 
     with told_to_analyze(", ".join(command_for(run.path) for run in runs)):
         for run in runs:

@@ -15,9 +15,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodeId, NodeView
-from harness.contract.test import Test
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodeId, NodeView
+from splitbrain.harness.contract.test import Test
 
 PAUSE_S: Final = 1.0
 """Between two questions to nodes."""
@@ -37,7 +37,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class LeaderWatch:
-    """Follows the raw telemetry files of the nodes (see `results.telemetry`)."""
+    """Follows the raw telemetry files of the nodes (see `splitbrain.results.telemetry`)."""
 
     def __init__(self, sources: Mapping[str, Path]) -> None:
         """`sources`: for each node the file to which it appends; it need not exist yet."""

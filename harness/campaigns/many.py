@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from checkers import engine, stored
-from checkers.stored import Unjudged, or_unjudged
-from checkers.verdict import Outcome, Verdict, worst
-from harness.campaigns.judging import keep_verdicts, write_pages
-from harness.campaigns.words import hot_keys, sentences
-from harness.campaigns.workers import Workers
-from results.arrow import DAMAGED_KEY, read_parquet_head
-from results.store import RunDir
+from splitbrain.checkers import engine, stored
+from splitbrain.checkers.stored import Unjudged, or_unjudged
+from splitbrain.checkers.verdict import Outcome, Verdict, worst
+from splitbrain.harness.campaigns.judging import keep_verdicts, write_pages
+from splitbrain.harness.campaigns.words import hot_keys, sentences
+from splitbrain.harness.campaigns.workers import Workers
+from splitbrain.results.arrow import DAMAGED_KEY, read_parquet_head
+from splitbrain.results.store import RunDir
 
 if TYPE_CHECKING:
-    from checkers.spark.session import Spark
+    from splitbrain.checkers.spark.session import Spark
 
 BATCH_RUNS: Final = 250
 """Runs in one pass of the pipeline. A pass costs some seconds whatever is in it; the verdicts of a run are tens of
@@ -94,7 +94,7 @@ def judge_in_batches(
     Raises:
         EngineError: Spark failed.
     """
-    from checkers.spark.pipeline import judge_apart
+    from splitbrain.checkers.spark.pipeline import judge_apart
 
     judged: list[Judged] = []
     for begin in range(0, len(runs), BATCH_RUNS):

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from checkers import engine
-from checkers.verdict import Outcome, Verdict
-from harness.campaigns.compose import RunOptions, compose
-from harness.campaigns.followable import checked
-from harness.campaigns.idle import HOST_OPTIONS
-from harness.campaigns.words import sentences
-from harness.running import plan as plans
-from harness.running.plan import Expectation, Plan
-from harness.running.simulate import simulate
-from nemesis.requests import needs_of
-from results.arrow import history_hash
-from results.errors import HistoryFormatError, SplitbrainError, UsageError
+from splitbrain.checkers import engine
+from splitbrain.checkers.verdict import Outcome, Verdict
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.campaigns.followable import checked
+from splitbrain.harness.campaigns.idle import HOST_OPTIONS
+from splitbrain.harness.campaigns.words import sentences
+from splitbrain.harness.running import plan as plans
+from splitbrain.harness.running.plan import Expectation, Plan
+from splitbrain.harness.running.simulate import simulate
+from splitbrain.nemesis.requests import needs_of
+from splitbrain.results.arrow import history_hash
+from splitbrain.results.errors import HistoryFormatError, SplitbrainError, UsageError
 
 if TYPE_CHECKING:
-    from harness.contract.test import Test
-    from results.history import Op
+    from splitbrain.harness.contract.test import Test
+    from splitbrain.results.history import Op
 
 LIMIT_S = 300.0
 """How long one run may take, in seconds of real time: a hundred times as long as usual."""
@@ -156,7 +156,7 @@ def _ignore(_: str) -> None:
 def play_plan(plan: Plan) -> Played:
     """Carry out a plan in simulation, and judge it: a regression test in a line.
 
-    assert not play_plan(harness.running.plan.load("tests/regressions/stale-read.json")).guilt
+    assert not play_plan(splitbrain.harness.running.plan.load("tests/regressions/stale-read.json")).guilt
 
     Raises:
         UsageError: the plan cannot be followed.

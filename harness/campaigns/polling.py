@@ -1,4 +1,4 @@
-"""The telemetry of nodes that write none, written for them while a run is under way (`harness.running.polled`)."""
+"""Telemetry of nodes that write none: asked for, and written, during a run (`splitbrain.harness.running.polled`)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import BinaryIO
 
 import msgspec
 
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodeId
-from harness.contract.observing import Observable, Observed, Seen
-from harness.contract.realtime import RealClock
-from harness.running.polled import poll
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.observing import Observable, Observed, Seen
+from splitbrain.harness.contract.realtime import RealClock
+from splitbrain.harness.running.polled import poll
 
 FILE = "telemetry.jsonl"
 """In the folder of each node."""
 
 
 class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A raw line (`results.telemetry`), with what the node said behind it."""
+    """A raw line (`splitbrain.results.telemetry`), with what the node said behind it."""
 
     wall: int
     at: int

@@ -12,19 +12,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.campaigns.display import Display, Displays, silent
-from results.errors import RunEndedError, SplitbrainError
+from splitbrain.harness.campaigns.display import Display, Displays, silent
+from splitbrain.results.errors import RunEndedError, SplitbrainError
 
 if TYPE_CHECKING:
-    from checkers.spark.session import Spark
-    from harness.campaigns.judging import Conclusion
-    from harness.campaigns.runlog import RunLog
-    from harness.contract.deployments import Deployment
-    from harness.contract.observing import Observable
-    from harness.contract.realtime import RealClock
-    from harness.contract.test import Backend, Test
-    from harness.running.runner import RunSummary
-    from results.store import RunDir
+    from splitbrain.checkers.spark.session import Spark
+    from splitbrain.harness.campaigns.judging import Conclusion
+    from splitbrain.harness.campaigns.runlog import RunLog
+    from splitbrain.harness.contract.deployments import Deployment
+    from splitbrain.harness.contract.observing import Observable
+    from splitbrain.harness.contract.realtime import RealClock
+    from splitbrain.harness.contract.test import Backend, Test
+    from splitbrain.harness.running.runner import RunSummary
+    from splitbrain.results.store import RunDir
 
 MASTER: Final = "local[*]"
 """Spark's master, unless another is asked for."""
@@ -72,10 +72,10 @@ def run_and_judge(
     Raises:
         SplitbrainError: the test could not be run, or what it left could not be judged.
     """
-    from harness.campaigns.documents import keep_plan
-    from harness.campaigns.judges import with_judges
-    from harness.campaigns.judging import judge_run
-    from harness.campaigns.rejudging import command_for, told_to_analyze
+    from splitbrain.harness.campaigns.documents import keep_plan
+    from splitbrain.harness.campaigns.judges import with_judges
+    from splitbrain.harness.campaigns.judging import judge_run
+    from splitbrain.harness.campaigns.rejudging import command_for, told_to_analyze
 
     test = with_judges(test, backend)
     with contextlib.ExitStack() as stack, displays(f"{test.name} seed {test.seed}") as display:
@@ -111,15 +111,15 @@ def record(
         store: where its folder goes.
         display: shows how it goes.
         at_heal: called once when the heal phase begins.
-        notes: what `test.json` shall say besides (see `results.store.Store.find` on "derived_from").
+        notes: what `test.json` shall say besides (see `splitbrain.results.store.Store.find` on "derived_from").
 
     Raises:
         SplitbrainError: it could not be run.
     """
-    from harness.backends.sim import SimBackend
+    from splitbrain.harness.backends.sim import SimBackend
 
     if isinstance(backend, SimBackend):
-        from harness.campaigns.simulated import record_simulated
+        from splitbrain.harness.campaigns.simulated import record_simulated
 
         return record_simulated(test, backend.world, store, display, at_heal, notes)
     check_place(test, backend)
@@ -134,18 +134,18 @@ async def _record(
     at_heal: Callable[[], None] | None,
     notes: Mapping[str, Any],
 ) -> tuple[RunDir, RunSummary]:
-    from harness.campaigns.documents import document_of_deployed, keep_surroundings, telemetry_of
-    from harness.campaigns.interrupts import heeded
-    from harness.campaigns.leaders import LeaderPoll, LeaderWatch
-    from harness.campaigns.runlog import RunLog
-    from harness.contract.clock import Runtime
-    from harness.contract.observing import observable
-    from harness.contract.realtime import RealClock
-    from harness.contract.rng import Streams
-    from harness.running.lifecycle import run
-    from harness.running.runner import Stop
-    from results.history import HARNESS, Op
-    from results.store import Store
+    from splitbrain.harness.campaigns.documents import document_of_deployed, keep_surroundings, telemetry_of
+    from splitbrain.harness.campaigns.interrupts import heeded
+    from splitbrain.harness.campaigns.leaders import LeaderPoll, LeaderWatch
+    from splitbrain.harness.campaigns.runlog import RunLog
+    from splitbrain.harness.contract.clock import Runtime
+    from splitbrain.harness.contract.observing import observable
+    from splitbrain.harness.contract.realtime import RealClock
+    from splitbrain.harness.contract.rng import Streams
+    from splitbrain.harness.running.lifecycle import run
+    from splitbrain.harness.running.runner import Stop
+    from splitbrain.results.history import HARNESS, Op
+    from splitbrain.results.store import Store
 
     clock = RealClock()
     folders: list[RunDir] = []
@@ -220,7 +220,7 @@ async def _record(
 
 def _give_up(folders: Sequence[RunDir], error: BaseException) -> None:
     """Hold runs no more that came to no end; of one that was ended at once, the error gets the command to judge it."""
-    from harness.campaigns.rejudging import told_to_judge
+    from splitbrain.harness.campaigns.rejudging import told_to_judge
 
     for found in folders:
         found.release()
@@ -232,7 +232,7 @@ async def _ask(
     system: Observable, deployment: Deployment, files: Mapping[str, Path], clock: RealClock, log: RunLog
 ) -> None:
     """Write the telemetry of nodes that write none; what ends that before its time is told in the log."""
-    from harness.campaigns.polling import write_telemetry
+    from splitbrain.harness.campaigns.polling import write_telemetry
 
     try:
         await write_telemetry(system, deployment, files, clock)
@@ -269,7 +269,7 @@ class _PendingSpark:
 
 @contextlib.contextmanager
 def _spark_in_background(master: str) -> Generator[_PendingSpark]:
-    from checkers.spark.session import session
+    from splitbrain.checkers.spark.session import session
 
     with contextlib.ExitStack() as stack:
         pending = _PendingSpark(lambda: stack.enter_context(session(master)))

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from results.errors import JudgingStoppedError, RunEndedError
+from splitbrain.results.errors import JudgingStoppedError, RunEndedError
 
 
 def command_for(run: Path) -> str:

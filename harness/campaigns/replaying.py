@@ -8,22 +8,31 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from harness.campaigns.compose import RunOptions, backend_of, compose
-from harness.campaigns.display import Displays, silent
-from harness.campaigns.endings import Cut, cut_of
-from harness.campaigns.planned import LIMIT_S, Played, Task, elsewhere, options_of, play, test_of, with_revision
-from harness.campaigns.shrinking import plan_of_run, store_run
-from harness.campaigns.warm import warm_up
-from harness.campaigns.workers import Workers
-from harness.running.plan import Plan, encode, load
-from results.arrow import history_hash
-from results.errors import HarnessError, SplitbrainError, UsageError
-from results.origin import git_revision, versions
-from results.store import RunDir, Store
-from results.stores import is_run
+from splitbrain.harness.campaigns.compose import RunOptions, backend_of, compose
+from splitbrain.harness.campaigns.display import Displays, silent
+from splitbrain.harness.campaigns.endings import Cut, cut_of
+from splitbrain.harness.campaigns.planned import (
+    LIMIT_S,
+    Played,
+    Task,
+    elsewhere,
+    options_of,
+    play,
+    test_of,
+    with_revision,
+)
+from splitbrain.harness.campaigns.shrinking import plan_of_run, store_run
+from splitbrain.harness.campaigns.warm import warm_up
+from splitbrain.harness.campaigns.workers import Workers
+from splitbrain.harness.running.plan import Plan, encode, load
+from splitbrain.results.arrow import history_hash
+from splitbrain.results.errors import HarnessError, SplitbrainError, UsageError
+from splitbrain.results.origin import git_revision, versions
+from splitbrain.results.store import RunDir, Store
+from splitbrain.results.stores import is_run
 
 if TYPE_CHECKING:
-    from harness.campaigns.judging import Conclusion
+    from splitbrain.harness.campaigns.judging import Conclusion
 
 _TICK_S = 0.2
 
@@ -276,7 +285,7 @@ def keep(original: Original, store: Path, displays: Displays = silent) -> Conclu
     Raises:
         SplitbrainError: it could not be run.
     """
-    from harness.campaigns.record import run_and_judge
+    from splitbrain.harness.campaigns.record import run_and_judge
 
     if original.plan is None:
         return run_and_judge(

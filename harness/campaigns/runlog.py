@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
-from results.history import NEMESIS, Op
-from results.values import canonical_json
+from splitbrain.results.history import NEMESIS, Op
+from splitbrain.results.values import canonical_json
 
 
 class RunLog:

@@ -18,10 +18,10 @@ from typing import Any, cast
 
 import msgspec
 
-from harness.generators.script import ScriptedFault
-from harness.running.plan import load
-from nemesis.requests import check_sequence, complete
-from results.errors import UsageError
+from splitbrain.harness.generators.script import ScriptedFault
+from splitbrain.harness.running.plan import load
+from splitbrain.nemesis.requests import check_sequence, complete
+from splitbrain.results.errors import UsageError
 
 LINES_MAX = 100_000
 """Ops in one file."""

@@ -9,24 +9,34 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from checkers.verdict import Outcome
-from harness.campaigns.compose import backend_of, compose
-from harness.campaigns.followable import checked
-from harness.campaigns.planned import LIMIT_S, Guilt, Played, Task, options_of, play, simulated, test_of, with_revision
-from harness.campaigns.warm import warm_up
-from harness.campaigns.workers import Report, Workers
-from harness.contract.listed import names
-from harness.running.plan import Plan, encode, figures, kinds, load, plan_of
-from nemesis import catalogue
-from nemesis.shrink import Shrunk, Step, shrink
-from results.arrow import from_table
-from results.errors import UsageError
-from results.origin import git_revision, versions
-from results.store import RunDir, Store
+from splitbrain.checkers.verdict import Outcome
+from splitbrain.harness.campaigns.compose import backend_of, compose
+from splitbrain.harness.campaigns.followable import checked
+from splitbrain.harness.campaigns.planned import (
+    LIMIT_S,
+    Guilt,
+    Played,
+    Task,
+    options_of,
+    play,
+    simulated,
+    test_of,
+    with_revision,
+)
+from splitbrain.harness.campaigns.warm import warm_up
+from splitbrain.harness.campaigns.workers import Report, Workers
+from splitbrain.harness.contract.listed import names
+from splitbrain.harness.running.plan import Plan, encode, figures, kinds, load, plan_of
+from splitbrain.nemesis import catalogue
+from splitbrain.nemesis.shrink import Shrunk, Step, shrink
+from splitbrain.results.arrow import from_table
+from splitbrain.results.errors import UsageError
+from splitbrain.results.origin import git_revision, versions
+from splitbrain.results.store import RunDir, Store
 
 if TYPE_CHECKING:
-    from harness.campaigns.display import Display
-    from harness.campaigns.judging import Conclusion
+    from splitbrain.harness.campaigns.display import Display
+    from splitbrain.harness.campaigns.judging import Conclusion
 
 SEEDS: Final = 20
 """So many seeds are tried with a plan: other delays, the same ops and faults. One of them must fail."""
@@ -289,7 +299,7 @@ class Pool:
         self.problem: str | None = None
 
     def failing(self, candidates: Iterator[Plan], wanted: Guilt) -> Plan | None:
-        """The first candidate that fails so (`nemesis.shrink.Judge`)."""
+        """The first candidate that fails so (`splitbrain.nemesis.shrink.Judge`)."""
         asked: list[Plan] = []
 
         def noted() -> Iterator[Plan]:
@@ -349,8 +359,8 @@ def store_run(plan: Plan, store: Path, display: Display, derived_from: str) -> C
     Raises:
         SplitbrainError: it could not be run.
     """
-    from harness.campaigns.judging import judge_inline
-    from harness.campaigns.record import record
+    from splitbrain.harness.campaigns.judging import judge_inline
+    from splitbrain.harness.campaigns.record import record
 
     options, notes = options_of(plan.options, "plan"), {"derived_from": derived_from}
     run, summary = record(test_of(options, plan), backend_of(options), store, display, notes=notes)
@@ -365,7 +375,7 @@ def store_run(plan: Plan, store: Path, display: Display, derived_from: str) -> C
 
 def difference(plan: Plan, conclusion: Conclusion) -> str | None:
     """In what a stored run of a plan is not what the plan expects, None if in nothing."""
-    from results.arrow import history_hash
+    from splitbrain.results.arrow import history_hash
 
     if plan.expect is None or plan.expect.history in (None, history_hash(conclusion.run.history())):
         return None

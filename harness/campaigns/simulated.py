@@ -10,20 +10,20 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from harness.campaigns.documents import document_of, telemetry_of
-from harness.campaigns.interrupts import heeded
-from harness.campaigns.rejudging import told_to_judge
-from harness.campaigns.runlog import RunLog
-from harness.running.runner import RunSummary, Stop
-from harness.running.simulate import Simulated, log_line, simulate, with_true_time
-from harness.simulation.clock import EPOCH_NS
-from results.errors import HarnessError, RunEndedError
-from results.history import HARNESS, Op
-from results.store import RunDir, Store
+from splitbrain.harness.campaigns.documents import document_of, telemetry_of
+from splitbrain.harness.campaigns.interrupts import heeded
+from splitbrain.harness.campaigns.rejudging import told_to_judge
+from splitbrain.harness.campaigns.runlog import RunLog
+from splitbrain.harness.running.runner import RunSummary, Stop
+from splitbrain.harness.running.simulate import Simulated, log_line, simulate, with_true_time
+from splitbrain.harness.simulation.clock import EPOCH_NS
+from splitbrain.results.errors import HarnessError, RunEndedError
+from splitbrain.results.history import HARNESS, Op
+from splitbrain.results.store import RunDir, Store
 
 if TYPE_CHECKING:
-    from harness.campaigns.display import Display
-    from harness.contract.test import Test
+    from splitbrain.harness.campaigns.display import Display
+    from splitbrain.harness.contract.test import Test
 
 
 def record_simulated(
@@ -39,7 +39,7 @@ def record_simulated(
     Raises:
         SplitbrainError: it could not be run.
     """
-    from harness.backends.sim import check_embeddable
+    from splitbrain.harness.backends.sim import check_embeddable
 
     check_embeddable(test)
     run = Store(store).create(test.name, test.seed, document_of(test, store, notes), time.time_ns())

@@ -15,16 +15,16 @@ from typing import Final
 
 import msgspec
 
-from harness.backends import catalogue as backends
-from harness.campaigns.compose import RunOptions, client_count, compose
-from harness.contract.faultkinds import supported
-from harness.contract.listed import names, number
-from harness.contract.rng import Rng, Streams
-from harness.systems import catalogue as systems
-from nemesis.catalogue import NEMESES, UNFAIR, descriptions, names_for
-from results.errors import UnknownNameError, UsageError
-from workloads.catalogue import able
-from workloads.catalogue import check as check_workload
+from splitbrain.harness.backends import catalogue as backends
+from splitbrain.harness.campaigns.compose import RunOptions, client_count, compose
+from splitbrain.harness.contract.faultkinds import supported
+from splitbrain.harness.contract.listed import names, number
+from splitbrain.harness.contract.rng import Rng, Streams
+from splitbrain.harness.systems import catalogue as systems
+from splitbrain.nemesis.catalogue import NEMESES, UNFAIR, descriptions, names_for
+from splitbrain.results.errors import UnknownNameError, UsageError
+from splitbrain.workloads.catalogue import able
+from splitbrain.workloads.catalogue import check as check_workload
 
 NODES: Final = (3, 4, 5, 6, 7)
 """Even numbers too: with them a majority is not what it is with the odd number below."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from checkers import linearizable
+from splitbrain.checkers import linearizable
 
 
 def warm_up() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.verdict import Outcome, Verdict, reasons
-from results.clocks import Clocks
+from splitbrain.checkers.verdict import Outcome, Verdict, reasons
+from splitbrain.results.clocks import Clocks
 
 COLOURS = {
     Outcome.PASS: "green",

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from harness.cli import options, parsing
-from results.errors import RunNotFoundError, UsageError
+from splitbrain.harness.cli import options, parsing
+from splitbrain.results.errors import RunNotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from harness.campaigns.many import Judged
-    from results.store import RunDir, Store
+    from splitbrain.harness.campaigns.many import Judged
+    from splitbrain.results.store import RunDir, Store
 
 STARTED: Final = "Spark is up"
 """How the line begins that tells that judging begins."""
@@ -41,10 +41,10 @@ def command(
     """
     options.check_master(ctx, engine or "spark", master)
 
-    from checkers.verdict import worst
-    from harness.campaigns.rejudging import told_to_analyze
-    from results.store import Store
-    from results.stores import is_run
+    from splitbrain.checkers.verdict import worst
+    from splitbrain.harness.campaigns.rejudging import told_to_analyze
+    from splitbrain.results.store import Store
+    from splitbrain.results.stores import is_run
 
     parsing.refuse_twice("RUN", runs)
     options.check_store(ctx, runs)
@@ -96,7 +96,7 @@ def _is_over(run: RunDir) -> bool:
 
 def _standing(run: RunDir) -> str:
     """ "running", "empty", or "over"; also of a run that is damaged."""
-    from checkers.stored import or_unjudged
+    from splitbrain.checkers.stored import or_unjudged
 
     if or_unjudged(run.path, run.is_running) is True:
         return "running"
@@ -105,9 +105,9 @@ def _standing(run: RunDir) -> str:
 
 
 def _judge(runs: list[RunDir], engine: str, master: str) -> list[Judged]:
-    from harness.campaigns.many import judge_in_batches, judge_one_by_one, page_writers
-    from harness.campaigns.planned import cores
-    from harness.cli.steps import Steps
+    from splitbrain.harness.campaigns.many import judge_in_batches, judge_one_by_one, page_writers
+    from splitbrain.harness.campaigns.planned import cores
+    from splitbrain.harness.cli.steps import Steps
 
     began_s = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -122,7 +122,7 @@ def _judge(runs: list[RunDir], engine: str, master: str) -> list[Judged]:
         if engine == "inline":
             stack.enter_context(steps).tell("judging runs")
             return judge_one_by_one(runs, show, _warn)
-        from checkers.spark.session import session
+        from splitbrain.checkers.spark.session import session
 
         click.echo(f"starting Spark ({master}) for {len(runs)} runs", err=True)
         stack.enter_context(steps).tell("starting Spark")
@@ -137,7 +137,7 @@ def _judge(runs: list[RunDir], engine: str, master: str) -> list[Judged]:
 
 def _print_json(judged: list[Judged]) -> None:
     """An array with a document per run, one after the other: all of them at once may be more than fits into memory."""
-    from harness.campaigns.judging import damaged_document, stored_document
+    from splitbrain.harness.campaigns.judging import damaged_document, stored_document
 
     click.echo("[")
     for number, each in enumerate(judged, 1):
@@ -151,8 +151,8 @@ def _print(judged: list[Judged]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from harness.campaigns.words import COLOURS
-    from harness.cli.tables import print_whole
+    from splitbrain.harness.campaigns.words import COLOURS
+    from splitbrain.harness.cli.tables import print_whole
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("outcome", "test", "run", "why"):

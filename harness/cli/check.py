@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from harness.cli import counterexample, options, parsing
-from results.errors import HistoryFormatError, SplitbrainError, UnknownNameError, UsageError
+from splitbrain.harness.cli import counterexample, options, parsing
+from splitbrain.results.errors import HistoryFormatError, SplitbrainError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from checkers.long_histories import LongHistory
-    from checkers.verdict import CheckerSpec, Outcome, Verdict
-    from results.formats.rows import Independent
+    from splitbrain.checkers.long_histories import LongHistory
+    from splitbrain.checkers.verdict import CheckerSpec, Outcome, Verdict
+    from splitbrain.results.formats.rows import Independent
 
 
 MEMORY_MAX_MB: Final = 1 << 30
@@ -98,10 +98,10 @@ def command(
       splitbrain check --format porcupine --model kv c10-ok.txt
       splitbrain check --checker set history.jsonl
     """
-    from checkers.verdict import CheckerSpec, outcome, worst
-    from harness.cli.histories import refuse_missing
-    from harness.cli.steps import Steps
-    from results.store import plain_verdict
+    from splitbrain.checkers.verdict import CheckerSpec, outcome, worst
+    from splitbrain.harness.cli.histories import refuse_missing
+    from splitbrain.harness.cli.steps import Steps
+    from splitbrain.results.store import plain_verdict
 
     # What is imported by now stays until the end: the interpreter need not take it apart at the exit, which takes a
     # tenth of the check of a small history. Models of the user's own are imported later, and are not meant.
@@ -164,7 +164,7 @@ def _refuse_settings(ctx: click.Context) -> None:
             )
     if not settings:
         return
-    from harness.contract.test import TIME_MAX_S, check_number
+    from splitbrain.harness.contract.test import TIME_MAX_S, check_number
 
     time_limit, memory_limit, witness_time = (
         ctx.params[each] for each in ("time_limit", "memory_limit", "witness_time")
@@ -182,7 +182,7 @@ def _refuse_settings(ctx: click.Context) -> None:
 
 def _exit_code(found: Outcome, problems: Sequence[SplitbrainError]) -> int:
     """A violation decides, whatever else could not be judged; then that something could not."""
-    from checkers.verdict import Outcome
+    from splitbrain.checkers.verdict import Outcome
 
     if problems and found is not Outcome.VIOLATION:
         return max(problem.exit_code for problem in problems)
@@ -208,8 +208,8 @@ def _print(file: str, verdict: Verdict, picture: str | None, *, asked: bool) -> 
 
 def _read(file: str, format_name: str | None, independent: Independent, checker_name: str) -> pa.Table | LongHistory:
     """The history of a file: a long one only for the checker that judges it without its table."""
-    from harness.cli.histories import read_history_of, read_long_history_of
-    from results.arrow import client_ops
+    from splitbrain.harness.cli.histories import read_history_of, read_long_history_of
+    from splitbrain.results.arrow import client_ops
 
     if checker_name == "linearizable":
         long = read_long_history_of(file, format_name, independent)
@@ -222,8 +222,8 @@ def _read(file: str, format_name: str | None, independent: Independent, checker_
 
 
 def _judged(history: pa.Table | LongHistory, spec: CheckerSpec, telemetry: pa.Table | None) -> Verdict:
-    from checkers.engine import judge, judge_long
-    from checkers.long_histories import LongHistory
+    from splitbrain.checkers.engine import judge, judge_long
+    from splitbrain.checkers.long_histories import LongHistory
 
     if isinstance(history, LongHistory):
         return judge_long(history, spec)
@@ -232,21 +232,21 @@ def _judged(history: pa.Table | LongHistory, spec: CheckerSpec, telemetry: pa.Ta
 
 
 def _rows(history: pa.Table | LongHistory) -> int:
-    from checkers.long_histories import LongHistory
+    from splitbrain.checkers.long_histories import LongHistory
 
     return history.file_rows if isinstance(history, LongHistory) else history.num_rows
 
 
 def _ops(history: pa.Table | LongHistory) -> int:
     """How many ops clients invoked."""
-    from checkers.long_histories import LongHistory
-    from results.arrow import client_ops
+    from splitbrain.checkers.long_histories import LongHistory
+    from splitbrain.results.arrow import client_ops
 
     return len(history.calls.invoked) if isinstance(history, LongHistory) else client_ops(history)
 
 
 def _telemetry(file: str) -> pa.Table | None:
     """What the nodes told, where the file is the folder of a stored run."""
-    from results.store import RunDir
+    from splitbrain.results.store import RunDir
 
     return RunDir(Path(file)).telemetry() if Path(file).is_dir() else None

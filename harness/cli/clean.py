@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from harness.cli import options, parsing
-from results.errors import UsageError
+from splitbrain.harness.cli import options, parsing
+from splitbrain.results.errors import UsageError
 
 if TYPE_CHECKING:
-    from harness.backends.cleaning import Cleaned
+    from splitbrain.harness.backends.cleaning import Cleaned
 
 
 @click.command("clean", cls=parsing.Command)
@@ -43,8 +43,8 @@ def command(
       splitbrain clean --store nightly
       splitbrain clean --hosts @lab.hosts --known-hosts lab.keys --ssh-key ~/.ssh/lab
     """
-    from harness.backends import cleaning
-    from harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory
+    from splitbrain.harness.backends import cleaning
+    from splitbrain.harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory
 
     if hosts is None:
         options.check_hosts(ctx, "which hosts? Add --hosts, or leave it out.")

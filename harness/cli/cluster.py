@@ -16,9 +16,9 @@ from typing import Any, Final, TypeVar
 import click
 import msgspec
 
-from harness.cli import options, parsing
-from results.errors import BackendError, NodeStartError, UnknownNameError, UsageError
-from results.stores import check_path, check_writable
+from splitbrain.harness.cli import options, parsing
+from splitbrain.results.errors import BackendError, NodeStartError, UnknownNameError, UsageError
+from splitbrain.results.stores import check_path, check_writable
 
 T = TypeVar("T")
 
@@ -91,9 +91,9 @@ def command() -> None:
 @folder
 def up(nodes: str, base_port: int, bug: str, directory: str) -> None:
     """Start the nodes and wait until one leads. Data of an earlier `up` in the same DIR is used again."""
-    from cluster.client import BUGS
-    from harness.campaigns.compose import node_names
-    from harness.contract.listed import names
+    from splitbrain.cluster.client import BUGS
+    from splitbrain.harness.campaigns.compose import node_names
+    from splitbrain.harness.contract.listed import names
 
     for each in names("--bug", bug):
         if each not in BUGS:
@@ -145,7 +145,7 @@ def _check_free(node: str, port: int) -> None:
 def _start(home: Path, node: str, ports: dict[str, int], bug: str) -> NodeProcess:
     data = home / node
     data.mkdir(exist_ok=True)
-    arguments = [sys.executable, "-m", "cluster", "--node", node, "--listen", f"{HOST}:{ports[node]}"]
+    arguments = [sys.executable, "-m", "splitbrain.cluster", "--node", node, "--listen", f"{HOST}:{ports[node]}"]
     for peer, port in ports.items():
         if peer != node:
             arguments += ["--peer", f"{peer}={HOST}:{port}"]
@@ -240,8 +240,8 @@ def ctl(
     put PATH VALUE | create PATH VALUE | update PATH VALUE
     cas PATH EXPECTED VALUE
     """
-    from cluster.client import Client, ClusterError
-    from harness.contract.test import TIME_MAX_S, check_number
+    from splitbrain.cluster.client import Client, ClusterError
+    from splitbrain.harness.contract.test import TIME_MAX_S, check_number
 
     wanted = {"put": 1, "create": 1, "update": 1, "cas": 2}.get(verb, 0)
     if len(values) != wanted:
@@ -274,7 +274,7 @@ def _value(text: str) -> Any:
 
 async def _statuses(nodes: list[NodeProcess]) -> list[dict[str, Any]]:
     """One document per node: what it says of itself, or what is wrong with it."""
-    from cluster.client import Client, ClusterError
+    from splitbrain.cluster.client import Client, ClusterError
 
     async def ask(client: Client) -> dict[str, Any]:
         return msgspec.to_builtins(await client.status())
@@ -293,7 +293,7 @@ async def _statuses(nodes: list[NodeProcess]) -> list[dict[str, Any]]:
 async def _with_client(node: NodeProcess, use: Callable[[Any], Awaitable[T]]) -> T:
     import socket
 
-    from cluster.client import connect
+    from splitbrain.cluster.client import connect
 
     endpoint = socket.socket()
     endpoint.setblocking(False)

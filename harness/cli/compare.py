@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from harness.cli import options, parsing
-from results.errors import RunNotFoundError, UsageError
+from splitbrain.harness.cli import options, parsing
+from splitbrain.results.errors import RunNotFoundError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.table import Table
 
-    from results.comparison import Comparison, FigureRow, Side, Spread
-    from results.store import RunDir
+    from splitbrain.results.comparison import Comparison, FigureRow, Side, Spread
+    from splitbrain.results.store import RunDir
 
 
 _CHOSEN_BY = ("outcome", "workload", "nemesis", "nemeses", "system", "backend", "bug", "since", "until")
-"""Filters of the site's table that can stand for a set of runs. What they mean: `results.site.selection`."""
+"""Filters of the site's table that can stand for a set of runs. What they mean: `splitbrain.results.site.selection`."""
 
 
 @click.command("compare", cls=parsing.Command)
@@ -65,8 +65,8 @@ def command(ctx: click.Context, a: str, b: str, store: str, page: str | None, as
 
     The exit code is 0 whatever was found: verdicts are not judged again.
     """
-    from results.comparison import compare
-    from results.targets import check_target
+    from splitbrain.results.comparison import compare
+    from splitbrain.results.targets import check_target
 
     if page is not None:
         check_target("--page", page)
@@ -91,10 +91,10 @@ def _write(page: Path, found: Comparison, a: Sequence[RunDir], b: Sequence[RunDi
     Raises:
         UsageError: the file cannot be written.
     """
-    from results.atomic import replace_file
-    from results.report.overlays import overlays
-    from results.site.pages import comparison_page
-    from results.tracks import tracks_of
+    from splitbrain.results.atomic import replace_file
+    from splitbrain.results.report.overlays import overlays
+    from splitbrain.results.site.pages import comparison_page
+    from splitbrain.results.tracks import tracks_of
 
     drawn = overlays(tracks_of(a), tracks_of(b))
     html = comparison_page(found, drawn, standalone=True).encode("utf-8", "backslashreplace")
@@ -115,8 +115,8 @@ def _side(reference: str, meant: Sequence[RunDir]) -> tuple[Side, list[RunDir]]:
     Raises:
         SplitbrainError: there is none that can be read.
     """
-    from results.comparison import Side, Subject, subject_of
-    from results.errors import SplitbrainError
+    from splitbrain.results.comparison import Side, Subject, subject_of
+    from splitbrain.results.errors import SplitbrainError
 
     subjects: list[Subject] = []
     runs: list[RunDir] = []
@@ -140,7 +140,7 @@ def _meant(reference: str, store: str) -> list[RunDir]:
     Raises:
         RunNotFoundError: there is none.
     """
-    from results.store import RunDir, Store
+    from splitbrain.results.store import RunDir, Store
 
     words = [word.partition("=") for word in reference.split()]
     filters = {name: value for name, _, value in words}
@@ -177,9 +177,9 @@ def _that_fit(filters: dict[str, str], store: str) -> list[RunDir]:
         RunNotFoundError: there is none.
         UsageError: a day does not exist.
     """
-    from results.site.rows import Index
-    from results.site.selection import choose, parse
-    from results.store import RunDir
+    from splitbrain.results.site.rows import Index
+    from splitbrain.results.site.selection import choose, parse
+    from splitbrain.results.store import RunDir
 
     rows = Index(Path(store)).rows()
     chosen = choose(rows, parse({**filters, "sort": "start", "down": "0"}), per_page=max(len(rows), 1)).rows
@@ -201,7 +201,7 @@ def _fits(run: RunDir, pattern: str) -> bool:
 def _print(found: Comparison, page: str | None) -> None:
     from rich.text import Text
 
-    from harness.cli.tables import print_whole
+    from splitbrain.harness.cli.tables import print_whole
 
     for side, label, runs in (("A", found.a, found.runs_a), ("B", found.b, found.runs_b)):
         print_whole(Text(f"{side}  {label}{f'  ({len(runs)} runs)' if len(runs) > 1 else ''}", style="bold"))
@@ -226,7 +226,7 @@ def _print(found: Comparison, page: str | None) -> None:
 def _print_tested(found: Comparison) -> None:
     from rich.text import Text
 
-    from harness.cli.tables import print_whole
+    from splitbrain.harness.cli.tables import print_whole
 
     if not found.tested:
         print_whole(Text(f"The same test on both sides. {found.seeds}".rstrip()))
@@ -241,7 +241,7 @@ def _print_tested(found: Comparison) -> None:
 def _print_figures(found: Comparison) -> None:
     from rich.text import Text
 
-    from harness.cli.tables import print_whole
+    from splitbrain.harness.cli.tables import print_whole
 
     for title, pooled in (("figures", False), ("recovery after an operation of the nemesis", True)):
         rows = [row for row in found.figures if row.pooled == pooled]

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from results import drawable
-from results.errors import UsageError
-from results.targets import check_target
+from splitbrain.results import drawable
+from splitbrain.results.errors import UsageError
+from splitbrain.results.targets import check_target
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from checkers.long_histories import LongHistory
-    from checkers.verdict import Verdict
+    from splitbrain.checkers.long_histories import LongHistory
+    from splitbrain.checkers.verdict import Verdict
 
 SUFFIX: Final = ".counterexample.html"
 
@@ -73,8 +73,8 @@ class Pictures:
         """
         if not is_drawable(verdict):
             return None
-        from checkers.long_histories import LongHistory
-        from results.report.counterexample import write_counterexample
+        from splitbrain.checkers.long_histories import LongHistory
+        from splitbrain.results.report.counterexample import write_counterexample
 
         table = history.table() if isinstance(history, LongHistory) else history
         path = self._paths[file]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli import options, parsing
-from results.errors import EXIT_HARNESS_ERROR
+from splitbrain.harness.cli import options, parsing
+from splitbrain.results.errors import EXIT_HARNESS_ERROR
 
 if TYPE_CHECKING:
-    from harness.campaigns.compose import RunOptions
-    from harness.campaigns.judging import Conclusion
-    from results.store import RunDir
+    from splitbrain.harness.campaigns.compose import RunOptions
+    from splitbrain.harness.campaigns.judging import Conclusion
+    from splitbrain.results.store import RunDir
 
 BUG = "M23"
 
@@ -36,10 +36,10 @@ def command(ctx: click.Context, store: str, time_limit: float, seed: int | None)
     The first run must pass. In the second a leader answers reads without asking a majority, and the checker must find
     an answer that is older than an acknowledged write. Exit code 0 means that both came out so.
     """
-    from harness.campaigns.compose import RunOptions, backend_of, compose
-    from harness.campaigns.judging import judge_with_spark
-    from harness.campaigns.record import check_place, record
-    from harness.cli.progress import Progress
+    from splitbrain.harness.campaigns.compose import RunOptions, backend_of, compose
+    from splitbrain.harness.campaigns.judging import judge_with_spark
+    from splitbrain.harness.campaigns.record import check_place, record
+    from splitbrain.harness.cli.progress import Progress
 
     common: dict[str, Any] = {
         "workload": "register",
@@ -69,7 +69,7 @@ def command(ctx: click.Context, store: str, time_limit: float, seed: int | None)
         errors[run.path] = str(summary.failure) if summary.failure is not None else None
         runs.append(run)
 
-    from checkers.spark.session import session
+    from splitbrain.checkers.spark.session import session
 
     with Progress("both runs") as progress, progress.during("Spark") as tell, session() as spark:
         tell("judging")
@@ -81,9 +81,9 @@ def _show(conclusions: list[Conclusion], chosen: list[RunOptions]) -> int:
     """The table, the sentence of the violation, the reports; the exit code."""
     from rich.table import Table
 
-    from checkers.verdict import Outcome
-    from harness.campaigns.words import COLOURS, figures, sentences
-    from harness.cli.tables import print_whole
+    from splitbrain.checkers.verdict import Outcome
+    from splitbrain.harness.campaigns.words import COLOURS, figures, sentences
+    from splitbrain.harness.cli.tables import print_whole
 
     expected = [Outcome.PASS, Outcome.VIOLATION]
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from harness.cli import options, parsing
+from splitbrain.harness.cli import options, parsing
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.campaigns.doctor import Fault, Finding
+    from splitbrain.harness.campaigns.doctor import Fault, Finding
 
 
 @click.command("doctor", cls=parsing.Command)
@@ -38,8 +38,8 @@ def command(
       splitbrain doctor
       splitbrain doctor --hosts @lab.hosts --known-hosts lab.keys --ssh-key ~/.ssh/lab
     """
-    from harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory
-    from harness.campaigns import doctor
+    from splitbrain.harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory
+    from splitbrain.harness.campaigns import doctor
 
     inventory = None
     if hosts is None:
@@ -63,7 +63,7 @@ def command(
 def _show_findings(findings: Sequence[Finding]) -> None:
     from rich.table import Table
 
-    from harness.cli.tables import print_whole
+    from splitbrain.harness.cli.tables import print_whole
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "area", "what", "found"):
@@ -78,7 +78,7 @@ def _show_findings(findings: Sequence[Finding]) -> None:
 def _show_matrix(faults: Sequence[Fault]) -> None:
     from rich.table import Table
 
-    from harness.cli.tables import print_whole
+    from splitbrain.harness.cli.tables import print_whole
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("fault")
@@ -98,7 +98,7 @@ def _show_reasons(console: Console, faults: Sequence[Fault]) -> None:
     """
     from rich.markup import escape
 
-    from harness.campaigns.doctor import reasons
+    from splitbrain.harness.campaigns.doctor import reasons
 
     for backend in faults[0].backends:
         console.print(f"\n[bold]{backend}[/]")

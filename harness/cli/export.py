@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from harness.cli import options, parsing
-from results.atomic import replace_file
-from results.errors import UsageError
+from splitbrain.harness.cli import options, parsing
+from splitbrain.results.atomic import replace_file
+from splitbrain.results.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from harness.cli.steps import Steps
-    from results.formats.rows import Independent
+    from splitbrain.harness.cli.steps import Steps
+    from splitbrain.results.formats.rows import Independent
 
 
 @click.command("export", cls=parsing.Command)
@@ -43,9 +43,9 @@ def command(file: str, target: str, output: str | None, format_name: str | None,
       splitbrain export store/test=*/run=* -o history.edn
       splitbrain export --format jsonl etcd_004.log | head
     """
-    from harness.cli.histories import read_history_of, refuse_missing
-    from harness.cli.steps import Steps
-    from results.targets import check_target
+    from splitbrain.harness.cli.histories import read_history_of, refuse_missing
+    from splitbrain.harness.cli.steps import Steps
+    from splitbrain.results.targets import check_target
 
     refuse_missing([file], format_name, independent, "--from")
     target_file = None if output is None else check_target("--output", output, of=file)
@@ -61,7 +61,7 @@ def command(file: str, target: str, output: str | None, format_name: str | None,
 
 
 def _write(history: pa.Table, target: str, file: TextIO, steps: Steps) -> None:
-    from results.formats.export import pieces
+    from splitbrain.results.formats.export import pieces
 
     for written, text in pieces(history, target):
         file.write(text)

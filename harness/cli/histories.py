@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.parsing import refuse_twice
-from results.errors import UsageError
+from splitbrain.harness.cli.parsing import refuse_twice
+from splitbrain.results.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from checkers.long_histories import LongHistory
-    from results.formats.rows import Independent
+    from splitbrain.checkers.long_histories import LongHistory
+    from splitbrain.results.formats.rows import Independent
 
 
 PARQUET_BYTES = b"PAR1"
@@ -51,14 +51,14 @@ def read_history_of(file: str, format_name: str | None, independent: Independent
         UsageError: there is no such file, or it cannot be read.
         HistoryFormatError: something in it is not what its format has there.
     """
-    from results.formats import read_table
-    from results.store import RunDir
+    from splitbrain.results.formats import read_table
+    from splitbrain.results.store import RunDir
 
     path = Path(_path(file))
     if path.is_dir():
         return RunDir(path).history()
     table: pa.Table = read_table(path, format_name, independent=independent)
-    from results.formats.rows import IGNORED_KEY
+    from splitbrain.results.formats.rows import IGNORED_KEY
 
     ignored = (table.schema.metadata or {}).get(IGNORED_KEY)
     if ignored is not None:
@@ -82,7 +82,7 @@ def read_long_history_of(file: str, format_name: str | None, independent: Indepe
                 return None
     except OSError:
         return None  # who reads it as a table says what is wrong with it
-    from checkers.long_histories import read_long_history
+    from splitbrain.checkers.long_histories import read_long_history
 
     return read_long_history(path)
 

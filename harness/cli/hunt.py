@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from harness.cli import options, parsing
-from results.errors import EXIT_HARNESS_ERROR, UsageError
+from splitbrain.harness.cli import options, parsing
+from splitbrain.results.errors import EXIT_HARNESS_ERROR, UsageError
 
 if TYPE_CHECKING:
-    from harness.campaigns.hunting.findings import Finding
-    from harness.campaigns.hunting.search import Limits
-    from harness.campaigns.hunting.smaller import Smaller
-    from harness.campaigns.hunting.tally import Tally
-    from harness.campaigns.interrupts import Interrupts
-    from harness.campaigns.swarm import Asked
+    from splitbrain.harness.campaigns.hunting.findings import Finding
+    from splitbrain.harness.campaigns.hunting.search import Limits
+    from splitbrain.harness.campaigns.hunting.smaller import Smaller
+    from splitbrain.harness.campaigns.hunting.tally import Tally
+    from splitbrain.harness.campaigns.interrupts import Interrupts
+    from splitbrain.harness.campaigns.swarm import Asked
 
 
 SEED_END = 2**62
@@ -113,7 +113,7 @@ def command(
 
     Ctrl-C ends the hunt at once with what was found. Each hunt leaves its figures in STORE/hunts, for trends.
     """
-    from harness.campaigns.swarm import asked_for
+    from splitbrain.harness.campaigns.swarm import asked_for
 
     _check(seed, budget, runs)
     if keep_going and runs == 1:
@@ -123,11 +123,11 @@ def command(
     asked = asked_for(**given)
     first = secrets.randbelow(2**31) if seed is None else seed
 
-    from harness.campaigns.hunting import findings
-    from harness.campaigns.hunting.search import Limits
-    from harness.campaigns.interrupts import Interrupts
-    from harness.campaigns.planned import cores
-    from harness.cli.hunting.answer import document_of, show
+    from splitbrain.harness.campaigns.hunting import findings
+    from splitbrain.harness.campaigns.hunting.search import Limits
+    from splitbrain.harness.campaigns.interrupts import Interrupts
+    from splitbrain.harness.campaigns.planned import cores
+    from splitbrain.harness.cli.hunting.answer import document_of, show
 
     processes = cores(jobs)
     findings.folder(Path(store))
@@ -152,7 +152,7 @@ def _check(seed: int | None, budget: float, runs: int | None) -> None:
     Raises:
         UsageError: a number is out of bounds.
     """
-    from harness.contract.test import TIME_MAX_S, check_number
+    from splitbrain.harness.contract.test import TIME_MAX_S, check_number
 
     check_number("budget", budget, TIME_MAX_S)
     if runs is not None and not 1 <= runs <= SEED_END:
@@ -165,13 +165,13 @@ def _hunt(
     asked: Asked, first: int, limits: Limits, jobs: int, canary_first: bool, interrupts: Interrupts
 ) -> tuple[Tally, float]:
     """The canary if it is wanted, then the hunt: what was tried, and for how many seconds."""
-    from harness.campaigns import canary
-    from harness.campaigns.hunting.search import TRIAL_LIMIT_S, search
-    from harness.campaigns.hunting.trial import carry_out
-    from harness.campaigns.swarm import draw
-    from harness.campaigns.warm import warm_up
-    from harness.campaigns.workers import Workers
-    from harness.cli.hunting.progress import HuntProgress
+    from splitbrain.harness.campaigns import canary
+    from splitbrain.harness.campaigns.hunting.search import TRIAL_LIMIT_S, search
+    from splitbrain.harness.campaigns.hunting.trial import carry_out
+    from splitbrain.harness.campaigns.swarm import draw
+    from splitbrain.harness.campaigns.warm import warm_up
+    from splitbrain.harness.campaigns.workers import Workers
+    from splitbrain.harness.cli.hunting.progress import HuntProgress
 
     with (
         interrupts.heard(),
@@ -190,9 +190,9 @@ def _hunt(
 
 def _smaller(kept: list[Finding], store: Path, jobs: int, interrupts: Interrupts) -> Smaller | None:
     """The first violation, made smaller until somebody asks for an end."""
-    from harness.campaigns.hunting.smaller import shrink_first
-    from harness.cli.progress import Progress
-    from harness.cli.shrink import shown_steps
+    from splitbrain.harness.campaigns.hunting.smaller import shrink_first
+    from splitbrain.harness.cli.progress import Progress
+    from splitbrain.harness.cli.shrink import shown_steps
 
     return shrink_first(
         kept,
@@ -206,7 +206,7 @@ def _smaller(kept: list[Finding], store: Path, jobs: int, interrupts: Interrupts
 
 def _exit_code(tally: Tally, kept: list[Finding]) -> int:
     """Of what was found; what could not be repeated says that the harness is broken."""
-    from checkers.verdict import Outcome
+    from splitbrain.checkers.verdict import Outcome
 
     if any(finding.problem is not None for finding in kept) and tally.outcome is not Outcome.VIOLATION:
         return EXIT_HARNESS_ERROR

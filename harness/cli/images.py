@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from harness.cli import options, parsing
+from splitbrain.harness.cli import options, parsing
 
 if TYPE_CHECKING:
-    from harness.images.build import Built
-    from harness.images.catalogue import Image
+    from splitbrain.harness.images.build import Built
+    from splitbrain.harness.images.catalogue import Image
 
 _WIDTH: Final = 100
 _PLAIN_S = 5.0
@@ -58,12 +58,12 @@ def command() -> None:
 @click.option("--rebuild", is_flag=True, help="Build anew, with today's packages, what is up to date too.")
 def build(names: tuple[str, ...], base: str | None, suite: str | None, rebuild: bool) -> None:
     """Build images, and what they stand on, as far as they are not up to date. Without a NAME: all of them."""
-    from harness.images.build import build as build_images
-    from harness.images.build import choose_foundation
-    from harness.images.catalogue import IMAGES, find
-    from harness.images.connection import engine
-    from harness.images.debian import check_suite
-    from results.errors import UsageError
+    from splitbrain.harness.images.build import build as build_images
+    from splitbrain.harness.images.build import choose_foundation
+    from splitbrain.harness.images.catalogue import IMAGES, find
+    from splitbrain.harness.images.connection import engine
+    from splitbrain.harness.images.debian import check_suite
+    from splitbrain.results.errors import UsageError
 
     if base is not None and suite is not None:
         raise UsageError("--base and --suite exclude each other: an image of a registry's has its suite already.")
@@ -84,9 +84,9 @@ def build(names: tuple[str, ...], base: str | None, suite: str | None, rebuild: 
 @options.as_json
 def list_images(as_json: bool) -> None:
     """Every image: whether the engine has it, and whether it is up to date with this checkout; then stale ones."""
-    from harness.images.connection import engine
-    from harness.images.stale import stale_images
-    from harness.images.survey import survey
+    from splitbrain.harness.images.connection import engine
+    from splitbrain.harness.images.stale import stale_images
+    from splitbrain.harness.images.survey import survey
 
     with closing(engine()) as client:
         states, stale = survey(client), stale_images(client)
@@ -109,9 +109,9 @@ def prune(names: tuple[str, ...], dry_run: bool) -> None:
 
     Kept are images that containers or other kept images need, and the latest of each, from which its next build begins.
     """
-    from harness.images.connection import engine
-    from harness.images.stale import prune as prune_images
-    from harness.images.stale import stale_images
+    from splitbrain.harness.images.connection import engine
+    from splitbrain.harness.images.stale import prune as prune_images
+    from splitbrain.harness.images.stale import stale_images
 
     parsing.refuse_twice("NAME", names)
     with closing(engine()) as client:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import click
 import msgspec
 
-from harness.cli import options, parsing
-from results import plugins
+from splitbrain.harness.cli import options, parsing
+from splitbrain.results import plugins
 
 KINDS = ("workloads", "nemeses", "checkers", "models", "systems", "backends", "bugs", "formats")
 
@@ -56,19 +56,19 @@ def _of_model(name: str, about: _Model) -> tuple[str, str]:
 def _entries(kind: str) -> Mapping[str, str | _Model]:
     """Name and one line on each."""
     if kind == "workloads":
-        from workloads.catalogue import WORKLOADS
+        from splitbrain.workloads.catalogue import WORKLOADS
 
         return {name: line for name, (_, line) in WORKLOADS.items()} | _installed("workload")
     if kind == "nemeses":
-        from nemesis.catalogue import descriptions
+        from splitbrain.nemesis.catalogue import descriptions
 
         return descriptions()
     if kind == "checkers":
-        from checkers.registry import CHECKERS
+        from splitbrain.checkers.registry import CHECKERS
 
         return {name: line for name, (_, line) in CHECKERS.items()} | _installed("checker")
     if kind == "models":
-        from checkers import models
+        from splitbrain.checkers import models
 
         own = {
             name: _Model(_first_line(type(model)), sorted(model.fs), models.parameter(model))
@@ -76,11 +76,11 @@ def _entries(kind: str) -> Mapping[str, str | _Model]:
         }
         return own | _installed("model")
     if kind == "formats":
-        from results.formats import FORMATS
+        from splitbrain.results.formats import FORMATS
 
         return FORMATS
-    from harness.backends.catalogue import BACKENDS
-    from harness.systems.catalogue import SYSTEMS, build
+    from splitbrain.harness.backends.catalogue import BACKENDS
+    from splitbrain.harness.systems.catalogue import SYSTEMS, build
 
     if kind == "bugs":
         return {f"{name}:{bug}": line for name in SYSTEMS for bug, line in build(name).bugs.items()}

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import click
 
-from results.errors import EXIT_HARNESS_ERROR, EXIT_USAGE, SplitbrainError
+from splitbrain.results.errors import EXIT_HARNESS_ERROR, EXIT_USAGE, SplitbrainError
 
 _IMPOSSIBLE = (errno.ENAMETOOLONG, errno.ELOOP)
 """What the system says of a name that no file can have: only the user can have given it."""
@@ -27,24 +27,27 @@ GARBAGE_AFTER = 20_000
 """Objects made and not freed between two looks for garbage among them. Python's own 700 suit no program this large."""
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("harness.cli.run", "Run one test: break a cluster and judge what its clients saw."),
-    "replay": ("harness.cli.replay", "Run a stored run again, exactly in simulation; or a plan."),
-    "shrink": ("harness.cli.shrink", "The smallest schedule and op set that still fails."),
-    "hunt": ("harness.cli.hunt", "Simulate seed after seed on all cores until something breaks."),
-    "check": ("harness.cli.check", "Judge history files: is what clients saw allowed by a model?"),
-    "export": ("harness.cli.export", "Write a history as EDN (Jepsen, Knossos, Elle) or JSON lines."),
-    "analyze": ("harness.cli.analyze", "Judge stored runs, all at once, with the Spark pipeline."),
-    "report": ("harness.cli.report", "Build the report page of a run again."),
-    "serve": ("harness.cli.serve", "The store as a web site: runs, verdicts, figures, files; live."),
-    "compare": ("harness.cli.compare", "Two runs, or two sets of runs, side by side."),
-    "prune": ("harness.cli.prune", "Remove runs from a store, by age, number and size."),
-    "clean": ("harness.cli.clean", "Remove what killed controllers left on this machine, or on hosts."),
-    "list": ("harness.cli.listing", "What there is: workloads, nemeses, checkers, models, systems, backends, bugs."),
-    "doctor": ("harness.cli.doctor", "What works on this machine, and what is missing for the rest."),
-    "cluster": ("harness.cli.cluster", "Start, stop and use the metadata cluster by hand."),
-    "images": ("harness.cli.images", "Build the container images of nodes and of systems under test."),
-    "demo": ("harness.cli.demo", "Two short tests, one of them with a bug switched on, judged by Spark."),
-    "prepare": ("harness.cli.prepare", "Compile the kernels and prepare Spark's start (set-up does this)."),
+    "run": ("splitbrain.harness.cli.run", "Run one test: break a cluster and judge what its clients saw."),
+    "replay": ("splitbrain.harness.cli.replay", "Run a stored run again, exactly in simulation; or a plan."),
+    "shrink": ("splitbrain.harness.cli.shrink", "The smallest schedule and op set that still fails."),
+    "hunt": ("splitbrain.harness.cli.hunt", "Simulate seed after seed on all cores until something breaks."),
+    "check": ("splitbrain.harness.cli.check", "Judge history files: is what clients saw allowed by a model?"),
+    "export": ("splitbrain.harness.cli.export", "Write a history as EDN (Jepsen, Knossos, Elle) or JSON lines."),
+    "analyze": ("splitbrain.harness.cli.analyze", "Judge stored runs, all at once, with the Spark pipeline."),
+    "report": ("splitbrain.harness.cli.report", "Build the report page of a run again."),
+    "serve": ("splitbrain.harness.cli.serve", "The store as a web site: runs, verdicts, figures, files; live."),
+    "compare": ("splitbrain.harness.cli.compare", "Two runs, or two sets of runs, side by side."),
+    "prune": ("splitbrain.harness.cli.prune", "Remove runs from a store, by age, number and size."),
+    "clean": ("splitbrain.harness.cli.clean", "Remove what killed controllers left on this machine, or on hosts."),
+    "list": (
+        "splitbrain.harness.cli.listing",
+        "What there is: workloads, nemeses, checkers, models, systems, backends, bugs.",
+    ),
+    "doctor": ("splitbrain.harness.cli.doctor", "What works on this machine, and what is missing for the rest."),
+    "cluster": ("splitbrain.harness.cli.cluster", "Start, stop and use the metadata cluster by hand."),
+    "images": ("splitbrain.harness.cli.images", "Build the container images of nodes and of systems under test."),
+    "demo": ("splitbrain.harness.cli.demo", "Two short tests, one of them with a bug switched on, judged by Spark."),
+    "prepare": ("splitbrain.harness.cli.prepare", "Compile the kernels and prepare Spark's start (set-up does this)."),
 }
 
 

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import click
 
-from harness.campaigns.idle import HOST_OPTIONS
-from harness.cli import parsing
-from results import stores
-from results.errors import UsageError
+from splitbrain.harness.campaigns.idle import HOST_OPTIONS
+from splitbrain.harness.cli import parsing
+from splitbrain.results import stores
+from splitbrain.results.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -115,7 +115,7 @@ def check_master(ctx: click.Context, engine: str, master: str) -> None:
         UsageError: it is such a one.
     """
     if engine == "spark":
-        from checkers.spark.session import check_master
+        from splitbrain.checkers.spark.session import check_master
 
         check_master(master)
     elif given(ctx, "master"):
@@ -143,7 +143,7 @@ def check_user(hosts: str, user: str | None) -> None:
     Raises:
         UsageError: so it is, or the hosts are none.
     """
-    from harness.backends.ssh.inventory import parse_hosts
+    from splitbrain.harness.backends.ssh.inventory import parse_hosts
 
     if user is not None and all(host.user is not None for host in parse_hosts(hosts)):
         raise UsageError(f"--ssh-user {user}: each of --hosts names who logs in there: leave one of them out.")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from results.errors import UsageError
+from splitbrain.results.errors import UsageError
 
 
 class Command(click.Command):

@@ -6,7 +6,7 @@ import time
 
 import click
 
-from harness.cli import parsing
+from splitbrain.harness.cli import parsing
 
 
 @click.command("prepare", cls=parsing.Command)
@@ -16,9 +16,9 @@ def command() -> None:
     Run once by set-up; run it again after Java or Python changed. Without it everything works, only the first use
     waits for the compiler.
     """
-    from checkers import linearizable
-    from checkers.linearizable import deciders
-    from checkers.spark import session
+    from splitbrain.checkers import linearizable
+    from splitbrain.checkers.linearizable import deciders
+    from splitbrain.checkers.spark import session
 
     started = time.monotonic()
     linearizable.warm_up()

@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from harness.campaigns.leaders import Leaders
-from results.history import HARNESS, NEMESIS, Op
+from splitbrain.harness.campaigns.leaders import Leaders
+from splitbrain.results.history import HARNESS, NEMESIS, Op
 
 _REDRAW_S = 0.25
 _PLAIN_S = 10.0

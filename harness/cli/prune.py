@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from harness.cli import options, parsing
+from splitbrain.harness.cli import options, parsing
 
 if TYPE_CHECKING:
-    from results.pruning import Candidate, Limits
+    from splitbrain.results.pruning import Candidate, Limits
 
 
 @click.command("prune", cls=parsing.Command)
@@ -57,10 +57,10 @@ def command(
       splitbrain prune --keep 20 --max-size 50G
       splitbrain prune --older-than 1w --outcome pass --test metadata-register-partition
     """
-    from results import pruning
-    from results.errors import HarnessError, UnknownNameError
-    from results.store import Store
-    from results.stores import check_there
+    from splitbrain.results import pruning
+    from splitbrain.results.errors import HarnessError, UnknownNameError
+    from splitbrain.results.store import Store
+    from splitbrain.results.stores import check_there
 
     limits = _limits(older_than, keep, max_size, outcome, tests)
     where = Store(Path(store))
@@ -89,9 +89,9 @@ def command(
 
 
 def _limits(older_than: str | None, keep: int | None, max_size: str | None, outcome: str, tests: str | None) -> Limits:
-    from results import quantities
-    from results.errors import UnknownNameError, UsageError
-    from results.pruning import OUTCOMES, Limits
+    from splitbrain.results import quantities
+    from splitbrain.results.errors import UnknownNameError, UsageError
+    from splitbrain.results.pruning import OUTCOMES, Limits
 
     if older_than is None and keep is None and max_size is None:
         raise UsageError("say what may go: give --older-than, --keep or --max-size.")
@@ -108,8 +108,8 @@ def _limits(older_than: str | None, keep: int | None, max_size: str | None, outc
 
 
 def _named(option: str, text: str) -> frozenset[str]:
-    from harness.contract.listed import names
-    from results.errors import UsageError
+    from splitbrain.harness.contract.listed import names
+    from splitbrain.results.errors import UsageError
 
     found = frozenset(names(option, text))
     if not found:
@@ -119,7 +119,7 @@ def _named(option: str, text: str) -> frozenset[str]:
 
 def _tell_what_stays(runs: list[Candidate], removed: list[Candidate], limits: Limits) -> None:
     """Say on standard error what keeps the store from what was asked for."""
-    from results.quantities import shown
+    from splitbrain.results.quantities import shown
 
     gone = {run.path for run in removed}
     rest = [run for run in runs if run.path not in gone]
@@ -137,7 +137,7 @@ def _tell_what_stays(runs: list[Candidate], removed: list[Candidate], limits: Li
 
 
 def _tell(runs: list[Candidate], removed: list[Candidate], problems: list[str], dry_run: bool, as_json: bool) -> None:
-    from results.quantities import shown
+    from splitbrain.results.quantities import shown
 
     freed = sum(run.size_bytes for run in removed)
     if as_json:

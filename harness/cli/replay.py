@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from harness.cli import options, parsing
-from results.errors import EXIT_HARNESS_ERROR, UsageError
+from splitbrain.harness.cli import options, parsing
+from splitbrain.results.errors import EXIT_HARNESS_ERROR, UsageError
 
 if TYPE_CHECKING:
-    from harness.campaigns.endings import Cut
-    from harness.campaigns.judging import Conclusion
-    from harness.campaigns.planned import Played
-    from harness.campaigns.replaying import Original
+    from splitbrain.harness.campaigns.endings import Cut
+    from splitbrain.harness.campaigns.judging import Conclusion
+    from splitbrain.harness.campaigns.planned import Played
+    from splitbrain.harness.campaigns.replaying import Original
 
 TIMES_MAX = 100_000
 
@@ -62,9 +62,9 @@ def command(
 
     The exit code is that of the most severe outcome; 255 if a simulation of the same code gave another history.
     """
-    from harness.campaigns.planned import cores
-    from harness.campaigns.replaying import original_of
-    from results.stores import check_writable
+    from splitbrain.harness.campaigns.planned import cores
+    from splitbrain.harness.campaigns.replaying import original_of
+    from splitbrain.results.stores import check_writable
 
     if not 1 <= times <= TIMES_MAX:
         raise UsageError(f"--times {times}: give 1 to {TIMES_MAX:,}.")
@@ -102,10 +102,10 @@ def _refuse_idle(ctx: click.Context, original: Original, times: int, *, keep: bo
 
 
 def _exactly(original: Original, times: int, jobs: int, store: Path | None, as_json: bool) -> int:
-    from checkers.verdict import worst
-    from harness.campaigns.replaying import compare, keep, replay
-    from harness.cli.progress import Progress
-    from harness.cli.steps import Steps
+    from splitbrain.checkers.verdict import worst
+    from splitbrain.harness.campaigns.replaying import compare, keep, replay
+    from splitbrain.harness.cli.progress import Progress
+    from splitbrain.harness.cli.steps import Steps
 
     with Steps(times) as steps:
 
@@ -151,8 +151,8 @@ def _cut_document(cut: Cut) -> dict[str, Any]:
 
 
 def _say_outcome(outcome: str, played: Played) -> None:
-    from checkers.verdict import Outcome
-    from harness.campaigns.words import COLOURS
+    from splitbrain.checkers.verdict import Outcome
+    from splitbrain.harness.campaigns.words import COLOURS
 
     click.secho(outcome.upper(), fg=COLOURS[Outcome(outcome)], bold=True)
     if played.harness_error is not None:
@@ -165,14 +165,14 @@ def _say_outcome(outcome: str, played: Played) -> None:
 
 
 def _as_planned(original: Original, times: int, store: Path, as_json: bool) -> int:
-    from checkers.verdict import Outcome, worst
-    from harness.campaigns.compose import backend_of
-    from harness.campaigns.judging import conclusion_document
-    from harness.campaigns.planned import test_of
-    from harness.campaigns.record import check_place
-    from harness.campaigns.replaying import plan_to_repeat
-    from harness.campaigns.shrinking import store_run
-    from harness.cli.progress import Progress
+    from splitbrain.checkers.verdict import Outcome, worst
+    from splitbrain.harness.campaigns.compose import backend_of
+    from splitbrain.harness.campaigns.judging import conclusion_document
+    from splitbrain.harness.campaigns.planned import test_of
+    from splitbrain.harness.campaigns.record import check_place
+    from splitbrain.harness.campaigns.replaying import plan_to_repeat
+    from splitbrain.harness.campaigns.shrinking import store_run
+    from splitbrain.harness.cli.progress import Progress
 
     plan = plan_to_repeat(original)
     check_place(test_of(original.options, plan), backend_of(original.options))
@@ -194,7 +194,7 @@ def _as_planned(original: Original, times: int, store: Path, as_json: bool) -> i
         }
         click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
     else:
-        from harness.campaigns.words import sentences
+        from splitbrain.harness.campaigns.words import sentences
 
         worst_one = next(each for each in conclusions if each.outcome is outcome)
         for sentence in sentences(worst_one.verdicts)[:1]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from harness.cli import options, parsing
-from results.errors import SplitbrainError
+from splitbrain.harness.cli import options, parsing
+from splitbrain.results.errors import SplitbrainError
 
 
 @click.command("report", cls=parsing.Command)
@@ -22,9 +22,9 @@ def command(ctx: click.Context, runs: tuple[str, ...], store: str, as_json: bool
 
     The verdict stays as it is: `splitbrain analyze RUN` judges again.
     """
-    from results.collecting import collect_telemetry
-    from results.report import write_report
-    from results.store import Store
+    from splitbrain.results.collecting import collect_telemetry
+    from splitbrain.results.report import write_report
+    from splitbrain.results.store import Store
 
     parsing.refuse_twice("RUN", runs)
     options.check_store(ctx, runs)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from harness.cli import options, parsing
-from results.errors import UsageError
+from splitbrain.harness.cli import options, parsing
+from splitbrain.results.errors import UsageError
 
 if TYPE_CHECKING:
-    from harness.campaigns.judging import Conclusion
+    from splitbrain.harness.campaigns.judging import Conclusion
 
 
 @click.command("run", cls=parsing.Command)
@@ -39,9 +39,9 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
       splitbrain run --backend sim --nemesis partition,power,packet --time-limit 300
       splitbrain run --backend ssh --hosts n1=admin@10.0.0.1,n2=admin@10.0.0.2,n3=admin@10.0.0.3 --ssh-key ~/.ssh/lab
     """
-    from harness.campaigns.compose import RunOptions, backend_of, command_line, compose
-    from harness.campaigns.record import check_place, run_and_judge
-    from harness.cli.progress import Progress
+    from splitbrain.harness.campaigns.compose import RunOptions, backend_of, command_line, compose
+    from splitbrain.harness.campaigns.record import check_place, run_and_judge
+    from splitbrain.harness.cli.progress import Progress
 
     _refuse_idle(ctx, given)
     options.check_master(ctx, engine or "inline", master)
@@ -57,7 +57,7 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
         test, backend, Path(store), engine=engine or "inline", master=master, notes=notes, displays=Progress
     )
     if as_json:
-        from harness.campaigns.judging import conclusion_document
+        from splitbrain.harness.campaigns.judging import conclusion_document
 
         document = {**conclusion_document(conclusion), "seed": chosen.seed, "command": again}
         click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
@@ -72,8 +72,8 @@ def _refuse_idle(ctx: click.Context, given: Mapping[str, Any]) -> None:
     Raises:
         UsageError: there is one.
     """
-    from harness.campaigns.idle import idle
-    from harness.contract.listed import names
+    from splitbrain.harness.campaigns.idle import idle
+    from splitbrain.harness.contract.listed import names
 
     for name, why in idle(given).items():
         if options.given(ctx, name):
@@ -87,8 +87,8 @@ def _refuse_idle(ctx: click.Context, given: Mapping[str, Any]) -> None:
 
 def show(conclusion: Conclusion, again: str) -> None:
     """Outcome, sentences, report and the command to run it again."""
-    from harness.campaigns.words import COLOURS, figures, inexact_clocks, sentences
-    from results.clocks import clocks_in
+    from splitbrain.harness.campaigns.words import COLOURS, figures, inexact_clocks, sentences
+    from splitbrain.results.clocks import clocks_in
 
     outcome = conclusion.outcome
     click.secho(outcome.value.upper(), fg=COLOURS[outcome], bold=True, nl=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from harness.cli import options, parsing
+from splitbrain.harness.cli import options, parsing
 
 
 @click.command("serve", cls=parsing.Command)
@@ -37,9 +37,9 @@ def command(store: str, host: str, port: int, as_json: bool) -> None:
 
     Runs that are added or end meanwhile show up by themselves. Nothing is ever written. Ctrl-C ends it.
     """
-    from results.site.routes import loopback_hosts
-    from results.site.server import SiteServer
-    from results.stores import check_there
+    from splitbrain.results.site.routes import loopback_hosts
+    from splitbrain.results.site.server import SiteServer
+    from splitbrain.results.stores import check_there
 
     root = Path(store)
     check_there(root)

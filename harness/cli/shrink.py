@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from harness.cli import options, parsing
-from results.errors import UsageError
+from splitbrain.harness.cli import options, parsing
+from splitbrain.results.errors import UsageError
 
 if TYPE_CHECKING:
-    from harness.campaigns.interrupts import Interrupts
-    from harness.campaigns.judging import Conclusion
-    from harness.campaigns.shrinking import Smallest
-    from harness.running.plan import Plan
-    from nemesis.shrink import Step
+    from splitbrain.harness.campaigns.interrupts import Interrupts
+    from splitbrain.harness.campaigns.judging import Conclusion
+    from splitbrain.harness.campaigns.shrinking import Smallest
+    from splitbrain.harness.running.plan import Plan
+    from splitbrain.nemesis.shrink import Step
 
 BUDGET_S = 300.0
 
@@ -70,21 +70,21 @@ def command(
 
     \b
     In a test function of your own:
-      from harness.campaigns.planned import play_plan
-      from harness.running.plan import load
+      from splitbrain.harness.campaigns.planned import play_plan
+      from splitbrain.harness.running.plan import load
       assert not play_plan(load("tests/regressions/stale-read.json")).guilt
 
     Exit code 1 says that the smallest plan ends in the violation, as it should.
     """
-    from harness.campaigns.interrupts import Interrupts
-    from harness.campaigns.planned import cores
-    from harness.campaigns.shrinking import failure_of, smallest, store_run
-    from harness.cli.progress import Progress
-    from harness.contract.test import TIME_MAX_S, check_number
-    from harness.running.plan import encode
-    from results.atomic import replace_file
-    from results.stores import check_writable
-    from results.targets import check_target
+    from splitbrain.harness.campaigns.interrupts import Interrupts
+    from splitbrain.harness.campaigns.planned import cores
+    from splitbrain.harness.campaigns.shrinking import failure_of, smallest, store_run
+    from splitbrain.harness.cli.progress import Progress
+    from splitbrain.harness.contract.test import TIME_MAX_S, check_number
+    from splitbrain.harness.running.plan import encode
+    from splitbrain.results.atomic import replace_file
+    from splitbrain.results.stores import check_writable
+    from splitbrain.results.targets import check_target
 
     check_number("budget", budget, TIME_MAX_S)
     workers = cores(jobs)
@@ -123,7 +123,7 @@ def shown_steps(title: str, interrupts: Interrupts) -> Generator[Callable[[Step]
 
 def sizes(plan: Plan) -> str:
     """How large a plan is, in words."""
-    from harness.running.plan import figures
+    from splitbrain.harness.running.plan import figures
 
     size = figures(plan)
     counted = (("fault", size.faults), ("op", size.ops), ("client", size.clients), ("node", size.nodes))
@@ -137,8 +137,8 @@ def replay_command(plan_file: Path) -> str:
 
 
 def _print(found: Smallest, conclusion: Conclusion, plan_file: Path) -> None:
-    from harness.campaigns.shrinking import difference
-    from harness.campaigns.words import COLOURS
+    from splitbrain.harness.campaigns.shrinking import difference
+    from splitbrain.harness.campaigns.words import COLOURS
 
     outcome = conclusion.outcome
     click.secho(outcome.value.upper(), fg=COLOURS[outcome], bold=True, nl=False)
@@ -167,9 +167,9 @@ def _ended(found: Smallest) -> str:
 
 
 def _document(found: Smallest, conclusion: Conclusion, plan_file: Path) -> dict[str, Any]:
-    from harness.campaigns.judging import conclusion_document
-    from harness.campaigns.shrinking import difference
-    from harness.running.plan import figures
+    from splitbrain.harness.campaigns.judging import conclusion_document
+    from splitbrain.harness.campaigns.shrinking import difference
+    from splitbrain.harness.running.plan import figures
 
     return {
         **conclusion_document(conclusion),

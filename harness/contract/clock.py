@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from harness.contract.rng import Streams
+from splitbrain.harness.contract.rng import Streams
 
 
 class Clock(Protocol):

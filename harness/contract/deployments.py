@@ -6,8 +6,8 @@ import socket  # noqa: TID251 - for the type of a dialled connection; nothing he
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from harness.contract.faults import ClockFault, DiskFault, LinkFault
-from harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
+from splitbrain.harness.contract.faults import ClockFault, DiskFault, LinkFault
+from splitbrain.harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
 
 
 class Deployment(Protocol):

@@ -1,7 +1,8 @@
 """Systems whose nodes can run inside this process, each on a world that it is handed: what a simulation needs of them.
 
-What the parts of a world must do is stated by the metadata cluster, the first that needed them: see `cluster.runtime`.
-A node that reaches past its world, for a clock or a socket of its own, cannot be simulated.
+What the parts of a world must do is stated by the metadata cluster, the first that needed them: see
+`splitbrain.cluster.runtime`. A node that reaches past its world, for a clock or a socket of its own, cannot be
+simulated.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol, runtime_checkable
 
-from cluster.embedded import Clock, Disk, Network, Rng
-from harness.contract.nodes import NodeCommand
+from splitbrain.cluster.embedded import Clock, Disk, Network, Rng
+from splitbrain.harness.contract.nodes import NodeCommand
 
 
 class NodeWorld(Protocol):

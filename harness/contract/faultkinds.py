@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
-from harness.contract.test import Backend, System
+from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
+from splitbrain.harness.contract.test import Backend, System
 
 _OF_LINKS: Final[Mapping[str, FaultKind]] = {
     "delay_ms": "delay",

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from harness.contract.magnitudes import Bounds, check_magnitudes
+from splitbrain.harness.contract.magnitudes import Bounds, check_magnitudes
 
 FaultKind: TypeAlias = Literal[
     "cut",

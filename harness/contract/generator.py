@@ -16,8 +16,8 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from harness.contract.rng import Rng
-from results.history import NEMESIS, Op
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.results.history import NEMESIS, Op
 
 UNASSIGNED: Final = -99
 """The process of an invocation that any free process may carry out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from results.errors import UsageError
+from splitbrain.results.errors import UsageError
 
 _DIGITS_MAX: Final = 18
 """Of a whole number in an option. None that has a meaning is longer, and Python refuses to read far longer ones."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 
 import msgspec
 
-from results.errors import UsageError
+from splitbrain.results.errors import UsageError
 
 
 class Bounds(NamedTuple):

@@ -13,7 +13,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from results.errors import UsageError
+from splitbrain.results.errors import UsageError
 
 MARKS: Final[Mapping[str, str]] = {
     # what clients met
@@ -91,7 +91,7 @@ _counts: dict[str, int] | None = None
 def reached(mark: str) -> None:
     """Count a mark; outside of `counted` nothing happens."""
     if _counts is not None:
-        assert mark in MARKS, f"there is no mark {mark!r}: add it to harness.contract.marks.MARKS"
+        assert mark in MARKS, f"there is no mark {mark!r}: add it to splitbrain.harness.contract.marks.MARKS"
         _counts[mark] += 1
 
 

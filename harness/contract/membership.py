@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodeId
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodeId
 
 
 class Membership(Protocol):

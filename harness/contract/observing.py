@@ -6,19 +6,19 @@ from typing import Final, Protocol, cast
 
 import msgspec
 
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodeId
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodeId
 
 START: Final = "start"
 
 
 SEEN: Final = "seen"
 """Events of rows: the first one of a process, and any other. None is called "role": that a node is in a term makes no
-promise before it is on its disk, and it may well be asked in between (`checkers.consensus.progress`)."""
+promise before it is on its disk, and it may well be asked in between (`splitbrain.checkers.consensus.progress`)."""
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a node says of itself; None for what it does not say. Columns are those of `results.telemetry`.
+    """What a node says of itself; None for what it does not say. Columns are those of `splitbrain.results.telemetry`.
 
     `role`, `term`, `leader` and `commit` must have held together in one moment: leaders are counted by them. `applied`
     may be older than `commit`, not newer.

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.contract.nodes import ClockOffset, NodeId
+from splitbrain.harness.contract.nodes import ClockOffset, NodeId
 
 EXCHANGES: Final = 16
 """How often a host is asked: enough for one exchange that nothing held up."""
@@ -70,7 +70,7 @@ def all_between(
 
 
 def noted(offsets: Mapping[NodeId, ClockOffset]) -> dict[str, Any]:
-    """The value of the op in which the harness records them: `f` "clocks", read by `results.clocks`. In seconds."""
+    """The value, in seconds, of the op "clocks" that records them (read by `splitbrain.results.clocks`)."""
     return {
         "offsets_s": {node: offset.mono_ns / 1e9 for node, offset in offsets.items()},
         "errors_s": {node: offset.error_ns / 1e9 for node, offset in offsets.items()},

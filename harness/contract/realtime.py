@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from harness.contract.clock import Runtime
-from harness.contract.rng import Streams
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.rng import Streams
 
 
 class RealClock:

@@ -10,16 +10,16 @@ from typing import Annotated, Any, Protocol, TypeAlias
 
 import msgspec
 
-from checkers.verdict import CheckerSpec
-from harness.contract.clock import Runtime
-from harness.contract.deployments import Deployment
-from harness.contract.faults import FaultKind, Support
-from harness.contract.generator import Generator
-from harness.contract.membership import Membership
-from harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
-from harness.contract.sessions import Session
-from results.errors import UsageError
-from results.history import Op
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.faults import FaultKind, Support
+from splitbrain.harness.contract.generator import Generator
+from splitbrain.harness.contract.membership import Membership
+from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
+from splitbrain.harness.contract.sessions import Session
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import Op
 
 NODES_MAX = 100
 CONCURRENCY_MAX = 1000
@@ -128,7 +128,7 @@ class Test:
         recovery_s: how long the healed system may take until every node answers; longer is a violation of liveness
             only where a checker says so, else the run is inconclusive.
         quiet_s: how long the replicas may take to meet once nobody asks for anything; None for the system's own bound
-            (`harness.systems.elections.Elections.bound_s`). Nothing to a system without elections.
+            (`splitbrain.harness.systems.elections.Elections.bound_s`). Nothing to a system without elections.
         availability: the share of its seconds, 0 to 1, in which a whole core must have answered; 0 for no demand.
         options: the options from which this test was composed, as JSON can carry them: enough to compose it again.
     """
@@ -292,7 +292,7 @@ class System(Protocol):
         ...
 
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:
-        """The node's raw telemetry file (JSON lines, see `results.telemetry`), None if nodes write none.
+        """The node's raw telemetry file (JSON lines, see `splitbrain.results.telemetry`), None if nodes write none.
 
         A system of such nodes that also has `observe` (`Observable`) is asked for it during the run.
         """
@@ -372,8 +372,8 @@ class Nemesis(Protocol):
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         """Carry out a nemesis op and return its completion.
 
-        `ok`: it was seen to take effect; the value is a `results.faults.NemesisReport`, as a dict. `info`: it may have
-        taken effect; the run is then inconclusive. NemesisError is recorded as `info` with the error.
+        `ok`: it was seen to take effect; the value is a `splitbrain.results.faults.NemesisReport`, as a dict. `info`:
+        it may have taken effect; the run is then inconclusive. NemesisError is recorded as `info` with the error.
         """
         ...
 

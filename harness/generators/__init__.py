@@ -15,14 +15,14 @@ without end). The idea, and most of the names, are Jepsen's.
 
 from __future__ import annotations
 
-from harness.contract.generator import PENDING, UNASSIGNED, Context, Generator, Pending, Result
-from harness.generators.choice import any_of, beside, flip_flop, mix
-from harness.generators.keys import concurrent_keys, sequential_keys
-from harness.generators.leaves import NOTHING, Source, each, generator, invoke, once
-from harness.generators.order import f_map, limit, phases, repeat, sequence, synchronize
-from harness.generators.outcome import final, until_ok
-from harness.generators.threads import clients, each_process, each_thread, nemesis, reserve
-from harness.generators.timing import rate, sleep, spaced, stagger, time_limit
+from splitbrain.harness.contract.generator import PENDING, UNASSIGNED, Context, Generator, Pending, Result
+from splitbrain.harness.generators.choice import any_of, beside, flip_flop, mix
+from splitbrain.harness.generators.keys import concurrent_keys, sequential_keys
+from splitbrain.harness.generators.leaves import NOTHING, Source, each, generator, invoke, once
+from splitbrain.harness.generators.order import f_map, limit, phases, repeat, sequence, synchronize
+from splitbrain.harness.generators.outcome import final, until_ok
+from splitbrain.harness.generators.threads import clients, each_process, each_thread, nemesis, reserve
+from splitbrain.harness.generators.timing import rate, sleep, spaced, stagger, time_limit
 
 __all__ = [
     "NOTHING",

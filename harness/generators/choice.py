@@ -6,10 +6,19 @@ from collections.abc import Sequence
 
 import msgspec
 
-from harness.contract.generator import PENDING, Context, Generator, Pending, Result, earlier, swapped, updated
-from harness.generators.leaves import NOTHING, Source, generator
-from results.errors import UsageError
-from results.history import Op
+from splitbrain.harness.contract.generator import (
+    PENDING,
+    Context,
+    Generator,
+    Pending,
+    Result,
+    earlier,
+    swapped,
+    updated,
+)
+from splitbrain.harness.generators.leaves import NOTHING, Source, generator
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import Op
 
 
 class _Mix(msgspec.Struct, frozen=True):

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from harness.contract.generator import PENDING, Context, Generator, Pending, Result, bits, earlier
-from harness.generators.leaves import Source, generator
-from results.errors import UsageError
-from results.history import Op
+from splitbrain.harness.contract.generator import PENDING, Context, Generator, Pending, Result, bits, earlier
+from splitbrain.harness.generators.leaves import Source, generator
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import Op
 
 
 class _Keys:

@@ -7,9 +7,9 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from harness.contract.generator import PENDING, UNASSIGNED, Context, Generator, Result
-from results.errors import ProtocolError
-from results.history import Op
+from splitbrain.harness.contract.generator import PENDING, UNASSIGNED, Context, Generator, Result
+from splitbrain.results.errors import ProtocolError
+from splitbrain.results.history import Op
 
 
 def invoke(f: str, value: Any = None, *, key: str | None = None) -> Op:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from harness.contract.generator import PENDING, Context, Generator, Pending, Result
-from harness.generators.leaves import NOTHING, Source, generator
-from results.errors import UsageError
-from results.history import Op
+from splitbrain.harness.contract.generator import PENDING, Context, Generator, Pending, Result
+from splitbrain.harness.generators.leaves import NOTHING, Source, generator
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import Op
 
 
 class _Sequence(msgspec.Struct, frozen=True):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from harness.contract.generator import Context, Generator, Pending, Result
-from harness.generators.leaves import Source, generator
-from harness.generators.order import repeat
-from harness.generators.threads import clients, each_thread
-from harness.generators.timing import spaced, time_limit
-from results.history import Op
+from splitbrain.harness.contract.generator import Context, Generator, Pending, Result
+from splitbrain.harness.generators.leaves import Source, generator
+from splitbrain.harness.generators.order import repeat
+from splitbrain.harness.generators.threads import clients, each_thread
+from splitbrain.harness.generators.timing import spaced, time_limit
+from splitbrain.results.history import Op
 
 
 class _UntilOk(msgspec.Struct, frozen=True):

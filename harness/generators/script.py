@@ -1,7 +1,7 @@
 """Ops that are known beforehand: each at its time, on its thread.
 
-What replays and shrunk schedules run on (`harness.running.plan`). Ops name threads, not processes: where a process
-crashed, its thread goes on with the next one.
+What replays and shrunk schedules run on (`splitbrain.harness.running.plan`). Ops name threads, not processes: where a
+process crashed, its thread goes on with the next one.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from harness.contract.generator import PENDING, Context, Generator, Pending, Result
-from results.errors import UsageError
-from results.history import NEMESIS, Mop, Op
+from splitbrain.harness.contract.generator import PENDING, Context, Generator, Pending, Result
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import NEMESIS, Mop, Op
 
 
 class ScriptedOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -24,7 +24,7 @@ class ScriptedOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
             busy then, or an earlier op of the thread was late.
         thread: on which client thread.
         due_ns: when the schedule of the recorded run had it due, on the same scale, where that was another time.
-        f, key, value, mops: as in `results.history.Op`.
+        f, key, value, mops: as in `splitbrain.results.history.Op`.
     """
 
     at_ns: int

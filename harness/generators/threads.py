@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from harness.contract.generator import PENDING, Context, Generator, Pending, Result, bits, earlier, swapped
-from harness.generators.leaves import NOTHING, Source, generator
-from results.errors import UsageError
-from results.history import NEMESIS, Op
+from splitbrain.harness.contract.generator import PENDING, Context, Generator, Pending, Result, bits, earlier, swapped
+from splitbrain.harness.generators.leaves import NOTHING, Source, generator
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import NEMESIS, Op
 
 
 class _Clients(msgspec.Struct, frozen=True):

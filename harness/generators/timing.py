@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
-from harness.contract.generator import PENDING, Context, Generator, Pending, Result, earlier
-from harness.generators.leaves import Source, generator
-from results.errors import UsageError
-from results.history import NEMESIS, Op
+from splitbrain.harness.contract.generator import PENDING, Context, Generator, Pending, Result, earlier
+from splitbrain.harness.generators.leaves import Source, generator
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import NEMESIS, Op
 
 _SECOND_NS = 1_000_000_000
 

@@ -13,11 +13,11 @@ import docker
 from docker.errors import APIError, ImageNotFound
 from docker.models.images import Image as EngineImage
 
-from harness.images import debian
-from harness.images.catalogue import Image, checkout, find, in_build_order, lineage
-from harness.images.connection import ENGINE_FAILURES, engine, one_line
-from harness.images.content import Content, content
-from results.errors import ContainerEngineError, ImageBuildError, ImageMissingError
+from splitbrain.harness.images import debian
+from splitbrain.harness.images.catalogue import Image, find, in_build_order, lineage, sources
+from splitbrain.harness.images.connection import ENGINE_FAILURES, engine, one_line
+from splitbrain.harness.images.content import Content, content
+from splitbrain.results.errors import ContainerEngineError, ImageBuildError, ImageMissingError
 
 FOUNDATION_LABEL: Final = "splitbrain.foundation"
 STEPS_LABEL: Final = "splitbrain.steps"
@@ -109,7 +109,7 @@ def _wanted(client: docker.DockerClient, name: str) -> Iterator[tuple[Image, Con
     """An image and what it stands on, from the base up: what each is made of, and the tag of the one below it."""
     parent, parent_hash = "", present_foundation(client)
     for image in lineage(name):
-        made_of = content(image, parent_hash, checkout())
+        made_of = content(image, parent_hash, sources())
         yield image, made_of, parent
         parent, parent_hash = f"{image.repository}:{made_of.hash}", made_of.hash
 
@@ -139,7 +139,7 @@ def build(
     """
     hashes: dict[str | None, str] = {None: foundation.key}
     for image in in_build_order(names):
-        made_of = content(image, hashes[image.parent], checkout())
+        made_of = content(image, hashes[image.parent], sources())
         hashes[image.name] = made_of.hash
         tag = f"{image.repository}:{made_of.hash}"
         present = find_image(client, tag)

@@ -1,7 +1,7 @@
 """Images by name: which there are, what each stands on, and what of this project goes into it.
 
 An image's Dockerfile is docker/NAME/Dockerfile. It takes its parent as the build argument BASE, and everything that it
-copies is named from the root of the checkout.
+copies is named from the root of the package.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from results.errors import ImageBuildError, UnknownNameError
+from splitbrain.results.errors import ImageBuildError, UnknownNameError
 
-CHECKOUT: Final = Path(__file__).parents[2]
+PACKAGE: Final = Path(__file__).parents[2]
+"""The installed package: the Dockerfiles lie in it, beside what they copy."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Image:
         name: as given to `images build`; the image is called splitbrain-NAME.
         summary: one line on what it is for.
         parent: the image it is built from; None for the base, which is built from Debian itself.
-        files: files and folders of the checkout that its Dockerfile copies.
+        files: files and folders of the package that its Dockerfile copies.
     """
 
     name: str
@@ -39,7 +40,7 @@ class Image:
 
     @property
     def dockerfile(self) -> str:
-        """The path of its Dockerfile, from the root of the checkout."""
+        """The path of its Dockerfile, from the root of the package."""
         return f"docker/{self.name}/Dockerfile"
 
 
@@ -87,15 +88,14 @@ def in_build_order(names: Sequence[str]) -> list[Image]:
     return list(dict.fromkeys(image for name in names for image in lineage(name)))
 
 
-def checkout() -> Path:
+def sources() -> Path:
     """Where the Dockerfiles and what they copy are.
 
     Raises:
         ImageBuildError: splitbrain was installed without them.
     """
-    if not (CHECKOUT / "docker").is_dir():
+    if not (PACKAGE / "docker").is_dir():
         raise ImageBuildError(
-            f"there are no Dockerfiles in {CHECKOUT}: images are built from a checkout of splitbrain, "
-            "not from an installed package."
+            f"there are no Dockerfiles in {PACKAGE}: install splitbrain anew, from a wheel or from a checkout."
         )
-    return CHECKOUT
+    return PACKAGE

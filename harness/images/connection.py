@@ -13,7 +13,7 @@ import requests
 from docker.errors import APIError, DockerException
 from urllib3.exceptions import HTTPError
 
-from results.errors import ContainerEngineError
+from splitbrain.results.errors import ContainerEngineError
 
 CONNECT_TIMEOUT_S: Final = 5
 ANSWER_TIMEOUT_S: Final = 60

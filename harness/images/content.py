@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.images.catalogue import Image
-from results.errors import ImageBuildError
+from splitbrain.harness.images.catalogue import Image
+from splitbrain.results.errors import ImageBuildError
 
 _HASH_DIGITS: Final = 12
 _LEFT_OUT: Final = frozenset({"__pycache__"})

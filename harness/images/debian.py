@@ -20,8 +20,8 @@ from typing import IO, Final
 
 import docker
 
-from harness.images.connection import ENGINE_FAILURES, one_line
-from results.errors import ImageBuildError, UsageError
+from splitbrain.harness.images.connection import ENGINE_FAILURES, one_line
+from splitbrain.results.errors import ImageBuildError, UsageError
 
 SUITES: Final = ("bookworm", "trixie")
 DEFAULT_SUITE: Final = "trixie"

@@ -17,12 +17,12 @@ import msgspec
 from docker.errors import APIError, ImageNotFound
 from docker.models.images import Image as EngineImage
 
-from harness.images import debian
-from harness.images.build import LATEST, find_image
-from harness.images.catalogue import IMAGES, find
-from harness.images.connection import ENGINE_FAILURES, one_line
-from harness.images.survey import wanted_tags
-from results.errors import ContainerEngineError
+from splitbrain.harness.images import debian
+from splitbrain.harness.images.build import LATEST, find_image
+from splitbrain.harness.images.catalogue import IMAGES, find
+from splitbrain.harness.images.connection import ENGINE_FAILURES, one_line
+from splitbrain.harness.images.survey import wanted_tags
+from splitbrain.results.errors import ContainerEngineError
 
 
 class StaleImage(msgspec.Struct, frozen=True):

@@ -7,9 +7,9 @@ from typing import Literal
 import docker
 import msgspec
 
-from harness.images.build import LATEST, find_image, present_foundation
-from harness.images.catalogue import IMAGES, Image, checkout
-from harness.images.content import content
+from splitbrain.harness.images.build import LATEST, find_image, present_foundation
+from splitbrain.harness.images.catalogue import IMAGES, Image, sources
+from splitbrain.harness.images.content import content
 
 
 class ImageState(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ def wanted_tags(client: docker.DockerClient) -> dict[str, str]:
     """
     hashes: dict[str | None, str] = {None: present_foundation(client)}
     for image in IMAGES.values():
-        hashes[image.name] = content(image, hashes[image.parent], checkout()).hash
+        hashes[image.name] = content(image, hashes[image.parent], sources()).hash
     return {name: f"{image.repository}:{hashes[name]}" for name, image in IMAGES.items()}
 
 

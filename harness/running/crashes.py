@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.contract.clock import Clock
-from harness.contract.deployments import Deployment, MessageConnection
-from harness.contract.faults import ClockFault, DiskFault, LinkFault
-from harness.contract.marks import reached
-from harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
-from harness.running.journal import Journal
-from results.errors import NodeStartError
+from splitbrain.harness.contract.clock import Clock
+from splitbrain.harness.contract.deployments import Deployment, MessageConnection
+from splitbrain.harness.contract.faults import ClockFault, DiskFault, LinkFault
+from splitbrain.harness.contract.marks import reached
+from splitbrain.harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
+from splitbrain.harness.running.journal import Journal
+from splitbrain.results.errors import NodeStartError
 
 if TYPE_CHECKING:
     import socket  # noqa: TID251 - for the type of a dialled connection; nothing here opens one

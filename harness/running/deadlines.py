@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from harness.contract.clock import Clock
+from splitbrain.harness.contract.clock import Clock
 
 T = TypeVar("T")
 

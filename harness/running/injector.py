@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from harness.contract.marks import reached
-from harness.contract.test import Nemesis, NemesisContext
-from harness.running.deadlines import within
-from harness.running.journal import Journal
-from harness.running.processes import describe
-from results.errors import NemesisError, ProtocolError
-from results.history import Op
+from splitbrain.harness.contract.marks import reached
+from splitbrain.harness.contract.test import Nemesis, NemesisContext
+from splitbrain.harness.running.deadlines import within
+from splitbrain.harness.running.journal import Journal
+from splitbrain.harness.running.processes import describe
+from splitbrain.results.errors import NemesisError, ProtocolError
+from splitbrain.results.history import Op
 
 OP_LIMIT_S = 30.0
 """How long a nemesis op may take. Backends bound their own work far below; this is for those that do not."""

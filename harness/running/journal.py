@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from harness.contract.clock import Clock
-from results.history import HARNESS, Mop, Op, OpType
+from splitbrain.harness.contract.clock import Clock
+from splitbrain.results.history import HARNESS, Mop, Op, OpType
 
 
 class Recorder(Protocol):
-    """Keeps ops. `results.wal.HistoryWriter` is one."""
+    """Keeps ops. `splitbrain.results.wal.HistoryWriter` is one."""
 
     def record(self, op: Op) -> None:
         """Take an op, in the order of indexes; it is on the hot path and must not wait."""

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from harness import validate
-from harness.contract.clock import Runtime
-from harness.contract.deployments import Deployment
-from harness.contract.faultkinds import supported
-from harness.contract.test import Backend, Test
-from harness.running.deadlines import together
-from harness.running.journal import Recorder
-from harness.running.recovery import until_usable
-from harness.running.runner import END_NOW, RunSummary, Stop, as_harness_error, run_test
-from results.errors import FaultNotSupportedError, HarnessError, NodeStartError, RunEndedError
-from results.history import Op
+from splitbrain.harness import validate
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.faultkinds import supported
+from splitbrain.harness.contract.test import Backend, Test
+from splitbrain.harness.running.deadlines import together
+from splitbrain.harness.running.journal import Recorder
+from splitbrain.harness.running.recovery import until_usable
+from splitbrain.harness.running.runner import END_NOW, RunSummary, Stop, as_harness_error, run_test
+from splitbrain.results.errors import FaultNotSupportedError, HarnessError, NodeStartError, RunEndedError
+from splitbrain.results.history import Op
 
 if TYPE_CHECKING:
     from pathlib import Path  # noqa: TID251 - for types; the store does the work
@@ -32,7 +32,7 @@ START_LIMIT_S = 30.0
 
 
 class HistoryFile(Recorder, Protocol):
-    """A recorder that comes to an end. `results.wal.HistoryWriter` is one."""
+    """A recorder that comes to an end. `splitbrain.results.wal.HistoryWriter` is one."""
 
     def close(self) -> None:
         """Mark the history as complete."""
@@ -40,7 +40,7 @@ class HistoryFile(Recorder, Protocol):
 
 
 class RunFolder(Protocol):
-    """Where a run leaves what it leaves. `results.store.RunDir` is one."""
+    """Where a run leaves what it leaves. `splitbrain.results.store.RunDir` is one."""
 
     path: Path
 

@@ -37,12 +37,12 @@ from typing import Any, Final, Literal, cast
 
 import msgspec
 
-from checkers.verdict import CheckerSpec
-from harness.contract.nodes import NodeId
-from harness.contract.test import LEAST, RATE_MAX, Test, check_placement
-from harness.generators.script import ScriptedFault, ScriptedOp, script, script_faults
-from results.errors import HistoryFormatError, StoreVersionError, UsageError
-from results.history import HARNESS, NEMESIS, Op
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.test import LEAST, RATE_MAX, Test, check_placement
+from splitbrain.harness.generators.script import ScriptedFault, ScriptedOp, script, script_faults
+from splitbrain.results.errors import HistoryFormatError, StoreVersionError, UsageError
+from splitbrain.results.history import HARNESS, NEMESIS, Op
 
 FORMAT: Final = 1
 """The version of plan files. A higher one is refused."""
@@ -60,7 +60,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         checker: which checker found the violation.
         anomalies: what it found.
         key: on which key, where it judges each by itself.
-        history: the history's hash (`results.arrow.history_hash`); exact in a simulation only.
+        history: the history's hash (`splitbrain.results.arrow.history_hash`); exact in a simulation only.
         fingerprint: the simulation's hash of everything that happened in it.
         plan: the `Plan.digest` of the plan that came out so. One that was changed since has another.
     """

@@ -18,12 +18,12 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
-from harness.contract.clock import Clock
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodeId
-from harness.contract.observing import SEEN, START, Observable, Observed, Observer, Seen
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from results.errors import BackendError, ProtocolError
+from splitbrain.harness.contract.clock import Clock
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.observing import SEEN, START, Observable, Observed, Observer, Seen
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.results.errors import BackendError, ProtocolError
 
 PERIOD_S: Final = 0.2
 """Between an answer and the next question to the same node."""

@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from harness import validate
-from harness.contract.clock import Clock
-from harness.contract.deployments import Deployment
-from harness.contract.marks import reached
-from harness.contract.nodes import NodeId
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.contract.test import Client, Test
-from harness.running.deadlines import finished, within
-from harness.running.journal import Journal
-from results.errors import ProtocolError
-from results.history import Op
+from splitbrain.harness import validate
+from splitbrain.harness.contract.clock import Clock
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.marks import reached
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.contract.test import Client, Test
+from splitbrain.harness.running.deadlines import finished, within
+from splitbrain.harness.running.journal import Journal
+from splitbrain.results.errors import ProtocolError
+from splitbrain.results.history import Op
 
 REOPEN_PAUSE_NS = 100_000_000
 """How long an op that could not get a connection waits before it is recorded as `fail`: a dead node does not spin."""

@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from harness.contract.clock import Clock
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodeId, NodeView
-from harness.contract.test import Test
-from harness.running.deadlines import together, within
-from harness.running.recovery import ANSWER_LIMIT_S
+from splitbrain.harness.contract.clock import Clock
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodeId, NodeView
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.running.deadlines import together, within
+from splitbrain.harness.running.recovery import ANSWER_LIMIT_S
 
 TOLD_NS = 250_000_000
 """Pause between two looks: for no longer than that a node keeps what it applied from its telemetry (the metadata

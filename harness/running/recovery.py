@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from harness.contract.clock import Clock
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodeId, NodeView
-from harness.contract.test import Test
-from harness.running.deadlines import together, within
-from harness.running.processes import describe
+from splitbrain.harness.contract.clock import Clock
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodeId, NodeView
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.running.deadlines import together, within
+from splitbrain.harness.running.processes import describe
 
 POLL_NS = 100_000_000
 """Pause between two looks."""

@@ -7,8 +7,8 @@
 
 Each phase is announced in the history by an op of the harness (`f` "phase"); so is that no fault is in force any more
 and all nodes were started ("healed"), how far the hosts' clocks are from the controller's ("clocks", see
-`results.clocks`), the end of the recovery ("recovered") and of the quiet wait ("converged"), nodes that stopped by
-themselves ("crash"), stalls of the controller ("stall"), and requests to end early ("interrupted").
+`splitbrain.results.clocks`), the end of the recovery ("recovered") and of the quiet wait ("converged"), nodes that
+stopped by themselves ("crash"), stalls of the controller ("stall"), and requests to end early ("interrupted").
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from harness.contract import offsets
-from harness.contract.clock import Runtime
-from harness.contract.deployments import Deployment
-from harness.contract.marks import reached
-from harness.contract.nodes import ClockOffset, NodeId
-from harness.contract.test import Test
-from harness.generators import Generator, beside, clients, nemesis, rate, time_limit
-from harness.running.crashes import Watched, watch_nodes
-from harness.running.journal import Journal, Recorder
-from harness.running.processes import describe
-from harness.running.quiet import until_converged
-from harness.running.recovery import until_usable
-from harness.running.scheduler import Scheduler
-from harness.running.watch import tick_ns, watch
-from harness.systems.elections import Elections
-from results.errors import HarnessError, ProtocolError, SplitbrainError, SystemUnderTestError
-from results.history import Op
+from splitbrain.harness.contract import offsets
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.marks import reached
+from splitbrain.harness.contract.nodes import ClockOffset, NodeId
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.generators import Generator, beside, clients, nemesis, rate, time_limit
+from splitbrain.harness.running.crashes import Watched, watch_nodes
+from splitbrain.harness.running.journal import Journal, Recorder
+from splitbrain.harness.running.processes import describe
+from splitbrain.harness.running.quiet import until_converged
+from splitbrain.harness.running.recovery import until_usable
+from splitbrain.harness.running.scheduler import Scheduler
+from splitbrain.harness.running.watch import tick_ns, watch
+from splitbrain.harness.systems.elections import Elections
+from splitbrain.results.errors import HarnessError, ProtocolError, SplitbrainError, SystemUnderTestError
+from splitbrain.results.history import Op
 
 FINAL_LIMIT_S = 60.0
 """After that the final phase emits nothing more, whatever its generator says."""
@@ -60,7 +60,7 @@ STOPPED_OP_NS = 500_000_000
 
 class Stop:
     """Asks a run to end early: once for a short, clean end; twice to skip the final phase as well; three times to be
-    ended at once, whatever it waits for (see `harness.running.lifecycle.run`)."""
+    ended at once, whatever it waits for (see `splitbrain.harness.running.lifecycle.run`)."""
 
     def __init__(self) -> None:
         self.requests = 0

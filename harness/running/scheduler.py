@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from harness import validate
-from harness.contract.clock import Runtime
-from harness.contract.deployments import Deployment
-from harness.contract.test import NemesisContext, Test
-from harness.generators import Context, Generator, Pending
-from harness.running.deadlines import Alarm
-from harness.running.injector import Injector
-from harness.running.journal import Journal
-from harness.running.processes import Processes
-from results.history import NEMESIS, Op
+from splitbrain.harness import validate
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.test import NemesisContext, Test
+from splitbrain.harness.generators import Context, Generator, Pending
+from splitbrain.harness.running.deadlines import Alarm
+from splitbrain.harness.running.injector import Injector
+from splitbrain.harness.running.journal import Journal
+from splitbrain.harness.running.processes import Processes
+from splitbrain.results.history import NEMESIS, Op
 
 
 class Scheduler:

@@ -15,24 +15,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness.backends.sim import SimBackend, check_embeddable
-from harness.contract import marks
-from harness.contract.clock import Runtime
-from harness.contract.nodes import NodeId
-from harness.contract.rng import Streams
-from harness.contract.test import Test
-from harness.running import lifecycle
-from harness.running.lifecycle import HistoryFile
-from harness.running.runner import RunSummary, Stop, as_harness_error
-from harness.simulation.clock import EPOCH_NS, TrueClock
-from harness.simulation.guard import forbidden, outside
-from harness.simulation.host import Outputs
-from harness.simulation.loop import SimLoop
-from harness.simulation.trace import Trace
-from results.arrow import history_hash, to_table
-from results.errors import SimulationError, SplitbrainError
-from results.history import Op
-from results.telemetry import table_of
+from splitbrain.harness.backends.sim import SimBackend, check_embeddable
+from splitbrain.harness.contract import marks
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.running import lifecycle
+from splitbrain.harness.running.lifecycle import HistoryFile
+from splitbrain.harness.running.runner import RunSummary, Stop, as_harness_error
+from splitbrain.harness.simulation.clock import EPOCH_NS, TrueClock
+from splitbrain.harness.simulation.guard import forbidden, outside
+from splitbrain.harness.simulation.host import Outputs
+from splitbrain.harness.simulation.loop import SimLoop
+from splitbrain.harness.simulation.trace import Trace
+from splitbrain.results.arrow import history_hash, to_table
+from splitbrain.results.errors import SimulationError, SplitbrainError
+from splitbrain.results.history import Op
+from splitbrain.results.telemetry import table_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Simulated:
 
     @cached_property
     def history(self) -> pa.Table:
-        """The history as a table (`results.arrow.HISTORY_SCHEMA`)."""
+        """The history as a table (`splitbrain.results.arrow.HISTORY_SCHEMA`)."""
         return to_table(self.ops)
 
     @cached_property
@@ -73,7 +73,7 @@ class Simulated:
 
     @cached_property
     def telemetry(self) -> pa.Table:
-        """The telemetry as a table (`results.arrow.TELEMETRY_SCHEMA`)."""
+        """The telemetry as a table (`splitbrain.results.arrow.TELEMETRY_SCHEMA`)."""
         started_ns = self.summary.started_ns if self.summary is not None else 0
         return table_of(
             {node: [(time_ns - started_ns, line) for time_ns, line in lines] for node, lines in self.lines.items()}
@@ -95,8 +95,8 @@ def simulate(
 
     Args:
         test: what to do; the system must be `Embeddable`.
-        world: what links, disks and clocks are like, by name (`harness.simulation.worlds.WORLDS`); None for what the
-            test's options say, or else "lan".
+        world: what links, disks and clocks are like, by name (`splitbrain.harness.simulation.worlds.WORLDS`); None for
+            what the test's options say, or else "lan".
         recorder: takes the history; None to get it back.
         outputs: takes what nodes say; None to get it back.
         observe: called with every op right after it was recorded, outside of the guard.

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.contract.clock import Clock
-from harness.running.journal import Journal
+from splitbrain.harness.contract.clock import Clock
+from splitbrain.harness.running.journal import Journal
 
 FLUSH_NS = 250_000_000
 """How much history a crash of the controller may cost."""

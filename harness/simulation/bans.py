@@ -43,7 +43,7 @@ _THREAD: Final = "There is one thread in a simulation: do the work in place, or 
 _FILE: Final = "Use the runtime's disk; what the harness keeps is kept outside of the simulation."
 _NETWORK: Final = "Use the connections of the runtime's network."
 _PROCESS: Final = "Processes and signals belong to a backend: there are none in a simulation."
-_ORDERED: Final = "It goes by memory addresses or by the version of Python: use harness.ordered.{}."
+_ORDERED: Final = "It goes by memory addresses or by the version of Python: use splitbrain.harness.ordered.{}."
 
 AUDITED: Final[Mapping[str, str]] = {
     "open": _FILE,

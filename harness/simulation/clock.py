@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from harness.simulation.loop import SimLoop, SimTimer
+    from splitbrain.harness.simulation.loop import SimLoop, SimTimer
 
 EPOCH_NS: Final = 1_577_836_800_000_000_000
 """The Unix time at which every simulation begins: 2020-01-01T00:00:00Z."""

@@ -17,14 +17,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from harness.contract.faults import LinkFault
-from harness.simulation.lanes import Lane
-from harness.simulation.links import SimLink
+from splitbrain.harness.contract.faults import LinkFault
+from splitbrain.harness.simulation.lanes import Lane
+from splitbrain.harness.simulation.links import SimLink
 
 if TYPE_CHECKING:
-    from harness.simulation.loop import SimLoop, SimTimer
-    from harness.simulation.process import SimProcess
-    from harness.simulation.trace import Trace
+    from splitbrain.harness.simulation.loop import SimLoop, SimTimer
+    from splitbrain.harness.simulation.process import SimProcess
+    from splitbrain.harness.simulation.trace import Trace
 
 _MS: Final = 1_000_000
 
@@ -48,7 +48,7 @@ Item: TypeAlias = bytes | Fin
 
 
 class End:
-    """One end of a connection (`cluster.runtime.Connection`, `MessageConnection`).
+    """One end of a connection (`splitbrain.cluster.runtime.Connection`, `MessageConnection`).
 
     What it sends crosses its link in order, its end (`Fin`) last. What finds the link cut or clogged waits, and
     whatever comes behind it waits as well. All of that is the business of the sender's kernel: it goes on when the

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from harness.simulation.loop import SimLoop
+    from splitbrain.harness.simulation.loop import SimLoop
 
 PERIOD_NS: Final = 100_000_000
 """Of the kernel's default."""

@@ -22,9 +22,9 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from harness.contract.faults import DiskFault
-from harness.contract.rng import Rng
-from harness.simulation.inodes import Directory, Inode
+from splitbrain.harness.contract.faults import DiskFault
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.simulation.inodes import Directory, Inode
 
 Sleep: TypeAlias = Callable[[int], Awaitable[None]]
 
@@ -306,7 +306,7 @@ class SimDisk:
 
 
 class MountedDisk:
-    """A disk as one process has it (`cluster.runtime.Disk`). Made by `SimDisk.mount`.
+    """A disk as one process has it (`splitbrain.cluster.runtime.Disk`). Made by `SimDisk.mount`.
 
     Once the process has ended, changes do nothing, and whatever would open or sync fails.
     """
@@ -372,7 +372,7 @@ class MountedDisk:
 
 
 class SimFile:
-    """An append-only file (`cluster.runtime.File`). Made by `MountedDisk.open`."""
+    """An append-only file (`splitbrain.cluster.runtime.File`). Made by `MountedDisk.open`."""
 
     def __init__(self, disk: SimDisk, mounted: MountedDisk, name: str, inode: Inode) -> None:
         self._disk = disk

@@ -24,9 +24,9 @@ from contextlib import contextmanager
 from types import FrameType, ModuleType
 from typing import Any, Final
 
-from harness.simulation.bans import AUDITED, PERMITTED, Replacement, replacements
-from harness.simulation.places import caller
-from results.errors import SimulationError
+from splitbrain.harness.simulation.bans import AUDITED, PERMITTED, Replacement, replacements
+from splitbrain.harness.simulation.places import caller
+from splitbrain.results.errors import SimulationError
 
 _LENIENT: Final = frozenset(
     {

@@ -7,7 +7,7 @@ import contextvars
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from harness.simulation.places import name_of
+from splitbrain.harness.simulation.places import name_of
 
 
 class Queue(Protocol):

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from harness.contract.faults import ClockFault, DiskFault
-from harness.contract.nodes import NodeId, NodeStatus
-from harness.contract.rng import Rng, Streams
-from harness.simulation.clock import EPOCH_NS, Oscillator
-from harness.simulation.cpu import CpuLimit
-from harness.simulation.disk import MountedDisk, SimDisk
-from harness.simulation.network import ProcessNetwork, SimNetwork
-from harness.simulation.process import ProcessClock, SimProcess
-from harness.simulation.worlds import World
-from results.errors import HarnessError
+from splitbrain.harness.contract.faults import ClockFault, DiskFault
+from splitbrain.harness.contract.nodes import NodeId, NodeStatus
+from splitbrain.harness.contract.rng import Rng, Streams
+from splitbrain.harness.simulation.clock import EPOCH_NS, Oscillator
+from splitbrain.harness.simulation.cpu import CpuLimit
+from splitbrain.harness.simulation.disk import MountedDisk, SimDisk
+from splitbrain.harness.simulation.network import ProcessNetwork, SimNetwork
+from splitbrain.harness.simulation.process import ProcessClock, SimProcess
+from splitbrain.harness.simulation.worlds import World
+from splitbrain.results.errors import HarnessError
 
 if TYPE_CHECKING:
-    from harness.simulation.loop import SimLoop, SimTimer
-    from harness.simulation.trace import Trace
+    from splitbrain.harness.simulation.loop import SimLoop, SimTimer
+    from splitbrain.harness.simulation.trace import Trace
 
 _MS = 1_000_000
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from harness.contract.rng import Rng
+from splitbrain.harness.contract.rng import Rng
 
 
 class Version:

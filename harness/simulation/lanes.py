@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.simulation.links import SimLink
-    from harness.simulation.loop import SimLoop, SimTimer
+    from splitbrain.harness.simulation.links import SimLink
+    from splitbrain.harness.simulation.loop import SimLoop, SimTimer
 
 
 class _Flight:

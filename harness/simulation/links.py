@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from harness.contract.faults import LinkFault
-from harness.contract.nodes import Link
-from harness.contract.rng import Rng
-from harness.simulation.worlds import Latency
+from splitbrain.harness.contract.faults import LinkFault
+from splitbrain.harness.contract.nodes import Link
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.simulation.worlds import Latency
 
 if TYPE_CHECKING:
-    from harness.simulation.loop import SimLoop
+    from splitbrain.harness.simulation.loop import SimLoop
 
 _MS: Final = 1_000_000
 

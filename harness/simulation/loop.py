@@ -25,14 +25,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from weakref import ref
 
-from harness.contract.rng import Rng
-from harness.simulation.handles import Later, Ready, SimTimer
-from harness.simulation.places import caller, name_of, waits_at
-from harness.simulation.refusals import Unreal
-from results.errors import SimulationDeadlockError, SimulationError, UsageError
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.simulation.handles import Later, Ready, SimTimer
+from splitbrain.harness.simulation.places import caller, name_of, waits_at
+from splitbrain.harness.simulation.refusals import Unreal
+from splitbrain.results.errors import SimulationDeadlockError, SimulationError, UsageError
 
 if TYPE_CHECKING:
-    from harness.simulation.trace import Trace
+    from splitbrain.harness.simulation.trace import Trace
 
 __all__ = ["SimLoop", "SimTimer"]
 

@@ -6,20 +6,20 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from harness.contract.faults import LinkFault
-from harness.contract.nodes import Address, Link, NodeId
-from harness.contract.rng import Streams
-from harness.contract.sessions import DefiniteError
-from harness.simulation.connections import End, connection
-from harness.simulation.lanes import Lane
-from harness.simulation.links import SimLink
-from harness.simulation.process import resolve
-from harness.simulation.worlds import World
+from splitbrain.harness.contract.faults import LinkFault
+from splitbrain.harness.contract.nodes import Address, Link, NodeId
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.contract.sessions import DefiniteError
+from splitbrain.harness.simulation.connections import End, connection
+from splitbrain.harness.simulation.lanes import Lane
+from splitbrain.harness.simulation.links import SimLink
+from splitbrain.harness.simulation.process import resolve
+from splitbrain.harness.simulation.worlds import World
 
 if TYPE_CHECKING:
-    from harness.simulation.loop import SimLoop
-    from harness.simulation.process import SimProcess
-    from harness.simulation.trace import Trace
+    from splitbrain.harness.simulation.loop import SimLoop
+    from splitbrain.harness.simulation.process import SimProcess
+    from splitbrain.harness.simulation.trace import Trace
 
 _MS: Final = 1_000_000
 
@@ -192,7 +192,7 @@ class SimNetwork:
 
 
 class ProcessNetwork:
-    """The network as one process is handed it (`cluster.runtime.Network`)."""
+    """The network as one process is handed it (`splitbrain.cluster.runtime.Network`)."""
 
     def __init__(self, network: SimNetwork, node: NodeId, process: SimProcess) -> None:
         self._network = network

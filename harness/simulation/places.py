@@ -12,7 +12,7 @@ from types import CodeType, FrameType
 from typing import Any, cast
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(_HERE))) + os.sep
+_ROOT = _HERE.removesuffix(os.path.join("splitbrain", "harness", "simulation", ""))
 _LIBRARIES = f"{os.sep}site-packages{os.sep}"
 _STANDARD = (
     os.path.dirname(os.path.abspath(asyncio.__file__)) + os.sep,

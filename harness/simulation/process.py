@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from harness.simulation.clock import LocalTimer, Oscillator
+from splitbrain.harness.simulation.clock import LocalTimer, Oscillator
 
 if TYPE_CHECKING:
-    from harness.simulation.cpu import CpuLimit
-    from harness.simulation.loop import SimLoop, SimTimer
+    from splitbrain.harness.simulation.cpu import CpuLimit
+    from splitbrain.harness.simulation.loop import SimLoop, SimTimer
 
 
 T = TypeVar("T")
@@ -154,7 +154,7 @@ async def _awaited(awaitable: Awaitable[None]) -> None:
 
 
 class ProcessClock:
-    """The clock that a process is handed (`cluster.runtime.Clock`): its host's, with timers that the process gates."""
+    """The clock of a process (`splitbrain.cluster.runtime.Clock`): its host's, with timers that the process gates."""
 
     def __init__(self, loop: SimLoop, oscillator: Oscillator, process: SimProcess) -> None:
         self._loop = loop

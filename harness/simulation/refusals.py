@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from harness.simulation.guard import offence
-from harness.simulation.places import caller
+from splitbrain.harness.simulation.guard import offence
+from splitbrain.harness.simulation.places import caller
 
 _NETWORK: Final = "Use the connections of the runtime's network: there are no sockets in a simulation."
 _THREADS: Final = "Do the work in place, or make it an event of the runtime's clock: a simulation has one thread."

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from harness.contract.rng import Rng
-from harness.simulation.disk import DiskLatency
-from results.errors import UnknownNameError
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.simulation.disk import DiskLatency
+from splitbrain.results.errors import UnknownNameError
 
 _US: Final = 1_000
 _MS: Final = 1_000_000

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from harness.contract.test import System
-from harness.systems.read_modes import LINEARIZABLE, ReadMode
-from results import plugins
-from results.errors import UsageError
+from splitbrain.harness.contract.test import System
+from splitbrain.harness.systems.read_modes import LINEARIZABLE, ReadMode
+from splitbrain.results import plugins
+from splitbrain.results.errors import UsageError
 
 
 def _metadata(_: ReadMode) -> System:
-    from harness.systems.metadata import Metadata
+    from splitbrain.harness.systems.metadata import Metadata
 
     return Metadata()
 
 
 def _etcd(read_mode: ReadMode) -> System:
-    from harness.systems.etcd import Etcd
+    from splitbrain.harness.systems.etcd import Etcd
 
     return Etcd(read_mode)
 

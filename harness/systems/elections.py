@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from results.quorum import RECOVERY_ELECTIONS
+from splitbrain.results.quorum import RECOVERY_ELECTIONS
 
 
 class Elections(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol, cast
 
-from harness.contract.sessions import Answer, DefiniteError, IndefiniteError, Session
+from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError, Session
 
 LOCK: Final = "lock"
 """The name of the operation, as a system lists it in `operations` and a workload in `needs`."""

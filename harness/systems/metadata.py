@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import msgspec
 
-import cluster
-from cluster.client import (
+from splitbrain import cluster
+from splitbrain.cluster.client import (
     BUGS,
     Client,
     ClientError,
@@ -23,23 +23,23 @@ from cluster.client import (
     NodeNotFoundError,
     connect,
 )
-from cluster.embedded import MARKS, Runtime, counted, start
-from harness.contract.deployments import Deployment
-from harness.contract.embedding import NodeWorld
-from harness.contract.faults import FaultKind
-from harness.contract.membership import Membership
-from harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
-from harness.contract.sessions import Answer, DefiniteError, IndefiniteError
-from harness.contract.test import Test
-from harness.systems.elections import Elections
-from harness.systems.locks import LOCK, CompareAndSetLocks
-from harness.systems.metadata_members import MetadataMembership
+from splitbrain.cluster.embedded import MARKS, Runtime, counted, start
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.embedding import NodeWorld
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.membership import Membership
+from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
+from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.systems.elections import Elections
+from splitbrain.harness.systems.locks import LOCK, CompareAndSetLocks
+from splitbrain.harness.systems.metadata_members import MetadataMembership
 
-_RUN_NODE: Final = ("-P", "-m", "cluster")
+_RUN_NODE: Final = ("-P", "-m", "splitbrain.cluster")
 """What the interpreter is told before the node's own arguments."""
 
 _IN_IMAGE: Final = "/opt/splitbrain"
-"""The folder of image "node" that holds the cluster package."""
+"""The folder of image "node" that holds splitbrain/cluster."""
 
 VIEW_TIMEOUT_S: Final = 0.5
 REQUEST_TIMEOUT_MS: Final = 1500
@@ -137,7 +137,7 @@ class Metadata:
     election_timeout_s = ELECTION_S
     elections = Elections(timeout_s=ELECTION_S, recovery_s=RECOVERY_S)
     image: str | None = "node"
-    uploads: Mapping[str, Path] = {"cluster": Path(cluster.__path__[0])}
+    uploads: Mapping[str, Path] = {"splitbrain/cluster": Path(cluster.__path__[0])}
     immune: Mapping[FaultKind, str] = {}
     imports = ("msgspec",)
     marks = MARKS
@@ -275,5 +275,5 @@ def _interpreter(place: NodePlace) -> tuple[str, str]:
 
 def _import_path() -> str:
     """Where the node's interpreter finds the cluster and what it imports, however this process found them."""
-    found = (cluster.__path__[0], msgspec.__path__[0])
-    return os.pathsep.join(dict.fromkeys(str(Path(package).absolute().parent) for package in found))
+    found = (Path(cluster.__path__[0]).parent, Path(msgspec.__path__[0]))
+    return os.pathsep.join(dict.fromkeys(str(package.absolute().parent) for package in found))

@@ -1,7 +1,8 @@
 """How nodes leave the metadata cluster and join it again: changes of members, asked of any other member.
 
 A node that left has lost its data when it joins again, so that it does as another member: the number in its id, its
-incarnation, is one higher (see `cluster.members`). It is started with that, and waits until the leader speaks to it.
+incarnation, is one higher (see `splitbrain.cluster.members`). It is started with that, and waits until the leader
+speaks to it.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
-from cluster.client import ChangeRefusedError, Client, ClientError, incarnation_of, member_id, node_of
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodeId
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from results.errors import NodeStartError
+from splitbrain.cluster.client import ChangeRefusedError, Client, ClientError, incarnation_of, member_id, node_of
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.results.errors import NodeStartError
 
 CHANGE_TIMEOUT_MS: Final = 2500
 """How long a node tries; a nemesis gives up after three seconds."""

@@ -11,10 +11,10 @@ use what only that system offers.
 
 from __future__ import annotations
 
-from harness.validate.backends import backend
-from harness.validate.clients import client, nemesis
-from harness.validate.generators import emitted, told
-from harness.validate.systems import system
-from harness.validate.values import json_problem
+from splitbrain.harness.validate.backends import backend
+from splitbrain.harness.validate.clients import client, nemesis
+from splitbrain.harness.validate.generators import emitted, told
+from splitbrain.harness.validate.systems import system
+from splitbrain.harness.validate.values import json_problem
 
 __all__ = ["backend", "client", "emitted", "json_problem", "nemesis", "system", "told"]

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
-from harness.contract.clock import Runtime
-from harness.contract.deployments import Deployment, MessageConnection
-from harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
-from harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
-from harness.contract.test import Backend
-from harness.validate.values import Wrapper, short
-from results.errors import ProtocolError, UnknownNodeError
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.deployments import Deployment, MessageConnection
+from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
+from splitbrain.harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
+from splitbrain.harness.contract.test import Backend
+from splitbrain.harness.validate.values import Wrapper, short
+from splitbrain.results.errors import ProtocolError, UnknownNodeError
 
 if TYPE_CHECKING:
     import socket  # noqa: TID251 - for the type of a dialled connection; nothing here opens one
     from pathlib import Path  # noqa: TID251 - for types
 
-    from harness.contract.test import Test
+    from splitbrain.harness.contract.test import Test
 
 
 def backend(inner: Backend) -> Backend:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from harness.contract.deployments import Deployment
-from harness.contract.faults import FaultKind
-from harness.contract.nodes import NodeId
-from harness.contract.test import Client, Nemesis, NemesisContext
-from harness.validate.values import Wrapper, json_problem, name_of, short
-from results.errors import ProtocolError
-from results.faults import report_problem
-from results.history import Op
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.test import Client, Nemesis, NemesisContext
+from splitbrain.harness.validate.values import Wrapper, json_problem, name_of, short
+from splitbrain.results.errors import ProtocolError
+from splitbrain.results.faults import report_problem
+from splitbrain.results.history import Op
 
 if TYPE_CHECKING:
-    from harness.contract.test import Test
+    from splitbrain.harness.contract.test import Test
 
 
 def client(prototype: Client) -> Client:
@@ -90,8 +90,8 @@ class _ValidNemesis(Wrapper):
             problem = "returned type 'fail'; a nemesis op ends in 'ok' (verified) or 'info' (nobody knows)"
         if problem is None and done.type == "ok" and (lacks := report_problem(done.value)) is not None:
             problem = (
-                f"returned a value that does not say what is in force: {lacks} (see results.faults.NemesisReport; "
-                "nemesis.effects.carry_out makes such a value)"
+                f"returned a value that does not say what is in force: {lacks} (see "
+                "splitbrain.results.faults.NemesisReport; splitbrain.nemesis.effects.carry_out makes such a value)"
             )
         if problem is not None:
             raise ProtocolError(f"{name}: invoke of {op.f!r} (op {op.index}) {problem}.")

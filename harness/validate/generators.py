@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from harness.generators import UNASSIGNED, Context, Generator, Pending, Result
-from harness.validate.values import json_problem, name_of, short
-from results.errors import ProtocolError, SplitbrainError
-from results.history import NEMESIS, Op
+from splitbrain.harness.generators import UNASSIGNED, Context, Generator, Pending, Result
+from splitbrain.harness.validate.values import json_problem, name_of, short
+from splitbrain.results.errors import ProtocolError, SplitbrainError
+from splitbrain.results.history import NEMESIS, Op
 
 
 def emitted(generator: Generator, ctx: Context) -> Result:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from harness.contract.deployments import Deployment
-from harness.contract.faults import FaultKind
-from harness.contract.membership import Membership
-from harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
-from harness.contract.sessions import Answer, Session
-from harness.contract.test import System
-from harness.validate.values import Wrapper, json_problem, short
-from results.errors import ProtocolError
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.membership import Membership
+from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
+from splitbrain.harness.contract.sessions import Answer, Session
+from splitbrain.harness.contract.test import System
+from splitbrain.harness.validate.values import Wrapper, json_problem, short
+from splitbrain.results.errors import ProtocolError
 
 if TYPE_CHECKING:
     from pathlib import Path  # noqa: TID251 - for types
 
-    from harness.contract.test import Test
+    from splitbrain.harness.contract.test import Test
 
 
 def system(inner: System) -> System:

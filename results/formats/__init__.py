@@ -15,11 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from results.errors import HistoryFormatError, UnknownNameError, UsageError
-from results.history import Op
+from splitbrain.results.errors import HistoryFormatError, UnknownNameError, UsageError
+from splitbrain.results.history import Op
 
 if TYPE_CHECKING:
-    from results.formats.rows import Independent, Rows
+    from splitbrain.results.formats.rows import Independent, Rows
 
 Reader: TypeAlias = Callable[[str, str], "Rows"]
 
@@ -45,13 +45,13 @@ _EDN_FILLER: Final = re.compile(r"(?:[\s,]+|;[^\n]*\n?)+")
 
 
 def read_table(path: str | Path, name: str | None = None, *, independent: Independent = "auto") -> Any:
-    """The history in a file, as a table of `results.arrow.HISTORY_SCHEMA`.
+    """The history in a file, as a table of `splitbrain.results.arrow.HISTORY_SCHEMA`.
 
     Args:
         path: the file.
         name: its format; recognised by its content if None.
         independent: whether clients' values are `[key value]` (in `edn` and `jsonl`): see
-            `results.formats.independent`. "auto" lets the history decide.
+            `splitbrain.results.formats.independent`. "auto" lets the history decide.
 
     Raises:
         UnknownNameError: there is no format of that name.
@@ -65,18 +65,18 @@ def read_table(path: str | Path, name: str | None = None, *, independent: Indepe
     if independent != "auto" and name not in _WITH_TUPLES:
         raise UsageError(f"{source}: --independent {independent}: {name} has keys apart from values: leave it out.")
     if name == "parquet":
-        from results import arrow, soundness
+        from splitbrain.results import arrow, soundness
 
         return soundness.sound_ops(arrow.read_parquet(Path(path), content), source)
-    from results.formats.rows import table_of
+    from splitbrain.results.formats.rows import table_of
 
-    read: Reader = importlib.import_module(f"results.formats.{name}").read
+    read: Reader = importlib.import_module(f"splitbrain.results.formats.{name}").read
     return table_of(read(_text(content or b"", source), source), source, independent)
 
 
 def read_history(path: str | Path, name: str | None = None, *, independent: Independent = "auto") -> list[Op]:
     """The history in a file, op by op; raises what `read_table` raises."""
-    from results.arrow import from_table
+    from splitbrain.results.arrow import from_table
 
     return from_table(read_table(path, name, independent=independent), str(path))
 

@@ -14,11 +14,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from results.arrow import Column, array, compute
-from results.columns import flags, text
-from results.errors import HistoryFormatError
-from results.formats import whole_lines
-from results.formats.rows import NONE, Bools, Ints, Rows, invocations, nothing, texts
+from splitbrain.results.arrow import Column, array, compute
+from splitbrain.results.columns import flags, text
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.formats import whole_lines
+from splitbrain.results.formats.rows import NONE, Bools, Ints, Rows, invocations, nothing, texts
 
 _READ: Final = 0
 _CAS: Final = 2

@@ -25,16 +25,16 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from results.arrow import Column, array, compute
-from results.columns import flags, numbers, valid
-from results.columns import text as text_scalar
-from results.errors import HistoryFormatError
-from results.formats import edn_text
-from results.formats.edn_text import EdnError
-from results.formats.rows import NO_PROCESS, NONE, Bools, Ints, Rows, nothing, texts
-from results.formats.transactions import with_mops
-from results.history import HARNESS, NEMESIS
-from results.values import NotFiniteError, canonical_json
+from splitbrain.results.arrow import Column, array, compute
+from splitbrain.results.columns import flags, numbers, valid
+from splitbrain.results.columns import text as text_scalar
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.formats import edn_text
+from splitbrain.results.formats.edn_text import EdnError
+from splitbrain.results.formats.rows import NO_PROCESS, NONE, Bools, Ints, Rows, nothing, texts
+from splitbrain.results.formats.transactions import with_mops
+from splitbrain.results.history import HARNESS, NEMESIS
+from splitbrain.results.values import NotFiniteError, canonical_json
 
 Match: TypeAlias = Callable[[str], re.Match[str] | None]
 

@@ -26,7 +26,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from results.values import NotFiniteError, canonical_json
+from splitbrain.results.values import NotFiniteError, canonical_json
 
 _SPACE: Final = re.compile(r"(?:[\s,]+|;[^\n]*)*")
 _TOKEN: Final = re.compile(

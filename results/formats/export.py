@@ -8,8 +8,9 @@ What `edn` writes is what Jepsen, Knossos and Elle expect, which now and then di
 *   An op with a key has the value `[key value]`.
 
 Each of these ops also says what it is exactly, in `:splitbrain/value`, `:splitbrain/type` and `:splitbrain/key`, as far
-as it cannot be told otherwise: `results.formats.edn` reads back the same history. What it cannot carry: notes of the
-table, gaps in indexes; and transactions come back with their micro-operations both as values and as columns.
+as it cannot be told otherwise: `splitbrain.results.formats.edn` reads back the same history. What it cannot carry:
+notes of the table, gaps in indexes; and transactions come back with their micro-operations both as values and as
+columns.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from results.arrow import Column, array, compute, conform, from_table
-from results.calls import is_equal
-from results.errors import UnknownNameError
-from results.formats.edn_text import keyword, string, written, written_json
-from results.formats.independent import has_tuples
-from results.formats.rows import NONE, Bools, Ints, invocations
-from results.history import HARNESS, NEMESIS
+from splitbrain.results.arrow import Column, array, compute, conform, from_table
+from splitbrain.results.calls import is_equal
+from splitbrain.results.errors import UnknownNameError
+from splitbrain.results.formats.edn_text import keyword, string, written, written_json
+from splitbrain.results.formats.independent import has_tuples
+from splitbrain.results.formats.rows import NONE, Bools, Ints, invocations
+from splitbrain.results.history import HARNESS, NEMESIS
 
 Writer: TypeAlias = Callable[[pa.Table], Iterator[tuple[int, str]]]
 

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from results.arrow import Column, array, compute
-from results.columns import distinct, numbers
-from results.values import canonical_json
+from splitbrain.results.arrow import Column, array, compute
+from splitbrain.results.columns import distinct, numbers
+from splitbrain.results.values import canonical_json
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Refuse: TypeAlias = Callable[[int, str], NoReturn]

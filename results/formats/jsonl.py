@@ -1,4 +1,4 @@
-"""JSON: one op a line, an object with the fields of `results.history.Op` (process, type and f at least).
+"""JSON: one op a line, an object with the fields of `splitbrain.results.history.Op` (process, type and f at least).
 
 An array of such objects is read as well, as elle-cli has them. Beyond our own, `process` may be "nemesis" or "harness",
 `key` a number, `error` anything. Values of an array may be tuples of independent keys (see `independent`); lines are
@@ -15,12 +15,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from results.arrow import Column, array, compute, mops_column
-from results.errors import HistoryFormatError
-from results.formats.rows import NO_PROCESS, NONE, Ints, Rows, nothing, texts
-from results.formats.transactions import with_mops
-from results.history import HARNESS, NEMESIS, Mop
-from results.values import canonical_json
+from splitbrain.results.arrow import Column, array, compute, mops_column
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.formats.rows import NO_PROCESS, NONE, Ints, Rows, nothing, texts
+from splitbrain.results.formats.transactions import with_mops
+from splitbrain.results.history import HARNESS, NEMESIS, Mop
+from splitbrain.results.values import canonical_json
 
 _NAMED_PROCESSES: Final = {"nemesis": NEMESIS, "harness": HARNESS}
 _NULL: Final = msgspec.Raw(b"null")

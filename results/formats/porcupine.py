@@ -21,11 +21,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from results.errors import HistoryFormatError
-from results.formats import edn, edn_text, whole_lines
-from results.formats.rows import NONE, Rows, nothing, texts
-from results.history import NEMESIS
-from results.values import NotFiniteError, canonical_json
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.formats import edn, edn_text, whole_lines
+from splitbrain.results.formats.rows import NONE, Rows, nothing, texts
+from splitbrain.results.history import NEMESIS
+from splitbrain.results.values import NotFiniteError, canonical_json
 
 _LOG_LINE: Final = re.compile(r"(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\s+(\S+) - (.*)")
 _MESSAGE: Final = re.compile(r"([0-9]{1,10}|:nemesis)\s+:(invoke|ok|fail|info)\s+:([\w-]+)\s+(\S.*)")

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from results.arrow import HISTORY_SCHEMA, MOPS, Column, array, compute
-from results.columns import codes, valid
-from results.columns import text as text_scalar
-from results.errors import HistoryFormatError
-from results.formats.independent import has_tuples, split_tuples
+from splitbrain.results.arrow import HISTORY_SCHEMA, MOPS, Column, array, compute
+from splitbrain.results.columns import codes, valid
+from splitbrain.results.columns import text as text_scalar
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.formats.independent import has_tuples, split_tuples
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]

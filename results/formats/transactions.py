@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from results.arrow import MOPS, Column, array, compute
-from results.columns import flags, numbers, text
+from splitbrain.results.arrow import MOPS, Column, array, compute
+from splitbrain.results.columns import flags, numbers, text
 
 _TRANSACTIONS: Final = msgspec.json.Decoder(list[list[tuple[str, str | int, int | list[int] | None]]])
 _FUNCTIONS: Final = frozenset({"r", "w", "append"})

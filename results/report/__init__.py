@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from results.atomic import replace_file
-from results.report.page import render
-from results.report.run_view import load
+from splitbrain.results.atomic import replace_file
+from splitbrain.results.report.page import render
+from splitbrain.results.report.run_view import load
 
 __all__ = ["REPORT", "write_report"]
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from results.quorum import RULES
-from results.report.evidence import FINDINGS_MAX, WITNESS_MAX
-from results.report.fault_rows import FAULTS_MAX
-from results.report.inspector import OPS_MAX, ops_kept
-from results.report.memberships import more_changes
-from results.report.nodelogs import LINE_MAX, NodeLog
-from results.report.past import Past
-from results.report.plots import POINTS_MAX, latency_points
-from results.report.quorum import Quorum
-from results.report.quorum_plots import RECOVERIES_MAX
-from results.report.quorum_windows import WINDOWS_MAX
-from results.report.run_view import RunView
-from results.report.text import VALUE_MAX, clip
-from results.report.timeline import FOUND_MAX, MARKED_MAX, bands, tick_s
+from splitbrain.results.quorum import RULES
+from splitbrain.results.report.evidence import FINDINGS_MAX, WITNESS_MAX
+from splitbrain.results.report.fault_rows import FAULTS_MAX
+from splitbrain.results.report.inspector import OPS_MAX, ops_kept
+from splitbrain.results.report.memberships import more_changes
+from splitbrain.results.report.nodelogs import LINE_MAX, NodeLog
+from splitbrain.results.report.past import Past
+from splitbrain.results.report.plots import POINTS_MAX, latency_points
+from splitbrain.results.report.quorum import Quorum
+from splitbrain.results.report.quorum_plots import RECOVERIES_MAX
+from splitbrain.results.report.quorum_windows import WINDOWS_MAX
+from splitbrain.results.report.run_view import RunView
+from splitbrain.results.report.text import VALUE_MAX, clip
+from splitbrain.results.report.timeline import FOUND_MAX, MARKED_MAX, bands, tick_s
 
 _UNJUDGED: Final = ("not judged", "too few ops", "stalled")
 

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
-from results.report.letters import cut, width_of
-from results.report.stretches import Line
-from results.report.svg import FONT, LEFT, RIGHT, WIDTH, TimeAxis, nice_step, number, picture, tag
+from splitbrain.results.report.letters import cut, width_of
+from splitbrain.results.report.stretches import Line
+from splitbrain.results.report.svg import FONT, LEFT, RIGHT, WIDTH, TimeAxis, nice_step, number, picture, tag
 
 SERIES_MAX: Final = 12
 """Lines of one picture; each has a colour or a stroke of its own."""

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from results.calls import OPEN, Bools, Ints, ints, is_equal
-from results.counts import ENDS
-from results.report.run_view import RunView
-from results.report.svg import LEFT, RIGHT, WIDTH, TimeAxis, number, tag
+from splitbrain.results.calls import OPEN, Bools, Ints, ints, is_equal
+from splitbrain.results.counts import ENDS
+from splitbrain.results.report.run_view import RunView
+from splitbrain.results.report.svg import LEFT, RIGHT, WIDTH, TimeAxis, number, tag
 
 BANDS: Final = {"ok": (13.0, 17.0), "fail": (32.0, 6.0), "info": (40.0, 6.0)}
 """For each way to end: where its band begins in a lane, and how high it is."""

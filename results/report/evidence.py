@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from results.calls import OPEN, cell
-from results.reasons import reason_of
-from results.report.counterexample import COUNTEREXAMPLE, is_drawable
-from results.report.run_view import RunView, rows_of
-from results.report.text import clip
+from splitbrain.results.calls import OPEN, cell
+from splitbrain.results.reasons import reason_of
+from splitbrain.results.report.counterexample import COUNTEREXAMPLE, is_drawable
+from splitbrain.results.report.run_view import RunView, rows_of
+from splitbrain.results.report.text import clip
 
 FINDINGS_MAX: Final = 20
 """Findings of a checker that are listed."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
-from results.faults import FaultOp
-from results.report.run_view import RunView
-from results.report.text import clip
+from splitbrain.results.faults import FaultOp
+from splitbrain.results.report.run_view import RunView
+from splitbrain.results.report.text import clip
 
 FAULTS_MAX: Final = 300
 """Nemesis ops in the table."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from results.faults import Happenings
-from results.report.curves import Band, Frame
+from splitbrain.results.faults import Happenings
+from splitbrain.results.report.curves import Band, Frame
 
 
 def frame_of(around: Happenings) -> Frame:

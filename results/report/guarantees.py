@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from results.quorum import RULES
-from results.report.quorum import CHECKER
-from results.report.text import clip
+from splitbrain.results.quorum import RULES
+from splitbrain.results.report.quorum import CHECKER
+from splitbrain.results.report.text import clip
 
 _PROVES: Final[Mapping[str, str]] = {
     "linearizable": "linearizability",

@@ -1,4 +1,5 @@
-"""What the page says of the clocks of the nodes' hosts, and takes off the times in their logs (see `results.clocks`).
+"""What the page says of the clocks of the nodes' hosts, and takes off the times in their logs (see
+`splitbrain.results.clocks`).
 
 Logs are stamped by wall clocks. What libfaketime adds to a node's clock is a fault, and nobody measured it.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from results.clocks import Clocks
+from splitbrain.results.clocks import Clocks
 
 _FARTHEST_S: Final = 1e9
 """Clocks that are farther apart are none: an imported history may hold any number."""

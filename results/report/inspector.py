@@ -11,11 +11,11 @@ import msgspec
 import numpy as np
 import pyarrow.compute as pc
 
-from results.calls import OPEN, Ints, ints
-from results.report.nodelogs import NodeLog
-from results.report.run_view import RunView
-from results.report.svg import LEFT, RIGHT, WIDTH
-from results.report.text import clip, visible
+from splitbrain.results.calls import OPEN, Ints, ints
+from splitbrain.results.report.nodelogs import NodeLog
+from splitbrain.results.report.run_view import RunView
+from splitbrain.results.report.svg import LEFT, RIGHT, WIDTH
+from splitbrain.results.report.text import clip, visible
 
 OPS_MAX: Final = 100_000
 """Ops that a page carries."""

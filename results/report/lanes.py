@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-from results.report.run_view import RunView
+from splitbrain.results.report.run_view import RunView
 
 
 class Stretch(NamedTuple):

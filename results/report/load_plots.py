@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 from markupsafe import Markup
 
-from results.arrivals import Arrivals, arrivals
-from results.calls import OPEN, Bools, is_equal
-from results.report.curves import SERIES_MAX, Series, chart
-from results.report.frames import frame_of
-from results.report.run_view import RunView
-from results.report.stretches import Line, quantiles, rates
+from splitbrain.results.arrivals import Arrivals, arrivals
+from splitbrain.results.calls import OPEN, Bools, is_equal
+from splitbrain.results.report.curves import SERIES_MAX, Series, chart
+from splitbrain.results.report.frames import frame_of
+from splitbrain.results.report.run_view import RunView
+from splitbrain.results.report.stretches import Line, quantiles, rates
 
 QUANTILES: Final = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 QUANTILE_WORDS: Final = (

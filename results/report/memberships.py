@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from results.faults import FaultOp
-from results.report.run_view import RunView
-from results.report.text import clip
+from splitbrain.results.faults import FaultOp
+from splitbrain.results.report.run_view import RunView
+from splitbrain.results.report.text import clip
 
 FAULT: Final = "membership"
 

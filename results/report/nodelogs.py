@@ -7,8 +7,8 @@ Three kinds of time stamps are known at the beginning of a line:
     7.813154                      seconds since a simulated world began
 
 A line without one (a stack trace) has the time of the line before it. What a host's clock was ahead of the controller's
-is taken off where it was measured (`results.report.hostclocks`); else, and under faults of clocks, what is shown is
-what the node said.
+is taken off where it was measured (`splitbrain.results.report.hostclocks`); else, and under faults of clocks, what is
+shown is what the node said.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from results.clocks import clocks_of
-from results.report.hostclocks import ahead_ns
-from results.report.run_view import RunView
-from results.report.text import visible
+from splitbrain.results.clocks import clocks_of
+from splitbrain.results.report.hostclocks import ahead_ns
+from splitbrain.results.report.run_view import RunView
+from splitbrain.results.report.text import visible
 
 SIMULATED_EPOCH_NS: Final = 1_577_836_800_000_000_000
 """When simulated worlds begin (2020-01-01), in nanoseconds since the Unix epoch."""

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from results.figures import Recovery
-from results.report.curves import Band, Dot, Frame, Series, chart
-from results.report.stretches import Floats, as_points, as_steps, quantile_values, rate_values, step_of
-from results.report.svg import fault_style
-from results.report.text import clip
-from results.tracks import Track, Tracks
+from splitbrain.results.figures import Recovery
+from splitbrain.results.report.curves import Band, Dot, Frame, Series, chart
+from splitbrain.results.report.stretches import Floats, as_points, as_steps, quantile_values, rate_values, step_of
+from splitbrain.results.report.svg import fault_style
+from splitbrain.results.report.text import clip
+from splitbrain.results.tracks import Track, Tracks
 
 Rows: TypeAlias = npt.NDArray[np.float64]
 """A row for each run, a column for each stretch; NaN where nothing is known."""

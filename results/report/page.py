@@ -13,34 +13,34 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from results.calls import ints
-from results.clocks import CLOCKS, clocks_of
-from results.counts import ENDS, run_counts, window_counts
-from results.figures import leader_changes
-from results.history import Op
-from results.quorum import RULES
-from results.reasons import reasons_of
-from results.report.bounds import left_out, unchecked
-from results.report.evidence import Finding, verdicts_of
-from results.report.fault_rows import fault_rows
-from results.report.guarantees import guarantees_of
-from results.report.hostclocks import words_of
-from results.report.inspector import packed
-from results.report.load_plots import QUANTILE_WORDS, load_plots
-from results.report.memberships import member_changes
-from results.report.nodelogs import NodeLog, excerpt, node_logs
-from results.report.past import SHOWN_MAX, bugs_of, novelty_of, past_of
-from results.report.plots import latency_plot, rate_plot
-from results.report.provenance import artefacts_of, command_of, options_of, size, versions_of
-from results.report.quorum import Quorum, quorum_of
-from results.report.quorum_plots import RECOVERIES_MAX, availability_plot, recovery_plot
-from results.report.quorum_windows import window_rows
-from results.report.replica_plots import LAG_WORDS, OFFSET_WORDS, replica_plots
-from results.report.run_view import RunView, rows_of
-from results.report.story import story
-from results.report.svg import WIDTH
-from results.report.text import clip
-from results.report.timeline import Shown, bands, timeline
+from splitbrain.results.calls import ints
+from splitbrain.results.clocks import CLOCKS, clocks_of
+from splitbrain.results.counts import ENDS, run_counts, window_counts
+from splitbrain.results.figures import leader_changes
+from splitbrain.results.history import Op
+from splitbrain.results.quorum import RULES
+from splitbrain.results.reasons import reasons_of
+from splitbrain.results.report.bounds import left_out, unchecked
+from splitbrain.results.report.evidence import Finding, verdicts_of
+from splitbrain.results.report.fault_rows import fault_rows
+from splitbrain.results.report.guarantees import guarantees_of
+from splitbrain.results.report.hostclocks import words_of
+from splitbrain.results.report.inspector import packed
+from splitbrain.results.report.load_plots import QUANTILE_WORDS, load_plots
+from splitbrain.results.report.memberships import member_changes
+from splitbrain.results.report.nodelogs import NodeLog, excerpt, node_logs
+from splitbrain.results.report.past import SHOWN_MAX, bugs_of, novelty_of, past_of
+from splitbrain.results.report.plots import latency_plot, rate_plot
+from splitbrain.results.report.provenance import artefacts_of, command_of, options_of, size, versions_of
+from splitbrain.results.report.quorum import Quorum, quorum_of
+from splitbrain.results.report.quorum_plots import RECOVERIES_MAX, availability_plot, recovery_plot
+from splitbrain.results.report.quorum_windows import window_rows
+from splitbrain.results.report.replica_plots import LAG_WORDS, OFFSET_WORDS, replica_plots
+from splitbrain.results.report.run_view import RunView, rows_of
+from splitbrain.results.report.story import story
+from splitbrain.results.report.svg import WIDTH
+from splitbrain.results.report.text import clip
+from splitbrain.results.report.timeline import Shown, bands, timeline
 
 _FOLDER: Final = Path(__file__).parent
 _SENTENCES_MAX: Final = 3

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from results.errors import HistoryFormatError
-from results.plainfile import refuse_others
-from results.store import FORMAT, RunDir
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.store import FORMAT, RunDir
 
 RUNS_MAX: Final = 200
 """So many other runs of the test are read, those nearest in time."""

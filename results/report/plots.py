@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from results.calls import OPEN, Ints, ints
-from results.counts import ENDS
-from results.report.curves import rung, shades
-from results.report.frames import frame_of
-from results.report.run_view import RunView
-from results.report.svg import TimeAxis, nice_step, picture, tag
+from splitbrain.results.calls import OPEN, Ints, ints
+from splitbrain.results.counts import ENDS
+from splitbrain.results.report.curves import rung, shades
+from splitbrain.results.report.frames import frame_of
+from splitbrain.results.report.run_view import RunView
+from splitbrain.results.report.svg import TimeAxis, nice_step, picture, tag
 
 POINTS_MAX: Final = 3000
 """Points in the latency plot; of more ops every n-th is drawn, and the slowest of all."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from results.report.text import clip
+from splitbrain.results.report.text import clip
 
 ARTEFACTS_MAX: Final = 200
 """Files that are listed."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from results.report.lanes import Stretch
+from splitbrain.results.report.lanes import Stretch
 
 CHECKER: Final = "quorum-progress"
 
@@ -94,7 +94,7 @@ class Availability(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """The figures of the verdict, as `checkers.quorum.checker` writes them."""
+    """The figures of the verdict, as `splitbrain.checkers.quorum.checker` writes them."""
 
     rules: dict[str, str] = {}
     windows: list[QuorumWindow] = []

@@ -7,10 +7,21 @@ from typing import Final
 
 from markupsafe import Markup
 
-from results.report.letters import cut
-from results.report.quorum import Figures, QuorumWindow, Recovery
-from results.report.svg import LANE_FONT, LEFT, RIGHT, WIDTH, TimeAxis, lane_name, nice_step, number, picture, tag
-from results.report.text import clip
+from splitbrain.results.report.letters import cut
+from splitbrain.results.report.quorum import Figures, QuorumWindow, Recovery
+from splitbrain.results.report.svg import (
+    LANE_FONT,
+    LEFT,
+    RIGHT,
+    WIDTH,
+    TimeAxis,
+    lane_name,
+    nice_step,
+    number,
+    picture,
+    tag,
+)
+from splitbrain.results.report.text import clip
 
 RECOVERIES_MAX: Final = 60
 """Rows of the recovery plot; of more the slowest are drawn."""

@@ -9,12 +9,12 @@ from typing import Any, Final, cast
 import numpy as np
 from markupsafe import Markup
 
-from results.calls import Ints
-from results.clocks import CLOCKS
-from results.report.curves import Series, chart
-from results.report.frames import frame_of
-from results.report.run_view import RunView
-from results.report.stretches import Line
+from splitbrain.results.calls import Ints
+from splitbrain.results.clocks import CLOCKS
+from splitbrain.results.report.curves import Series, chart
+from splitbrain.results.report.frames import frame_of
+from splitbrain.results.report.run_view import RunView
+from splitbrain.results.report.stretches import Line
 
 LAG_WORDS: Final = (
     "Replica lag: log entries that a node had yet to apply, of those that any node had told to be committed, by what "

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, recovered_note
-from results.calls import Calls, client_calls, ints
-from results.errors import HistoryFormatError, RunNotFoundError
-from results.faults import Happenings, happenings
-from results.store import Judgement, RunDir
+from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, recovered_note
+from splitbrain.results.calls import Calls, client_calls, ints
+from splitbrain.results.errors import HistoryFormatError, RunNotFoundError
+from splitbrain.results.faults import Happenings, happenings
+from splitbrain.results.store import Judgement, RunDir
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from results.report.lanes import leaderships
-from results.report.memberships import member_changes
-from results.report.run_view import RunView
-from results.report.text import clip
-from results.report.timeline import STATES, Shown, finding_times, stretches
+from splitbrain.results.report.lanes import leaderships
+from splitbrain.results.report.memberships import member_changes
+from splitbrain.results.report.run_view import RunView
+from splitbrain.results.report.text import clip
+from splitbrain.results.report.timeline import STATES, Shown, finding_times, stretches
 
 EVENTS_MAX: Final = 400
 """Rows of the table."""

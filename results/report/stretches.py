@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from results.report.svg import nice_step
+from splitbrain.results.report.svg import nice_step
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Line: TypeAlias = list[tuple[float, float]]

@@ -9,8 +9,8 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from results.report.letters import cut, width_of
-from results.report.text import visible
+from splitbrain.results.report.letters import cut, width_of
+from splitbrain.results.report.text import visible
 
 PLOTS_STYLE: Final = Path(__file__).with_name("plots.css")
 """The style of all pictures; a page that has one needs it."""

@@ -8,17 +8,28 @@ from typing import Final, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from results.calls import OPEN, ints
-from results.faults import Window
-from results.report.densities import Lanes, is_dense, op_marks
-from results.report.evidence import Finding
-from results.report.lanes import Stretch, leaderships, node_states
-from results.report.letters import cut, width_of
-from results.report.memberships import member_changes
-from results.report.quorum import Figures, unserved
-from results.report.run_view import RunView, rows_of
-from results.report.svg import FONT, LEFT, RIGHT, WIDTH, TimeAxis, fault_style, lane_name, number, picture, tag
-from results.report.text import clip
+from splitbrain.results.calls import OPEN, ints
+from splitbrain.results.faults import Window
+from splitbrain.results.report.densities import Lanes, is_dense, op_marks
+from splitbrain.results.report.evidence import Finding
+from splitbrain.results.report.lanes import Stretch, leaderships, node_states
+from splitbrain.results.report.letters import cut, width_of
+from splitbrain.results.report.memberships import member_changes
+from splitbrain.results.report.quorum import Figures, unserved
+from splitbrain.results.report.run_view import RunView, rows_of
+from splitbrain.results.report.svg import (
+    FONT,
+    LEFT,
+    RIGHT,
+    WIDTH,
+    TimeAxis,
+    fault_style,
+    lane_name,
+    number,
+    picture,
+    tag,
+)
+from splitbrain.results.report.text import clip
 
 TERM_COLOURS: Final = 6
 MARKED_MAX: Final = 24

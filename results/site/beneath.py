@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from results.errors import RunNotFoundError
+from splitbrain.results.errors import RunNotFoundError
 
 DEPTH_MAX: Final = 32
 """Folders within folders that are looked into: each is open while those in it are, and a process has few of these."""

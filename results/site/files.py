@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from urllib.parse import quote
 
-from results.errors import RunNotFoundError
-from results.site.beneath import Entry, entries, opened
-from results.site.messages import STORED_PAGE, Response
+from splitbrain.results.errors import RunNotFoundError
+from splitbrain.results.site.beneath import Entry, entries, opened
+from splitbrain.results.site.messages import STORED_PAGE, Response
 
 LISTED_MAX: Final = 10_000
 """Files of a run that are listed, and put into an archive. A run that has more says so."""

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from results.errors import UsageError
-from results.site.rows import STATES, Row
-from results.site.selection import Selection, day_of, none_if_empty, parse_day
+from splitbrain.results.errors import UsageError
+from splitbrain.results.site.rows import STATES, Row
+from splitbrain.results.site.selection import Selection, day_of, none_if_empty, parse_day
 
 DAYS: Final = (1, 7, 30)
 """How many days a cell can cover."""

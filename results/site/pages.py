@@ -12,15 +12,15 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from results.comparison import Comparison, Subject
-from results.report.overlays import Overlays, what
-from results.report.svg import PLOTS_STYLE
-from results.site.beneath import Entry
-from results.site.files import PAGES
-from results.site.matrix import DAYS, SPANS, Matrix
-from results.site.rows import Row
-from results.site.selection import CHOICES, FILTERS, Chosen, Selection
-from results.site.trends import HEIGHT, WIDTH, Trend
+from splitbrain.results.comparison import Comparison, Subject
+from splitbrain.results.report.overlays import Overlays, what
+from splitbrain.results.report.svg import PLOTS_STYLE
+from splitbrain.results.site.beneath import Entry
+from splitbrain.results.site.files import PAGES
+from splitbrain.results.site.matrix import DAYS, SPANS, Matrix
+from splitbrain.results.site.rows import Row
+from splitbrain.results.site.selection import CHOICES, FILTERS, Chosen, Selection
+from splitbrain.results.site.trends import HEIGHT, WIDTH, Trend
 
 STATIC: Final = {
     "site.css": "text/css; charset=utf-8",

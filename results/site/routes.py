@@ -10,19 +10,19 @@ from urllib.parse import unquote
 
 import msgspec
 
-from results.comparison import Comparison, Side, Subject, compare, subject_of
-from results.errors import RunNotFoundError, SplitbrainError, UsageError
-from results.report.overlays import Overlays, overlays
-from results.site import pages
-from results.site.beneath import Entry, entries, is_name
-from results.site.files import LISTED_MAX, archive_response, file_response
-from results.site.matrix import matrix
-from results.site.messages import Request, Response, json_response
-from results.site.rows import Index, Row, Stamp, refuse_links, stamp_of
-from results.site.selection import choices, choose, parse
-from results.site.trends import trends
-from results.store import RunDir
-from results.tracks import Tracks, tracks_of
+from splitbrain.results.comparison import Comparison, Side, Subject, compare, subject_of
+from splitbrain.results.errors import RunNotFoundError, SplitbrainError, UsageError
+from splitbrain.results.report.overlays import Overlays, overlays
+from splitbrain.results.site import pages
+from splitbrain.results.site.beneath import Entry, entries, is_name
+from splitbrain.results.site.files import LISTED_MAX, archive_response, file_response
+from splitbrain.results.site.matrix import matrix
+from splitbrain.results.site.messages import Request, Response, json_response
+from splitbrain.results.site.rows import Index, Row, Stamp, refuse_links, stamp_of
+from splitbrain.results.site.selection import choices, choose, parse
+from splitbrain.results.site.trends import trends
+from splitbrain.results.store import RunDir
+from splitbrain.results.tracks import Tracks, tracks_of
 
 SHOWN_MAX: Final = 500
 """Files of a run that its page lists."""

@@ -14,11 +14,11 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from results.errors import RunNotFoundError, SplitbrainError
-from results.figures import FIGURES, Figures
-from results.reasons import reasons_of
-from results.site.beneath import read
-from results.store import FORMAT, RunDir
+from splitbrain.results.errors import RunNotFoundError, SplitbrainError
+from splitbrain.results.figures import FIGURES, Figures
+from splitbrain.results.reasons import reasons_of
+from splitbrain.results.site.beneath import read
+from splitbrain.results.store import FORMAT, RunDir
 
 STATES: Final = (
     "violation",

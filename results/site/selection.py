@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from results.errors import UsageError
-from results.site.rows import STATES, Row
+from splitbrain.results.errors import UsageError
+from splitbrain.results.site.rows import STATES, Row
 
 ROWS_A_PAGE: Final = 100
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from results.errors import HarnessError, UsageError
-from results.site.messages import SAFE, Request, Response
-from results.site.routes import Site, loopback_hosts, split_path
+from splitbrain.results.errors import HarnessError, UsageError
+from splitbrain.results.site.messages import SAFE, Request, Response
+from splitbrain.results.site.routes import Site, loopback_hosts, split_path
 
 IDLE_S: Final = 30.0
 """A connection is closed that has not asked for anything for so long, or not to the end, byte after byte; and one that

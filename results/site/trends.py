@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from results.site.rows import Row
+from splitbrain.results.site.rows import Row
 
 RUNS_MAX: Final = 200
 """Runs that are drawn: the latest."""

@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from harness.backends.local import Links
+from splitbrain.harness.backends.local import Links
 from tests.backends.support import skip_without_namespaces
 
 

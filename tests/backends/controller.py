@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from harness.backends.local import Links, LocalDeployment
+from splitbrain.harness.backends.local import Links, LocalDeployment
 from tests.backends.support import all_links, beats, deployed, start_all
 
 

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from harness.backends import channel, links
-from harness.backends.docker import DockerDeployment
-from harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault
-from harness.contract.nodes import Link, NodeId
+from splitbrain.harness.backends import channel, links
+from splitbrain.harness.backends.docker import DockerDeployment
+from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault
+from splitbrain.harness.contract.nodes import Link, NodeId
 from tests.backends.docker_support import ContainerGossip, deployed
 from tests.backends.support import start_all, until_silent
 

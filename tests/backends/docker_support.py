@@ -13,15 +13,15 @@ from typing import cast
 import docker
 import pytest
 
-from harness import images
-from harness.backends import ownership
-from harness.backends.docker import DockerBackend, DockerDeployment, labels
-from harness.backends.docker.engine import containers_with, networks_with
-from harness.contract.clock import Runtime
-from harness.contract.faults import FaultKind
-from harness.contract.nodes import NodeCommand, NodeId, NodePlace
-from harness.contract.test import Test
-from results.errors import BackendError
+from splitbrain.harness import images
+from splitbrain.harness.backends import ownership
+from splitbrain.harness.backends.docker import DockerBackend, DockerDeployment, labels
+from splitbrain.harness.backends.docker.engine import containers_with, networks_with
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace
+from splitbrain.harness.contract.test import Test
+from splitbrain.results.errors import BackendError
 from tests.backends.support import GOSSIP_NODE, NODES, GossipSystem, gossip_test, missing
 
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import pytest
 
-from harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault
-from harness.contract.nodes import Link, NodeId
-from harness.contract.sessions import DefiniteError
+from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault
+from splitbrain.harness.contract.nodes import Link, NodeId
+from splitbrain.harness.contract.sessions import DefiniteError
 from tests.backends.matrix_rows import Nodes
 
 LINK: Final[Link] = ("n1", "n2")

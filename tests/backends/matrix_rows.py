@@ -14,22 +14,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
-from harness.backends.docker import DockerBackend
-from harness.backends.local import LocalBackend
-from harness.backends.sim import SimBackend
-from harness.backends.ssh.backend import SshBackend
-from harness.contract import faultkinds
-from harness.contract.clock import Runtime
-from harness.contract.deployments import Deployment, MessageConnection
-from harness.contract.embedding import NodeWorld
-from harness.contract.faults import FaultKind
-from harness.contract.nodes import NodeCommand, NodeId, NodePlace
-from harness.contract.realtime import RealClock
-from harness.contract.rng import Streams
-from harness.contract.sessions import DefiniteError
-from harness.contract.test import Backend, Test
-from harness.simulation.clock import EPOCH_NS, TrueClock
-from harness.simulation.loop import SimLoop
+from splitbrain.harness.backends.docker import DockerBackend
+from splitbrain.harness.backends.local import LocalBackend
+from splitbrain.harness.backends.sim import SimBackend
+from splitbrain.harness.backends.ssh.backend import SshBackend
+from splitbrain.harness.contract import faultkinds
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.deployments import Deployment, MessageConnection
+from splitbrain.harness.contract.embedding import NodeWorld
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace
+from splitbrain.harness.contract.realtime import RealClock
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.contract.sessions import DefiniteError
+from splitbrain.harness.contract.test import Backend, Test
+from splitbrain.harness.simulation.clock import EPOCH_NS, TrueClock
+from splitbrain.harness.simulation.loop import SimLoop
 from tests.backends.ssh_support import Hosts
 from tests.backends.support import NODES
 

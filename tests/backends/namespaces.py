@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from harness.backends.agent import syscalls
-from harness.backends.agent.bridge import Bridge, enter_namespaces, mount_proc
-from harness.backends.agent.errors import AgentError
-from harness.backends.agent.receivers import Receivers
-from harness.contract.nodes import Link
+from splitbrain.harness.backends.agent import syscalls
+from splitbrain.harness.backends.agent.bridge import Bridge, enter_namespaces, mount_proc
+from splitbrain.harness.backends.agent.errors import AgentError
+from splitbrain.harness.backends.agent.receivers import Receivers
+from splitbrain.harness.contract.nodes import Link
 from tests.backends.support import skip_without_namespaces
 
 ROOT: Final = Path(__file__).parents[2]

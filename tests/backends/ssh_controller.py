@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from harness.backends.ssh.inventory import Inventory
-from harness.contract.faults import LinkFault
+from splitbrain.harness.backends.ssh.inventory import Inventory
+from splitbrain.harness.contract.faults import LinkFault
 from tests.backends.ssh_support import deployed
 from tests.backends.support import start_all
 

@@ -17,17 +17,17 @@ import pytest
 from docker.errors import NotFound
 from docker.models.containers import Container
 
-from harness import images
-from harness.backends.ssh.backend import SshBackend
-from harness.backends.ssh.deployment import SshDeployment
-from harness.backends.ssh.inventory import Inventory
-from harness.contract.clock import Runtime
-from harness.contract.faults import FaultKind
-from harness.contract.nodes import NodeCommand, NodePlace
-from harness.contract.realtime import RealClock
-from harness.contract.rng import Streams
-from harness.contract.test import Test
-from results.errors import BackendError
+from splitbrain.harness import images
+from splitbrain.harness.backends.ssh.backend import SshBackend
+from splitbrain.harness.backends.ssh.deployment import SshDeployment
+from splitbrain.harness.backends.ssh.inventory import Inventory
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.nodes import NodeCommand, NodePlace
+from splitbrain.harness.contract.realtime import RealClock
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.contract.test import Test
+from splitbrain.results.errors import BackendError
 from tests.backends.support import GOSSIP_NODE, GossipSystem, gossip_test, missing
 
 LABEL: Final = "splitbrain.tests"

@@ -16,14 +16,14 @@ from typing import Any, NoReturn, Protocol, cast
 
 import pytest
 
-from harness.backends.local import Links, LocalBackend, LocalDeployment
-from harness.backends.local.backend import namespaces_problem
-from harness.contract.clock import Runtime
-from harness.contract.deployments import Deployment
-from harness.contract.faults import ClockFault, DiskFault, FaultKind
-from harness.contract.nodes import Link, NodeCommand, NodeId, NodePlace, NodeStatus
-from harness.contract.test import Test
-from results.errors import BackendError, FaultNotSupportedError
+from splitbrain.harness.backends.local import Links, LocalBackend, LocalDeployment
+from splitbrain.harness.backends.local.backend import namespaces_problem
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind
+from splitbrain.harness.contract.nodes import Link, NodeCommand, NodeId, NodePlace, NodeStatus
+from splitbrain.harness.contract.test import Test
+from splitbrain.results.errors import BackendError, FaultNotSupportedError
 
 GOSSIP_NODE = Path(__file__).with_name("gossip_node.py")
 NODES = ("n1", "n2", "n3")

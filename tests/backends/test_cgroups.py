@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.agent import cgroups
-from harness.backends.agent.cgroups import CpuGroups
-from harness.backends.agent.errors import AgentError
+from splitbrain.harness.backends.agent import cgroups
+from splitbrain.harness.backends.agent.cgroups import CpuGroups
+from splitbrain.harness.backends.agent.errors import AgentError
 from tests.backends.support import missing
 
 

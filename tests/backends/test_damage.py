@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.agent.damage import Rot, rot, truncate, wipe
+from splitbrain.harness.backends.agent.damage import Rot, rot, truncate, wipe
 
 FILES = {"log": 3000, "sub/state": 10, "empty": 0, "telemetry": 5000}
 

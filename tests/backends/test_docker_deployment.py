@@ -10,11 +10,11 @@ from pathlib import Path
 import docker
 import pytest
 
-from harness.backends.docker import DockerDeployment
-from harness.contract.faults import LinkFault
-from harness.contract.nodes import Link, NodeStatus
-from harness.contract.sessions import DefiniteError
-from results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
+from splitbrain.harness.backends.docker import DockerDeployment
+from splitbrain.harness.contract.faults import LinkFault
+from splitbrain.harness.contract.nodes import Link, NodeStatus
+from splitbrain.harness.contract.sessions import DefiniteError
+from splitbrain.results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
 from tests.backends import docker_support
 from tests.backends.docker_support import ContainerGossip, deployed, inside, of_run
 from tests.backends.support import all_links, ask, beats, start_all, until_silent

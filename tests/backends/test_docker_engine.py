@@ -11,8 +11,8 @@ from typing import cast
 import docker
 import pytest
 
-from harness.backends.docker import engine as module
-from harness.backends.docker.engine import Engine
+from splitbrain.harness.backends.docker import engine as module
+from splitbrain.harness.backends.docker.engine import Engine
 
 
 class Client:

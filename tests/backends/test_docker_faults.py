@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from harness.backends.docker import DockerDeployment
-from harness.backends.docker import groups as control_groups
-from harness.contract.faults import ClockFault, DiskFault, FaultKind
-from harness.contract.nodes import NodeCommand, NodeId, NodePlace
-from harness.contract.sessions import DefiniteError
-from harness.contract.test import Test
-from results.errors import FaultNotSupportedError, NodeStartError
+from splitbrain.harness.backends.docker import DockerDeployment
+from splitbrain.harness.backends.docker import groups as control_groups
+from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind
+from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace
+from splitbrain.harness.contract.sessions import DefiniteError
+from splitbrain.harness.contract.test import Test
+from splitbrain.results.errors import FaultNotSupportedError, NodeStartError
 from tests.backends import docker_support
 from tests.backends.docker_support import ContainerGossip, deployed
 from tests.backends.support import refuses_what_was_not_asked_for

@@ -19,10 +19,10 @@ from typing import Any, get_args
 
 import pytest
 
-from harness import images
-from harness.backends.docker import DockerBackend, groups, labels
-from harness.backends.docker.engine import containers_with, networks_with, short
-from harness.contract.faults import FaultKind
+from splitbrain.harness import images
+from splitbrain.harness.backends.docker import DockerBackend, groups, labels
+from splitbrain.harness.backends.docker.engine import containers_with, networks_with, short
+from splitbrain.harness.contract.faults import FaultKind
 from tests.backends import docker_support
 from tests.backends.docker_controller import CPU_SHARE, HOUR_MS, LINK_FAULTS, NODE_FAULTS, PACKET_FAULTS
 from tests.backends.docker_support import inside, leftovers, of_run

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.backends.docker import labels
+from splitbrain.harness.backends.docker import labels
 from tests.backends import docker_support
 from tests.backends.docker_support import leftovers
 from tests.cli.support import comes_out, only_run, start

@@ -13,10 +13,10 @@ import docker
 import docker.errors
 import pytest
 
-from harness import images
-from harness.backends.docker import DockerBackend, nodes, subnets
-from harness.backends.docker.engine import ContainerState, Engine
-from results.errors import BackendError, UsageError
+from splitbrain.harness import images
+from splitbrain.harness.backends.docker import DockerBackend, nodes, subnets
+from splitbrain.harness.backends.docker.engine import ContainerState, Engine
+from splitbrain.results.errors import BackendError, UsageError
 from tests.backends import docker_support
 from tests.backends.docker_support import deploy, leftovers
 from tests.backends.support import GossipSystem

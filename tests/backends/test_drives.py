@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.agent import loops
-from harness.backends.agent.drives import BLOCK, Drive
-from harness.backends.agent.errors import AgentError
+from splitbrain.harness.backends.agent import loops
+from splitbrain.harness.backends.agent.drives import BLOCK, Drive
+from splitbrain.harness.backends.agent.errors import AgentError
 from tests.backends.support import missing
 
 SIZE = 8 << 20

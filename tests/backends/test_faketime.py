@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends import faketime
-from harness.backends.agent import programs
-from harness.backends.agent.errors import AgentError
-from harness.backends.faketime import FakeClock, Measured
-from results.errors import BackendError, FaultNotSupportedError
+from splitbrain.harness.backends import faketime
+from splitbrain.harness.backends.agent import programs
+from splitbrain.harness.backends.agent.errors import AgentError
+from splitbrain.harness.backends.faketime import FakeClock, Measured
+from splitbrain.results.errors import BackendError, FaultNotSupportedError
 from tests.backends.elf import elf
 from tests.backends.support import missing
 

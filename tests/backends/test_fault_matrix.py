@@ -9,8 +9,8 @@ from typing import get_args
 
 import pytest
 
-from harness.backends.catalogue import BACKENDS as KNOWN
-from harness.contract.faults import DiskFault, FaultKind, LinkFault
+from splitbrain.harness.backends.catalogue import BACKENDS as KNOWN
+from splitbrain.harness.contract.faults import DiskFault, FaultKind, LinkFault
 from tests.backends import docker_support, ssh_support
 from tests.backends.fault_matrix import BYSTANDERS, LINK, MEASUREMENTS, Round, is_well, stores
 from tests.backends.matrix_rows import BACKENDS, NEVER, Nodes, backend_of, deployed, measured_in_simulation, works

@@ -18,15 +18,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends import leftovers, ownership
-from harness.backends.agent import loops, syscalls, volumes
+from splitbrain.harness.backends import leftovers, ownership
+from splitbrain.harness.backends.agent import loops, syscalls, volumes
 from tests.backends.support import missing
 
 ROOT = Path(__file__).parents[2]
 SIZE_BYTES = 16 << 20
 _MOUNT_AND_DIE = """
 import os, signal, sys
-from harness.backends.agent.volumes import Volume
+from splitbrain.harness.backends.agent.volumes import Volume
 Volume(sys.argv[1], sys.argv[2], size=int(sys.argv[3])).mount()
 os.kill(os.getpid(), signal.SIGKILL)
 """

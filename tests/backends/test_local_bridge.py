@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.backends.agent import bridge
+from splitbrain.harness.backends.agent import bridge
 from tests.backends.namespaces import EXPIRES_S, course_of_a_cut, seen_in_namespaces
 
 pytestmark = pytest.mark.cluster

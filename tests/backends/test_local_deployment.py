@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.local import Links
-from harness.contract.nodes import Link
-from harness.contract.sessions import DefiniteError
-from results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
+from splitbrain.harness.backends.local import Links
+from splitbrain.harness.contract.nodes import Link
+from splitbrain.harness.contract.sessions import DefiniteError
+from splitbrain.results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
 from tests.backends.support import (
     GossipSystem,
     all_links,

@@ -16,14 +16,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.backends import faketime
-from harness.backends.agent import cgroups, volumes
-from harness.backends.local import Links, LocalBackend, LocalDeployment, nodefaults
-from harness.contract.faults import ClockFault, DiskFault, FaultKind
-from harness.contract.nodes import NodeCommand, NodeId, NodePlace
-from harness.contract.sessions import DefiniteError
-from harness.contract.test import Test
-from results.errors import FaultNotSupportedError
+from splitbrain.harness.backends import faketime
+from splitbrain.harness.backends.agent import cgroups, volumes
+from splitbrain.harness.backends.local import Links, LocalBackend, LocalDeployment, nodefaults
+from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind
+from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace
+from splitbrain.harness.contract.sessions import DefiniteError
+from splitbrain.harness.contract.test import Test
+from splitbrain.results.errors import FaultNotSupportedError
 from tests.backends.support import GossipSystem, deployed, missing, refuses_what_was_not_asked_for, wait_until_gone
 
 pytestmark = pytest.mark.cluster

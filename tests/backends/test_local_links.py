@@ -11,17 +11,17 @@ from typing import Any, cast
 
 import pytest
 
-from harness.backends.agent.errors import AgentError
-from harness.backends.agent.packet_link import Fault
-from harness.backends.agent.stream_link import LANE_BYTES_MAX, Lane, StreamLink
-from harness.backends.linkfaults import SeededFaults
-from harness.backends.local import Links, LocalBackend, LocalDeployment, backend, linkkinds
-from harness.contract import faultkinds
-from harness.contract.clock import Clock, Runtime
-from harness.contract.faults import LinkFault
-from harness.contract.nodes import Link
-from harness.contract.rng import Streams
-from results.errors import FaultNotSupportedError, UsageError
+from splitbrain.harness.backends.agent.errors import AgentError
+from splitbrain.harness.backends.agent.packet_link import Fault
+from splitbrain.harness.backends.agent.stream_link import LANE_BYTES_MAX, Lane, StreamLink
+from splitbrain.harness.backends.linkfaults import SeededFaults
+from splitbrain.harness.backends.local import Links, LocalBackend, LocalDeployment, backend, linkkinds
+from splitbrain.harness.contract import faultkinds
+from splitbrain.harness.contract.clock import Clock, Runtime
+from splitbrain.harness.contract.faults import LinkFault
+from splitbrain.harness.contract.nodes import Link
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.results.errors import FaultNotSupportedError, UsageError
 from tests.backends.support import GossipSystem, all_links, ask, gossip_test, start_all, until_silent
 from tests.backends.wire import skip_without_nfqueue
 

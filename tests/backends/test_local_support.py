@@ -11,13 +11,13 @@ from typing import cast, get_args
 
 import pytest
 
-from harness.backends.catalogue import BACKENDS
-from harness.backends.channel import agent_command
-from harness.backends.local import LINKS_VARIABLE, Links, LocalBackend, backend
-from harness.campaigns import doctor
-from harness.contract.clock import Runtime
-from harness.contract.faults import FaultKind, Support
-from results.errors import BackendError, UsageError
+from splitbrain.harness.backends.catalogue import BACKENDS
+from splitbrain.harness.backends.channel import agent_command
+from splitbrain.harness.backends.local import LINKS_VARIABLE, Links, LocalBackend, backend
+from splitbrain.harness.campaigns import doctor
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.faults import FaultKind, Support
+from splitbrain.results.errors import BackendError, UsageError
 from tests.backends.support import GossipSystem, gossip_test, skip_without_namespaces
 
 

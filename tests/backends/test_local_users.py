@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness.backends.local import Links
+from splitbrain.harness.backends.local import Links
 from tests import plain_user
 
 pytestmark = pytest.mark.cluster
@@ -62,7 +62,9 @@ def test_everything_works_for_a_plain_user(links: Links) -> None:
 
 
 def _namespaces_problem_of_a_plain_user() -> str:
-    program = "from harness.backends.local.backend import namespaces_problem; print(namespaces_problem() or '')"
+    program = (
+        "from splitbrain.harness.backends.local.backend import namespaces_problem; print(namespaces_problem() or '')"
+    )
     done = subprocess.run(
         plain_user.as_plain_user(["-c", program]), env=plain_user.environment(), stdout=subprocess.PIPE, check=True
     )

@@ -11,9 +11,9 @@ from tests.backends.support import missing
 
 PROGRAM = """
 import errno, json, os, sys
-from harness.backends.agent import syscalls
-from harness.backends.agent.errors import AgentError
-from harness.backends.agent.memory import MemoryVolume
+from splitbrain.harness.backends.agent import syscalls
+from splitbrain.harness.backends.agent.errors import AgentError
+from splitbrain.harness.backends.agent.memory import MemoryVolume
 user, group = os.geteuid(), os.getegid()
 syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS)
 open("/proc/self/setgroups", "w").write("deny")

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from harness.backends.clocks import NodeClock
-from harness.backends.faketime import FakeClock, Measured
-from harness.backends.nodefaults import NodeFaults
-from harness.contract.faults import ClockFault, DiskFault
-from harness.contract.nodes import NodeCommand, NodeStatus
-from harness.contract.rng import Streams
-from results.errors import BackendError, FaultNotSupportedError
+from splitbrain.harness.backends.clocks import NodeClock
+from splitbrain.harness.backends.faketime import FakeClock, Measured
+from splitbrain.harness.backends.nodefaults import NodeFaults
+from splitbrain.harness.contract.faults import ClockFault, DiskFault
+from splitbrain.harness.contract.nodes import NodeCommand, NodeStatus
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.results.errors import BackendError, FaultNotSupportedError
 
 
 class Node:

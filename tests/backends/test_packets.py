@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from harness.backends.agent import packet_link, packets, segments
-from harness.backends.agent.errors import AgentError
-from harness.backends.agent.packets import PacketFaults
-from harness.backends.agent.tools import run_tool
+from splitbrain.harness.backends.agent import packet_link, packets, segments
+from splitbrain.harness.backends.agent.errors import AgentError
+from splitbrain.harness.backends.agent.packets import PacketFaults
+from splitbrain.harness.backends.agent.tools import run_tool
 from tests import plain_user
 from tests.backends.wire import (
     OTHER,
@@ -448,7 +448,7 @@ def test_rules_of_others_stay_as_they_are(wire: Wire) -> None:
 
 CHILD = """
 import asyncio, sys
-from harness.backends.agent.packets import PacketFaults
+from splitbrain.harness.backends.agent.packets import PacketFaults
 
 async def hold(namespace, home):
     faults = PacketFaults("sender", namespace, home)
@@ -511,13 +511,16 @@ def test_two_processes_share_a_namespace_under_different_names(wire: Wire) -> No
     over(wire, measure)
 
 
-TRIAL = "import asyncio; from harness.backends.agent import packet_trial; print(asyncio.run(packet_trial.problem()))"
+TRIAL = (
+    "import asyncio; from splitbrain.harness.backends.agent import packet_trial; "
+    "print(asyncio.run(packet_trial.problem()))"
+)
 
 
 def test_the_trial_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wire: Wire) -> None:
     del wire  # only where it works with everything at hand
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = "from harness.backends.agent import tools; tools.SYSTEM_DIRECTORIES = (); "
+    found = "from splitbrain.harness.backends.agent import tools; tools.SYSTEM_DIRECTORIES = (); "
     done = subprocess.run([sys.executable, "-c", found + TRIAL], capture_output=True, text=True, check=True)
     assert done.stdout == "there is no 'ip' on this machine (Debian and Ubuntu: apt install iproute2 nftables)\n"
     (tmp_path / "ip").symlink_to("/bin/true")
@@ -529,7 +532,7 @@ def test_it_works_for_a_plain_user_in_a_user_namespace(wire: Wire) -> None:
     del wire
     if (problem := plain_user.problem()) is not None:
         pytest.skip(problem)
-    program = "import os\nfrom harness.backends.agent import bridge\nbridge.enter_namespaces()\n"
+    program = "import os\nfrom splitbrain.harness.backends.agent import bridge\nbridge.enter_namespaces()\n"
     program += "if pid := os.fork(): os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n" + TRIAL
     done = subprocess.run(
         plain_user.as_plain_user(["-c", program]),

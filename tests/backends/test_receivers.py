@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from harness.backends.agent import receivers, syscalls
-from harness.backends.agent.bridge import Bridge
-from harness.backends.agent.errors import AgentError
-from harness.backends.agent.receivers import Receiver, Receivers, run_inside
-from harness.backends.agent.tools import find_tool
+from splitbrain.harness.backends.agent import receivers, syscalls
+from splitbrain.harness.backends.agent.bridge import Bridge
+from splitbrain.harness.backends.agent.errors import AgentError
+from splitbrain.harness.backends.agent.receivers import Receiver, Receivers, run_inside
+from splitbrain.harness.backends.agent.tools import find_tool
 from tests.backends.namespaces import (
     EXPIRES_S,
     LINKS,

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from harness.backends import links
-from harness.backends.links import AgentLinks, Links
-from harness.backends.ssh import links as host_links
-from harness.backends.ssh.agents import RemoteAgent
-from harness.backends.ssh.connection import HostError
-from harness.backends.ssh.inventory import Host
-from results.errors import BackendError
+from splitbrain.harness.backends import links
+from splitbrain.harness.backends.links import AgentLinks, Links
+from splitbrain.harness.backends.ssh import links as host_links
+from splitbrain.harness.backends.ssh.agents import RemoteAgent
+from splitbrain.harness.backends.ssh.connection import HostError
+from splitbrain.harness.backends.ssh.inventory import Host
+from splitbrain.results.errors import BackendError
 
 HOST = Host("n2", "10.0.0.2", 22)
 

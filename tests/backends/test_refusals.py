@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from harness.backends.agent.refusals import Refusals
+from splitbrain.harness.backends.agent.refusals import Refusals
 from tests.backends.support import missing
 
 FULL = {"full": True}
@@ -157,7 +157,7 @@ def test_where_nobody_may_count_it_says_so_and_claims_nothing(monkeypatch: pytes
     def refused(number: int, *_: object) -> int:
         raise PermissionError(1, f"system call {number}: Operation not permitted")
 
-    monkeypatch.setattr("harness.backends.agent.syscalls.call", refused)
+    monkeypatch.setattr("splitbrain.harness.backends.agent.syscalls.call", refused)
     with closing(Refusals(FULL, node.pid, 1)) as refusals:
         told = refusals.told(1, halted=False)
     assert list(told) == ["uncounted"]

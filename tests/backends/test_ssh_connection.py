@@ -21,10 +21,10 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from harness.backends.ssh import connection as module
-from harness.backends.ssh.connection import Connection, HostError, connect
-from harness.backends.ssh.inventory import Host, Inventory
-from results.errors import UsageError
+from splitbrain.harness.backends.ssh import connection as module
+from splitbrain.harness.backends.ssh.connection import Connection, HostError, connect
+from splitbrain.harness.backends.ssh.inventory import Host, Inventory
+from splitbrain.results.errors import UsageError
 from tests.backends.ssh_support import new_key
 from tests.backends.support import missing
 

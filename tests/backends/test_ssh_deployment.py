@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.ssh.deployment import SshDeployment
-from harness.contract.sessions import DefiniteError
-from results.errors import UnknownNodeError, UsageError
+from splitbrain.harness.backends.ssh.deployment import SshDeployment
+from splitbrain.harness.contract.sessions import DefiniteError
+from splitbrain.results.errors import UnknownNodeError, UsageError
 from tests.backends import ssh_support
 from tests.backends.ssh_support import HostGossip, Hosts, deploy
 from tests.backends.support import all_links, ask, start_all, until_silent

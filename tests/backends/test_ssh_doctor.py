@@ -10,12 +10,12 @@ from typing import Any, get_args
 import pytest
 from click.testing import CliRunner
 
-from harness.backends.catalogue import BACKENDS
-from harness.backends.ssh.inventory import Inventory
-from harness.campaigns import doctor
-from harness.cli.doctor import command
-from harness.contract.faults import FaultKind, Support
-from results.errors import EXIT_PASS, UsageError
+from splitbrain.harness.backends.catalogue import BACKENDS
+from splitbrain.harness.backends.ssh.inventory import Inventory
+from splitbrain.harness.campaigns import doctor
+from splitbrain.harness.cli.doctor import command
+from splitbrain.harness.contract.faults import FaultKind, Support
+from splitbrain.results.errors import EXIT_PASS, UsageError
 from tests.backends import ssh_support
 from tests.backends.ssh_support import USER, Hosts, new_key
 

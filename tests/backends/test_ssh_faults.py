@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.ssh.deployment import SshDeployment
-from harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault
-from results.errors import FaultNotSupportedError
+from splitbrain.harness.backends.ssh.deployment import SshDeployment
+from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault
+from splitbrain.results.errors import FaultNotSupportedError
 from tests.backends import ssh_support
 from tests.backends.ssh_support import Hosts, deploy, deployed
 from tests.backends.support import ask, beats, refuses_what_was_not_asked_for, start_all, until_silent

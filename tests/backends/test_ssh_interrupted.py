@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from harness.backends.ssh import backend
-from harness.backends.ssh.backend import SshBackend
-from harness.backends.ssh.inventory import Host, Inventory
+from splitbrain.harness.backends.ssh import backend
+from splitbrain.harness.backends.ssh.backend import SshBackend
+from splitbrain.harness.backends.ssh.inventory import Host, Inventory
 from tests.simulation.test_third_party import a_test
 
 WITHIN_S = 60.0

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.ssh.inventory import Host, Inventory, parse_hosts
-from harness.campaigns.compose import RunOptions, backend_of, command_line
-from results.errors import UsageError
+from splitbrain.harness.backends.ssh.inventory import Host, Inventory, parse_hosts
+from splitbrain.harness.campaigns.compose import RunOptions, backend_of, command_line
+from splitbrain.results.errors import UsageError
 from tests.cli.test_arguments import OPTIONS
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.backends.ssh import agents, links
-from results.errors import BackendError
+from splitbrain.harness.backends.ssh import agents, links
+from splitbrain.results.errors import BackendError
 from tests.backends import ssh_support
 from tests.backends.ssh_support import Hosts, deploy, deployed, running_hosts
 from tests.backends.support import start_all

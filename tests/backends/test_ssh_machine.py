@@ -17,11 +17,11 @@ from typing import IO, Any, cast
 import msgspec
 import pytest
 
-from harness.backends import ownership
-from harness.backends.ssh import machine
-from harness.backends.ssh.connection import Connection, Done, HostError
-from harness.backends.ssh.inventory import Host
-from harness.backends.ssh.survey import Leftover
+from splitbrain.harness.backends import ownership
+from splitbrain.harness.backends.ssh import machine
+from splitbrain.harness.backends.ssh.connection import Connection, Done, HostError
+from splitbrain.harness.backends.ssh.inventory import Host
+from splitbrain.harness.backends.ssh.survey import Leftover
 
 LOOK = Path(machine.__file__).with_name("look.py")
 AGENTS = Path(machine.__file__).parents[1]

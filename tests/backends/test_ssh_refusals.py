@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from results.errors import BackendError, FaultNotSupportedError, NodeStartError
+from splitbrain.results.errors import BackendError, FaultNotSupportedError, NodeStartError
 from tests.backends import ssh_support
 from tests.backends.elf import elf
 from tests.backends.ssh_support import HostGossip, Hosts, deploy, deployed, new_key

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from harness.backends.agent import loops
-from harness.backends.agent.errors import AgentError
-from harness.backends.agent.freezer import Freezer
-from harness.backends.agent.volumes import Volume
+from splitbrain.harness.backends.agent import loops
+from splitbrain.harness.backends.agent.errors import AgentError
+from splitbrain.harness.backends.agent.freezer import Freezer
+from splitbrain.harness.backends.agent.volumes import Volume
 from tests.backends.support import missing
 
 SIZE = 32 << 20
@@ -374,7 +374,7 @@ def test_a_slow_disk_that_nobody_uses_slows_no_sync(volume: Volume) -> None:
 def test_what_is_frozen_thaws_when_whoever_froze_it_is_killed(tmp_path: Path, volume: Volume) -> None:
     """By a process that dies of SIGKILL while it holds the volume frozen for an hour."""
     program = (
-        "import os, sys; from harness.backends.agent.freezer import Freezer; freezer = Freezer();"
+        "import os, sys; from splitbrain.harness.backends.agent.freezer import Freezer; freezer = Freezer();"
         "freezer.slow('x', os.open(sys.argv[1], os.O_RDONLY), sys.argv[2], 3.6e6); print(flush=True); input()"
     )
     killed = subprocess.Popen(

@@ -12,8 +12,8 @@ from collections.abc import Generator
 
 import pytest
 
-from harness.backends.agent import packet_trial, syscalls
-from harness.backends.agent.packets import PacketFaults
+from splitbrain.harness.backends.agent import packet_trial, syscalls
+from splitbrain.harness.backends.agent.packets import PacketFaults
 
 SENDER = "10.77.0.1"
 RECEIVER = "10.77.0.2"

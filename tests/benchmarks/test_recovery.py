@@ -18,12 +18,12 @@ from benchmarks.recovery_figures import (
     silent,
     unserved_s,
 )
-from checkers.quorum.answers import answers
-from harness.campaigns.schedules import read
-from harness.systems import catalogue
-from results.errors import HarnessError
-from results.faults import happenings
-from results.store import RunDir
+from splitbrain.checkers.quorum.answers import answers
+from splitbrain.harness.campaigns.schedules import read
+from splitbrain.harness.systems import catalogue
+from splitbrain.results.errors import HarnessError
+from splitbrain.results.faults import happenings
+from splitbrain.results.store import RunDir
 from tests.checkers.quorum.story import FIVE, Story, between
 from tests.cli.support import ROOT, answer, only_run, splitbrain
 

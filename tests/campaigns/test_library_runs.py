@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from checkers.verdict import CheckerSpec, Outcome
-from harness import Test, run_and_judge
-from harness.backends.sim import SimBackend
-from harness.campaigns.compose import RunOptions, compose
-from harness.campaigns.judges import with_judges
-from harness.campaigns.replaying import original_of
-from harness.campaigns.shrinking import failure_of
-from harness.systems.metadata import Metadata
-from nemesis import catalogue as nemeses
-from results.errors import UsageError
-from results.report.counterexample import COUNTEREXAMPLE
-from workloads import catalogue as workloads
+from splitbrain import Test, run_and_judge
+from splitbrain.checkers.verdict import CheckerSpec, Outcome
+from splitbrain.harness.backends.sim import SimBackend
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.campaigns.judges import with_judges
+from splitbrain.harness.campaigns.replaying import original_of
+from splitbrain.harness.campaigns.shrinking import failure_of
+from splitbrain.harness.systems.metadata import Metadata
+from splitbrain.nemesis import catalogue as nemeses
+from splitbrain.results.errors import UsageError
+from splitbrain.results.report.counterexample import COUNTEREXAMPLE
+from splitbrain.workloads import catalogue as workloads
 
 NODES = ("n1", "n2", "n3")
 SECONDS = 12.0

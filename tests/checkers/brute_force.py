@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from results.history import Op, pairs
+from splitbrain.results.history import Op, pairs
 
 Step = Callable[[Any, str, Any, Any], Hashable | None]
 """(state, f, argument, result or None where nobody knows) -> the next state, None where the op cannot happen."""

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from results.arrow import to_table
-from results.history import Op, OpType
+from splitbrain.results.arrow import to_table
+from splitbrain.results.history import Op, OpType
 
 SECOND = 1_000_000_000
 

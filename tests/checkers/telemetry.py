@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from results.arrow import TELEMETRY_SCHEMA
+from splitbrain.results.arrow import TELEMETRY_SCHEMA
 
 
 def row(time_s: float, node: str, event: str = "commit", *, life: int = 1, **fields: Any) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from checkers.consensus import CommitMonotonic
-from checkers.verdict import Verdict
+from splitbrain.checkers.consensus import CommitMonotonic
+from splitbrain.checkers.verdict import Verdict
 from tests.checkers.telemetry import row, telemetries, told
 
 

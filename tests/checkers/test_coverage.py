@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from checkers.coverage import Coverage
-from checkers.verdict import Outcome, Verdict, outcome
-from results.arrow import to_table
-from results.errors import UsageError
-from results.history import HARNESS, NEMESIS, OpType
+from splitbrain.checkers.coverage import Coverage
+from splitbrain.checkers.verdict import Outcome, Verdict, outcome
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import HARNESS, NEMESIS, OpType
 from tests.checkers.support import Script
 
 OPTIONS: dict[str, Any] = {"fs": ["write"], "min_ok": 3, "faults": True}

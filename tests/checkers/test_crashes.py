@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from checkers.engine import judge, judged_outcome
-from checkers.verdict import CheckerSpec, Outcome, Verdict
-from results.arrow import to_table
-from results.errors import UsageError
-from results.history import HARNESS, Op
+from splitbrain.checkers.engine import judge, judged_outcome
+from splitbrain.checkers.verdict import CheckerSpec, Outcome, Verdict
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import HARNESS, Op
 
 
 def judged(*notes: tuple[str, dict[str, Any]], **options: Any) -> Verdict:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.declare import Declare
-from checkers.verdict import Verdict
-from results.arrow import to_table
-from results.history import Op, OpType
+from splitbrain.checkers.declare import Declare
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.arrow import to_table
+from splitbrain.results.history import Op, OpType
 from tests.checkers.brute_force import linearizable
 from tests.checkers.support import Call, Script, interleavings
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.consensus import ElectionSafety
-from checkers.verdict import Verdict
-from results.errors import UsageError
+from splitbrain.checkers.consensus import ElectionSafety
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.errors import UsageError
 from tests.checkers.telemetry import row, telemetries, told
 
 

@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from checkers.coverage import Coverage
-from checkers.coverage.options import Load
-from checkers.verdict import Verdict
-from results.arrow import to_table
-from results.errors import UsageError
-from results.history import HARNESS, NEMESIS, Op, OpType
+from splitbrain.checkers.coverage import Coverage
+from splitbrain.checkers.coverage.options import Load
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import HARNESS, NEMESIS, Op, OpType
 
 LOAD: dict[str, Any] = {
     "rate": 10.0,

@@ -11,14 +11,14 @@ from pathlib import Path
 import numba  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
-from checkers import kernel_cache
-from results.errors import EngineError
+from splitbrain.checkers import kernel_cache
+from splitbrain.results.errors import EngineError
 
 ROOT = Path(__file__).parents[2]
 
 PARTS = """
 from typing import NamedTuple
-from checkers.kernels import inlined
+from splitbrain.checkers.kernels import inlined
 
 STEP = 1
 
@@ -34,7 +34,7 @@ def following(number):
 KERNEL = """
 import parts
 from parts import Pair
-from checkers.kernels import kernel
+from splitbrain.checkers.kernels import kernel
 
 @kernel
 def twice(number):

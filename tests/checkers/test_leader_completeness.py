@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.consensus import LeaderCompleteness
-from checkers.verdict import Verdict
+from splitbrain.checkers.consensus import LeaderCompleteness
+from splitbrain.checkers.verdict import Verdict
 from tests.checkers.telemetry import row, told
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from checkers.recovery import Recovery
-from checkers.verdict import Verdict
-from results.errors import UsageError
-from results.history import HARNESS, NEMESIS
+from splitbrain.checkers.recovery import Recovery
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import HARNESS, NEMESIS
 from tests.checkers.support import Script
 
 STUCK = {"seconds": None, "missing": ["n2", "n5"], "problems": {"n2": "knows no leader", "n5": "is stopped"}}

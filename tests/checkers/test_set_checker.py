@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.set_checker import SetChecker
-from checkers.verdict import Verdict
-from results.arrow import to_table
-from results.errors import HistoryFormatError, UsageError
-from results.history import Op, OpType
+from splitbrain.checkers.set_checker import SetChecker
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import HistoryFormatError, UsageError
+from splitbrain.results.history import Op, OpType
 from tests.checkers.brute_force import linearizable
 from tests.checkers.support import Call, Script, interleavings
 

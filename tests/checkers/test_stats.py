@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from checkers.stats import Stats
-from results.arrow import to_table
-from results.errors import HistoryFormatError
-from results.history import HARNESS, Op
+from splitbrain.checkers.stats import Stats
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.history import HARNESS, Op
 from tests.checkers.support import Script
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers.engine import judge
-from checkers.linearizable.checker import check_ops
-from checkers.turns import OTHERS_S, judge_in_turns
-from checkers.verdict import CheckerSpec, Valid, Verdict
-from results.arrow import to_table
-from results.errors import UsageError
-from results.history import Op
+from splitbrain.checkers.engine import judge
+from splitbrain.checkers.linearizable.checker import check_ops
+from splitbrain.checkers.turns import OTHERS_S, judge_in_turns
+from splitbrain.checkers.verdict import CheckerSpec, Valid, Verdict
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import Op
 
 
 @dataclass
@@ -188,8 +188,8 @@ def test_a_run_with_violated_keys_explains_the_first_of_them() -> None:
 
 def test_what_was_put_off_is_said_in_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     """The counter's decider is left out, so that the hard key is hard."""
-    monkeypatch.setattr("checkers.linearizable.judging.decide", nothing)
-    monkeypatch.setattr("checkers.turns.OTHERS_S", 0.0)
+    monkeypatch.setattr("splitbrain.checkers.linearizable.judging.decide", nothing)
+    monkeypatch.setattr("splitbrain.checkers.turns.OTHERS_S", 0.0)
     verdict = check_ops([*hard_key("a", 24), *bad_key("b")], "counter")
     assert verdict.valid == "false"
     assert verdict.evidence["undecided_keys"] == ["a"]

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from results.arrow import HISTORY_SCHEMA, array
+from splitbrain.results.arrow import HISTORY_SCHEMA, array
 
 FILES: Final = ("history.parquet", "telemetry.parquet", "test.json", "verdict.json")
 

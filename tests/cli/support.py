@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-SPLITBRAIN = ["-c", "from harness.cli.main import main; main()"]
+SPLITBRAIN = ["-c", "from splitbrain.harness.cli.main import main; main()"]
 ROOT = Path(__file__).resolve().parents[2]
 
 

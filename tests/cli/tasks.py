@@ -57,7 +57,7 @@ def is_prepared(_: int) -> bool:
 
 def parent_of_sleepers(folder: str) -> None:
     """A process with two workers that never end."""
-    from harness.campaigns.workers import Workers
+    from splitbrain.harness.campaigns.workers import Workers
 
     with Workers(note_pid_and_sleep, 2, limit_s=600) as workers:
         workers.give(folder)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from harness.campaigns.compose import RunOptions, client_count, command_line, compose, node_names
-from nemesis.schedule import Schedule
-from results.errors import UsageError
-from results.history import Op
-from results.store import Store
+from splitbrain.harness.campaigns.compose import RunOptions, client_count, command_line, compose, node_names
+from splitbrain.nemesis.schedule import Schedule
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import Op
+from splitbrain.results.store import Store
 from tests.cli.support import SPLITBRAIN, environment, lines, splitbrain
 
 OPTIONS = {
@@ -110,11 +110,11 @@ def test_an_answer_that_nobody_reads_is_no_violation(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_fault_that_the_backend_cannot_inject_is_refused_before_anything_starts(tmp_path: Path) -> None:
     program = (
-        "from harness.backends.local import LocalBackend\n"
-        "from harness.contract.faults import Support\n"
+        "from splitbrain.harness.backends.local import LocalBackend\n"
+        "from splitbrain.harness.contract.faults import Support\n"
         "real = LocalBackend.support\n"
         "LocalBackend.support = lambda self: {**real(self), 'cut': Support(False, 'no nftables')}\n"
-        "from harness.cli.main import main; main(['run', '--nemesis', 'partition', '--time-limit', '5'])\n"
+        "from splitbrain.harness.cli.main import main; main(['run', '--nemesis', 'partition', '--time-limit', '5'])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -180,7 +180,7 @@ def _stored_run(folder: Path) -> Path:
 def test_help_teaches_without_loading_anything_heavy() -> None:
     program = (
         "import sys\n"
-        "from harness.cli.main import main\n"
+        "from splitbrain.harness.cli.main import main\n"
         "try: main(['--help'])\n"
         "except SystemExit as exit: assert exit.code == 0\n"
         "heavy = {'numpy', 'pyarrow', 'numba', 'pyspark', 'pandas', 'rich', 'msgspec', 'asyncio'} & set(sys.modules)\n"
@@ -303,7 +303,7 @@ def test_node_names_and_client_counts() -> None:
 
 def test_a_model_of_ones_own_is_found_in_the_folder_where_the_command_is_given(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
-        "from checkers.models import Register\nclass Mine(Register):\n    name = 'mine'\n"
+        "from splitbrain.checkers.models import Register\nclass Mine(Register):\n    name = 'mine'\n"
     )
     (tmp_path / "history.jsonl").write_text(
         '{"process":0,"type":"invoke","f":"write","value":1}\n{"process":0,"type":"ok","f":"write","value":1}\n'

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from harness.cli.main import main
-from harness.cli.steps import Steps
+from splitbrain.harness.cli.main import main
+from splitbrain.harness.cli.steps import Steps
 
 EDN = """[{:process 0, :type :invoke, :f :write, :value 1, :colour :red}
  {:process 0, :type :ok, :f :write, :value 1}
@@ -163,7 +163,7 @@ class _Terminal(io.StringIO):
 
 
 def test_steps_are_shown_on_a_terminal_once_they_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.cli.steps._QUIET_S", 0.0)
+    monkeypatch.setattr("splitbrain.harness.cli.steps._QUIET_S", 0.0)
     shown = _Terminal()
     with Steps(2, shown) as steps:
         steps.enter("reading a")

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.campaigns.judging import judge_inline
-from harness.cli.check import command
-from results.arrow import from_table, to_table, write_parquet
-from results.history import Op
-from results.report import write_report
-from results.report.counterexample import COUNTEREXAMPLE
-from results.store import Store
+from splitbrain.harness.campaigns.judging import judge_inline
+from splitbrain.harness.cli.check import command
+from splitbrain.results.arrow import from_table, to_table, write_parquet
+from splitbrain.results.history import Op
+from splitbrain.results.report import write_report
+from splitbrain.results.report.counterexample import COUNTEREXAMPLE
+from splitbrain.results.store import Store
 from tests.report.counterexamples import WRONG, sample
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.campaigns.judging import judge_inline
-from results.figures import stored_figures
-from results.store import Store
+from splitbrain.harness.campaigns.judging import judge_inline
+from splitbrain.results.figures import stored_figures
+from splitbrain.results.store import Store
 from tests.cli.support import answer, splitbrain
 from tests.report.sample import START_WALL_NS
 from tests.site.support import HOSTILE, bare_run, small_run

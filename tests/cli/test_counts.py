@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from harness.campaigns.compose import RunOptions, compose
-from harness.campaigns.hunting.trial import carry_out
-from harness.running.plan import figures as plan_figures
-from harness.running.plan import load
-from harness.running.simulate import simulate
-from results.arrow import from_table, recovered_note
-from results.figures import stored_figures
-from results.store import RunDir, Store
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.campaigns.hunting.trial import carry_out
+from splitbrain.harness.running.plan import figures as plan_figures
+from splitbrain.harness.running.plan import load
+from splitbrain.harness.running.simulate import simulate
+from splitbrain.results.arrow import from_table, recovered_note
+from splitbrain.results.figures import stored_figures
+from splitbrain.results.store import RunDir, Store
 from tests.cli.support import answer, only_run, splitbrain
 from tests.cli.test_arguments import OPTIONS
 

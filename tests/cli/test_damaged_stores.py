@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from checkers.spark import hot_keys
-from checkers.verdict import CheckerSpec
-from harness.cli.main import splitbrain
-from results.arrow import from_table
-from results.errors import SplitbrainError
-from results.history import Op
-from results.site.rows import Index
-from results.store import RunDir, Store
-from results.telemetry import table_of
+from splitbrain.checkers.spark import hot_keys
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.cli.main import splitbrain
+from splitbrain.results.arrow import from_table
+from splitbrain.results.errors import SplitbrainError
+from splitbrain.results.history import Op
+from splitbrain.results.site.rows import Index
+from splitbrain.results.store import RunDir, Store
+from splitbrain.results.telemetry import table_of
 from tests.cli.damage import damaged
 from tests.spark.support import SET, crashed, set_history, stored
 
@@ -136,7 +136,7 @@ def test_every_sound_run_is_judged_and_every_damaged_one_named(tmp_path: Path, s
 def test_spark_says_the_same(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     done, expected = lay(tmp_path, 150, seed)
     if seed % 2:
-        monkeypatch.setattr("checkers.spark.pipeline.Sizes", partial(hot_keys.Sizes, run_rows=0))
+        monkeypatch.setattr("splitbrain.checkers.spark.pipeline.Sizes", partial(hot_keys.Sizes, run_rows=0))
     found = spark_analyze(tmp_path)
     refused_at_worst(found)
     check(json.loads(found.stdout), found.stderr, done, expected)

@@ -8,19 +8,19 @@ from typing import Any, cast, get_args
 
 import pytest
 
-from harness.backends.docker.deployment import DockerDeployment, ImageUsed
-from harness.backends.local.deployment import LocalDeployment
-from harness.backends.ssh.deployment import SshDeployment
-from harness.campaigns.compose import RunOptions, compose
-from harness.campaigns.documents import keep_surroundings
-from harness.campaigns.record import record
-from harness.cli.progress import Progress
-from harness.contract.clock import Runtime
-from harness.contract.deployments import Deployment
-from harness.contract.faults import FaultKind, Support
-from harness.contract.test import Backend, Test
-from results.errors import BackendError
-from results.store import Store
+from splitbrain.harness.backends.docker.deployment import DockerDeployment, ImageUsed
+from splitbrain.harness.backends.local.deployment import LocalDeployment
+from splitbrain.harness.backends.ssh.deployment import SshDeployment
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.campaigns.documents import keep_surroundings
+from splitbrain.harness.campaigns.record import record
+from splitbrain.harness.cli.progress import Progress
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.faults import FaultKind, Support
+from splitbrain.harness.contract.test import Backend, Test
+from splitbrain.results.errors import BackendError
+from splitbrain.results.store import Store
 from tests.plan.mutants import OPTIONS
 
 
@@ -55,7 +55,7 @@ def test_the_tools_are_asked_before_anything_is_deployed_and_not_under_load(
 
     backend = NoNodes()
 
-    monkeypatch.setattr("harness.campaigns.documents.tools", tools)
+    monkeypatch.setattr("splitbrain.harness.campaigns.documents.tools", tools)
     chosen = RunOptions.of(**{**OPTIONS, "nemesis": "none", "backend": "local"})
     with Progress("test") as progress, pytest.raises(BackendError, match="there are no nodes here"):
         record(compose(chosen), cast(Backend, backend), tmp_path, progress)

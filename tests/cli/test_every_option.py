@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import click
 import pytest
 
-from harness.cli.main import main, splitbrain
-from results.store import Store
+from splitbrain.harness.cli.main import main, splitbrain
+from splitbrain.results.store import Store
 from tests.cli.support import lines
 
 HISTORY = '{"process":0,"type":"invoke","f":"read"}\n{"process":0,"type":"ok","f":"read","value":null}\n'
@@ -103,8 +103,8 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
         ],
         "--op-timeout": [([*SIM, "--op-timeout", "1e-300"], "op timeout must be at least 1e-06")],
         "--recovery": "0 stands for no bound, every other is one",
-        "--progress-bound": "each is a bound; systems without elections refuse it (harness.campaigns.compose)",
-        "--availability": "0 asks for figures only; systems without elections refuse it (harness.campaigns.compose)",
+        "--progress-bound": "each is a bound; systems without elections refuse it (harness/campaigns/compose.py)",
+        "--availability": "0 asks for figures only; systems without elections refuse it (harness/campaigns/compose.py)",
         "--keep-data": [([*SIM, "--keep-data", "1M"], "--keep-data 1M: simulated nodes leave no data: leave it out")],
         "--seed": "each is another run",
         "--engine": "each is another judge",

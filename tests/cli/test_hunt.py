@@ -15,18 +15,18 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from checkers.verdict import Outcome
-from harness.campaigns import canary
-from harness.campaigns.compose import RunOptions
-from harness.campaigns.hunting.search import HARNESS_ERRORS_MAX, Limits, search
-from harness.campaigns.hunting.tally import Tally, ranges
-from harness.campaigns.hunting.trial import Trial, broken
-from harness.campaigns.interrupts import Interrupts
-from harness.campaigns.swarm import Asked, draw
-from harness.campaigns.workers import Report, Workers
-from harness.cli.main import main
-from results.errors import HarnessError
-from results.store import RunDir, Store
+from splitbrain.checkers.verdict import Outcome
+from splitbrain.harness.campaigns import canary
+from splitbrain.harness.campaigns.compose import RunOptions
+from splitbrain.harness.campaigns.hunting.search import HARNESS_ERRORS_MAX, Limits, search
+from splitbrain.harness.campaigns.hunting.tally import Tally, ranges
+from splitbrain.harness.campaigns.hunting.trial import Trial, broken
+from splitbrain.harness.campaigns.interrupts import Interrupts
+from splitbrain.harness.campaigns.swarm import Asked, draw
+from splitbrain.harness.campaigns.workers import Report, Workers
+from splitbrain.harness.cli.main import main
+from splitbrain.results.errors import HarnessError
+from splitbrain.results.store import RunDir, Store
 from tests.cli.support import answer, lines, splitbrain, start
 
 QUICK = ["--nodes", "3", "--rate", "50", "--time-limit", "5", "--interval", "1", "--world", "lan", "--jobs", "2"]

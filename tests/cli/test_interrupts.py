@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 import pytest
 
-from harness.campaigns.interrupts import Interrupts, heeded
+from splitbrain.harness.campaigns.interrupts import Interrupts, heeded
 from tests.cli.support import environment
 
 ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -97,7 +97,7 @@ def test_who_asks_for_an_end_is_answered_once_and_at_once(capfd: pytest.CaptureF
 
 _TWICE = """
 import os, signal, sys
-from harness.cli import main as command
+from splitbrain.harness.cli import main as command
 
 def interrupted(*_, **__):
     raise KeyboardInterrupt

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.campaigns import judging
-from harness.campaigns.compose import RunOptions, backend_of, compose
-from harness.campaigns.judging import judge_inline
-from harness.campaigns.record import record
-from harness.cli.progress import Progress
-from results.store import RunDir
+from splitbrain.harness.campaigns import judging
+from splitbrain.harness.campaigns.compose import RunOptions, backend_of, compose
+from splitbrain.harness.campaigns.judging import judge_inline
+from splitbrain.harness.campaigns.record import record
+from splitbrain.harness.cli.progress import Progress
+from splitbrain.results.store import RunDir
 
 OPTIONS = {
     "workload": "register",

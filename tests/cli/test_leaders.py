@@ -14,13 +14,13 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from harness.campaigns import leaders
-from harness.campaigns.leaders import LeaderPoll, Leaders, LeaderWatch
-from harness.cli.progress import Progress
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodeView
-from harness.contract.test import Test
-from results.history import Op
+from splitbrain.harness.campaigns import leaders
+from splitbrain.harness.campaigns.leaders import LeaderPoll, Leaders, LeaderWatch
+from splitbrain.harness.cli.progress import Progress
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodeView
+from splitbrain.harness.contract.test import Test
+from splitbrain.results.history import Op
 
 
 def follower(node: str, term: int, leader: str | None) -> NodeView:

@@ -6,8 +6,8 @@ import json
 
 from click.testing import CliRunner
 
-from checkers import models
-from harness.cli.listing import command
+from splitbrain.checkers import models
+from splitbrain.harness.cli.listing import command
 
 
 def listed(*arguments: str) -> str:

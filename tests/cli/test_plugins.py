@@ -11,10 +11,10 @@ from tests.cli.support import answer, lines, only_run, splitbrain
 MINE = """
 import dataclasses
 
-from checkers.models import CasRegister
-from checkers.stats import Stats
-from harness.systems.metadata import Metadata
-from workloads.register import register
+from splitbrain.checkers.models import CasRegister
+from splitbrain.checkers.stats import Stats
+from splitbrain.harness.systems.metadata import Metadata
+from splitbrain.workloads.register import register
 
 class Counting(Stats):
     name = "counting"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.main import main
+from splitbrain.harness.cli.main import main
 from tests.cli.support import lines
 
 SIM = ["run", "--backend", "sim"]

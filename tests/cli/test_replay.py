@@ -13,20 +13,20 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from checkers.verdict import Outcome
-from harness.campaigns import replaying
-from harness.campaigns.planned import Guilt, Played, Task, options_of, play_plan, with_revision
-from harness.campaigns.replaying import Original, compare, original_of, replay
-from harness.campaigns.shrinking import Pool
-from harness.campaigns.workers import Report, Workers
-from harness.cli.main import main
-from harness.cli.progress import Progress
-from harness.generators.script import ScriptedFault, ScriptedOp
-from harness.running.plan import Expectation, Plan, encode, figures, load
-from results.arrow import from_table, history_hash
-from results.history import NEMESIS, Op
-from results.origin import versions
-from results.store import RunDir, Store
+from splitbrain.checkers.verdict import Outcome
+from splitbrain.harness.campaigns import replaying
+from splitbrain.harness.campaigns.planned import Guilt, Played, Task, options_of, play_plan, with_revision
+from splitbrain.harness.campaigns.replaying import Original, compare, original_of, replay
+from splitbrain.harness.campaigns.shrinking import Pool
+from splitbrain.harness.campaigns.workers import Report, Workers
+from splitbrain.harness.cli.main import main
+from splitbrain.harness.cli.progress import Progress
+from splitbrain.harness.generators.script import ScriptedFault, ScriptedOp
+from splitbrain.harness.running.plan import Expectation, Plan, encode, figures, load
+from splitbrain.results.arrow import from_table, history_hash
+from splitbrain.results.history import NEMESIS, Op
+from splitbrain.results.origin import versions
+from splitbrain.results.store import RunDir, Store
 from tests.cli.support import SPLITBRAIN, answer, environment, kill, only_run, splitbrain, start, wait_for_ops
 
 OPTIONS: dict[str, Any] = {

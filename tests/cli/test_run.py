@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.agent import volumes
-from results.history import NEMESIS
-from results.store import RunDir
+from splitbrain.harness.backends.agent import volumes
+from splitbrain.results.history import NEMESIS
+from splitbrain.results.store import RunDir
 from tests import plain_user
 from tests.cli.support import (
     SPLITBRAIN,
@@ -259,7 +259,7 @@ def test_a_plain_user_can_run(tmp_path_factory: pytest.TempPathFactory, links: s
 
 
 def _require(links: str) -> None:
-    from harness.backends.local.backend import namespaces_problem
+    from splitbrain.harness.backends.local.backend import namespaces_problem
 
     if links == "namespaces" and (problem := namespaces_problem()) is not None:
         pytest.skip(f"namespaces do not work here: {problem}")

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from harness.campaigns import planned
-from harness.campaigns.compose import RunOptions, command_line, compose
-from harness.campaigns.schedules import read
-from harness.contract.faults import Support
-from harness.running.plan import decode
-from results.errors import FaultNotSupportedError, UsageError
-from results.history import NEMESIS
-from results.store import RunDir
+from splitbrain.harness.campaigns import planned
+from splitbrain.harness.campaigns.compose import RunOptions, command_line, compose
+from splitbrain.harness.campaigns.schedules import read
+from splitbrain.harness.contract.faults import Support
+from splitbrain.harness.running.plan import decode
+from splitbrain.results.errors import FaultNotSupportedError, UsageError
+from splitbrain.results.history import NEMESIS
+from splitbrain.results.store import RunDir
 from tests.cli.support import ROOT, answer, only_run, splitbrain
 from tests.cli.test_arguments import OPTIONS
 
@@ -73,8 +73,8 @@ def test_the_file_decides_which_kinds_are_healed_and_what_a_backend_must_be_able
 
 
 def test_a_fault_that_the_backend_cannot_inject_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    from harness.backends.sim import SimBackend
-    from harness.running.lifecycle import check_support
+    from splitbrain.harness.backends.sim import SimBackend
+    from splitbrain.harness.running.lifecycle import check_support
 
     class Poor(SimBackend):
         def support(self) -> dict[str, Support]:
@@ -183,12 +183,12 @@ def test_a_schedule_and_a_nemesis_are_not_given_at_once(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_is_left_out_of_a_mix_is_told_at_once_in_the_log_and_in_the_test(tmp_path: Path) -> None:
     program = (
-        "from harness.backends.sim import SimBackend\n"
-        "from harness.contract.faults import Support\n"
+        "from splitbrain.harness.backends.sim import SimBackend\n"
+        "from splitbrain.harness.contract.faults import Support\n"
         "real = SimBackend.support\n"
         "SimBackend.support = lambda self: {**real(self), 'reset': Support(False, 'nobody resets here.')}\n"
-        "from harness.cli.main import main; main(['run', '--nemesis', 'packet', '--backend', 'sim', '--time-limit', "
-        "'5', '--interval', '1', '--store', '.', '--json'])\n"
+        "from splitbrain.harness.cli.main import main; main(['run', '--nemesis', 'packet', '--backend', 'sim', "
+        "'--time-limit', '5', '--interval', '1', '--store', '.', '--json'])\n"
     )
     import subprocess
     import sys

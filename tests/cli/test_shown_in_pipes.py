@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from harness.cli import progress, steps
-from harness.cli.progress import Progress
-from harness.cli.steps import Steps
-from harness.cli.tables import print_whole
+from splitbrain.harness.cli import progress, steps
+from splitbrain.harness.cli.progress import Progress
+from splitbrain.harness.cli.steps import Steps
+from splitbrain.harness.cli.tables import print_whole
 
 
 class Clock:

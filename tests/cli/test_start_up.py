@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from results.arrow import to_table, write_parquet
-from results.formats.export import pieces
-from results.history import Op
+from splitbrain.results.arrow import to_table, write_parquet
+from splitbrain.results.formats.export import pieces
+from splitbrain.results.history import Op
 
 HEAVY = (
     *("numba", "llvmlite", "pandas", "pyspark", "scipy", "networkx", "jinja2", "rich", "docker", "paramiko"),
@@ -23,7 +23,7 @@ HEAVY = (
 
 CHECK = f"""
 import sys
-from harness.cli.main import main
+from splitbrain.harness.cli.main import main
 try:
     main(["check", "--no-picture", *sys.argv[1:]])
 except SystemExit as ended:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from checkers import engine
-from harness.campaigns.rejudging import told_to_analyze
-from harness.cli.main import main
-from results.errors import JudgingStoppedError
+from splitbrain.checkers import engine
+from splitbrain.harness.campaigns.rejudging import told_to_analyze
+from splitbrain.harness.cli.main import main
+from splitbrain.results.errors import JudgingStoppedError
 from tests.cli.support import only_run
 
 RUN = ["run", "--backend", "sim", "--nemesis", "none", "-n", "3", "--time-limit", "1", "--seed", "1", "--store"]

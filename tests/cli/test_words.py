@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.campaigns.words import inexact_clocks
-from results.clocks import Clocks
+from splitbrain.harness.campaigns.words import inexact_clocks
+from splitbrain.results.clocks import Clocks
 
 
 def test_only_hosts_whose_clocks_are_not_known_to_a_millisecond_are_named() -> None:

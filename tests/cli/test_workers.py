@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import pytest
 
-from harness.campaigns.workers import Report, Workers
+from splitbrain.harness.campaigns.workers import Report, Workers
 from tests.cli import tasks
 from tests.cli.support import environment
 

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cluster.bugs import NO_BUGS, Bugs
-from cluster.client import Client, connect
-from cluster.node import Node, NodeConfig
-from cluster.raft import Config, Entry
-from cluster.raft.events import Written
-from cluster.runtime import Address, Connection, Runtime, Timer
+from splitbrain.cluster.bugs import NO_BUGS, Bugs
+from splitbrain.cluster.client import Client, connect
+from splitbrain.cluster.node import Node, NodeConfig
+from splitbrain.cluster.raft import Config, Entry
+from splitbrain.cluster.raft.events import Written
+from splitbrain.cluster.runtime import Address, Connection, Runtime, Timer
 from tests.harness import virtual
 
 SECTOR = 32

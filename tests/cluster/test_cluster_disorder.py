@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
-from cluster import wire
-from cluster.arrivals import WINDOW, Arrivals
-from cluster.client import Client, ClientError, OutcomeUnknownError, UnavailableError
-from cluster.logfile import decode
-from cluster.raft.messages import Append
-from cluster.tree import Create, Done, Get, Properties, Put, encode_command
+from splitbrain.cluster import wire
+from splitbrain.cluster.arrivals import WINDOW, Arrivals
+from splitbrain.cluster.client import Client, ClientError, OutcomeUnknownError, UnavailableError
+from splitbrain.cluster.logfile import decode
+from splitbrain.cluster.raft.messages import Append
+from splitbrain.cluster.tree import Create, Done, Get, Properties, Put, encode_command
 from tests.cluster.support import Carriage, MemoryConnection, World, eventually, in_virtual_time
 
 THREE = ["n1", "n2", "n3"]

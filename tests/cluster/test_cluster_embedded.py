@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from cluster.embedded import start
-from cluster.errors import ArgumentError
-from harness.contract.deployments import Deployment
-from harness.contract.embedding import Embeddable
-from harness.contract.nodes import NodePlace
-from harness.contract.sessions import Answer
-from harness.contract.test import Test
-from harness.systems.metadata import Metadata
+from splitbrain.cluster.embedded import start
+from splitbrain.cluster.errors import ArgumentError
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.embedding import Embeddable
+from splitbrain.harness.contract.nodes import NodePlace
+from splitbrain.harness.contract.sessions import Answer
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.systems.metadata import Metadata
 from tests.cluster.support import World, eventually, in_virtual_time
 
 THREE = ["n1", "n2", "n3"]
@@ -95,5 +95,6 @@ def test_an_embedded_node_that_stops_in_good_order_says_so_in_its_telemetry() ->
 
 
 def test_importing_embedded_nodes_brings_in_nothing_of_the_operating_systems_runtime() -> None:
-    code = "import sys, cluster.embedded; sys.exit(any(m in sys.modules for m in ('cluster.real', 'cluster.stream')))"
+    runtime = ("splitbrain.cluster.real", "splitbrain.cluster.stream")
+    code = f"import sys, splitbrain.cluster.embedded; sys.exit(any(m in sys.modules for m in {runtime}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import cluster
-from cluster.marks import MARKS, counted, reached
-from harness.systems.metadata import Metadata
+from splitbrain import cluster
+from splitbrain.cluster.marks import MARKS, counted, reached
+from splitbrain.harness.systems.metadata import Metadata
 from tests.cluster.support import World, in_virtual_time
 
 

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from cluster.arguments import parse
-from cluster.client import ChangeRefusedError, InvalidRequestError, UnavailableError
-from cluster.errors import ArgumentError, WrongNodeError
-from cluster.marks import counted
-from cluster.members import incarnation_of, is_member_id, member_id, names, node_of
-from cluster.node import NodeConfig
+from splitbrain.cluster.arguments import parse
+from splitbrain.cluster.client import ChangeRefusedError, InvalidRequestError, UnavailableError
+from splitbrain.cluster.errors import ArgumentError, WrongNodeError
+from splitbrain.cluster.marks import counted
+from splitbrain.cluster.members import incarnation_of, is_member_id, member_id, names, node_of
+from splitbrain.cluster.node import NodeConfig
 from tests.cluster.support import FAST, World, eventually, in_virtual_time
 
 FIVE = ["n1", "n2", "n3", "n4", "n5"]
@@ -144,7 +144,7 @@ def test_a_node_that_left_and_lost_its_data_joins_as_another_member() -> None:
 
 
 def test_who_has_not_heard_of_any_change_gets_no_majority_with_a_member_that_lost_its_data() -> None:
-    """As in the docstring of `cluster.members`: two of three founders, of whom one is another member now."""
+    """As in the docstring of `splitbrain.cluster.members`: two of three founders, of whom one is another member now."""
 
     async def story(world: World) -> None:
         leader = await world.leader(["n1", "n2", "n3"])

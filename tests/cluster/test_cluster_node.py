@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from cluster import wire
-from cluster.bugs import Bugs
-from cluster.client import (
+from splitbrain.cluster import wire
+from splitbrain.cluster.bugs import Bugs
+from splitbrain.cluster.client import (
     Client,
     ClientError,
     InvalidPathError,
@@ -26,13 +26,13 @@ from cluster.client import (
     UnavailableError,
     connect,
 )
-from cluster.node import APPLY_AT_ONCE
-from cluster.peers import BACK_OFF_MAX_MS, DIAL_TIMEOUT_MS
-from cluster.raft import Config
-from cluster.raft.messages import Append
-from cluster.runtime import Connection
-from cluster.storage import open_storage
-from cluster.tree import Create, Done, Get, Put, encode_command
+from splitbrain.cluster.node import APPLY_AT_ONCE
+from splitbrain.cluster.peers import BACK_OFF_MAX_MS, DIAL_TIMEOUT_MS
+from splitbrain.cluster.raft import Config
+from splitbrain.cluster.raft.messages import Append
+from splitbrain.cluster.runtime import Connection
+from splitbrain.cluster.storage import open_storage
+from splitbrain.cluster.tree import Create, Done, Get, Put, encode_command
 from tests.cluster.support import World, connection_pair, entry, eventually, in_virtual_time, written
 
 T = TypeVar("T")

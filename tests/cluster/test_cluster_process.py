@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-import cluster
-from cluster.__main__ import main
-from cluster.arguments import parse
-from cluster.client import Client, OutcomeUnknownError, UnavailableError, connect
-from cluster.errors import ArgumentError
+from splitbrain import cluster
+from splitbrain.cluster.__main__ import main
+from splitbrain.cluster.arguments import parse
+from splitbrain.cluster.client import Client, OutcomeUnknownError, UnavailableError, connect
+from splitbrain.cluster.errors import ArgumentError
 from tests.cluster.support import eventually
 
 NAMES: tuple[str, ...] = ("n1", "n2", "n3")
@@ -38,7 +38,7 @@ class Processes:
 
     def start(self, *names: str, max_file_bytes: int = resource.RLIM_INFINITY) -> None:
         for name in names or self._ports:
-            argv = [sys.executable, "-m", "cluster", "--node", name, "--listen", self.address(name)]
+            argv = [sys.executable, "-m", "splitbrain.cluster", "--node", name, "--listen", self.address(name)]
             for peer in self._ports:
                 if peer != name:
                     argv += ["--peer", f"{peer}={self.address(peer)}"]
@@ -330,4 +330,4 @@ class TestCommandLine:
 
     def test_a_wrong_one_ends_with_exit_code_2_and_the_usage(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["--oops"]) == 2
-        assert "usage: python -m cluster" in capsys.readouterr().err
+        assert "usage: python -m splitbrain.cluster" in capsys.readouterr().err

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster import real
-from cluster.bugs import NO_BUGS
-from cluster.peers import PeerLink
-from cluster.real import RealWorld
-from cluster.runtime import Address
+from splitbrain.cluster import real
+from splitbrain.cluster.bugs import NO_BUGS
+from splitbrain.cluster.peers import PeerLink
+from splitbrain.cluster.real import RealWorld
+from splitbrain.cluster.runtime import Address
 
 
 @pytest.fixture

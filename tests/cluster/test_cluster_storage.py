@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.errors import CorruptStorageError, StorageError, WrongNodeError
-from cluster.logfile import HEADER, decode, encode_entries, encode_mark, encode_truncation
-from cluster.raft import Entry, Recovered
-from cluster.raft.events import Written
-from cluster.storage import LOG, META, Storage, open_storage
+from splitbrain.cluster.errors import CorruptStorageError, StorageError, WrongNodeError
+from splitbrain.cluster.logfile import HEADER, decode, encode_entries, encode_mark, encode_truncation
+from splitbrain.cluster.raft import Entry, Recovered
+from splitbrain.cluster.raft.events import Written
+from splitbrain.cluster.storage import LOG, META, Storage, open_storage
 from tests.cluster.support import FakeDisk, entry, written
 
 T = TypeVar("T")

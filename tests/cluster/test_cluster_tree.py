@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cluster.errors import InvalidPathError
-from cluster.tree import (
+from splitbrain.cluster.errors import InvalidPathError
+from splitbrain.cluster.tree import (
     Children,
     Command,
     CompareAndSwap,

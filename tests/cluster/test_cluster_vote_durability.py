@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from cluster.raft import Recovered
-from cluster.storage import Storage, open_storage
-from harness.contract.rng import Rng
-from harness.simulation.clock import TrueClock
-from harness.simulation.disk import DiskLatency, SimDisk
-from harness.simulation.loop import SimLoop
+from splitbrain.cluster.raft import Recovered
+from splitbrain.cluster.storage import Storage, open_storage
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.simulation.clock import TrueClock
+from splitbrain.harness.simulation.disk import DiskLatency, SimDisk
+from splitbrain.harness.simulation.loop import SimLoop
 
 MS = 1_000_000
 

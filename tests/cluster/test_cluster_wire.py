@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster import wire
-from cluster.raft.messages import Append, PreVote
-from cluster.stream import MAX_MESSAGE_BYTES, StreamConnection
-from cluster.tree import CompareAndSwap, Done, Get, Names, Properties, Put
+from splitbrain.cluster import wire
+from splitbrain.cluster.raft.messages import Append, PreVote
+from splitbrain.cluster.stream import MAX_MESSAGE_BYTES, StreamConnection
+from splitbrain.cluster.tree import CompareAndSwap, Done, Get, Names, Properties, Put
 from tests.cluster.support import entry
 
 

@@ -12,12 +12,12 @@ from typing import Any, cast
 
 import pytest
 
-from cluster.arguments import parse
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodePlace
-from harness.contract.sessions import Answer, DefiniteError, IndefiniteError
-from harness.contract.test import Test
-from harness.systems.metadata import Metadata, MetadataSession
+from splitbrain.cluster.arguments import parse
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodePlace
+from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.systems.metadata import Metadata, MetadataSession
 from tests.cluster.support import World, in_virtual_time
 
 THREE = ["n1", "n2", "n3"]
@@ -194,7 +194,7 @@ def test_the_command_starts_the_node_that_lives_there() -> None:
         node="n2", data_dir="data", listen=("::1", 7000), peers={"n3": ("10.0.0.3", 1), "n1": ("10.0.0.1", 1)}
     )
     command = Metadata().command(cast(Test, SimpleNamespace(bugs=("M23", "M17"))), place)
-    assert command.argv[:4] == (sys.executable, "-P", "-m", "cluster")
+    assert command.argv[:4] == (sys.executable, "-P", "-m", "splitbrain.cluster")
     config, data = parse(list(command.argv[4:]))
     assert (config.node, config.listen, data) == ("n2", ("::1", 7000), "data")
     assert config.peers == {"n1": ("10.0.0.1", 1), "n3": ("10.0.0.3", 1)}

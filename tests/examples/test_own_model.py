@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from checkers import models
-from checkers.linearizable import check_ops
-from results.history import Op
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable import check_ops
+from splitbrain.results.history import Op
 from tests.cli.support import splitbrain
 
 Call = tuple[str, Any, Any]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.campaigns.compose import RunOptions, compose
 from tests.cli.test_arguments import OPTIONS
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.schedule"))

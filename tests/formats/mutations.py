@@ -9,9 +9,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from results.arrow import history_hash
-from results.errors import SplitbrainError
-from results.formats.rows import Rows, table_of
+from splitbrain.results.arrow import history_hash
+from splitbrain.results.errors import SplitbrainError
+from splitbrain.results.formats.rows import Rows, table_of
 
 SOUND: Final[dict[str, tuple[str, ...]]] = {
     "edn": (
@@ -98,7 +98,7 @@ def mutated(rng: random.Random, name: str) -> str:
 
 def reader(name: str) -> Reader:
     """The reader of a format."""
-    read = importlib.import_module(f"results.formats.{name}").read
+    read = importlib.import_module(f"splitbrain.results.formats.{name}").read
     return lambda text: read(text, "history")
 
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.arrow import history_hash, to_table
-from results.errors import HistoryFormatError, UsageError
-from results.formats import edn_text, read_history, read_table
-from results.formats.edn_text import EdnError
-from results.formats.export import pieces
-from results.formats.rows import IGNORED_KEY
-from results.history import HARNESS, NEMESIS, Op
+from splitbrain.results.arrow import history_hash, to_table
+from splitbrain.results.errors import HistoryFormatError, UsageError
+from splitbrain.results.formats import edn_text, read_history, read_table
+from splitbrain.results.formats.edn_text import EdnError
+from splitbrain.results.formats.export import pieces
+from splitbrain.results.formats.rows import IGNORED_KEY
+from splitbrain.results.history import HARNESS, NEMESIS, Op
 
 JSON = st.recursive(
     st.none()

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.engine import judge
-from checkers.verdict import CheckerSpec
-from results.arrow import history_hash, to_table
-from results.errors import UnknownNameError
-from results.formats import read_table
-from results.formats.export import PIECE_ROWS, WRITERS, pieces
-from results.history import HARNESS, NEMESIS, Mop, Op, OpType
+from splitbrain.checkers.engine import judge
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.results.arrow import history_hash, to_table
+from splitbrain.results.errors import UnknownNameError
+from splitbrain.results.formats import read_table
+from splitbrain.results.formats.export import PIECE_ROWS, WRITERS, pieces
+from splitbrain.results.history import HARNESS, NEMESIS, Mop, Op, OpType
 
 FOLDER = os.environ.get("SPLITBRAIN_CORPORA")
 

@@ -13,10 +13,10 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from results.arrow import to_table, write_parquet
-from results.errors import HistoryFormatError, UnknownNameError, UsageError
-from results.formats import read_history
-from results.history import Op, pairs
+from splitbrain.results.arrow import to_table, write_parquet
+from splitbrain.results.errors import HistoryFormatError, UnknownNameError, UsageError
+from splitbrain.results.formats import read_history
+from splitbrain.results.history import Op, pairs
 
 LOG = """INFO  jepsen.util - 0\t:invoke\t:read\tnil
 INFO  jepsen.util - 1\t:invoke\t:write\t3

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from results.arrow import write_parquet
-from results.errors import SplitbrainError
-from results.formats import edn, read_table
-from results.formats.rows import table_of
+from splitbrain.results.arrow import write_parquet
+from splitbrain.results.errors import SplitbrainError
+from splitbrain.results.formats import edn, read_table
+from splitbrain.results.formats.rows import table_of
 from tests.formats.mutations import SOUND, mutated, outcome, reader
 
 MANY = int(os.environ.get("SPLITBRAIN_MUTATIONS", "5000"))

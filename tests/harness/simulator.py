@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from harness.contract.rng import Streams
-from harness.generators import Context, Generator, Pending, generator
-from harness.generators.leaves import Source
-from results.history import NEMESIS, Op, OpType
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.generators import Context, Generator, Pending, generator
+from splitbrain.harness.generators.leaves import Source
+from splitbrain.results.history import NEMESIS, Op, OpType
 
 MS = 1_000_000
 NODES = ("n1", "n2", "n3")

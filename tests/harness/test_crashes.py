@@ -10,18 +10,18 @@ import pytest
 from virtual import VirtualClock
 from worlds import FakeClient, FakeNemesis, MemoryDeployment, MemoryRecorder, make_test
 
-from harness import RunSummary, run_test
-from harness.contract.clock import Runtime
-from harness.contract.faults import DiskFault
-from harness.contract.marks import counted
-from harness.contract.nodes import NodeId, NodeStatus
-from harness.contract.rng import Streams
-from harness.contract.test import Test
-from harness.generators import invoke, sequence, sleep
-from harness.running.crashes import AFTERMATH_NS, LOOK_NS, Watched, watch_nodes
-from harness.running.journal import Journal
-from results.errors import BackendError
-from results.history import Op
+from splitbrain import RunSummary, run_test
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.faults import DiskFault
+from splitbrain.harness.contract.marks import counted
+from splitbrain.harness.contract.nodes import NodeId, NodeStatus
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.generators import invoke, sequence, sleep
+from splitbrain.harness.running.crashes import AFTERMATH_NS, LOOK_NS, Watched, watch_nodes
+from splitbrain.harness.running.journal import Journal
+from splitbrain.results.errors import BackendError
+from splitbrain.results.history import Op
 
 
 def run(

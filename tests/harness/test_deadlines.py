@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from harness.contract.clock import Clock
-from harness.running.deadlines import Alarm, finished, together, within
+from splitbrain.harness.contract.clock import Clock
+from splitbrain.harness.running.deadlines import Alarm, finished, together, within
 from tests.harness.virtual import in_virtual_time
 
 

@@ -8,12 +8,23 @@ import pytest
 from virtual import VirtualClock
 from worlds import FakeClient, FakeNemesis, MemoryDeployment, MemoryRecorder, make_test
 
-from harness import run_test
-from harness.contract.clock import Runtime
-from harness.contract.rng import Streams
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.generators import concurrent_keys, each, final, invoke, limit, mix, repeat, sequence, sleep, stagger
-from results.history import NEMESIS, Op
+from splitbrain import run_test
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.generators import (
+    concurrent_keys,
+    each,
+    final,
+    invoke,
+    limit,
+    mix,
+    repeat,
+    sequence,
+    sleep,
+    stagger,
+)
+from splitbrain.results.history import NEMESIS, Op
 
 
 def history(seed: int) -> list[Op]:

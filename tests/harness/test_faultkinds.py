@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.contract.faultkinds import of_clock, of_disk, of_link, supported
-from harness.contract.faults import ClockFault, DiskFault, LinkFault
-from harness.contract.test import System
-from harness.systems.etcd import Etcd
-from harness.systems.metadata import Metadata
+from splitbrain.harness.contract.faultkinds import of_clock, of_disk, of_link, supported
+from splitbrain.harness.contract.faults import ClockFault, DiskFault, LinkFault
+from splitbrain.harness.contract.test import System
+from splitbrain.harness.systems.etcd import Etcd
+from splitbrain.harness.systems.metadata import Metadata
 from tests.harness.worlds import MemoryBackend, MemoryDeployment, MemorySystem
 
 

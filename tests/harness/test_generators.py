@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 from simulator import MS, Ending, fs, imperfect, invocations, perfect, quick, simulate, times_ms, values
 
-from harness.contract.rng import Streams
-from harness.generators import (
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.generators import (
     NOTHING,
     PENDING,
     Context,
@@ -43,9 +43,9 @@ from harness.generators import (
     time_limit,
     until_ok,
 )
-from harness.generators.timing import CATCH_UP_NS
-from results.errors import ProtocolError, UsageError
-from results.history import NEMESIS, Op, OpType
+from splitbrain.harness.generators.timing import CATCH_UP_NS
+from splitbrain.results.errors import ProtocolError, UsageError
+from splitbrain.results.history import NEMESIS, Op, OpType
 
 READ, WRITE, KILL = invoke("read"), invoke("write", 1), invoke("kill")
 

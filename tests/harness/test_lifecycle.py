@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 from worlds import FakeClient, FakeNemesis, MemoryBackend, MemoryDeployment, MemoryRecorder, MemorySystem, make_test
 
-from harness import Stop, real_runtime, run
-from harness.contract.deployments import Deployment
-from harness.contract.faults import Support
-from harness.contract.nodes import NodeStatus
-from harness.generators import invoke, once
-from harness.running import lifecycle
-from results.errors import BackendError, FaultNotSupportedError, HarnessError, NodeStartError, RunEndedError
+from splitbrain import Stop, real_runtime, run
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.faults import Support
+from splitbrain.harness.contract.nodes import NodeStatus
+from splitbrain.harness.generators import invoke, once
+from splitbrain.harness.running import lifecycle
+from splitbrain.results.errors import BackendError, FaultNotSupportedError, HarnessError, NodeStartError, RunEndedError
 
 
 class Folder:

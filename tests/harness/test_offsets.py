@@ -11,9 +11,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.backends.ssh.clocks import estimated
-from harness.contract.nodes import ClockOffset
-from harness.contract.offsets import EXCHANGES, Exchange, all_between, between, estimate, noted
+from splitbrain.harness.backends.ssh.clocks import estimated
+from splitbrain.harness.contract.nodes import ClockOffset
+from splitbrain.harness.contract.offsets import EXCHANGES, Exchange, all_between, between, estimate, noted
 from tests.backends.support import missing
 
 DELAYS = st.integers(0, 2_000_000_000)

@@ -11,13 +11,13 @@ import pytest
 from virtual import VirtualClock
 from worlds import MemoryDeployment, MemorySystem
 
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodeId
-from harness.contract.observing import SEEN, START, Observed, Seen, observable
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.running import polled
-from harness.running.polled import PERIOD_S, poll
-from results.errors import ProtocolError
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.observing import SEEN, START, Observed, Seen, observable
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.running import polled
+from splitbrain.harness.running.polled import PERIOD_S, poll
+from splitbrain.results.errors import ProtocolError
 
 PERIOD_NS = round(PERIOD_S * 1e9)
 

@@ -10,14 +10,14 @@ import pytest
 from virtual import VirtualClock
 from worlds import NODES, FakeClient, MemoryDeployment, MemoryRecorder, MemorySystem, make_test
 
-from harness import RunSummary, Stop, run_test
-from harness.contract.clock import Runtime
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodeId, NodeView
-from harness.contract.rng import Streams
-from harness.generators import final, invoke
-from harness.systems.elections import Elections
-from results.history import Op
+from splitbrain import RunSummary, Stop, run_test
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodeId, NodeView
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.generators import final, invoke
+from splitbrain.harness.systems.elections import Elections
+from splitbrain.results.history import Op
 
 BOUND_S = 2.0
 

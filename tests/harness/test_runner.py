@@ -23,16 +23,16 @@ from worlds import (
     never,
 )
 
-from harness import RunSummary, Stop, real_runtime, run_test
-from harness.contract.clock import Runtime
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import ClockOffset
-from harness.contract.rng import Streams
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.contract.test import NemesisContext, Test
-from harness.generators import each, final, invoke, limit, mix, once, repeat, sequence, sleep
-from results.errors import BackendError, HarnessError, NemesisError, ProtocolError, SystemUnderTestError
-from results.history import HARNESS, NEMESIS, Op, pairs
+from splitbrain import RunSummary, Stop, real_runtime, run_test
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import ClockOffset
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.contract.test import NemesisContext, Test
+from splitbrain.harness.generators import each, final, invoke, limit, mix, once, repeat, sequence, sleep
+from splitbrain.results.errors import BackendError, HarnessError, NemesisError, ProtocolError, SystemUnderTestError
+from splitbrain.results.history import HARNESS, NEMESIS, Op, pairs
 
 
 def run(

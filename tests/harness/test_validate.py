@@ -10,14 +10,15 @@ from typing import Any, TypeVar
 import pytest
 from worlds import NODES, FakeClient, FakeNemesis, MemoryBackend, MemoryDeployment, MemorySystem, make_test
 
-from harness import real_runtime, validate
-from harness.contract.nodes import ClockOffset, NodePlace, NodeStatus, NodeView
-from harness.contract.rng import Streams
-from harness.contract.sessions import Answer
-from harness.contract.test import NemesisContext
-from harness.generators import UNASSIGNED, Context, Pending, invoke, once
-from results.errors import ProtocolError, UnknownNodeError
-from results.history import NEMESIS, Op
+from splitbrain import real_runtime
+from splitbrain.harness import validate
+from splitbrain.harness.contract.nodes import ClockOffset, NodePlace, NodeStatus, NodeView
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.contract.sessions import Answer
+from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.harness.generators import UNASSIGNED, Context, Pending, invoke, once
+from splitbrain.results.errors import ProtocolError, UnknownNodeError
+from splitbrain.results.history import NEMESIS, Op
 
 T = TypeVar("T")
 

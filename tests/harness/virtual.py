@@ -7,9 +7,9 @@ import heapq
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from harness.contract.rng import Rng
-from harness.simulation.clock import TrueClock
-from harness.simulation.loop import SimLoop
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.simulation.clock import TrueClock
+from splitbrain.harness.simulation.loop import SimLoop
 
 T = TypeVar("T")
 

@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from harness.backends.limits import OnlyCutsKillsAndPauses
-from harness.contract.clock import Runtime
-from harness.contract.deployments import Deployment, MessageConnection
-from harness.contract.faults import FaultKind, Support
-from harness.contract.membership import Membership
-from harness.contract.nodes import Link, NodeCommand, NodeId, NodePlace, NodeStatus, NodeView
-from harness.contract.sessions import Answer, DefiniteError, Session
-from harness.contract.test import Nemesis, NemesisContext, NemesisPackage, Test, Workload
-from harness.generators import Generator, each, invoke
-from results.history import HARNESS, Op
+from splitbrain.harness.backends.limits import OnlyCutsKillsAndPauses
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.deployments import Deployment, MessageConnection
+from splitbrain.harness.contract.faults import FaultKind, Support
+from splitbrain.harness.contract.membership import Membership
+from splitbrain.harness.contract.nodes import Link, NodeCommand, NodeId, NodePlace, NodeStatus, NodeView
+from splitbrain.harness.contract.sessions import Answer, DefiniteError, Session
+from splitbrain.harness.contract.test import Nemesis, NemesisContext, NemesisPackage, Test, Workload
+from splitbrain.harness.generators import Generator, each, invoke
+from splitbrain.results.history import HARNESS, Op
 
 NODES = ("n1", "n2", "n3")
 

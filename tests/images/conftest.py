@@ -12,10 +12,10 @@ import docker
 import pytest
 from docker.errors import ImageNotFound
 
-from harness.images import catalogue, ensure
-from harness.images.catalogue import Image
-from harness.images.connection import engine
-from results.errors import BackendError, ImageMissingError
+from splitbrain.harness.images import catalogue, ensure
+from splitbrain.harness.images.catalogue import Image
+from splitbrain.harness.images.connection import engine
+from splitbrain.results.errors import BackendError, ImageMissingError
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of what images are built from, in place of this checkout."""
     root = tmp_path / "checkout"
     for name in ("docker", "cluster"):
-        shutil.copytree(catalogue.CHECKOUT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(catalogue, "CHECKOUT", root)
+        shutil.copytree(catalogue.PACKAGE / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(catalogue, "PACKAGE", root)
     return root
 
 

@@ -11,12 +11,12 @@ import docker
 import pytest
 from docker.errors import ImageNotFound
 
-from harness.images import build as building
-from harness.images import catalogue, debian, ensure
-from harness.images.build import Built, Foundation, build, choose_foundation
-from harness.images.catalogue import Image, lineage
-from harness.images.survey import survey
-from results.errors import ImageBuildError, ImageMissingError
+from splitbrain.harness.images import build as building
+from splitbrain.harness.images import catalogue, debian, ensure
+from splitbrain.harness.images.build import Built, Foundation, build, choose_foundation
+from splitbrain.harness.images.catalogue import Image, lineage
+from splitbrain.harness.images.survey import survey
+from splitbrain.results.errors import ImageBuildError, ImageMissingError
 
 pytestmark = pytest.mark.usefixtures("base")
 
@@ -210,8 +210,8 @@ def test_a_container_of_node_runs_the_cluster(client: docker.DockerClient) -> No
         if os.environ.get("CI") == "true":
             raise
         pytest.skip(str(error))
-    assert _said_by(client, tag, "python3", "-m", "cluster", "--help").startswith(
-        "usage: python -m cluster --node NAME"
+    assert _said_by(client, tag, "python3", "-m", "splitbrain.cluster", "--help").startswith(
+        "usage: python -m splitbrain.cluster --node NAME"
     )
 
 
@@ -222,6 +222,8 @@ def test_the_node_image_builds_from_packages(client: docker.DockerClient, scratc
     fresh = recipe.replace("FROM ${BASE}\n", f"FROM ${{BASE}}\nENV FRESH={scratch.name}-{os.urandom(4).hex()}\n")
     (checkout / scratch.dockerfile).write_text(fresh)
     tag = _build(client, scratch.name)[-1].tag
-    assert "usage: python -m cluster" in _said_by(client, tag, "python3", "-m", "cluster", "--help")
+    assert "usage: python -m splitbrain.cluster" in _said_by(
+        client, tag, "python3", "-m", "splitbrain.cluster", "--help"
+    )
     assert "libfaketimeMT.so.1" in _said_by(client, tag, "sh", "-c", "ls /usr/lib/*/faketime")
     assert [image.name for image in lineage(scratch.name)] == ["base", scratch.name]

@@ -12,10 +12,10 @@ from collections.abc import Generator, Mapping
 import docker
 import pytest
 
-from cluster.client import ClientError, NodeStatus, connect
-from harness.images import ensure
-from harness.images.catalogue import CHECKOUT
-from results.errors import ImageMissingError
+from splitbrain.cluster.client import ClientError, NodeStatus, connect
+from splitbrain.harness.images import ensure
+from splitbrain.harness.images.catalogue import PACKAGE
+from splitbrain.results.errors import ImageMissingError
 
 PORTS = range(7201, 7206)
 UP_WITHIN_S = 60
@@ -37,7 +37,7 @@ def compose(client: docker.DockerClient) -> Generator[list[str]]:
         "--project-name",
         f"splitbrain-test-{os.getpid()}",
         "--file",
-        str(CHECKOUT / "docker/compose.yaml"),
+        str(PACKAGE / "docker/compose.yaml"),
     ]
     yield command
     subprocess.run([*command, "down", "--volumes", "--timeout", "3"], capture_output=True, check=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.images.catalogue import CHECKOUT, IMAGES, Image, in_build_order
-from harness.images.content import content
-from results.errors import ImageBuildError, UnknownNameError
+from splitbrain.harness.images.catalogue import IMAGES, PACKAGE, Image, in_build_order
+from splitbrain.harness.images.content import content
+from splitbrain.results.errors import ImageBuildError, UnknownNameError
 
 NODE = IMAGES["node"]
 
@@ -74,7 +74,7 @@ def test_times_caches_and_other_images_do_not_change_the_hash(checkout: Path) ->
     (checkout / "cluster/__pycache__/wire.pyc").write_bytes(b"\0")
     _append("docker/etcd/Dockerfile")(checkout)
     assert _hash(checkout) == before
-    assert _hash(CHECKOUT) == before
+    assert _hash(PACKAGE) == before
 
 
 def test_only_a_dockerfile_or_a_parent_makes_the_slow_steps_others(checkout: Path) -> None:
@@ -90,12 +90,12 @@ def test_only_a_dockerfile_or_a_parent_makes_the_slow_steps_others(checkout: Pat
 def test_the_context_has_what_the_dockerfile_copies_and_no_more(image: Image) -> None:
     copied = {
         word
-        for line in (CHECKOUT / image.dockerfile).read_text().splitlines()
+        for line in (PACKAGE / image.dockerfile).read_text().splitlines()
         if line.startswith("COPY ")
         for word in line.split()[1:-1]
     }
     assert copied == set(image.files)
-    with tarfile.open(fileobj=content(image, "parent", CHECKOUT).archive()) as tar:
+    with tarfile.open(fileobj=content(image, "parent", PACKAGE).archive()) as tar:
         names = set(tar.getnames())
     assert "Dockerfile" in names
     for name in copied:

@@ -16,10 +16,10 @@ from pathlib import Path
 import docker
 import pytest
 
-from harness.cli.main import main
-from harness.images import connection
-from harness.images.connection import engine
-from results.errors import EXIT_HARNESS_ERROR, ContainerEngineError
+from splitbrain.harness.cli.main import main
+from splitbrain.harness.images import connection
+from splitbrain.harness.images.connection import engine
+from splitbrain.results.errors import EXIT_HARNESS_ERROR, ContainerEngineError
 from tests import plain_user
 
 
@@ -101,7 +101,7 @@ def test_a_user_without_permission_is_told_so() -> None:
     with plain_user.folder() as folder, _listening(folder / "engine"):
         (folder / "engine").chmod(0o600)
         told = subprocess.run(
-            plain_user.as_plain_user(["-c", "from harness.cli.main import main; main()", "images", "list"]),
+            plain_user.as_plain_user(["-c", "from splitbrain.harness.cli.main import main; main()", "images", "list"]),
             env=plain_user.environment(DOCKER_HOST=f"unix://{folder}/engine"),
             capture_output=True,
             text=True,

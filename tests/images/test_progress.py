@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from harness.cli import images
-from harness.images.catalogue import IMAGES, find
+from splitbrain.harness.cli import images
+from splitbrain.harness.images.catalogue import IMAGES, find
 
 
 def test_a_step_that_takes_long_is_told_again_and_again(

@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 from docker.errors import ImageNotFound
 
-from harness.cli.images import command
-from harness.images import catalogue, ensure
-from harness.images.build import build, choose_foundation, find_image
-from harness.images.catalogue import Image
-from harness.images.stale import prune, stale_images
-from results.errors import UnknownNameError
+from splitbrain.harness.cli.images import command
+from splitbrain.harness.images import catalogue, ensure
+from splitbrain.harness.images.build import build, choose_foundation, find_image
+from splitbrain.harness.images.catalogue import Image
+from splitbrain.harness.images.stale import prune, stale_images
+from splitbrain.results.errors import UnknownNameError
 
 pytestmark = pytest.mark.usefixtures("base")
 

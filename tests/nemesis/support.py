@@ -10,14 +10,14 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from harness.contract.clock import Runtime
-from harness.contract.faults import ClockFault, DiskFault, LinkFault
-from harness.contract.nodes import Link, NodeId, NodeStatus, NodeView
-from harness.contract.sessions import DefiniteError
-from harness.contract.test import NemesisContext
-from nemesis.grudges import all_links
-from results.errors import BackendError, NodeStartError
-from results.history import NEMESIS, Op
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.faults import ClockFault, DiskFault, LinkFault
+from splitbrain.harness.contract.nodes import Link, NodeId, NodeStatus, NodeView
+from splitbrain.harness.contract.sessions import DefiniteError
+from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.nemesis.grudges import all_links
+from splitbrain.results.errors import BackendError, NodeStartError
+from splitbrain.results.history import NEMESIS, Op
 
 FIVE = ("n1", "n2", "n3", "n4", "n5")
 

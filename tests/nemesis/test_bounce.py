@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.contract.nodes import NodeView
-from nemesis.bounce import Bounce
-from nemesis.ledger import Ledger
-from results.arrow import to_table
-from results.errors import NodeStartError
-from results.faults import happenings
-from results.history import NEMESIS, Op
+from splitbrain.harness.contract.nodes import NodeView
+from splitbrain.nemesis.bounce import Bounce
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import NodeStartError
+from splitbrain.results.faults import happenings
+from splitbrain.results.history import NEMESIS, Op
 from tests.nemesis.support import Nodes, Roles, context, led_by, run
 
 

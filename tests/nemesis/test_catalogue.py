@@ -10,19 +10,19 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from harness.contract.faults import FaultKind, Support
-from harness.contract.rng import Streams
-from harness.contract.test import NemesisPackage
-from harness.generators import Context, Generator
-from nemesis.catalogue import DEFAULT_SIM, KINDS, NEMESES, UNFAIR, build, descriptions, kinds, names_for
-from nemesis.compose import Composed
-from nemesis.membership import LEAVES_S
-from nemesis.partition import SHAPES, Partition
-from nemesis.process import kill
-from nemesis.targets import SPECS
-from results.errors import FaultNotSupportedError, NemesisError, UnknownNameError, UsageError
-from results.history import NEMESIS, Op
-from results.values import canonical_json
+from splitbrain.harness.contract.faults import FaultKind, Support
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.contract.test import NemesisPackage
+from splitbrain.harness.generators import Context, Generator
+from splitbrain.nemesis.catalogue import DEFAULT_SIM, KINDS, NEMESES, UNFAIR, build, descriptions, kinds, names_for
+from splitbrain.nemesis.compose import Composed
+from splitbrain.nemesis.membership import LEAVES_S
+from splitbrain.nemesis.partition import SHAPES, Partition
+from splitbrain.nemesis.process import kill
+from splitbrain.nemesis.targets import SPECS
+from splitbrain.results.errors import FaultNotSupportedError, NemesisError, UnknownNameError, UsageError
+from splitbrain.results.history import NEMESIS, Op
+from splitbrain.results.values import canonical_json
 from tests.nemesis.support import FIVE, Members, Nodes, context, led_by, run
 
 START_OF = {kind.stop_f: kind.start_f for kind in KINDS.values()}

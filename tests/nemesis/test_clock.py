@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from harness.contract.faults import ClockFault
-from harness.contract.rng import Rng
-from nemesis import clock
-from nemesis.clock import Clocks
-from results.errors import NemesisError
-from results.history import Op
+from splitbrain.harness.contract.faults import ClockFault
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.nemesis import clock
+from splitbrain.nemesis.clock import Clocks
+from splitbrain.results.errors import NemesisError
+from splitbrain.results.history import Op
 from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, nemesis_op, run
 
 ORDER = ["n3", "n1", "n5", "n2", "n4"]

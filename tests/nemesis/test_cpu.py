@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from harness.contract.marks import counted
-from nemesis.catalogue import build
-from nemesis.cpu import Cpu
-from results.errors import BackendError, NemesisError
+from splitbrain.harness.contract.marks import counted
+from splitbrain.nemesis.catalogue import build
+from splitbrain.nemesis.cpu import Cpu
+from splitbrain.results.errors import BackendError, NemesisError
 from tests.nemesis.support import FIVE, Nodes, context, led_by, nemesis_op, run
 
 

@@ -6,13 +6,13 @@ from typing import Any, Protocol
 
 import pytest
 
-from harness.contract.test import NemesisContext
-from nemesis.bounce import Bounce
-from nemesis.disk import Disks
-from nemesis.ledger import Ledger
-from nemesis.process import kill, power
-from nemesis.rolling import RollingRestart
-from results.history import Op
+from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.nemesis.bounce import Bounce
+from splitbrain.nemesis.disk import Disks
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.process import kill, power
+from splitbrain.nemesis.rolling import RollingRestart
+from splitbrain.results.history import Op
 from tests.nemesis.support import FIVE, Nodes, context, led_by, nemesis_op, run
 
 ORDER = ["n3", "n1", "n5", "n2", "n4"]

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.contract.faults import DiskFault
-from harness.contract.nodes import NodeStatus
-from harness.contract.rng import Rng
-from nemesis import disk
-from nemesis.disk import Disks, spare
-from nemesis.grudges import majority
-from nemesis.ledger import Ledger
-from nemesis.process import kill, power
-from results.errors import NemesisError
-from results.history import Op
+from splitbrain.harness.contract.faults import DiskFault
+from splitbrain.harness.contract.nodes import NodeStatus
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.nemesis import disk
+from splitbrain.nemesis.disk import Disks, spare
+from splitbrain.nemesis.grudges import majority
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.process import kill, power
+from splitbrain.results.errors import NemesisError
+from splitbrain.results.history import Op
 from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, nemesis_op, run
 
 ORDER = ["n3", "n1", "n5", "n2", "n4"]

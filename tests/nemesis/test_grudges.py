@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.contract.nodes import Link, NodeId
-from nemesis import grudges
-from nemesis.grudges import Grudge, majority
+from splitbrain.harness.contract.nodes import Link, NodeId
+from splitbrain.nemesis import grudges
+from splitbrain.nemesis.grudges import Grudge, majority
 
 NODES = tuple(f"n{i}" for i in range(1, 16))
 

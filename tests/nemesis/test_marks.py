@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from harness.contract.marks import MARKS, counted, reached
-from nemesis.catalogue import DEFAULT_SIM, build
-from nemesis.ledger import Ledger
-from nemesis.partition import Partition
-from nemesis.process import kill, pause, power
-from results.errors import UsageError
-from results.history import Op
+from splitbrain.harness.contract.marks import MARKS, counted, reached
+from splitbrain.nemesis.catalogue import DEFAULT_SIM, build
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.partition import Partition
+from splitbrain.nemesis.process import kill, pause, power
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import Op
 from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, nemesis_op, run
 
 ROOT = Path(__file__).parents[2]

@@ -8,17 +8,17 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from harness.contract.clock import Runtime
-from harness.contract.faults import DiskFault
-from harness.contract.marks import counted
-from harness.contract.nodes import Link
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from nemesis.grudges import all_links
-from nemesis.ledger import Ledger
-from nemesis.membership import MembershipChanges
-from nemesis.process import kill
-from results.errors import NemesisError, NodeStartError
-from results.history import Op
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.faults import DiskFault
+from splitbrain.harness.contract.marks import counted
+from splitbrain.harness.contract.nodes import Link
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.nemesis.grudges import all_links
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.membership import MembershipChanges
+from splitbrain.nemesis.process import kill
+from splitbrain.results.errors import NemesisError, NodeStartError
+from splitbrain.results.history import Op
 from tests.nemesis.support import FIVE, Members, Nodes, Roles, context, led_by, nemesis_op, run
 
 ORDER = ["n4", "n1", "n5", "n2", "n3"]

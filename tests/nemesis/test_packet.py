@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.contract.faults import LinkFault
-from harness.contract.nodes import Link
-from harness.contract.rng import Rng
-from nemesis import packet
-from nemesis.grudges import all_links
-from nemesis.ledger import Ledger
-from nemesis.packet import Packet
-from nemesis.partition import Partition
-from results.errors import BackendError, NemesisError
-from results.history import Op
+from splitbrain.harness.contract.faults import LinkFault
+from splitbrain.harness.contract.nodes import Link
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.nemesis import packet
+from splitbrain.nemesis.grudges import all_links
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.packet import Packet
+from splitbrain.nemesis.partition import Partition
+from splitbrain.results.errors import BackendError, NemesisError
+from splitbrain.results.history import Op
 from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, nemesis_op, run
 
 ORDER = ["n3", "n1", "n5", "n2", "n4"]

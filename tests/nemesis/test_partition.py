@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from nemesis import grudges
-from nemesis.partition import SHAPES, Partition
-from results.errors import NemesisError
-from results.history import Op
+from splitbrain.nemesis import grudges
+from splitbrain.nemesis.partition import SHAPES, Partition
+from splitbrain.results.errors import NemesisError
+from splitbrain.results.history import Op
 from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, nemesis_op, run
 
 ORDER = ["n3", "n1", "n5", "n2", "n4"]

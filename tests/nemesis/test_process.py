@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nemesis.disk import Disks
-from nemesis.ledger import Ledger
-from nemesis.process import NodeFault, kill, pause, power
-from results.errors import NemesisError
-from results.history import Op
+from splitbrain.nemesis.disk import Disks
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.process import NodeFault, kill, pause, power
+from splitbrain.results.errors import NemesisError
+from splitbrain.results.history import Op
 from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, nemesis_op, run
 
 ORDER = ["n3", "n1", "n5", "n2", "n4"]

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.contract.faults import ClockFault, DiskFault, LinkFault
-from harness.generators.script import ScriptedFault
-from nemesis.catalogue import KINDS, NEMESES, build
-from nemesis.requests import check_sequence, complete, kind_of, needs_of
-from results.errors import UsageError
+from splitbrain.harness.contract.faults import ClockFault, DiskFault, LinkFault
+from splitbrain.harness.generators.script import ScriptedFault
+from splitbrain.nemesis.catalogue import KINDS, NEMESES, build
+from splitbrain.nemesis.requests import check_sequence, complete, kind_of, needs_of
+from splitbrain.results.errors import UsageError
 from tests.nemesis.support import FIVE
 from tests.nemesis.test_catalogue import schedule
 

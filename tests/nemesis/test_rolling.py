@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.contract.marks import counted
-from harness.contract.nodes import NodeView
-from nemesis.ledger import Ledger
-from nemesis.rolling import BACK_S, RollingRestart
-from results.errors import NodeStartError
-from results.history import Op
+from splitbrain.harness.contract.marks import counted
+from splitbrain.harness.contract.nodes import NodeView
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.rolling import BACK_S, RollingRestart
+from splitbrain.results.errors import NodeStartError
+from splitbrain.results.history import Op
 from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, nemesis_op, run
 
 ORDER = ["n4", "n1", "n5", "n2", "n3"]

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.contract.nodes import Link
-from harness.contract.rng import Rng
-from nemesis import swizzle
-from nemesis.grudges import all_links
-from nemesis.partition import Partition
-from results.history import Op
+from splitbrain.harness.contract.nodes import Link
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.nemesis import swizzle
+from splitbrain.nemesis.grudges import all_links
+from splitbrain.nemesis.partition import Partition
+from splitbrain.results.history import Op
 from tests.nemesis.support import FIVE, Nodes, context, nemesis_op, run
 
 REQUEST = {

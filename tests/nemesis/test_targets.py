@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.contract.nodes import NodeView
-from nemesis.grudges import majority
-from nemesis.targets import SPECS, choose, fewest, leader, primaries, views
-from results.errors import UnknownNameError
+from splitbrain.harness.contract.nodes import NodeView
+from splitbrain.nemesis.grudges import majority
+from splitbrain.nemesis.targets import SPECS, choose, fewest, leader, primaries, views
+from splitbrain.results.errors import UnknownNameError
 from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, run
 
 NODES = tuple(f"n{i}" for i in range(1, 12))

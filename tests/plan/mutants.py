@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import msgspec
 
-from harness.campaigns.replaying import compare, original_of, replay
-from results.errors import SplitbrainError
+from splitbrain.harness.campaigns.replaying import compare, original_of, replay
+from splitbrain.results.errors import SplitbrainError
 
 NODES = ["n1", "n2", "n3"]
 OPTIONS: dict[str, Any] = {

@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.campaigns.planned import play_plan
-from harness.generators.script import ScriptedFault
-from harness.running.plan import Plan, decode
-from nemesis.reductions import with_nodes
-from results.errors import UsageError
+from splitbrain.harness.campaigns.planned import play_plan
+from splitbrain.harness.generators.script import ScriptedFault
+from splitbrain.harness.running.plan import Plan, decode
+from splitbrain.nemesis.reductions import with_nodes
+from splitbrain.results.errors import UsageError
+from splitbrain.workloads.catalogue import WORKLOADS, build
 from tests.cli.support import ROOT
 from tests.plan.mutants import FAULTS, ODD, OPS, followed, hunt, mutant, sound
-from workloads.catalogue import WORKLOADS, build
 
 
 def plan(workload: str = "register", **changes: Any) -> dict[str, Any]:

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers.verdict import CheckerSpec
-from harness import run_test
-from harness.contract.clock import Runtime
-from harness.contract.rng import Streams
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.contract.test import Test
-from harness.generators import each, final, invoke, mix, repeat, sequence, sleep
-from harness.generators.script import ScriptedFault, ScriptedOp
-from harness.running.plan import Expectation, Plan, decode, encode, figures, kinds, load, plan_of, scripted
-from results.errors import HistoryFormatError, StoreVersionError, UsageError
-from results.history import NEMESIS, Op
+from splitbrain import run_test
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.generators import each, final, invoke, mix, repeat, sequence, sleep
+from splitbrain.harness.generators.script import ScriptedFault, ScriptedOp
+from splitbrain.harness.running.plan import Expectation, Plan, decode, encode, figures, kinds, load, plan_of, scripted
+from splitbrain.results.errors import HistoryFormatError, StoreVersionError, UsageError
+from splitbrain.results.history import NEMESIS, Op
 from tests.harness.virtual import VirtualClock
 from tests.harness.worlds import NODES, FakeClient, FakeNemesis, MemoryDeployment, MemoryRecorder, answer_ok, make_test
 

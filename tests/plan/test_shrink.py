@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.generators.script import ScriptedFault, ScriptedOp
-from harness.running.plan import Expectation, Plan, encode, figures
-from nemesis import reductions
-from nemesis.shrink import Judge, Step, shrink
-from results.errors import ProtocolError
+from splitbrain.harness.generators.script import ScriptedFault, ScriptedOp
+from splitbrain.harness.running.plan import Expectation, Plan, encode, figures
+from splitbrain.nemesis import reductions
+from splitbrain.nemesis.shrink import Judge, Step, shrink
+from splitbrain.results.errors import ProtocolError
 
 MS = 1_000_000
 NODES = ("n1", "n2", "n3", "n4", "n5")

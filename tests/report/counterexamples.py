@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from results.arrow import to_table
-from results.history import NEMESIS, Op
+from splitbrain.results.arrow import to_table
+from splitbrain.results.history import NEMESIS, Op
 
 WRONG = 777_777
 

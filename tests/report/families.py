@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, to_table
-from results.calls import client_calls, ints
-from results.faults import happenings
-from results.history import HARNESS, NEMESIS, Op
-from results.report.evidence import Finding, Moment
-from results.report.quorum import Asked, Availability, Figures, QuorumWindow, Recovery, Shares
-from results.report.run_view import RunView
-from results.store import RunDir
+from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, to_table
+from splitbrain.results.calls import client_calls, ints
+from splitbrain.results.faults import happenings
+from splitbrain.results.history import HARNESS, NEMESIS, Op
+from splitbrain.results.report.evidence import Finding, Moment
+from splitbrain.results.report.quorum import Asked, Availability, Figures, QuorumWindow, Recovery, Shares
+from splitbrain.results.report.run_view import RunView
+from splitbrain.results.store import RunDir
 
 KINDS = (
     *("partition", "packet", "kill", "bounce", "power", "pause", "clock", "disk", "membership"),

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-import results.report
-from results.report.letters import width_of
+import splitbrain.results.report
+from splitbrain.results.report.letters import width_of
 
 _STYLES = ("plots.css", "counterexample/counterexample.css")
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -87,7 +87,7 @@ def _font(classes: str) -> tuple[float, bool]:
 @cache
 def _fonts() -> dict[str, tuple[float, bool]]:
     """Size and weight by class, as the rules for texts in the styles say."""
-    folder = Path(results.report.__file__).parent
+    folder = Path(splitbrain.results.report.__file__).parent
     css = "".join((folder / name).read_text(encoding="utf-8") for name in _STYLES)
     found: dict[str, tuple[float, bool]] = {}
     for selectors, body in re.findall(r"([^{}]+)\{([^{}]*)\}", css):

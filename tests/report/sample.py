@@ -8,15 +8,15 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
-from checkers.coverage import Coverage
-from checkers.quorum.checker import QuorumProgress
-from checkers.set_checker import SetChecker
-from checkers.stats import Stats
-from checkers.verdict import Verdict, outcome
-from harness.contract.rng import Rng
-from results.arrow import TELEMETRY_SCHEMA
-from results.history import HARNESS, NEMESIS, Op, OpType
-from results.store import RunDir, Store
+from splitbrain.checkers.coverage import Coverage
+from splitbrain.checkers.quorum.checker import QuorumProgress
+from splitbrain.checkers.set_checker import SetChecker
+from splitbrain.checkers.stats import Stats
+from splitbrain.checkers.verdict import Verdict, outcome
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.results.arrow import TELEMETRY_SCHEMA
+from splitbrain.results.history import HARNESS, NEMESIS, Op, OpType
+from splitbrain.results.store import RunDir, Store
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 START_WALL_NS = 1_760_000_000_000_000_000

@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from results.calls import OPEN, ints
-from results.errors import HistoryFormatError
-from results.report.counterexample import render, write_counterexample
-from results.report.counterexample.drawing import CRASHED_ROW, first_view
-from results.report.counterexample.scene import points, scene
+from splitbrain.results.calls import OPEN, ints
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.report.counterexample import render, write_counterexample
+from splitbrain.results.report.counterexample.drawing import CRASHED_ROW, first_view
+from splitbrain.results.report.counterexample.scene import points, scene
 from tests.report.chromium import Browser, chromium
 from tests.report.counterexamples import WRONG, Sample, sample
 

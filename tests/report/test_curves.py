@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from results.arrow import TELEMETRY_SCHEMA, from_table, to_table
-from results.faults import happenings
-from results.history import NEMESIS, Op
-from results.report import write_report
-from results.report.curves import SERIES_MAX, Frame, Series, chart
-from results.report.load_plots import load_plots
-from results.report.replica_plots import lags_of, offsets_of
-from results.report.run_view import RunView, load
-from results.report.stretches import quantiles, rates
+from splitbrain.results.arrow import TELEMETRY_SCHEMA, from_table, to_table
+from splitbrain.results.faults import happenings
+from splitbrain.results.history import NEMESIS, Op
+from splitbrain.results.report import write_report
+from splitbrain.results.report.curves import SERIES_MAX, Frame, Series, chart
+from splitbrain.results.report.load_plots import load_plots
+from splitbrain.results.report.replica_plots import lags_of, offsets_of
+from splitbrain.results.report.run_view import RunView, load
+from splitbrain.results.report.stretches import quantiles, rates
 from tests.report.families import Shape, view_of
 from tests.report.sample import sample_run
 

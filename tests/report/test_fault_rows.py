@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from results.report.fault_rows import evidence_words
+from splitbrain.results.report.fault_rows import evidence_words
 
 RUNNING = {"life": 1, "process": {"pid": 9, "stat": "S"}, "state": "running"}
 KILLED = {"life": 1, "process": {"exit": "SIGKILL"}, "state": "stopped"}

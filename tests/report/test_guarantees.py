@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from checkers.verdict import Verdict
-from results.report import write_report
-from results.report.guarantees import Guarantees, guarantees_of
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.report import write_report
+from splitbrain.results.report.guarantees import Guarantees, guarantees_of
 from tests.report.sample import State, sample_run
 
 

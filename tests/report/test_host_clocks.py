@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from results.clocks import clocks_of
-from results.faults import Happenings
-from results.history import HARNESS, Op
-from results.report import write_report
-from results.report.hostclocks import ahead_ns, words_of
-from results.report.nodelogs import node_logs
-from results.report.run_view import load
+from splitbrain.results.clocks import clocks_of
+from splitbrain.results.faults import Happenings
+from splitbrain.results.history import HARNESS, Op
+from splitbrain.results.report import write_report
+from splitbrain.results.report.hostclocks import ahead_ns, words_of
+from splitbrain.results.report.nodelogs import node_logs
+from splitbrain.results.report.run_view import load
 from tests.report.sample import sample_run
 
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from results.arrivals import arrivals
-from results.availability import seconds_of
-from results.figures import Recovery
-from results.report.counterexample.drawing import draw, first_view
-from results.report.counterexample.scene import scene
-from results.report.load_plots import load_plots
-from results.report.overlays import overlays
-from results.report.plots import latency_plot, rate_plot
-from results.report.quorum_plots import availability_plot, recovery_plot
-from results.report.replica_plots import replica_plots
-from results.report.timeline import Shown, timeline
-from results.tracks import Track, Tracks
+from splitbrain.results.arrivals import arrivals
+from splitbrain.results.availability import seconds_of
+from splitbrain.results.figures import Recovery
+from splitbrain.results.report.counterexample.drawing import draw, first_view
+from splitbrain.results.report.counterexample.scene import scene
+from splitbrain.results.report.load_plots import load_plots
+from splitbrain.results.report.overlays import overlays
+from splitbrain.results.report.plots import latency_plot, rate_plot
+from splitbrain.results.report.quorum_plots import availability_plot, recovery_plot
+from splitbrain.results.report.replica_plots import replica_plots
+from splitbrain.results.report.timeline import Shown, timeline
+from splitbrain.results.tracks import Track, Tracks
 from tests.report.counterexamples import sample
 from tests.report.families import KINDS, Shape, figures_of, findings_of, view_of
 from tests.report.labels import clashes

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from results.report import write_report
-from results.report.counterexample import write_counterexample
-from results.report.overlays import overlays
-from results.report.svg import PLOTS_STYLE
-from results.tracks import Tracks
+from splitbrain.results.report import write_report
+from splitbrain.results.report.counterexample import write_counterexample
+from splitbrain.results.report.overlays import overlays
+from splitbrain.results.report.svg import PLOTS_STYLE
+from splitbrain.results.tracks import Tracks
 from tests.report.chromium import Browser, chromium
 from tests.report.counterexamples import sample
 from tests.report.families import Shape

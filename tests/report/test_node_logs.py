@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.simulation.clock import EPOCH_NS
-from results.report.nodelogs import LINE_MAX, SIMULATED_EPOCH_NS, Line, NodeLog, excerpt, node_logs, stamp
-from results.report.run_view import load
+from splitbrain.harness.simulation.clock import EPOCH_NS
+from splitbrain.results.report.nodelogs import LINE_MAX, SIMULATED_EPOCH_NS, Line, NodeLog, excerpt, node_logs, stamp
+from splitbrain.results.report.run_view import load
 from tests.report.sample import sample_run
 
 BEGAN_NS = 1_795_272_006_166_143_139

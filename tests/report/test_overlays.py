@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from results.availability import seconds_of
-from results.comparison import Side, compare, subject_of
-from results.errors import RunNotFoundError
-from results.faults import FaultOp, Window
-from results.figures import Recovery
-from results.history import NEMESIS, Op
-from results.report.overlays import RECOVERIES_MAX, Overlays, overlays
-from results.site.pages import comparison_page
-from results.tracks import RUNS_MAX, Track, Tracks, track_of, tracks_of
+from splitbrain.results.availability import seconds_of
+from splitbrain.results.comparison import Side, compare, subject_of
+from splitbrain.results.errors import RunNotFoundError
+from splitbrain.results.faults import FaultOp, Window
+from splitbrain.results.figures import Recovery
+from splitbrain.results.history import NEMESIS, Op
+from splitbrain.results.report.overlays import RECOVERIES_MAX, Overlays, overlays
+from splitbrain.results.site.pages import comparison_page
+from splitbrain.results.tracks import RUNS_MAX, Track, Tracks, track_of, tracks_of
 from tests.report.sample import sample_run
 from tests.site.support import address, bare_run, get, small_run, text
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from checkers.verdict import Verdict
-from results.report import write_report
-from results.report.past import NOTHING_EARLIER, novelty_of, past_of
-from results.store import RunDir, Store
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.report import write_report
+from splitbrain.results.report.past import NOTHING_EARLIER, novelty_of, past_of
+from splitbrain.results.store import RunDir, Store
 
 START_NS = 1_760_000_000_000_000_000
 LOST = Verdict(checker="set", valid="false", sentence="Lost.", anomalies=("lost",))

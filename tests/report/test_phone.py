@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from results.comparison import Side, compare, subject_of
-from results.report import write_report
-from results.report.counterexample import write_counterexample
-from results.report.overlays import overlays
-from results.site.pages import comparison_page
-from results.tracks import tracks_of
+from splitbrain.results.comparison import Side, compare, subject_of
+from splitbrain.results.report import write_report
+from splitbrain.results.report.counterexample import write_counterexample
+from splitbrain.results.report.overlays import overlays
+from splitbrain.results.site.pages import comparison_page
+from splitbrain.results.tracks import tracks_of
 from tests.report.chromium import Browser, chromium
 from tests.report.counterexamples import sample
 from tests.report.sample import State, sample_run

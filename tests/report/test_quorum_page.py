@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers.quorum.checker import QuorumProgress
-from results.report import write_report
-from results.report.evidence import Finding
-from results.report.lanes import Stretch, leaderships
-from results.report.quorum import Asked, Figures, QuorumWindow, quorum_of, unserved
-from results.report.quorum_plots import RECOVERIES_MAX, drawn_recoveries, recovery_plot
-from results.report.quorum_windows import WINDOWS_MAX, window_rows
-from results.report.run_view import load
-from results.store import Store
+from splitbrain.checkers.quorum.checker import QuorumProgress
+from splitbrain.results.report import write_report
+from splitbrain.results.report.evidence import Finding
+from splitbrain.results.report.lanes import Stretch, leaderships
+from splitbrain.results.report.quorum import Asked, Figures, QuorumWindow, quorum_of, unserved
+from splitbrain.results.report.quorum_plots import RECOVERIES_MAX, drawn_recoveries, recovery_plot
+from splitbrain.results.report.quorum_windows import WINDOWS_MAX, window_rows
+from splitbrain.results.report.run_view import load
+from splitbrain.results.store import Store
 from tests.cli.support import splitbrain
 from tests.report.sample import sample_run
 

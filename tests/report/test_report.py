@@ -12,14 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from results.arrow import from_table
-from results.errors import HistoryFormatError, RunNotFoundError, StoreVersionError
-from results.history import NEMESIS, Op, OpType
-from results.report import write_report
-from results.report.evidence import op_indexes
-from results.report.lanes import leaderships, node_states
-from results.report.run_view import load
-from results.store import Store
+from splitbrain.results.arrow import from_table
+from splitbrain.results.errors import HistoryFormatError, RunNotFoundError, StoreVersionError
+from splitbrain.results.history import NEMESIS, Op, OpType
+from splitbrain.results.report import write_report
+from splitbrain.results.report.evidence import op_indexes
+from splitbrain.results.report.lanes import leaderships, node_states
+from splitbrain.results.report.run_view import load
+from splitbrain.results.store import Store
 from tests.report.sample import START_WALL_NS, State, sample_run
 
 VOID = {"meta", "br", "link", "img", "hr", "input"}

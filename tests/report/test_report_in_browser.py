@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from results.arrow import from_table
-from results.report import write_report
-from results.store import RunDir, Store
+from splitbrain.results.arrow import from_table
+from splitbrain.results.report import write_report
+from splitbrain.results.store import RunDir, Store
 from tests.report.chromium import Browser, chromium
 from tests.report.sample import START_WALL_NS, State, sample_run
 

@@ -10,16 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from results.arrow import TELEMETRY_SCHEMA
-from results.history import HARNESS, NEMESIS, Op
-from results.report import write_report
-from results.report.evidence import Finding
-from results.report.fault_rows import evidence_words, fault_rows
-from results.report.memberships import member_changes
-from results.report.run_view import load
-from results.report.story import EVENTS_MAX, story
-from results.report.timeline import Shown
-from results.store import RunDir, Store
+from splitbrain.results.arrow import TELEMETRY_SCHEMA
+from splitbrain.results.history import HARNESS, NEMESIS, Op
+from splitbrain.results.report import write_report
+from splitbrain.results.report.evidence import Finding
+from splitbrain.results.report.fault_rows import evidence_words, fault_rows
+from splitbrain.results.report.memberships import member_changes
+from splitbrain.results.report.run_view import load
+from splitbrain.results.report.story import EVENTS_MAX, story
+from splitbrain.results.report.timeline import Shown
+from splitbrain.results.store import RunDir, Store
 from tests.report.sample import sample_run
 
 START_NS = 1_760_000_000_000_000_000

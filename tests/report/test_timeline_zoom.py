@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from results.report import write_report
+from splitbrain.results.report import write_report
 from tests.report.chromium import Browser, chromium
 from tests.report.sample import sample_run
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from results.history import Mop, Op
+from splitbrain.results.history import Mop, Op
 
 _TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 _INT64 = st.integers(-(2**63), 2**63 - 1)

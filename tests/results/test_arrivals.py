@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from checkers.stats import Stats
-from results.arrivals import NEVER, Asked, Load, arrivals, load
-from results.arrow import to_table
-from results.calls import client_calls
-from results.errors import UsageError
-from results.faults import happenings
-from results.history import HARNESS, Op
+from splitbrain.checkers.stats import Stats
+from splitbrain.results.arrivals import NEVER, Asked, Load, arrivals, load
+from splitbrain.results.arrow import to_table
+from splitbrain.results.calls import client_calls
+from splitbrain.results.errors import UsageError
+from splitbrain.results.faults import happenings
+from splitbrain.results.history import HARNESS, Op
 
 SECOND = 1_000_000_000
 

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
-from results import arrow
-from results.errors import HistoryFormatError, StoreVersionError
-from results.history import Mop, Op
-from results.values import NotFiniteError, canonical_json
+from splitbrain.results import arrow
+from splitbrain.results.errors import HistoryFormatError, StoreVersionError
+from splitbrain.results.history import Mop, Op
+from splitbrain.results.values import NotFiniteError, canonical_json
 
 from .support import histories, writes
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from results.atomic import replace_file
+from splitbrain.results.atomic import replace_file
 
 
 def give(path: Path, text: str = "new") -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.arrivals import NEVER
-from results.availability import SILENT_LISTED, Availability, availability
+from splitbrain.results.arrivals import NEVER
+from splitbrain.results.availability import SILENT_LISTED, Availability, availability
 
 SECOND = 1_000_000_000
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from results.arrow import to_table
-from results.clocks import Clocks, clocks_in, clocks_of
-from results.faults import happenings
-from results.history import HARNESS, NEMESIS, Op
+from splitbrain.results.arrow import to_table
+from splitbrain.results.clocks import Clocks, clocks_in, clocks_of
+from splitbrain.results.faults import happenings
+from splitbrain.results.history import HARNESS, NEMESIS, Op
 
 
 def told(*values: Any, process: int = HARNESS) -> Clocks:

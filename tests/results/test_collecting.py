@@ -9,14 +9,14 @@ from typing import cast
 
 import pytest
 
-from harness.backends import disks
-from harness.contract.test import Test
-from harness.systems.metadata import Metadata
-from results.arrow import TELEMETRY_SCHEMA
-from results.collecting import collect_telemetry
-from results.errors import HistoryFormatError
-from results.history import Op
-from results.store import RunDir, Store
+from splitbrain.harness.backends import disks
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.systems.metadata import Metadata
+from splitbrain.results.arrow import TELEMETRY_SCHEMA
+from splitbrain.results.collecting import collect_telemetry
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.history import Op
+from splitbrain.results.store import RunDir, Store
 
 WALL_NS = 1_790_000_000_000_000_000
 LINE = json.dumps({"wall": WALL_NS + 5, "event": "start"}, separators=(",", ":")).encode() + b"\n"

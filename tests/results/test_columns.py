@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from results import columns
+from splitbrain.results import columns
 
 arrow: Any = pa
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from results.comparison import Comparison, FigureRow, Side, Spread, Subject, compare, subject_of
-from results.figures import Figures, Recovery
+from splitbrain.results.comparison import Comparison, FigureRow, Side, Spread, Subject, compare, subject_of
+from splitbrain.results.figures import Figures, Recovery
 from tests.report.sample import sample_run
 
 

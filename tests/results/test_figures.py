@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers.quorum.checker import QuorumProgress
-from results.arrow import TELEMETRY_SCHEMA, to_table
-from results.figures import FIGURES, figures, figures_of, stored_figures, write_figures
-from results.history import HARNESS, NEMESIS, Op, OpType
-from results.report.quorum import quorum_of
-from results.store import plain_verdict
+from splitbrain.checkers.quorum.checker import QuorumProgress
+from splitbrain.results.arrow import TELEMETRY_SCHEMA, to_table
+from splitbrain.results.figures import FIGURES, figures, figures_of, stored_figures, write_figures
+from splitbrain.results.history import HARNESS, NEMESIS, Op, OpType
+from splitbrain.results.report.quorum import quorum_of
+from splitbrain.results.store import plain_verdict
 from tests.report.sample import NODES, sample_run
 
 NO_TELEMETRY = TELEMETRY_SCHEMA.empty_table()

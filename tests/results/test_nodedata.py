@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from results import nodedata
-from results.pruning import size_bytes
-from results.store import Store
+from splitbrain.results import nodedata
+from splitbrain.results.pruning import size_bytes
+from splitbrain.results.store import Store
 
 PREALLOCATED = 64 << 20
 ROOM = 256 << 20

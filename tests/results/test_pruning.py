@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from results import quantities
-from results.errors import HarnessError, UsageError
-from results.pruning import OUTCOMES, Candidate, Limits, candidates, choose, remove, remove_interrupted
-from results.store import RunDir, Store
+from splitbrain.results import quantities
+from splitbrain.results.errors import HarnessError, UsageError
+from splitbrain.results.pruning import OUTCOMES, Candidate, Limits, candidates, choose, remove, remove_interrupted
+from splitbrain.results.store import RunDir, Store
 from tests.cli.support import answer, splitbrain
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from checkers import engine
-from checkers.spark.verdict_rows import verdict_rows
-from checkers.stored import ready
-from checkers.verdict import Outcome, Verdict, outcome, reasons
-from harness.campaigns.judging import judge_inline, stored_document
-from harness.campaigns.words import sentences
-from results.history import HARNESS, Op
-from results.reasons import CAUSES, Cause, Code, Reason, in_order, reason_of, reasons_of
-from results.report.page import render
-from results.report.run_view import load
-from results.store import RunDir, Store, plain_verdict
+from splitbrain.checkers import engine
+from splitbrain.checkers.spark.verdict_rows import verdict_rows
+from splitbrain.checkers.stored import ready
+from splitbrain.checkers.verdict import Outcome, Verdict, outcome, reasons
+from splitbrain.harness.campaigns.judging import judge_inline, stored_document
+from splitbrain.harness.campaigns.words import sentences
+from splitbrain.results.history import HARNESS, Op
+from splitbrain.results.reasons import CAUSES, Cause, Code, Reason, in_order, reason_of, reasons_of
+from splitbrain.results.report.page import render
+from splitbrain.results.report.run_view import load
+from splitbrain.results.store import RunDir, Store, plain_verdict
 
 KILLED: dict[str, Any] = {
     "nodes": ["n1"],

@@ -14,12 +14,12 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from checkers.verdict import CheckerSpec, Verdict
-from results import arrow, origin, store
-from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
-from results.errors import HarnessError, HistoryFormatError, RunNotFoundError, StoreVersionError, UsageError
-from results.soundness import check_history_file
-from results.store import RunDir, Store
+from splitbrain.checkers.verdict import CheckerSpec, Verdict
+from splitbrain.results import arrow, origin, store
+from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
+from splitbrain.results.errors import HarnessError, HistoryFormatError, RunNotFoundError, StoreVersionError, UsageError
+from splitbrain.results.soundness import check_history_file
+from splitbrain.results.store import RunDir, Store
 
 from .support import writes
 
@@ -176,7 +176,7 @@ def test_a_run_under_way_elsewhere_is_not_touched(tmp_path: Path) -> None:
 _CONTROLLER = """
 import os, signal, sys, time
 from pathlib import Path
-from results.store import Store
+from splitbrain.results.store import Store
 from tests_support import writes
 run = Store(Path(sys.argv[1])).create("t", 1, {"checkers": []}, 1_790_000_000_000_000_000)
 writer = run.history_writer()

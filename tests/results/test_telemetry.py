@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from results import telemetry
-from results.arrow import TELEMETRY_SCHEMA
+from splitbrain.results import telemetry
+from splitbrain.results.arrow import TELEMETRY_SCHEMA
 
 START_NS = 1_700_000_000_000_000_000
 

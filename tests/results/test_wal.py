@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results import wal
-from results.errors import HarnessError, HistoryFormatError, StoreVersionError
-from results.history import Op
+from splitbrain.results import wal
+from splitbrain.results.errors import HarnessError, HistoryFormatError, StoreVersionError
+from splitbrain.results.history import Op
 
 from .support import histories, writes
 

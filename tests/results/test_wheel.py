@@ -18,9 +18,9 @@ MADE_HERE = {".nbi", ".nbc", ".pyc"}
 
 WHAT_IT_KNOWS = """
 import sys
-from results import origin
-import harness.cli.main
-print(harness.cli.main.__file__)
+from splitbrain.results import origin
+import splitbrain.harness.cli.main
+print(splitbrain.harness.cli.main.__file__)
 print(origin.git_revision())
 """
 

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodeId
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.running.recovery import PROBE_KEY
-from harness.systems.locks import LEASE_LOCK, LOCK
-from harness.systems.metadata import Metadata
-from results.history import HARNESS, Op
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.running.recovery import PROBE_KEY
+from splitbrain.harness.systems.locks import LEASE_LOCK, LOCK
+from splitbrain.harness.systems.metadata import Metadata
+from splitbrain.results.history import HARNESS, Op
 from tests.simulation.lease_locks import LeaseLocks
 
 OPS: Final = (
@@ -22,7 +22,7 @@ OPS: Final = (
 
 
 class Moments:
-    """Where a run is, as its history tells: an observer of `harness.running.simulate.simulate`."""
+    """Where a run is, as its history tells: an observer of `splitbrain.harness.running.simulate.simulate`."""
 
     def __init__(self) -> None:
         self.phase = ""

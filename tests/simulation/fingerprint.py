@@ -18,12 +18,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import msgspec
 
-from harness.campaigns.compose import RunOptions, compose
-from harness.contract.test import Test
-from harness.running.simulate import simulate
-from harness.simulation.trace import Trace
-from results.history import Op
-from workloads.register import RegisterClient
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.running.simulate import simulate
+from splitbrain.harness.simulation.trace import Trace
+from splitbrain.results.history import Op
+from splitbrain.workloads.register import RegisterClient
 
 
 class CarelessClient(RegisterClient):

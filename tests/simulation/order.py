@@ -10,18 +10,18 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
-for _package in ("harness", "harness.simulation", "results"):
+for _package in ("splitbrain", "splitbrain.harness", "splitbrain.harness.simulation", "splitbrain.results"):
     _module = ModuleType(_package)
     _module.__path__ = [str(ROOT / _package.replace(".", "/"))]
     sys.modules[_package] = _module
 
 import asyncio  # noqa: E402
 
-from harness import ordered  # noqa: E402
-from harness.contract.rng import Rng  # noqa: E402
-from harness.simulation.guard import forbidden  # noqa: E402
-from harness.simulation.loop import SimLoop  # noqa: E402
-from harness.simulation.trace import Trace  # noqa: E402
+from splitbrain.harness import ordered  # noqa: E402
+from splitbrain.harness.contract.rng import Rng  # noqa: E402
+from splitbrain.harness.simulation.guard import forbidden  # noqa: E402
+from splitbrain.harness.simulation.loop import SimLoop  # noqa: E402
+from splitbrain.harness.simulation.trace import Trace  # noqa: E402
 
 
 async def main(loop: SimLoop, trace: Trace) -> None:

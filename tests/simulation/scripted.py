@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from checkers import engine
-from checkers.verdict import CheckerSpec, Verdict
-from harness.campaigns.compose import RunOptions, compose
-from harness.generators.script import ScriptedFault
-from harness.running.simulate import Simulated, simulate
-from nemesis.requests import complete, kind_of
-from results.arrow import to_table
-from results.history import NEMESIS, Op
+from splitbrain.checkers import engine
+from splitbrain.checkers.verdict import CheckerSpec, Verdict
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.generators.script import ScriptedFault
+from splitbrain.harness.running.simulate import Simulated, simulate
+from splitbrain.nemesis.requests import complete, kind_of
+from splitbrain.results.arrow import to_table
+from splitbrain.results.history import NEMESIS, Op
 from tests.cli.test_arguments import OPTIONS
 
 FIVE = ("n1", "n2", "n3", "n4", "n5")

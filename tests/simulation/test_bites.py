@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from checkers import engine
-from harness.campaigns.compose import RunOptions, compose
-from harness.running.simulate import simulate
-from nemesis.catalogue import NEMESES, UNFAIR
-from results.history import NEMESIS
+from splitbrain.checkers import engine
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.running.simulate import simulate
+from splitbrain.nemesis.catalogue import NEMESES, UNFAIR
+from splitbrain.results.history import NEMESIS
 from tests.cli.test_arguments import OPTIONS
 
 WAYS = {

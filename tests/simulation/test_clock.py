@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.contract.rng import Rng
-from harness.simulation.clock import EPOCH_NS, Oscillator, TrueClock
-from harness.simulation.loop import SimLoop
-from harness.simulation.process import ProcessClock, SimProcess
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.simulation.clock import EPOCH_NS, Oscillator, TrueClock
+from splitbrain.harness.simulation.loop import SimLoop
+from splitbrain.harness.simulation.process import ProcessClock, SimProcess
 
 S = 1_000_000_000
 

@@ -6,12 +6,12 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from checkers.quorum import QuorumProgress
-from cluster.raft import Entry
-from cluster.store import Store
-from results.arrow import from_table, to_table
-from results.faults import happenings
-from results.history import HARNESS, Op
+from splitbrain.checkers.quorum import QuorumProgress
+from splitbrain.cluster.raft import Entry
+from splitbrain.cluster.store import Store
+from splitbrain.results.arrow import from_table, to_table
+from splitbrain.results.faults import happenings
+from splitbrain.results.history import HARNESS, Op
 from tests.simulation.scripted import Fault, Judged, judged, run
 
 SCRIPT = (Fault(2.0, "start-partition", '{"shape": "isolate-leader"}'), Fault(8.0, "stop-partition"))

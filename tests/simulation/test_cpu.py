@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
-from harness.contract.rng import Rng
-from harness.simulation.clock import TrueClock
-from harness.simulation.cpu import COST_NS, PERIOD_NS, CpuLimit
-from harness.simulation.loop import SimLoop
-from harness.simulation.process import SimProcess
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.simulation.clock import TrueClock
+from splitbrain.harness.simulation.cpu import COST_NS, PERIOD_NS, CpuLimit
+from splitbrain.harness.simulation.loop import SimLoop
+from splitbrain.harness.simulation.process import SimProcess
 
 S = 1_000_000_000
 

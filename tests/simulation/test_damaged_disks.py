@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from checkers import engine
-from checkers.verdict import Outcome
-from harness.campaigns.compose import RunOptions, compose
-from harness.running.simulate import simulate
+from splitbrain.checkers import engine
+from splitbrain.checkers.verdict import Outcome
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.running.simulate import simulate
 from tests.cli.test_arguments import OPTIONS
 
 

@@ -12,13 +12,13 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from checkers import engine
-from checkers.verdict import Outcome, reasons
-from harness.campaigns.compose import RunOptions, compose
-from harness.running.simulate import simulate
-from harness.systems import catalogue as systems
+from splitbrain.checkers import engine
+from splitbrain.checkers.verdict import Outcome, reasons
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.running.simulate import simulate
+from splitbrain.harness.systems import catalogue as systems
+from splitbrain.workloads.catalogue import WORKLOADS
 from tests.simulation.dead_systems import Dying, Moments
-from workloads.catalogue import WORKLOADS
 
 OPTIONS: Final[dict[str, Any]] = {
     "system": "metadata",
@@ -132,7 +132,7 @@ SURVIVED: Final[dict[str, str]] = {
 
 
 UNSAFE: Final = {("lease-lock", "pause-one"), ("lease-lock", "partition-one")}
-"""A holder on a short lease is cut off: the check that must fail (`workloads.lease_lock`)."""
+"""A holder on a short lease is cut off: the check that must fail (`splitbrain.workloads.lease_lock`)."""
 
 
 def outcome_of(workload: str, nemesis: str, dead: Kill | None = None, **given: Any) -> tuple[Outcome, list[str]]:

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cluster.errors import StorageError
-from cluster.raft import Entry
-from cluster.raft.events import Written
-from cluster.runtime import Disk
-from cluster.storage import LOG, META, Storage, open_storage
-from harness.contract.faults import DiskFault
-from harness.contract.rng import Rng
-from harness.simulation.clock import TrueClock
-from harness.simulation.disk import DiskLatency, MountedDisk, SimDisk
-from harness.simulation.inodes import Inode, Version
-from harness.simulation.loop import SimLoop
+from splitbrain.cluster.errors import StorageError
+from splitbrain.cluster.raft import Entry
+from splitbrain.cluster.raft.events import Written
+from splitbrain.cluster.runtime import Disk
+from splitbrain.cluster.storage import LOG, META, Storage, open_storage
+from splitbrain.harness.contract.faults import DiskFault
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.simulation.clock import TrueClock
+from splitbrain.harness.simulation.disk import DiskLatency, MountedDisk, SimDisk
+from splitbrain.harness.simulation.inodes import Inode, Version
+from splitbrain.harness.simulation.loop import SimLoop
 
 T = TypeVar("T")
 

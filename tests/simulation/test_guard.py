@@ -37,11 +37,11 @@ from uuid import uuid4
 
 import pytest
 
-from harness.contract.rng import Rng
-from harness.simulation import guard
-from harness.simulation.guard import forbidden, outside
-from harness.simulation.loop import SimLoop
-from results.errors import SimulationError
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.simulation import guard
+from splitbrain.harness.simulation.guard import forbidden, outside
+from splitbrain.harness.simulation.loop import SimLoop
+from splitbrain.results.errors import SimulationError
 
 HERE = "tests/simulation/test_guard.py"
 POOL = ThreadPoolExecutor(1)

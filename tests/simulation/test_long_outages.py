@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pytest
 
-from checkers import engine
-from checkers.verdict import Outcome, reasons
-from harness.campaigns.compose import RunOptions, compose
-from harness.running.simulate import simulate
+from splitbrain.checkers import engine
+from splitbrain.checkers.verdict import Outcome, reasons
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.running.simulate import simulate
 from tests.cli.test_arguments import OPTIONS
 
 OUTAGES: Final[dict[str, list[str]]] = {

@@ -18,11 +18,11 @@ from weakref import ref
 
 import pytest
 
-from harness.contract.rng import Rng
-from harness.simulation import loop as loop_module
-from harness.simulation.loop import COLLECT_EVERY_NS, SimLoop, SimTimer
-from harness.simulation.trace import Trace, first_divergence
-from results.errors import SimulationDeadlockError, SimulationError, UsageError
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.simulation import loop as loop_module
+from splitbrain.harness.simulation.loop import COLLECT_EVERY_NS, SimLoop, SimTimer
+from splitbrain.harness.simulation.trace import Trace, first_divergence
+from splitbrain.results.errors import SimulationDeadlockError, SimulationError, UsageError
 
 T = TypeVar("T")
 

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from checkers.quorum.checker import QuorumProgress
-from checkers.verdict import Verdict
-from harness.campaigns.compose import compose
-from harness.contract.faults import FaultKind
-from harness.contract.sessions import DefiniteError
-from harness.contract.test import NemesisContext, NemesisPackage, Test
-from harness.generators.script import ScriptedFault, script_faults
-from harness.running.simulate import Simulated, simulate
-from harness.systems.metadata import Metadata
-from nemesis.effects import Effect, carry_out
-from nemesis.grudges import all_links
-from results.history import Op
+from splitbrain.checkers.quorum.checker import QuorumProgress
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.harness.campaigns.compose import compose
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.sessions import DefiniteError
+from splitbrain.harness.contract.test import NemesisContext, NemesisPackage, Test
+from splitbrain.harness.generators.script import ScriptedFault, script_faults
+from splitbrain.harness.running.simulate import Simulated, simulate
+from splitbrain.harness.systems.metadata import Metadata
+from splitbrain.nemesis.effects import Effect, carry_out
+from splitbrain.nemesis.grudges import all_links
+from splitbrain.results.history import Op
 from tests.simulation.fingerprint import options
 
 FOUNDERS = ("n1", "n2", "n3")

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from harness.contract.faults import LinkFault
-from harness.contract.nodes import Link
-from harness.contract.rng import Rng, Streams
-from harness.contract.sessions import DefiniteError
-from harness.simulation.clock import TrueClock
-from harness.simulation.connections import End
-from harness.simulation.links import HEADER_BYTES
-from harness.simulation.loop import SimLoop
-from harness.simulation.network import ProcessNetwork, SimNetwork
-from harness.simulation.process import SimProcess
-from harness.simulation.worlds import world
+from splitbrain.harness.contract.faults import LinkFault
+from splitbrain.harness.contract.nodes import Link
+from splitbrain.harness.contract.rng import Rng, Streams
+from splitbrain.harness.contract.sessions import DefiniteError
+from splitbrain.harness.simulation.clock import TrueClock
+from splitbrain.harness.simulation.connections import End
+from splitbrain.harness.simulation.links import HEADER_BYTES
+from splitbrain.harness.simulation.loop import SimLoop
+from splitbrain.harness.simulation.network import ProcessNetwork, SimNetwork
+from splitbrain.harness.simulation.process import SimProcess
+from splitbrain.harness.simulation.worlds import world
 
 MS = 1_000_000
 S = 1_000 * MS

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from harness.contract.rng import Rng
-from harness.ordered import FIRST_COMPLETED, FIRST_EXCEPTION, TaskGroup, as_completed, wait, wait_for
-from harness.simulation.loop import SimLoop
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.ordered import FIRST_COMPLETED, FIRST_EXCEPTION, TaskGroup, as_completed, wait, wait_for
+from splitbrain.harness.simulation.loop import SimLoop
 
 T = TypeVar("T")
 

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from checkers.quorum import QuorumProgress
-from checkers.stats import Stats
-from checkers.verdict import Verdict
-from harness.campaigns.compose import RunOptions, compose
-from harness.contract.test import Test
-from harness.running.plan import decode, encode, plan_of, scripted
-from harness.running.simulate import Simulated, simulate
-from results.history import Op
+from splitbrain.checkers.quorum import QuorumProgress
+from splitbrain.checkers.stats import Stats
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.running.plan import decode, encode, plan_of, scripted
+from splitbrain.harness.running.simulate import Simulated, simulate
+from splitbrain.results.history import Op
 from tests.cli.test_arguments import OPTIONS
 
 

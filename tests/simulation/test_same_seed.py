@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import pytest
 
-from harness.campaigns.compose import command_line, compose
-from harness.running.simulate import simulate
-from harness.simulation.trace import first_divergence
-from results.arrow import history_hash
-from results.store import RunDir
+from splitbrain.harness.campaigns.compose import command_line, compose
+from splitbrain.harness.running.simulate import simulate
+from splitbrain.harness.simulation.trace import first_divergence
+from splitbrain.results.arrow import history_hash
+from splitbrain.results.store import RunDir
 from tests.simulation.fingerprint import options
 
 ROOT = Path(__file__).parents[2]

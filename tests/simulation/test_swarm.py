@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.backends.catalogue import build
-from harness.campaigns.compose import RunOptions, command_line, compose
-from harness.campaigns.swarm import (
+from splitbrain.harness.backends.catalogue import build
+from splitbrain.harness.campaigns.compose import RunOptions, command_line, compose
+from splitbrain.harness.campaigns.swarm import (
     INTERVALS_S,
     KINDS_MAX,
     LASTING,
@@ -27,13 +27,13 @@ from harness.campaigns.swarm import (
     asked_for,
     draw,
 )
-from harness.cli import run
-from harness.contract.listed import names
-from harness.running.lifecycle import check_support
-from harness.systems import catalogue as systems
-from nemesis.catalogue import NEMESES, UNFAIR, kinds
-from results.errors import UnknownNameError, UsageError
-from workloads.catalogue import able
+from splitbrain.harness.cli import run
+from splitbrain.harness.contract.listed import names
+from splitbrain.harness.running.lifecycle import check_support
+from splitbrain.harness.systems import catalogue as systems
+from splitbrain.nemesis.catalogue import NEMESES, UNFAIR, kinds
+from splitbrain.results.errors import UnknownNameError, UsageError
+from splitbrain.workloads.catalogue import able
 
 SIMULATED = able(systems.operations("metadata"))
 

@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.campaigns.compose import compose
-from harness.contract.nodes import NodeCommand
-from harness.contract.test import Test
-from harness.running.simulate import Simulated, simulate
-from harness.systems.metadata import Metadata
-from results.errors import SimulationError, UsageError
-from results.history import Op
+from splitbrain.harness.campaigns.compose import compose
+from splitbrain.harness.contract.nodes import NodeCommand
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.running.simulate import Simulated, simulate
+from splitbrain.harness.systems.metadata import Metadata
+from splitbrain.results.errors import SimulationError, UsageError
+from splitbrain.results.history import Op
+from splitbrain.workloads.register import RegisterClient
 from tests.simulation.fingerprint import options
-from workloads.register import RegisterClient
 
 HERE = Path(__file__).name
 

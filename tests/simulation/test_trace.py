@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.simulation.trace import EVENTS_BEFORE, Trace, first_divergence
+from splitbrain.harness.simulation.trace import EVENTS_BEFORE, Trace, first_divergence
 
 
 def trace_of(events: int, changed: int | None = None, *, keep: bool = True) -> Trace:

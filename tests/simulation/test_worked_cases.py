@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 import msgspec
 import pytest
 
-from results.history import Op
+from splitbrain.results.history import Op
 from tests.simulation.scripted import FIVE, Fault, Judged, run
 
 BEGIN_S, END_S = 2.0, 14.0

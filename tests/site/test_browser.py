@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from results.report import write_report
-from results.site.server import SiteServer
+from splitbrain.results.report import write_report
+from splitbrain.results.site.server import SiteServer
 from tests.report.chromium import Browser, chromium
 from tests.site.support import HOSTILE, address, bare_run, served, small_run
 

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from results.site import rows as rows_module
-from results.site import server as server_module
-from results.site.messages import Request
-from results.site.routes import Site
-from results.site.server import SiteServer
+from splitbrain.results.site import rows as rows_module
+from splitbrain.results.site import server as server_module
+from splitbrain.results.site.messages import Request
+from splitbrain.results.site.routes import Site
+from splitbrain.results.site.server import SiteServer
 from tests.site.support import address, bare_run, body, document, get, served, small_run, text
 
 
@@ -239,7 +239,7 @@ def test_what_is_no_plain_file_is_not_even_opened(tmp_path: Path, monkeypatch: p
 def test_a_document_that_becomes_a_link_while_it_is_read_is_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from results.site import routes
+    from splitbrain.results.site import routes
 
     run = small_run(tmp_path / "store")
     (tmp_path / "secret.json").write_text('{"options": {}, "command": "SECRET"}')

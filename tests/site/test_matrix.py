@@ -9,10 +9,10 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from results.errors import UsageError
-from results.site.matrix import COLUMNS_MAX, FINDINGS_MAX, LINES_MAX, SPANS, Cell, Column, Matrix, matrix
-from results.site.rows import Row
-from results.site.selection import choose, parse
+from splitbrain.results.errors import UsageError
+from splitbrain.results.site.matrix import COLUMNS_MAX, FINDINGS_MAX, LINES_MAX, SPANS, Cell, Column, Matrix, matrix
+from splitbrain.results.site.rows import Row
+from splitbrain.results.site.selection import choose, parse
 from tests.site.support import HOSTILE, bare_run, document, get, small_run, text
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from results.errors import EXIT_HARNESS_ERROR, HarnessError
-from results.site.server import SiteServer
+from splitbrain.results.errors import EXIT_HARNESS_ERROR, HarnessError
+from splitbrain.results.site.server import SiteServer
 from tests.site.support import address, bare_run, served, small_run
 from tests.site.test_runs import TRAVERSALS, outside
 

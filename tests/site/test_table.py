@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from checkers.verdict import Verdict
-from results.errors import UsageError
-from results.site import rows as rows_module
-from results.site.rows import Index, Row
-from results.site.selection import Selection, choices, choose, parse
-from results.site.trends import trends
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.errors import UsageError
+from splitbrain.results.site import rows as rows_module
+from splitbrain.results.site.rows import Index, Row
+from splitbrain.results.site.selection import Selection, choices, choose, parse
+from splitbrain.results.site.trends import trends
 from tests.site.support import bare_run, body, document, get, small_run, text
 
 
@@ -268,8 +268,8 @@ def test_the_api_gives_all_rows_with_their_figures(tmp_path: Path) -> None:
 
 
 def test_a_page_that_did_not_change_is_not_sent_again(tmp_path: Path) -> None:
-    from results.site.messages import Request
-    from results.site.routes import Site
+    from splitbrain.results.site.messages import Request
+    from splitbrain.results.site.routes import Site
 
     run, site = small_run(tmp_path), Site(tmp_path, None)
     first = site.respond(Request())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from checkers.spark.session import Spark, session
+from splitbrain.checkers.spark.session import Spark, session
 
 from .support import lay_misbehaving
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import pyspark
 
-from checkers.spark.java import find_java, install_shim
+from splitbrain.checkers.spark.java import find_java, install_shim
 
 LOOPBACK: Final = "127.0.0.1"
 _START_S: Final = 180.0

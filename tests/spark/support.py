@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers.spark.hot_keys import Sizes
-from checkers.verdict import CheckerSpec, Verdict
-from results.history import HARNESS, Op
-from results.store import RunDir, Store
-from results.wal import HistoryWriter
+from splitbrain.checkers.spark.hot_keys import Sizes
+from splitbrain.checkers.verdict import CheckerSpec, Verdict
+from splitbrain.results.history import HARNESS, Op
+from splitbrain.results.store import RunDir, Store
+from splitbrain.results.wal import HistoryWriter
 
 WALL_NS = 1_790_000_000_000_000_000
 
@@ -118,7 +118,7 @@ def _timeless(found: Any) -> Any:
 
 
 MISBEHAVING = '''
-from checkers.verdict import Verdict
+from splitbrain.checkers.verdict import Verdict
 
 
 class Fragile:
@@ -179,7 +179,7 @@ class Hash(Numeric):
     """Tells what it was given."""
 
     def check(self, history, options):
-        from results.arrow import history_hash
+        from splitbrain.results.arrow import history_hash
         return Verdict(checker="hash", valid="true", figures={"hash": history_hash(history)})
 
 
@@ -189,7 +189,7 @@ class Rows(Numeric):
     partition = "telemetry"
 
     def check(self, telemetry, options):
-        from results.arrow import TELEMETRY_SCHEMA
+        from splitbrain.results.arrow import TELEMETRY_SCHEMA
         return Verdict(checker="rows", valid="true", evidence={
             "rows": telemetry.to_pylist(), "conforms": telemetry.schema.equals(TELEMETRY_SCHEMA)})
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from checkers import engine, registry
-from checkers.verdict import CheckerSpec, Outcome
-from results import arrow
-from results.errors import HistoryFormatError, UnknownNameError, UsageError
-from results.history import Op
+from splitbrain.checkers import engine, registry
+from splitbrain.checkers.verdict import CheckerSpec, Outcome
+from splitbrain.results import arrow
+from splitbrain.results.errors import HistoryFormatError, UnknownNameError, UsageError
+from splitbrain.results.history import Op
 
 from .support import REGISTER, SET, keyed, numbered, register_history, set_history
 
@@ -90,7 +90,7 @@ def test_wrong_requests_are_refused_before_anything_is_judged(misbehaving: None)
     with pytest.raises(UsageError, match="cannot be imported"):
         engine.judge(table, [CheckerSpec("misbehaving:Absent")])
     with pytest.raises(UsageError, match="is not a checker"):
-        engine.judge(table, [CheckerSpec("checkers.verdict:worst")])
+        engine.judge(table, [CheckerSpec("splitbrain.checkers.verdict:worst")])
     with pytest.raises(UsageError):
         engine.judge(table, [CheckerSpec("linearizable", {"model": "no such model"})])
     with pytest.raises(HistoryFormatError):
@@ -117,7 +117,7 @@ def test_every_checker_that_is_listed_exists_under_its_name(name: str) -> None:
 
 def test_listing_checkers_imports_none_of_the_heavy_libraries() -> None:
     heavy = "{'numba', 'pyarrow', 'numpy', 'pyspark'}"
-    script = f"import sys, checkers.registry; print(sorted({heavy} & sys.modules.keys()))"
+    script = f"import sys, splitbrain.checkers.registry; print(sorted({heavy} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"[]\n"
 
 

@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from benchmarks import hot_key
-from checkers import engine
-from checkers.spark.hot_keys import Sizes
-from checkers.spark.pipeline import judge_runs
-from checkers.spark.session import Spark
-from checkers.verdict import CheckerSpec, Verdict
-from harness.campaigns.words import hot_keys
-from results.errors import HistoryFormatError
-from results.history import Op
-from results.store import RunDir, Store
+from splitbrain.checkers import engine
+from splitbrain.checkers.spark.hot_keys import Sizes
+from splitbrain.checkers.spark.pipeline import judge_runs
+from splitbrain.checkers.spark.session import Spark
+from splitbrain.checkers.verdict import CheckerSpec, Verdict
+from splitbrain.harness.campaigns.words import hot_keys
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.history import Op
+from splitbrain.results.store import RunDir, Store
 from tests.checkers.linearizable.bursts import bursty_history
 
 from .support import numbered, stored, timeless

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from checkers.spark.session import Spark
-from checkers.verdict import CheckerSpec, Outcome
-from harness.campaigns import many
-from results.store import RunDir, Store
+from splitbrain.checkers.spark.session import Spark
+from splitbrain.checkers.verdict import CheckerSpec, Outcome
+from splitbrain.harness.campaigns import many
+from splitbrain.results.store import RunDir, Store
 
 from .support import SET, set_history, stored
 

@@ -8,16 +8,16 @@ from typing import Any, cast
 import pyarrow.parquet as pq
 import pytest
 
-from checkers import engine
-from checkers.spark.hot_keys import Sizes
-from checkers.spark.pipeline import judge_apart, judge_runs
-from checkers.spark.session import Spark
-from checkers.stored import Unjudged, specs_for
-from checkers.verdict import CheckerSpec, Outcome, Verdict
-from results import arrow
-from results.errors import DamagedRunError
-from results.history import Mop, Op
-from results.store import RunDir, Store
+from splitbrain.checkers import engine
+from splitbrain.checkers.spark.hot_keys import Sizes
+from splitbrain.checkers.spark.pipeline import judge_apart, judge_runs
+from splitbrain.checkers.spark.session import Spark
+from splitbrain.checkers.stored import Unjudged, specs_for
+from splitbrain.checkers.verdict import CheckerSpec, Outcome, Verdict
+from splitbrain.results import arrow
+from splitbrain.results.errors import DamagedRunError
+from splitbrain.results.history import Mop, Op
+from splitbrain.results.store import RunDir, Store
 
 from .support import IN_GROUPS, REGISTER, SET, crashed, keyed, numbered, register_history, set_history, stored, timeless
 

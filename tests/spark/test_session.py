@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from checkers.spark import java as javas
-from checkers.spark import session as sessions
-from results.errors import EngineError, UsageError
+from splitbrain.checkers.spark import java as javas
+from splitbrain.checkers.spark import session as sessions
+from splitbrain.results.errors import EngineError, UsageError
 
 ROOT = Path(sessions.__file__).parent.parent.parent
 
@@ -24,7 +24,7 @@ import os, signal, sys, warnings
 warnings.simplefilter("error")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would inherit that it is ignored
 import pyarrow as pa
-from checkers.spark.session import session
+from splitbrain.checkers.spark.session import session
 
 signs = sys.argv[1:]
 
@@ -55,7 +55,7 @@ _INTERRUPTED = """
 import importlib, os, signal, sys, warnings
 warnings.simplefilter("error")
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from checkers.spark.session import session
+from splitbrain.checkers.spark.session import session
 
 def interrupt_at(moment, module, *names):
     holder = importlib.import_module(module)

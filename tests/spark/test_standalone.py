@@ -14,11 +14,11 @@ from typing import Any, Final
 import pytest
 from rich.console import Console
 
-from harness.campaigns.compose import RunOptions, compose
-from harness.campaigns.judging import judge_inline
-from harness.campaigns.simulated import record_simulated
-from harness.cli.progress import Progress
-from results.store import RunDir, Store
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.campaigns.judging import judge_inline
+from splitbrain.harness.campaigns.simulated import record_simulated
+from splitbrain.harness.cli.progress import Progress
+from splitbrain.results.store import RunDir, Store
 
 from .standalone import LOOPBACK, standalone_cluster
 from .support import REGISTER, SET, crashed, register_history, set_history, stored
@@ -80,7 +80,7 @@ def analyze(root: Path, master: str, temporary: Path) -> int:
         "SPARK_LOCAL_IP": LOOPBACK,
         "TMPDIR": str(temporary),
     }
-    command = "from harness.cli.main import main; main()"
+    command = "from splitbrain.harness.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", command, "analyze", "--store", str(root), "--master", master],
         env=environment,

@@ -13,18 +13,18 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from checkers import engine
-from checkers.spark import frames
-from checkers.spark.hot_keys import Sizes
-from checkers.spark.pipeline import judge_runs
-from checkers.spark.session import Spark
-from checkers.stored import Unjudged, judge, ready
-from checkers.verdict import CheckerSpec, Outcome
-from harness.campaigns.judging import Conclusion, judge_inline, judge_with_spark
-from results.collecting import collect_telemetry
-from results.errors import HistoryFormatError
-from results.store import RunDir, Store
-from results.telemetry import table_of
+from splitbrain.checkers import engine
+from splitbrain.checkers.spark import frames
+from splitbrain.checkers.spark.hot_keys import Sizes
+from splitbrain.checkers.spark.pipeline import judge_runs
+from splitbrain.checkers.spark.session import Spark
+from splitbrain.checkers.stored import Unjudged, judge, ready
+from splitbrain.checkers.verdict import CheckerSpec, Outcome
+from splitbrain.harness.campaigns.judging import Conclusion, judge_inline, judge_with_spark
+from splitbrain.results.collecting import collect_telemetry
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.store import RunDir, Store
+from splitbrain.results.telemetry import table_of
 
 from .support import IN_GROUPS, WALL_NS, keyed, stored, timeless
 

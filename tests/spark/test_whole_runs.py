@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from checkers import engine
-from checkers.spark.hot_keys import Sizes
-from checkers.spark.pipeline import judge_runs
-from checkers.spark.session import Spark
-from checkers.verdict import CheckerSpec
-from results.arrow import from_table
-from results.store import RunDir, Store
+from splitbrain.checkers import engine
+from splitbrain.checkers.spark.hot_keys import Sizes
+from splitbrain.checkers.spark.pipeline import judge_runs
+from splitbrain.checkers.spark.session import Spark
+from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.results.arrow import from_table
+from splitbrain.results.store import RunDir, Store
 from tests.checkers.quorum.story import OPTIONS, Story, between
 
 from .support import IN_GROUPS, stored, timeless

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.contract.sessions import Answer, DefiniteError, IndefiniteError
+from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from tests.workloads.support import MemorySession, Store, run
 
 

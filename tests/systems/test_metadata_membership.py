@@ -9,18 +9,18 @@ from typing import Any, cast
 
 import pytest
 
-from checkers.consensus import CommitMonotonic, ElectionSafety, LeaderCompleteness, ReplicaAgreement
-from checkers.quorum.checker import QuorumProgress
-from cluster.client import ChangeRefusedError, OutcomeUnknownError, UnavailableError
-from harness.campaigns.compose import compose
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodePlace
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.contract.test import Test
-from harness.running.simulate import simulate
-from harness.systems.metadata import Metadata
-from harness.systems.metadata_members import MetadataMembership
-from results.errors import NodeStartError
+from splitbrain.checkers.consensus import CommitMonotonic, ElectionSafety, LeaderCompleteness, ReplicaAgreement
+from splitbrain.checkers.quorum.checker import QuorumProgress
+from splitbrain.cluster.client import ChangeRefusedError, OutcomeUnknownError, UnavailableError
+from splitbrain.harness.campaigns.compose import compose
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodePlace
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.running.simulate import simulate
+from splitbrain.harness.systems.metadata import Metadata
+from splitbrain.harness.systems.metadata_members import MetadataMembership
+from splitbrain.results.errors import NodeStartError
 from tests.simulation.fingerprint import options
 
 TEST = cast(Test, SimpleNamespace(bugs=()))

@@ -9,13 +9,13 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from harness.contract.deployments import Deployment
-from harness.contract.rng import Streams
-from harness.contract.sessions import Answer, Session
-from harness.contract.test import Client, Test
-from harness.generators import Context, Generator
-from harness.systems.locks import CompareAndSetLocks
-from results.history import Op, OpType
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.contract.sessions import Answer, Session
+from splitbrain.harness.contract.test import Client, Test
+from splitbrain.harness.generators import Context, Generator
+from splitbrain.harness.systems.locks import CompareAndSetLocks
+from splitbrain.results.history import Op, OpType
 
 T = TypeVar("T")
 

@@ -6,17 +6,17 @@ from typing import cast
 
 import pytest
 
-from harness.contract.deployments import Deployment
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.contract.test import Client
-from results.errors import ProtocolError
-from results.history import Op
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.contract.test import Client
+from splitbrain.results.errors import ProtocolError
+from splitbrain.results.history import Op
+from splitbrain.workloads.declare import DeclareClient
+from splitbrain.workloads.grow_set import COLLECTION, SetClient
+from splitbrain.workloads.lease_lock import LeaseLockClient
+from splitbrain.workloads.lock import LockClient
+from splitbrain.workloads.register import RegisterClient
 from tests.workloads.support import TERM, Store, as_test, do, opened, run
-from workloads.declare import DeclareClient
-from workloads.grow_set import COLLECTION, SetClient
-from workloads.lease_lock import LeaseLockClient
-from workloads.lock import LockClient
-from workloads.register import RegisterClient
 
 PROTOTYPES: list[Client] = [RegisterClient(), SetClient(), DeclareClient(), LockClient(), LeaseLockClient()]
 EVERY_OP = [

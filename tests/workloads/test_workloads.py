@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers.registry import CHECKERS
-from harness.contract.nodes import NodeId
-from harness.contract.test import NemesisPackage, System, Test, Workload
-from harness.systems.etcd import Etcd
-from harness.systems.metadata import Metadata
-from results.errors import UnknownNameError, UsageError
-from results.history import Op, OpType
-from results.values import canonical_json
+from splitbrain.checkers.registry import CHECKERS
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.test import NemesisPackage, System, Test, Workload
+from splitbrain.harness.systems.etcd import Etcd
+from splitbrain.harness.systems.metadata import Metadata
+from splitbrain.results.errors import UnknownNameError, UsageError
+from splitbrain.results.history import Op, OpType
+from splitbrain.results.values import canonical_json
+from splitbrain.workloads.catalogue import WORKLOADS, able, build
+from splitbrain.workloads.groups import threads_per_key
 from tests.workloads.support import FIVE, drive, invocations
-from workloads.catalogue import WORKLOADS, able, build
-from workloads.groups import threads_per_key
 
 NAMES = sorted(WORKLOADS)
 

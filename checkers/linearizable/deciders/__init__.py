@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias, cast
 
-from checkers.kernels import use_compiled
-from checkers.linearizable.limits import WITHOUT_END, Budget
-from checkers.linearizable.ops import Ops
-from checkers.models import Model
+from splitbrain.checkers.kernels import use_compiled
+from splitbrain.checkers.linearizable.limits import WITHOUT_END, Budget
+from splitbrain.checkers.linearizable.ops import Ops
+from splitbrain.checkers.models import Model
+from splitbrain.checkers.models.model import is_built_in
 
 
 @dataclass(frozen=True)
@@ -69,43 +70,43 @@ SEARCHES: Final = frozenset({"fifo-pairs", "stack-nests"})
 
 DECIDERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
     {
-        "register": (("register-zones", "checkers.linearizable.deciders.registers:decide_register"),),
-        "cas-register": (("register-zones", "checkers.linearizable.deciders.registers:decide_register"),),
+        "register": (("register-zones", "splitbrain.checkers.linearizable.deciders.registers:decide_register"),),
+        "cas-register": (("register-zones", "splitbrain.checkers.linearizable.deciders.registers:decide_register"),),
         "kv": (
-            ("register-zones", "checkers.linearizable.deciders.registers:decide_kv"),
-            ("append-chains", "checkers.linearizable.deciders.appends:decide_appends"),
+            ("register-zones", "splitbrain.checkers.linearizable.deciders.registers:decide_kv"),
+            ("append-chains", "splitbrain.checkers.linearizable.deciders.appends:decide_appends"),
         ),
-        "create-once": (("one-moment", "checkers.linearizable.deciders.create_once:decide_create_once"),),
+        "create-once": (("one-moment", "splitbrain.checkers.linearizable.deciders.create_once:decide_create_once"),),
         "set": (
-            ("set-elements", "checkers.linearizable.deciders.sets:decide_set"),
-            ("grow-set-stages", "checkers.linearizable.deciders.grow_sets:decide_set_without_removes"),
+            ("set-elements", "splitbrain.checkers.linearizable.deciders.sets:decide_set"),
+            ("grow-set-stages", "splitbrain.checkers.linearizable.deciders.grow_sets:decide_set_without_removes"),
         ),
-        "grow-set": (("grow-set-stages", "checkers.linearizable.deciders.grow_sets:decide_grow_set"),),
+        "grow-set": (("grow-set-stages", "splitbrain.checkers.linearizable.deciders.grow_sets:decide_grow_set"),),
         "counter": (
-            ("counter-levels", "checkers.linearizable.deciders.counters:decide_by_levels"),
-            ("counter-bounds", "checkers.linearizable.deciders.counters:decide_by_bounds"),
+            ("counter-levels", "splitbrain.checkers.linearizable.deciders.counters:decide_by_levels"),
+            ("counter-bounds", "splitbrain.checkers.linearizable.deciders.counters:decide_by_bounds"),
         ),
-        "unique-ids": (("distinct-ids", "checkers.linearizable.deciders.unique_ids:decide_unique_ids"),),
+        "unique-ids": (("distinct-ids", "splitbrain.checkers.linearizable.deciders.unique_ids:decide_unique_ids"),),
         "fifo-queue": (
-            ("fifo-patterns", "checkers.linearizable.deciders.queues:fifo"),
-            ("fifo-crashes", "checkers.linearizable.deciders.queues:fifo_crashed"),
-            ("fifo-ranks", "checkers.linearizable.deciders.queues:fifo_ranked_exactly"),
-            ("fifo-pairs", "checkers.linearizable.deciders.fifo_pairs:fifo"),
+            ("fifo-patterns", "splitbrain.checkers.linearizable.deciders.queues:fifo"),
+            ("fifo-crashes", "splitbrain.checkers.linearizable.deciders.queues:fifo_crashed"),
+            ("fifo-ranks", "splitbrain.checkers.linearizable.deciders.queues:fifo_ranked_exactly"),
+            ("fifo-pairs", "splitbrain.checkers.linearizable.deciders.fifo_pairs:fifo"),
         ),
         "unordered-queue": (
-            ("bag-patterns", "checkers.linearizable.deciders.queues:unordered"),
-            ("bag-crashes", "checkers.linearizable.deciders.queues:unordered_crashed"),
-            ("bag-ranks", "checkers.linearizable.deciders.queues:unordered_ranked"),
+            ("bag-patterns", "splitbrain.checkers.linearizable.deciders.queues:unordered"),
+            ("bag-crashes", "splitbrain.checkers.linearizable.deciders.queues:unordered_crashed"),
+            ("bag-ranks", "splitbrain.checkers.linearizable.deciders.queues:unordered_ranked"),
         ),
         "stack": (
-            ("stack-stretches", "checkers.linearizable.deciders.stacks:stack"),
-            ("stack-crashes", "checkers.linearizable.deciders.stacks:stack_crashed"),
-            ("stack-nests", "checkers.linearizable.deciders.stack_nests:stack"),
+            ("stack-stretches", "splitbrain.checkers.linearizable.deciders.stacks:stack"),
+            ("stack-crashes", "splitbrain.checkers.linearizable.deciders.stacks:stack_crashed"),
+            ("stack-nests", "splitbrain.checkers.linearizable.deciders.stack_nests:stack"),
         ),
         "priority-queue": (
-            ("priority-placement", "checkers.linearizable.deciders.priority_queues:smallest_first"),
-            ("priority-crashes", "checkers.linearizable.deciders.priority_queues:smallest_first_crashed"),
-            ("priority-ranks", "checkers.linearizable.deciders.priority_queues:smallest_first_ranked"),
+            ("priority-placement", "splitbrain.checkers.linearizable.deciders.priority_queues:smallest_first"),
+            ("priority-crashes", "splitbrain.checkers.linearizable.deciders.priority_queues:smallest_first_crashed"),
+            ("priority-ranks", "splitbrain.checkers.linearizable.deciders.priority_queues:smallest_first_ranked"),
         ),
     }
 )
@@ -137,15 +138,11 @@ def decide(
 
 def is_searched(model: Model) -> bool:
     """Whether there is one of SEARCHES for a model."""
-    return _is_ours(model) and any(algorithm in SEARCHES for algorithm, _ in DECIDERS.get(model.name, ()))
-
-
-def _is_ours(model: Model) -> bool:
-    return type(model).__module__.partition(".")[0] == "checkers"
+    return is_built_in(model) and any(algorithm in SEARCHES for algorithm, _ in DECIDERS.get(model.name, ()))
 
 
 def _deciders(model: Model) -> Iterator[tuple[str, TimedDecider]]:
-    if not _is_ours(model):
+    if not is_built_in(model):
         return
     for algorithm, location in DECIDERS.get(model.name, ()):
         module, _, function = location.partition(":")
@@ -162,4 +159,4 @@ def warm_up() -> None:
     use_compiled()
     for module in ("counters", "minimum_trees", "moments", "priority_queues", "stacks", "zones"):
         importlib.import_module(f"{__name__}.{module}").warm_up()
-    importlib.import_module("checkers.linearizable.prechecks").warm_up()
+    importlib.import_module("splitbrain.checkers.linearizable.prechecks").warm_up()

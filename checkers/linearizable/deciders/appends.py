@@ -19,13 +19,13 @@ from typing import Final
 
 import numpy as np
 
-from checkers.linearizable.deciders import Decision, zones
-from checkers.linearizable.deciders.arrangements import arranged
-from checkers.linearizable.deciders.intervals import by_invocation
-from checkers.linearizable.deciders.texts import NEVER, Composer, Forest, Store, read_store
-from checkers.linearizable.deciders.zones import INITIAL, NONE, Accesses
-from checkers.linearizable.ops import Ops, show
-from checkers.models import Model
+from splitbrain.checkers.linearizable.deciders import Decision, zones
+from splitbrain.checkers.linearizable.deciders.arrangements import arranged
+from splitbrain.checkers.linearizable.deciders.intervals import by_invocation
+from splitbrain.checkers.linearizable.deciders.texts import NEVER, Composer, Forest, Store, read_store
+from splitbrain.checkers.linearizable.deciders.zones import INITIAL, NONE, Accesses
+from splitbrain.checkers.linearizable.ops import Ops, show
+from splitbrain.checkers.models import Model
 
 SHOWN: Final = 40
 """Characters at the end of a string by which it is called."""

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from checkers.linearizable.deciders.texts import NONE, Forest, Store, in_common
+from splitbrain.checkers.linearizable.deciders.texts import NONE, Forest, Store, in_common
 
 EFFORT: Final = 20
 """Pieces that are tried per op, before all texts that are left are given up."""

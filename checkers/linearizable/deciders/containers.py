@@ -21,11 +21,11 @@ from typing import Final, TypeAlias, cast
 
 import numpy as np
 
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget
-from checkers.linearizable.ops import I64, Ops, show
-from checkers.models import UNKNOWN
-from results.columns import distinct
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget
+from splitbrain.checkers.linearizable.ops import I64, Ops, show
+from splitbrain.checkers.models import UNKNOWN
+from splitbrain.results.columns import distinct
 
 NEVER: Final = -1
 """The take of a value that stayed in."""

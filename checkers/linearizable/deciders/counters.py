@@ -24,11 +24,11 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from checkers.kernels import inlined, kernel
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.deciders.intervals import FOREVER, by_invocation, ends, name
-from checkers.linearizable.ops import I64, Ops
-from checkers.models import UNKNOWN, Model
+from splitbrain.checkers.kernels import inlined, kernel
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.deciders.intervals import FOREVER, by_invocation, ends, name
+from splitbrain.checkers.linearizable.ops import I64, Ops
+from splitbrain.checkers.models import UNKNOWN, Model
 
 CULPRITS: Final = 16
 """Adds that are listed at most; more than that are counted in the reason."""

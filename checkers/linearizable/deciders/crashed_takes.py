@@ -19,8 +19,8 @@ from typing import Final, TypeAlias, cast
 
 import numpy as np
 
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.deciders.containers import (
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.deciders.containers import (
     CRASHED_TAKE,
     NEVER,
     Clash,
@@ -32,8 +32,8 @@ from checkers.linearizable.deciders.containers import (
     read_stays,
     shrink,
 )
-from checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget
-from checkers.linearizable.ops import I64, B, Ops
+from splitbrain.checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget
+from splitbrain.checkers.linearizable.ops import I64, B, Ops
 
 QUESTIONS: Final = 3000
 """How often clashes are looked for in the whole history; then the history is left to others."""

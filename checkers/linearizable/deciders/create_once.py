@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.deciders.intervals import by_invocation, ends, name
-from checkers.linearizable.ops import I64, Ops, show
-from checkers.models import UNKNOWN, Model
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.deciders.intervals import by_invocation, ends, name
+from splitbrain.checkers.linearizable.ops import I64, Ops, show
+from splitbrain.checkers.models import UNKNOWN, Model
 
 
 def decide_create_once(ops: Ops, _: Model) -> Decision | None:

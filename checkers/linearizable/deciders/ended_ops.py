@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from checkers.linearizable.deciders.intervals import FOREVER
-from checkers.linearizable.deciders.repeated_values import Part
+from splitbrain.checkers.linearizable.deciders.intervals import FOREVER
+from splitbrain.checkers.linearizable.deciders.repeated_values import Part
 
 Line: TypeAlias = tuple[int, int]
 """What was used of some ops in a row: all before the first number, and of those from there on the ones in the mask."""

@@ -31,13 +31,13 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.deciders.ended_ops import NOTHING, EndedOps, Line
-from checkers.linearizable.deciders.intervals import FOREVER
-from checkers.linearizable.deciders.repeated_values import ANY, Part, Parts, decide_repeated
-from checkers.linearizable.limits import WITHOUT_END, Budget
-from checkers.linearizable.ops import Ops
-from checkers.models import Model
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.deciders.ended_ops import NOTHING, EndedOps, Line
+from splitbrain.checkers.linearizable.deciders.intervals import FOREVER
+from splitbrain.checkers.linearizable.deciders.repeated_values import ANY, Part, Parts, decide_repeated
+from splitbrain.checkers.linearizable.limits import WITHOUT_END, Budget
+from splitbrain.checkers.linearizable.ops import Ops
+from splitbrain.checkers.models import Model
 
 Situation: TypeAlias = tuple[Line, Line, Line, int, int, int]
 """Puts, takes and empty takes with an end that were used; crashed puts (a mask) and crashed takes (how many) that were;

@@ -19,10 +19,10 @@ from typing import Final
 
 import numpy as np
 
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.deciders.intervals import FOREVER, by_invocation, ends
-from checkers.linearizable.ops import I64, Ops, show
-from checkers.models import UNKNOWN, Model
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.deciders.intervals import FOREVER, by_invocation, ends
+from splitbrain.checkers.linearizable.ops import I64, Ops, show
+from splitbrain.checkers.models import UNKNOWN, Model
 
 NONE: Final = -1
 

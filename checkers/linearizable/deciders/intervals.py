@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from checkers.linearizable.ops import I64, Ops
+from splitbrain.checkers.linearizable.ops import I64, Ops
 
 FOREVER: Final = int(np.iinfo(np.int64).max)
 """The end of an op that may take effect at any time after its invocation."""

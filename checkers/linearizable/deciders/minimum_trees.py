@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from checkers.kernels import kernel
-from checkers.linearizable.ops import I64
+from splitbrain.checkers.kernels import kernel
+from splitbrain.checkers.linearizable.ops import I64
 
 FAR: Final = 1 << 60
 """More than any value in a tree."""

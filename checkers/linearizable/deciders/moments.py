@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from checkers.kernels import inlined, kernel
-from checkers.linearizable.deciders.containers import NONE, Clash, Stays
-from checkers.linearizable.ops import I64
+from splitbrain.checkers.kernels import inlined, kernel
+from splitbrain.checkers.linearizable.deciders.containers import NONE, Clash, Stays
+from splitbrain.checkers.linearizable.ops import I64
 
 
 def unfounded_empty(stays: Stays) -> Clash | None:

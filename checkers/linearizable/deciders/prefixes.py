@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from checkers.linearizable.ops import I64, B, Ops
+from splitbrain.checkers.linearizable.ops import I64, B, Ops
 
 
 class Refutes(Protocol):

@@ -17,16 +17,16 @@ from typing import Any, cast
 
 import numpy as np
 
-from checkers.kernels import kernel
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.deciders.containers import NONE, Clash, Stays, decide, in_order, read_stays
-from checkers.linearizable.deciders.crashed_takes import decide_crashed
-from checkers.linearizable.deciders.moments import free_from
-from checkers.linearizable.deciders.queues import found_nothing
-from checkers.linearizable.deciders.ranks import decide_ranked
-from checkers.linearizable.limits import WITHOUT_END, Budget
-from checkers.linearizable.ops import I64, B, Ops
-from checkers.models import Model
+from splitbrain.checkers.kernels import kernel
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.deciders.containers import NONE, Clash, Stays, decide, in_order, read_stays
+from splitbrain.checkers.linearizable.deciders.crashed_takes import decide_crashed
+from splitbrain.checkers.linearizable.deciders.moments import free_from
+from splitbrain.checkers.linearizable.deciders.queues import found_nothing
+from splitbrain.checkers.linearizable.deciders.ranks import decide_ranked
+from splitbrain.checkers.linearizable.limits import WITHOUT_END, Budget
+from splitbrain.checkers.linearizable.ops import I64, B, Ops
+from splitbrain.checkers.models import Model
 
 
 def smallest_first(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:

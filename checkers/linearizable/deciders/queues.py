@@ -18,8 +18,8 @@ from typing import cast
 
 import numpy as np
 
-from checkers.linearizable.deciders import Decision, fifo_pairs
-from checkers.linearizable.deciders.containers import (
+from splitbrain.checkers.linearizable.deciders import Decision, fifo_pairs
+from splitbrain.checkers.linearizable.deciders.containers import (
     EMPTY,
     NEVER,
     NONE,
@@ -32,12 +32,12 @@ from checkers.linearizable.deciders.containers import (
     in_order,
     read_stays,
 )
-from checkers.linearizable.deciders.crashed_takes import decide_crashed
-from checkers.linearizable.deciders.moments import unfounded_empty
-from checkers.linearizable.deciders.ranks import decide_ranked
-from checkers.linearizable.limits import WITHOUT_END, Budget
-from checkers.linearizable.ops import Ops, show
-from checkers.models import Model
+from splitbrain.checkers.linearizable.deciders.crashed_takes import decide_crashed
+from splitbrain.checkers.linearizable.deciders.moments import unfounded_empty
+from splitbrain.checkers.linearizable.deciders.ranks import decide_ranked
+from splitbrain.checkers.linearizable.limits import WITHOUT_END, Budget
+from splitbrain.checkers.linearizable.ops import Ops, show
+from splitbrain.checkers.models import Model
 
 
 def fifo(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:

@@ -27,8 +27,8 @@ from typing import Final, TypeAlias, cast
 
 import numpy as np
 
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.deciders.containers import (
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.deciders.containers import (
     CRASHED_TAKE,
     EMPTY,
     NEVER,
@@ -43,9 +43,9 @@ from checkers.linearizable.deciders.containers import (
     shrink,
     stays_of,
 )
-from checkers.linearizable.deciders.repeated_values import reason_by_count
-from checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget
-from checkers.linearizable.ops import I64, B, Ops
+from splitbrain.checkers.linearizable.deciders.repeated_values import reason_by_count
+from splitbrain.checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget
+from splitbrain.checkers.linearizable.ops import I64, B, Ops
 
 EXCHANGES: Final = 300
 """How often ranks that are not certain are exchanged, at most."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from checkers.linearizable.deciders import Decision, zones
-from checkers.linearizable.deciders.zones import INITIAL, NONE, Accesses
-from checkers.linearizable.ops import Ops, show
-from checkers.models import UNKNOWN, Model
+from splitbrain.checkers.linearizable.deciders import Decision, zones
+from splitbrain.checkers.linearizable.deciders.zones import INITIAL, NONE, Accesses
+from splitbrain.checkers.linearizable.ops import Ops, show
+from splitbrain.checkers.models import UNKNOWN, Model
 
 
 def decide_register(ops: Ops, model: Model) -> Decision | None:

@@ -12,12 +12,12 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.deciders.containers import CRASHED_TAKE, EMPTY, PUT, TAKE, Known, by_transition
-from checkers.linearizable.deciders.intervals import FOREVER
-from checkers.linearizable.deciders.prefixes import contradiction, smallest_prefix
-from checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget
-from checkers.linearizable.ops import B, Ops, show
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.deciders.containers import CRASHED_TAKE, EMPTY, PUT, TAKE, Known, by_transition
+from splitbrain.checkers.linearizable.deciders.intervals import FOREVER
+from splitbrain.checkers.linearizable.deciders.prefixes import contradiction, smallest_prefix
+from splitbrain.checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget
+from splitbrain.checkers.linearizable.ops import B, Ops, show
 
 TO_BLAME: Final = 60_000
 """How often searches look at an op to find few culprits."""

@@ -14,15 +14,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from checkers.linearizable import witness
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.deciders.intervals import by_invocation, name
-from checkers.linearizable.encoding import events
-from checkers.linearizable.limits import WITHOUT_END, Budget
-from checkers.linearizable.ops import I32, I64, B, Ops, Transition
-from checkers.linearizable.search import Limits, Search
-from checkers.linearizable.transitions import Stepper
-from checkers.models import UNKNOWN, Assignment, AssignmentModel, Model, Special
+from splitbrain.checkers.linearizable import witness
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.deciders.intervals import by_invocation, name
+from splitbrain.checkers.linearizable.encoding import events
+from splitbrain.checkers.linearizable.limits import WITHOUT_END, Budget
+from splitbrain.checkers.linearizable.ops import I32, I64, B, Ops, Transition
+from splitbrain.checkers.linearizable.search import Limits, Search
+from splitbrain.checkers.linearizable.transitions import Stepper
+from splitbrain.checkers.models import UNKNOWN, Assignment, AssignmentModel, Model, Special
 
 LIMITS: Final = Limits(time_s=10.0, memory_bytes=256 << 20)
 """CPU time of all searches together, and memory of each; beyond them somebody else may try."""

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias
 
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.deciders.ended_ops import NOTHING, EndedOps, Line
-from checkers.linearizable.deciders.intervals import FOREVER
-from checkers.linearizable.deciders.repeated_values import ANY, Part, Parts, decide_repeated
-from checkers.linearizable.limits import WITHOUT_END, Budget
-from checkers.linearizable.ops import Ops
-from checkers.models import Model
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.deciders.ended_ops import NOTHING, EndedOps, Line
+from splitbrain.checkers.linearizable.deciders.intervals import FOREVER
+from splitbrain.checkers.linearizable.deciders.repeated_values import ANY, Part, Parts, decide_repeated
+from splitbrain.checkers.linearizable.limits import WITHOUT_END, Budget
+from splitbrain.checkers.linearizable.ops import Ops
+from splitbrain.checkers.models import Model
 
 EMPTY: Final = -2
 """The value of a pop that found nothing."""

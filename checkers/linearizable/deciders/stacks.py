@@ -23,16 +23,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from checkers.kernels import kernel
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.deciders.containers import NEVER, NONE, Clash, Stays, decide, in_order, read_stays
-from checkers.linearizable.deciders.crashed_takes import decide_crashed
-from checkers.linearizable.deciders.minimum_trees import FAR, add, assign, first_zero, least, tree
-from checkers.linearizable.deciders.moments import chain, free_from, unfounded_empty
-from checkers.linearizable.deciders.queues import found_nothing
-from checkers.linearizable.limits import WITHOUT_END, Budget
-from checkers.linearizable.ops import I64, Ops
-from checkers.models import Model
+from splitbrain.checkers.kernels import kernel
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.deciders.containers import NEVER, NONE, Clash, Stays, decide, in_order, read_stays
+from splitbrain.checkers.linearizable.deciders.crashed_takes import decide_crashed
+from splitbrain.checkers.linearizable.deciders.minimum_trees import FAR, add, assign, first_zero, least, tree
+from splitbrain.checkers.linearizable.deciders.moments import chain, free_from, unfounded_empty
+from splitbrain.checkers.linearizable.deciders.queues import found_nothing
+from splitbrain.checkers.linearizable.limits import WITHOUT_END, Budget
+from splitbrain.checkers.linearizable.ops import I64, Ops
+from splitbrain.checkers.models import Model
 
 
 def stack(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from checkers.linearizable.deciders.intervals import ends
-from checkers.linearizable.ops import Ops, Transition
-from checkers.models import UNKNOWN
+from splitbrain.checkers.linearizable.deciders.intervals import ends
+from splitbrain.checkers.linearizable.ops import Ops, Transition
+from splitbrain.checkers.models import UNKNOWN
 
 NONE: Final = -1
 NEVER: Final = 1 << 62

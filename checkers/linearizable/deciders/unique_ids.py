@@ -6,9 +6,9 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.ops import Ops, show
-from checkers.models import Model
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.ops import Ops, show
+from splitbrain.checkers.models import Model
 
 
 def decide_unique_ids(ops: Ops, _: Model) -> Decision | None:

@@ -30,10 +30,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from checkers.kernels import kernel
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.deciders.intervals import by_invocation, ends, name
-from checkers.linearizable.ops import I64, B, Ops, show
+from splitbrain.checkers.kernels import kernel
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.deciders.intervals import by_invocation, ends, name
+from splitbrain.checkers.linearizable.ops import I64, B, Ops, show
 
 NONE: Final = -1
 INITIAL: Final = 0

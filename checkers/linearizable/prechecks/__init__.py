@@ -6,10 +6,10 @@ included; where it finds nothing, nothing is known.
 
 from __future__ import annotations
 
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.ops import Ops
-from checkers.linearizable.prechecks import origins
-from checkers.models import Model
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.ops import Ops
+from splitbrain.checkers.linearizable.prechecks import origins
+from splitbrain.checkers.models import Model
 
 
 def refuted(ops: Ops, model: Model) -> tuple[str, Decision] | None:

@@ -19,14 +19,15 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from checkers.kernels import inlined, kernel
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.deciders.intervals import by_invocation, name
-from checkers.linearizable.frontier import Int
-from checkers.linearizable.ops import I32, I64, B, Ops, show
-from checkers.linearizable.transitions import assignments, steps_by_assignment
-from checkers.models import Facts, Model, Special
-from results.errors import ModelError
+from splitbrain.checkers.kernels import inlined, kernel
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.deciders.intervals import by_invocation, name
+from splitbrain.checkers.linearizable.frontier import Int
+from splitbrain.checkers.linearizable.ops import I32, I64, B, Ops, show
+from splitbrain.checkers.linearizable.transitions import assignments, steps_by_assignment
+from splitbrain.checkers.models import Facts, Model, Special
+from splitbrain.checkers.models.model import is_built_in
+from splitbrain.results.errors import ModelError
 
 ALGORITHM: Final = "value-origins"
 NONE: Final = -1
@@ -59,7 +60,7 @@ def _facts_of(ops: Ops, model: Model) -> tuple[list[Facts], Callable[[Hashable],
         try:
             facts = tell(what.f, what.value, what.result)
         except Exception as error:
-            if type(model).__module__.startswith("checkers."):
+            if is_built_in(model):
                 return None  # its step refuses the same op, and says why
             raise ModelError(
                 f"model {model.name!r} cannot tell the facts of {what}: {type(error).__name__}: {error}", number

@@ -8,7 +8,7 @@ Everything that is made carries the controller's mark and the id of the run (`la
 not die with a controller that is killed: the next start sweeps them, and cuts expire before that.
 """
 
-from harness.backends.docker.backend import DockerBackend
-from harness.backends.docker.deployment import DockerDeployment
+from splitbrain.harness.backends.docker.backend import DockerBackend
+from splitbrain.harness.backends.docker.deployment import DockerDeployment
 
 __all__ = ["DockerBackend", "DockerDeployment"]

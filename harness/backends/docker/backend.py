@@ -11,23 +11,23 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from harness import images
-from harness.backends import disks, leftovers
-from harness.backends.agent import volumes
-from harness.backends.agent.errors import AgentError
-from harness.backends.agent.tools import find_tool
-from harness.backends.channel import Agent, probe_packets
-from harness.backends.deployed import check_nodes, closed_on_failure
-from harness.backends.docker import labels
-from harness.backends.docker.deployment import DockerDeployment, ImageUsed
-from harness.backends.docker.engine import Engine, asked
-from harness.backends.docker.subnets import MOST_NODES
-from harness.backends.limits import MEMBERSHIP_HOW
-from harness.contract import faultkinds
-from harness.contract.clock import Runtime
-from harness.contract.faults import Support
-from harness.contract.test import Test
-from results.errors import BackendError, UsageError
+from splitbrain.harness import images
+from splitbrain.harness.backends import disks, leftovers
+from splitbrain.harness.backends.agent import volumes
+from splitbrain.harness.backends.agent.errors import AgentError
+from splitbrain.harness.backends.agent.tools import find_tool
+from splitbrain.harness.backends.channel import Agent, probe_packets
+from splitbrain.harness.backends.deployed import check_nodes, closed_on_failure
+from splitbrain.harness.backends.docker import labels
+from splitbrain.harness.backends.docker.deployment import DockerDeployment, ImageUsed
+from splitbrain.harness.backends.docker.engine import Engine, asked
+from splitbrain.harness.backends.docker.subnets import MOST_NODES
+from splitbrain.harness.backends.limits import MEMBERSHIP_HOW
+from splitbrain.harness.contract import faultkinds
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.faults import Support
+from splitbrain.harness.contract.test import Test
+from splitbrain.results.errors import BackendError, UsageError
 
 
 class DockerBackend:

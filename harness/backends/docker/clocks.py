@@ -8,13 +8,13 @@ from __future__ import annotations
 import glob
 import json
 
-from harness.backends import faketime
-from harness.backends.clocks import NodeClock
-from harness.backends.docker.engine import Engine
-from harness.backends.docker.nodes import Node
-from harness.backends.faketime import FakeClock, Measured
-from harness.contract.nodes import NodeCommand
-from results.errors import BackendError
+from splitbrain.harness.backends import faketime
+from splitbrain.harness.backends.clocks import NodeClock
+from splitbrain.harness.backends.docker.engine import Engine
+from splitbrain.harness.backends.docker.nodes import Node
+from splitbrain.harness.backends.faketime import FakeClock, Measured
+from splitbrain.harness.contract.nodes import NodeCommand
+from splitbrain.results.errors import BackendError
 
 CLOCK_DIR = "/splitbrain.clock"
 """Where a container finds the directory with the file of its clock."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from harness.backends.docker.nodes import Node
-from harness.backends.docker.runners import Runners
-from harness.contract.nodes import NodeCommand, NodeStatus
-from results.errors import BackendError, NodeStartError
+from splitbrain.harness.backends.docker.nodes import Node
+from splitbrain.harness.backends.docker.runners import Runners
+from splitbrain.harness.contract.nodes import NodeCommand, NodeStatus
+from splitbrain.results.errors import BackendError, NodeStartError
 
 
 class ContainerNode:

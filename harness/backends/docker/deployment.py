@@ -9,22 +9,22 @@ from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from harness.backends import clocks, disks
-from harness.backends.channel import Agent
-from harness.backends.deployed import Deployed
-from harness.backends.docker import labels, subnets
-from harness.backends.docker.clocks import CLOCK_DIR, container_clock
-from harness.backends.docker.control import ContainerNode
-from harness.backends.docker.engine import Engine, containers_with, networks_with, remove_network
-from harness.backends.docker.nodes import DATA_DIR, NODE_PORT, Containers, Node
-from harness.backends.docker.runners import Runners
-from harness.backends.links import AgentLinks
-from harness.backends.nodefaults import NodeFaults
-from harness.backends.ownership import this_controller
-from harness.contract.nodes import NodeId, NodePlace, NodeStatus
-from harness.contract.test import Test
-from results.errors import BackendError
-from results.telemetry import ASIDE
+from splitbrain.harness.backends import clocks, disks
+from splitbrain.harness.backends.channel import Agent
+from splitbrain.harness.backends.deployed import Deployed
+from splitbrain.harness.backends.docker import labels, subnets
+from splitbrain.harness.backends.docker.clocks import CLOCK_DIR, container_clock
+from splitbrain.harness.backends.docker.control import ContainerNode
+from splitbrain.harness.backends.docker.engine import Engine, containers_with, networks_with, remove_network
+from splitbrain.harness.backends.docker.nodes import DATA_DIR, NODE_PORT, Containers, Node
+from splitbrain.harness.backends.docker.runners import Runners
+from splitbrain.harness.backends.links import AgentLinks
+from splitbrain.harness.backends.nodefaults import NodeFaults
+from splitbrain.harness.backends.ownership import this_controller
+from splitbrain.harness.contract.nodes import NodeId, NodePlace, NodeStatus
+from splitbrain.harness.contract.test import Test
+from splitbrain.results.errors import BackendError
+from splitbrain.results.telemetry import ASIDE
 
 Result = TypeVar("Result")
 

@@ -20,7 +20,7 @@ import msgspec
 import requests
 from docker.types import LogConfig, Mount
 
-from results.errors import BackendError
+from splitbrain.results.errors import BackendError
 
 Result = TypeVar("Result")
 

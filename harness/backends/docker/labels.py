@@ -6,8 +6,14 @@ from pathlib import Path
 
 import docker
 
-from harness.backends import ownership
-from harness.backends.docker.engine import Labelled, containers_with, networks_with, remove_container, remove_network
+from splitbrain.harness.backends import ownership
+from splitbrain.harness.backends.docker.engine import (
+    Labelled,
+    containers_with,
+    networks_with,
+    remove_container,
+    remove_network,
+)
 
 CONTROLLER = "splitbrain.controller"
 """The label that names the controller (`ownership`)."""

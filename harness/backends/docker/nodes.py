@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.backends.docker import labels
-from harness.backends.docker.engine import ContainerSpec, ContainerState, Engine
-from harness.contract.nodes import NodeCommand, NodeId, NodePlace
-from results.errors import BackendError
+from splitbrain.harness.backends.docker import labels
+from splitbrain.harness.backends.docker.engine import ContainerSpec, ContainerState, Engine
+from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace
+from splitbrain.results.errors import BackendError
 
 DATA_DIR = "/data"
 """Where a node finds its data directory."""

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from harness.backends.agent import syscalls
-from harness.backends.docker.engine import ContainerState, Engine, short
-from harness.backends.docker.groups import frozen, throttled
-from harness.backends.docker.nodes import NODE_PORT, Containers, Node, ended_how
-from harness.backends.nodelogs import CHARACTERS_SHOWN, log_end
-from harness.contract.nodes import NodeCommand, NodeStatus
-from results.errors import BackendError, NodeStartError
+from splitbrain.harness.backends.agent import syscalls
+from splitbrain.harness.backends.docker.engine import ContainerState, Engine, short
+from splitbrain.harness.backends.docker.groups import frozen, throttled
+from splitbrain.harness.backends.docker.nodes import NODE_PORT, Containers, Node, ended_how
+from splitbrain.harness.backends.nodelogs import CHARACTERS_SHOWN, log_end
+from splitbrain.harness.contract.nodes import NodeCommand, NodeStatus
+from splitbrain.results.errors import BackendError, NodeStartError
 
 LISTENS_WITHIN_S = 5.0
 """How long a start waits for the node to listen. A node that needs longer has started all the same."""

@@ -13,7 +13,7 @@ import docker.errors
 import msgspec
 from docker.types import IPAMConfig, IPAMPool
 
-from results.errors import BackendError
+from splitbrain.results.errors import BackendError
 
 RANGE = ipaddress.IPv4Network("10.204.0.0/14")
 PREFIX = 24

@@ -7,7 +7,7 @@ One agent per deployment holds everything: in namespaces of its own it is the fi
 its end, or its controller's, is the end of every node; with proxies the kernel's parent-death signals do that.
 """
 
-from harness.backends.local.backend import LINKS_VARIABLE, Links, LocalBackend
-from harness.backends.local.deployment import LocalDeployment
+from splitbrain.harness.backends.local.backend import LINKS_VARIABLE, Links, LocalBackend
+from splitbrain.harness.backends.local.deployment import LocalDeployment
 
 __all__ = ["LINKS_VARIABLE", "Links", "LocalBackend", "LocalDeployment"]

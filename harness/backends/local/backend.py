@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-from harness.backends import leftovers
-from harness.backends.channel import Agent, probe_namespaces, probe_packets
-from harness.backends.deployed import check_nodes, closed_on_failure
-from harness.backends.limits import MEMBERSHIP_HOW
-from harness.backends.local import linkkinds, nodefaults
-from harness.backends.local.deployment import LocalDeployment
-from harness.contract.clock import Runtime
-from harness.contract.faults import Support
-from harness.contract.test import Test
-from results.errors import BackendError, UsageError
+from splitbrain.harness.backends import leftovers
+from splitbrain.harness.backends.channel import Agent, probe_namespaces, probe_packets
+from splitbrain.harness.backends.deployed import check_nodes, closed_on_failure
+from splitbrain.harness.backends.limits import MEMBERSHIP_HOW
+from splitbrain.harness.backends.local import linkkinds, nodefaults
+from splitbrain.harness.backends.local.deployment import LocalDeployment
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.faults import Support
+from splitbrain.harness.contract.test import Test
+from splitbrain.results.errors import BackendError, UsageError
 
 MOST_NODES = 250
 

@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.backends.agentnodes import AgentNode, to_status
-from harness.backends.channel import Agent
-from harness.backends.deployed import Deployed
-from harness.backends.links import AgentLinks
-from harness.backends.local import nodefaults
-from harness.backends.local.linkkinds import refuse_unsupported
-from harness.backends.nodefaults import NodeFaults
-from harness.backends.nodelogs import log_end
-from harness.contract.faults import LinkFault
-from harness.contract.nodes import Address, Link, NodeId, NodePlace, NodeStatus
-from harness.contract.test import Test
-from results.errors import BackendError, NodeStartError
+from splitbrain.harness.backends.agentnodes import AgentNode, to_status
+from splitbrain.harness.backends.channel import Agent
+from splitbrain.harness.backends.deployed import Deployed
+from splitbrain.harness.backends.links import AgentLinks
+from splitbrain.harness.backends.local import nodefaults
+from splitbrain.harness.backends.local.linkkinds import refuse_unsupported
+from splitbrain.harness.backends.nodefaults import NodeFaults
+from splitbrain.harness.backends.nodelogs import log_end
+from splitbrain.harness.contract.faults import LinkFault
+from splitbrain.harness.contract.nodes import Address, Link, NodeId, NodePlace, NodeStatus
+from splitbrain.harness.contract.test import Test
+from splitbrain.results.errors import BackendError, NodeStartError
 
 
 class LocalDeployment(Deployed[AgentNode]):

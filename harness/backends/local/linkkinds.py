@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from harness.contract import faultkinds
-from harness.contract.faults import FaultKind, LinkFault, Support
-from harness.contract.nodes import Link
-from results.errors import FaultNotSupportedError
+from splitbrain.harness.contract import faultkinds
+from splitbrain.harness.contract.faults import FaultKind, LinkFault, Support
+from splitbrain.harness.contract.nodes import Link
+from splitbrain.results.errors import FaultNotSupportedError
 
 _BY_PROXY: Final[Mapping[FaultKind, str]] = {
     "delay": "the proxy passes on later what it receives",

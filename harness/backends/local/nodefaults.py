@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.backends import clocks, disks, faketime
-from harness.backends.agent import cgroups, volumes
-from harness.backends.channel import Asked
-from harness.backends.clocks import NodeClock
-from harness.backends.faketime import FakeClock, Measured
-from harness.backends.ownership import this_controller
-from harness.contract import faultkinds
-from harness.contract.faults import FaultKind, Support
-from harness.contract.nodes import NodeId, NodePlace
-from harness.contract.test import Test
-from results.errors import BackendError
+from splitbrain.harness.backends import clocks, disks, faketime
+from splitbrain.harness.backends.agent import cgroups, volumes
+from splitbrain.harness.backends.channel import Asked
+from splitbrain.harness.backends.clocks import NodeClock
+from splitbrain.harness.backends.faketime import FakeClock, Measured
+from splitbrain.harness.backends.ownership import this_controller
+from splitbrain.harness.contract import faultkinds
+from splitbrain.harness.contract.faults import FaultKind, Support
+from splitbrain.harness.contract.nodes import NodeId, NodePlace
+from splitbrain.harness.contract.test import Test
+from splitbrain.results.errors import BackendError
 
 
 def support(links: str) -> dict[FaultKind, Support]:

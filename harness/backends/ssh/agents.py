@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import paramiko
 
-from harness.backends.ssh.connection import Connection, HostError
+from splitbrain.harness.backends.ssh.connection import Connection, HostError
 
 ANSWERS_WITHIN_S: Final = 20.0
 ENDS_WITHIN_S: Final = 8.0

@@ -9,19 +9,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import get_args
 
-from harness.backends import clocks
-from harness.backends.deployed import closed_on_failure
-from harness.backends.ssh import faults, machine
-from harness.backends.ssh.connection import Connection, HostError, connect
-from harness.backends.ssh.deployment import SshDeployment
-from harness.backends.ssh.inventory import Host, Inventory
-from harness.backends.ssh.links import together
-from harness.backends.ssh.survey import Report, check
-from harness.contract.clock import Runtime
-from harness.contract.faults import FaultKind, Support
-from harness.contract.nodes import NodeId
-from harness.contract.test import Test
-from results.errors import BackendError, SeveralFailedError
+from splitbrain.harness.backends import clocks
+from splitbrain.harness.backends.deployed import closed_on_failure
+from splitbrain.harness.backends.ssh import faults, machine
+from splitbrain.harness.backends.ssh.connection import Connection, HostError, connect
+from splitbrain.harness.backends.ssh.deployment import SshDeployment
+from splitbrain.harness.backends.ssh.inventory import Host, Inventory
+from splitbrain.harness.backends.ssh.links import together
+from splitbrain.harness.backends.ssh.survey import Report, check
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.faults import FaultKind, Support
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.test import Test
+from splitbrain.results.errors import BackendError, SeveralFailedError
 
 
 class SshBackend:

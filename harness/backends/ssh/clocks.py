@@ -11,14 +11,14 @@ import json
 import time
 from pathlib import Path
 
-from harness.backends import faketime
-from harness.backends.channel import Asked
-from harness.backends.clocks import NodeClock
-from harness.backends.faketime import FakeClock, Measured
-from harness.backends.ssh.agents import RemoteAgent
-from harness.contract.nodes import ClockOffset
-from harness.contract.offsets import EXCHANGES, Exchange, estimate
-from results.errors import BackendError
+from splitbrain.harness.backends import faketime
+from splitbrain.harness.backends.channel import Asked
+from splitbrain.harness.backends.clocks import NodeClock
+from splitbrain.harness.backends.faketime import FakeClock, Measured
+from splitbrain.harness.backends.ssh.agents import RemoteAgent
+from splitbrain.harness.contract.nodes import ClockOffset
+from splitbrain.harness.contract.offsets import EXCHANGES, Exchange, estimate
+from splitbrain.results.errors import BackendError
 
 
 async def host_clock(agent: RemoteAgent, library: str, home: str, file: Path, program: str) -> NodeClock:

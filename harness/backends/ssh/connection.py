@@ -17,9 +17,9 @@ from typing import IO, Final, NoReturn
 
 import paramiko
 
-from harness.backends.ssh.inventory import SSH_PORT, Host, Inventory
-from harness.backends.ssh.knownhosts import KnownHosts
-from results.errors import BackendError, UsageError
+from splitbrain.harness.backends.ssh.inventory import SSH_PORT, Host, Inventory
+from splitbrain.harness.backends.ssh.knownhosts import KnownHosts
+from splitbrain.results.errors import BackendError, UsageError
 
 CONNECTS_WITHIN_S: Final = 4.0
 GREETS_WITHIN_S: Final = 6.0

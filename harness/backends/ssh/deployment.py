@@ -10,20 +10,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from harness.backends.agentnodes import AgentNode, to_status
-from harness.backends.deployed import Deployed
-from harness.backends.nodefaults import NodeFaults
-from harness.backends.nodelogs import last_lines
-from harness.backends.ownership import this_controller
-from harness.backends.ssh import machine
-from harness.backends.ssh.agents import RemoteAgent, agent_command
-from harness.backends.ssh.clocks import estimated
-from harness.backends.ssh.connection import Connection, HostError
-from harness.backends.ssh.faults import lay_out_disk, make_clock
-from harness.backends.ssh.links import HostLinks, together
-from harness.contract.nodes import Address, ClockOffset, NodeId, NodePlace, NodeStatus
-from harness.contract.test import Test
-from results.errors import BackendError, NodeStartError
+from splitbrain.harness.backends.agentnodes import AgentNode, to_status
+from splitbrain.harness.backends.deployed import Deployed
+from splitbrain.harness.backends.nodefaults import NodeFaults
+from splitbrain.harness.backends.nodelogs import last_lines
+from splitbrain.harness.backends.ownership import this_controller
+from splitbrain.harness.backends.ssh import machine
+from splitbrain.harness.backends.ssh.agents import RemoteAgent, agent_command
+from splitbrain.harness.backends.ssh.clocks import estimated
+from splitbrain.harness.backends.ssh.connection import Connection, HostError
+from splitbrain.harness.backends.ssh.faults import lay_out_disk, make_clock
+from splitbrain.harness.backends.ssh.links import HostLinks, together
+from splitbrain.harness.contract.nodes import Address, ClockOffset, NodeId, NodePlace, NodeStatus
+from splitbrain.harness.contract.test import Test
+from splitbrain.results.errors import BackendError, NodeStartError
 
 NODE_PORT: Final = 7000
 

@@ -9,18 +9,18 @@ from typing import Final
 
 import msgspec
 
-from harness.backends import clocks, disks, faketime
-from harness.backends.clocks import NodeClock
-from harness.backends.limits import MEMBERSHIP_HOW
-from harness.backends.ssh import machine
-from harness.backends.ssh.agents import RemoteAgent, look_command
-from harness.backends.ssh.clocks import host_clock
-from harness.backends.ssh.connection import Connection, HostError
-from harness.contract import faultkinds
-from harness.contract.faults import FaultKind, Support
-from harness.contract.nodes import NodeId, NodePlace
-from harness.contract.test import Test
-from results.errors import FaultNotSupportedError
+from splitbrain.harness.backends import clocks, disks, faketime
+from splitbrain.harness.backends.clocks import NodeClock
+from splitbrain.harness.backends.limits import MEMBERSHIP_HOW
+from splitbrain.harness.backends.ssh import machine
+from splitbrain.harness.backends.ssh.agents import RemoteAgent, look_command
+from splitbrain.harness.backends.ssh.clocks import host_clock
+from splitbrain.harness.backends.ssh.connection import Connection, HostError
+from splitbrain.harness.contract import faultkinds
+from splitbrain.harness.contract.faults import FaultKind, Support
+from splitbrain.harness.contract.nodes import NodeId, NodePlace
+from splitbrain.harness.contract.test import Test
+from splitbrain.results.errors import FaultNotSupportedError
 
 _HOW: Final[Mapping[FaultKind, str]] = {
     "cut": "nftables on each receiving host",

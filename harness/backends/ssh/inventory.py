@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from harness.contract.listed import names
-from harness.contract.nodes import NodeId
-from results.errors import UsageError
+from splitbrain.harness.contract.listed import names
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.results.errors import UsageError
 
 SSH_PORT = 22
 KNOWN_HOSTS = "~/.ssh/known_hosts"

@@ -19,7 +19,7 @@ from typing import Final
 import paramiko
 from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
-from results.errors import UsageError
+from splitbrain.results.errors import UsageError
 
 _REVOKED: Final = "@revoked"
 _CERTIFICATE_AUTHORITY: Final = "@cert-authority"

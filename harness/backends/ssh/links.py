@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from harness.backends.linkfaults import SeededFaults
-from harness.backends.links import Refreshes
-from harness.backends.ssh.agents import RemoteAgent
-from harness.backends.ssh.connection import HostError
-from harness.contract.faults import LinkFault
-from harness.contract.nodes import Link, NodeId
-from harness.contract.rng import Streams
-from results.errors import BackendError, SeveralFailedError
+from splitbrain.harness.backends.linkfaults import SeededFaults
+from splitbrain.harness.backends.links import Refreshes
+from splitbrain.harness.backends.ssh.agents import RemoteAgent
+from splitbrain.harness.backends.ssh.connection import HostError
+from splitbrain.harness.contract.faults import LinkFault
+from splitbrain.harness.contract.nodes import Link, NodeId
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.results.errors import BackendError, SeveralFailedError
 
 ALIVE_EVERY_S: Final = 8.0
 PROBE_WAITS_S: Final = 0.3

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from harness.backends import agent as agent_package
-from harness.backends import ownership
-from harness.backends.ssh.agents import AS_ROOT
-from harness.backends.ssh.connection import Connection, HostError
-from harness.backends.ssh.survey import DIRECTORIES, Leftover
+from splitbrain.harness.backends import agent as agent_package
+from splitbrain.harness.backends import ownership
+from splitbrain.harness.backends.ssh.agents import AS_ROOT
+from splitbrain.harness.backends.ssh.connection import Connection, HostError
+from splitbrain.harness.backends.ssh.survey import DIRECTORIES, Leftover
 
 UPLOADS_WITHIN_S: Final = 120.0
 ABANDONED_AFTER_S: Final = 3600.0
@@ -49,7 +49,7 @@ def _archive(uploads: Mapping[str, Path]) -> bytes:
         marked.size = len(text)
         archive.addfile(marked, io.BytesIO(text))
         for name, path in {"agent": Path(agent_package.__path__[0]), **uploads}.items():
-            archive.add(path, name, filter=_packed)
+            archive.add(path.resolve(), name, filter=_packed)
     return packed.getvalue()
 
 

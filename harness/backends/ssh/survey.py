@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from harness.backends.ssh.connection import Connection, HostError
+from splitbrain.harness.backends.ssh.connection import Connection, HostError
 
 OLDEST_PYTHON: Final = (3, 11)
 CLOCK_OFF_AT_MOST_S: Final = 2.0

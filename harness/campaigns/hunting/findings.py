@@ -9,15 +9,15 @@ from typing import Any, Final
 
 import msgspec
 
-from checkers.verdict import Outcome
-from harness.campaigns.compose import backend_of, compose
-from harness.campaigns.hunting.tally import Tally
-from harness.campaigns.hunting.trial import Trial
-from harness.campaigns.judging import Conclusion
-from harness.campaigns.record import run_and_judge
-from results import arrow
-from results.atomic import replace_file
-from results.errors import SplitbrainError, UsageError
+from splitbrain.checkers.verdict import Outcome
+from splitbrain.harness.campaigns.compose import backend_of, compose
+from splitbrain.harness.campaigns.hunting.tally import Tally
+from splitbrain.harness.campaigns.hunting.trial import Trial
+from splitbrain.harness.campaigns.judging import Conclusion
+from splitbrain.harness.campaigns.record import run_and_judge
+from splitbrain.results import arrow
+from splitbrain.results.atomic import replace_file
+from splitbrain.results.errors import SplitbrainError, UsageError
 
 KEPT_MAX: Final = 10
 """Kinds of violations, and of errors, of which one run each is kept: a hunt in broken code must not fill the disk."""

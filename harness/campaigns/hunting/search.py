@@ -8,12 +8,12 @@ from typing import Final
 
 import msgspec
 
-from checkers.verdict import Outcome
-from harness.campaigns.compose import RunOptions
-from harness.campaigns.hunting.tally import Tally
-from harness.campaigns.hunting.trial import Trial, broken
-from harness.campaigns.interrupts import Interrupts
-from harness.campaigns.workers import Report, Workers
+from splitbrain.checkers.verdict import Outcome
+from splitbrain.harness.campaigns.compose import RunOptions
+from splitbrain.harness.campaigns.hunting.tally import Tally
+from splitbrain.harness.campaigns.hunting.trial import Trial, broken
+from splitbrain.harness.campaigns.interrupts import Interrupts
+from splitbrain.harness.campaigns.workers import Report, Workers
 
 HARNESS_ERRORS_MAX: Final = 10
 """After so many runs that the harness failed, the next ones would tell nothing new."""

@@ -9,13 +9,13 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from checkers.verdict import Outcome
-from harness.campaigns.display import Displays, silent
-from harness.campaigns.hunting.findings import Finding
-from harness.campaigns.judging import Conclusion
-from harness.campaigns.shrinking import Smallest, difference, failure_of, smallest, store_run
-from nemesis.shrink import Step
-from results.errors import SplitbrainError
+from splitbrain.checkers.verdict import Outcome
+from splitbrain.harness.campaigns.display import Displays, silent
+from splitbrain.harness.campaigns.hunting.findings import Finding
+from splitbrain.harness.campaigns.judging import Conclusion
+from splitbrain.harness.campaigns.shrinking import Smallest, difference, failure_of, smallest, store_run
+from splitbrain.nemesis.shrink import Step
+from splitbrain.results.errors import SplitbrainError
 
 BUDGET_S: Final = 120.0
 """How long a hunt works on a smaller plan, in seconds of real time; `splitbrain shrink` goes on from there."""

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers.verdict import Outcome
-from harness.campaigns.hunting.trial import Trial
+from splitbrain.checkers.verdict import Outcome
+from splitbrain.harness.campaigns.hunting.trial import Trial
 
 SECONDS_PER_HOUR = 3600.0
 
@@ -21,7 +21,7 @@ class Tally:
         kinds: how often each kind of violation and of harness error was found (`Trial.kind`), in the order in which
             they were found first.
         firsts: the first trial of each kind.
-        reasons: how many inconclusive trials had each root cause, by its code (`results.reasons.Code`).
+        reasons: how many inconclusive trials had each root cause, by its code (`splitbrain.results.reasons.Code`).
         marks: how often each coverage mark was reached, in all trials; zeros included.
         seeds: of the trials, in the order in which they were begun.
     """

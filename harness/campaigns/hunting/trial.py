@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from checkers import engine
-from checkers.verdict import Outcome, Verdict, reasons
-from harness.campaigns.compose import RunOptions, compose
-from harness.campaigns.words import sentences
-from harness.running.simulate import simulate
-from results.arrow import client_ops
-from results.errors import SplitbrainError
+from splitbrain.checkers import engine
+from splitbrain.checkers.verdict import Outcome, Verdict, reasons
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.campaigns.words import sentences
+from splitbrain.harness.running.simulate import simulate
+from splitbrain.results.arrow import client_ops
+from splitbrain.results.errors import SplitbrainError
 
 SENTENCES_MAX = 5
 

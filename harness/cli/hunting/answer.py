@@ -11,18 +11,18 @@ from typing import Any, Final
 import click
 import msgspec
 
-from checkers.verdict import Outcome
-from harness.campaigns.compose import command_line
-from harness.campaigns.hunting.findings import Finding
-from harness.campaigns.hunting.search import Limits
-from harness.campaigns.hunting.smaller import Smaller
-from harness.campaigns.hunting.tally import Tally
-from harness.campaigns.swarm import Asked
-from harness.campaigns.words import COLOURS
-from harness.cli.hunting.progress import progress_line
-from harness.cli.shrink import sizes
-from harness.running.plan import figures
-from results.origin import git_revision, versions
+from splitbrain.checkers.verdict import Outcome
+from splitbrain.harness.campaigns.compose import command_line
+from splitbrain.harness.campaigns.hunting.findings import Finding
+from splitbrain.harness.campaigns.hunting.search import Limits
+from splitbrain.harness.campaigns.hunting.smaller import Smaller
+from splitbrain.harness.campaigns.hunting.tally import Tally
+from splitbrain.harness.campaigns.swarm import Asked
+from splitbrain.harness.campaigns.words import COLOURS
+from splitbrain.harness.cli.hunting.progress import progress_line
+from splitbrain.harness.cli.shrink import sizes
+from splitbrain.harness.running.plan import figures
+from splitbrain.results.origin import git_revision, versions
 
 FORMAT: Final = 1
 """The version of the document."""

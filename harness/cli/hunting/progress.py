@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from harness.campaigns.hunting.tally import SECONDS_PER_HOUR, Tally
+from splitbrain.harness.campaigns.hunting.tally import SECONDS_PER_HOUR, Tally
 
 _REDRAW_S = 0.25
 _PLAIN_S = 10.0

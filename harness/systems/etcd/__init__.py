@@ -9,7 +9,7 @@ observer   what a node says of its Raft, for telemetry
 system     how to start a node, and how to ask who leads
 """
 
-from harness.systems.etcd.session import EtcdSession
-from harness.systems.etcd.system import Etcd
+from splitbrain.harness.systems.etcd.session import EtcdSession
+from splitbrain.harness.systems.etcd.system import Etcd
 
 __all__ = ["Etcd", "EtcdSession"]

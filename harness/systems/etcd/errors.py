@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 
 _REFUSING_CODES: Final = {
     3: "INVALID_ARGUMENT",

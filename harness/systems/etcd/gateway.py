@@ -15,9 +15,9 @@ from typing import Final, TypeVar
 import h11
 import msgspec
 
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.systems.etcd.errors import error_of
-from harness.systems.etcd.messages import Message
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.systems.etcd.errors import error_of
+from splitbrain.harness.systems.etcd.messages import Message
 
 A = TypeVar("A", bound=Message)
 B = TypeVar("B")

@@ -14,10 +14,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from harness.contract.clock import Clock
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.systems.etcd.gateway import Gateway
-from harness.systems.etcd.messages import KeepAliveAnswer, KeepAliveRequest, LeaseAnswer, LeaseRequest
+from splitbrain.harness.contract.clock import Clock
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.systems.etcd.gateway import Gateway
+from splitbrain.harness.systems.etcd.messages import KeepAliveAnswer, KeepAliveRequest, LeaseAnswer, LeaseRequest
 
 SECOND_NS: Final = 1_000_000_000
 RETRY_NS: Final = SECOND_NS // 2

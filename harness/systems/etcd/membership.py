@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodeId
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.systems.etcd.gateway import Gateway
-from harness.systems.etcd.messages import (
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.systems.etcd.gateway import Gateway
+from splitbrain.harness.systems.etcd.messages import (
     AddMemberRequest,
     Member,
     MembersAnswer,
@@ -25,7 +25,7 @@ from harness.systems.etcd.messages import (
     Nothing,
     RemoveMemberRequest,
 )
-from results.errors import NodeStartError
+from splitbrain.results.errors import NodeStartError
 
 A = TypeVar("A", bound=Message)
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from harness.contract.nodes import NodeId
-from harness.contract.observing import Observed
-from harness.contract.sessions import DefiniteError
-from harness.systems.etcd.gateway import Gateway
-from harness.systems.etcd.messages import Member, MembersAnswer, Nothing, RaftStatus, StatusAnswer, Variables
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.observing import Observed
+from splitbrain.harness.contract.sessions import DefiniteError
+from splitbrain.harness.systems.etcd.gateway import Gateway
+from splitbrain.harness.systems.etcd.messages import Member, MembersAnswer, Nothing, RaftStatus, StatusAnswer, Variables
 
 GROUP: Final = "etcd"
 _VARIABLES: Final = "/debug/vars"

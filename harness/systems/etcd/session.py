@@ -13,9 +13,9 @@ its turn will still come, so here a lock that is held is refused at once.
 An answer tells its term where it went through the log. What etcd calls `raft_term` is the term of the last entry that
 the node had applied. Before it applied this op's entry it applied the first one of that entry's term, the empty one of
 the leader's election, so the term is never older than the entry's: an answer that looks superseded (Q10 of
-`checkers.quorum`) is. A read has no entry. A node that received a snapshot tells a term from before that, until it
-applies another entry (`applySnapshot` in `etcdserver/server.go` sets none), and reads meanwhile are right, though they
-would look superseded: so reads tell no term.
+`splitbrain.checkers.quorum`) is. A read has no entry. A node that received a snapshot tells a term from before that,
+until it applies another entry (`applySnapshot` in `etcdserver/server.go` sets none), and reads meanwhile are right,
+though they would look superseded: so reads tell no term.
 
 The lease of a lock outlives every run. An owner who is paused for longer than a lease has lost the lock without knowing
 (Jepsen's analysis of etcd 3.4.3): that is what leases are, and no fault of etcd's. With a lease that cannot run out in
@@ -34,11 +34,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from harness.contract.clock import Clock
-from harness.contract.sessions import Answer, DefiniteError, IndefiniteError
-from harness.systems.etcd.gateway import Gateway
-from harness.systems.etcd.leases import KeptLease
-from harness.systems.etcd.messages import (
+from splitbrain.harness.contract.clock import Clock
+from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
+from splitbrain.harness.systems.etcd.gateway import Gateway
+from splitbrain.harness.systems.etcd.leases import KeptLease
+from splitbrain.harness.systems.etcd.messages import (
     Answered,
     Compare,
     DeleteRequest,

@@ -10,24 +10,24 @@ from pathlib import Path  # noqa: TID251 - says where files of a node are; touch
 from socket import socket  # noqa: TID251 - for the type of a dialled connection
 from typing import Final
 
-from harness.contract.clock import Clock
-from harness.contract.deployments import Deployment
-from harness.contract.faultkinds import CLOCK_KINDS
-from harness.contract.faults import FaultKind
-from harness.contract.membership import Membership
-from harness.contract.nodes import Address, NodeCommand, NodeId, NodePlace, NodeView
-from harness.contract.realtime import RealClock
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.contract.test import Test
-from harness.systems.elections import Elections
-from harness.systems.etcd.gateway import Gateway, tcp
-from harness.systems.etcd.membership import EtcdMembership
-from harness.systems.etcd.messages import MembersAnswer, Nothing, StatusAnswer
-from harness.systems.etcd.observer import EtcdObserver
-from harness.systems.etcd.session import EtcdSession
-from harness.systems.locks import LEASE_LOCK, LOCK
-from harness.systems.read_modes import LINEARIZABLE, SERIALIZABLE, ReadMode
-from results.errors import BackendError
+from splitbrain.harness.contract.clock import Clock
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.faultkinds import CLOCK_KINDS
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.membership import Membership
+from splitbrain.harness.contract.nodes import Address, NodeCommand, NodeId, NodePlace, NodeView
+from splitbrain.harness.contract.realtime import RealClock
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.systems.elections import Elections
+from splitbrain.harness.systems.etcd.gateway import Gateway, tcp
+from splitbrain.harness.systems.etcd.membership import EtcdMembership
+from splitbrain.harness.systems.etcd.messages import MembersAnswer, Nothing, StatusAnswer
+from splitbrain.harness.systems.etcd.observer import EtcdObserver
+from splitbrain.harness.systems.etcd.session import EtcdSession
+from splitbrain.harness.systems.locks import LEASE_LOCK, LOCK
+from splitbrain.harness.systems.read_modes import LINEARIZABLE, SERIALIZABLE, ReadMode
+from splitbrain.results.errors import BackendError
 
 VIEW_TIMEOUT_S: Final = 0.5
 REQUEST_TIMEOUT_MS: Final = 1500

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from results.atomic import replace_file
-from results.drawable import is_drawable
-from results.report.counterexample.page import render
+from splitbrain.results.atomic import replace_file
+from splitbrain.results.drawable import is_drawable
+from splitbrain.results.report.counterexample.page import render
 
 __all__ = ["COUNTEREXAMPLE", "is_drawable", "render", "write_counterexample"]
 

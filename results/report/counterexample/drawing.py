@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from results.calls import OPEN
-from results.report.counterexample.ops import INFO, OK
-from results.report.counterexample.scene import Fault, Path, Scene, op_words
-from results.report.letters import cut, width_of
-from results.report.svg import LANE_FONT, fault_style, number, tag
-from results.report.text import clip
+from splitbrain.results.calls import OPEN
+from splitbrain.results.report.counterexample.ops import INFO, OK
+from splitbrain.results.report.counterexample.scene import Fault, Path, Scene, op_words
+from splitbrain.results.report.letters import cut, width_of
+from splitbrain.results.report.svg import LANE_FONT, fault_style, number, tag
+from splitbrain.results.report.text import clip
 
 WIDTH: Final = 1180
 LEFT: Final = 104

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from results.calls import OPEN, Ints, client_calls, ints, is_equal
-from results.report.text import clip
+from splitbrain.results.calls import OPEN, Ints, client_calls, ints, is_equal
+from splitbrain.results.report.text import clip
 
 OK: Final = 0
 FAIL: Final = 1

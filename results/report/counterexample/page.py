@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 from markupsafe import Markup
 
-from results.calls import Ints
-from results.report.counterexample import drawing
-from results.report.counterexample.scene import OPS_MAX, Scene, op_words, scene
-from results.report.letters import BOLD, OTHER, PLAIN
-from results.report.text import clip, visible
+from splitbrain.results.calls import Ints
+from splitbrain.results.report.counterexample import drawing
+from splitbrain.results.report.counterexample.scene import OPS_MAX, Scene, op_words, scene
+from splitbrain.results.report.letters import BOLD, OTHER, PLAIN
+from splitbrain.results.report.text import clip, visible
 
 _FOLDER: Final = Path(__file__).parent
 _STEPS_IN_WORDS: Final = 12

@@ -9,11 +9,11 @@ from typing import Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
-from results.calls import OPEN, Ints
-from results.errors import HistoryFormatError
-from results.faults import Window, happenings
-from results.report.counterexample.ops import Bars, bars
-from results.report.text import clip
+from splitbrain.results.calls import OPEN, Ints
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.faults import Window, happenings
+from splitbrain.results.report.counterexample.ops import Bars, bars
+from splitbrain.results.report.text import clip
 
 OPS_MAX: Final = 100_000
 PATHS_MAX: Final = 20

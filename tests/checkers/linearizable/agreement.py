@@ -22,19 +22,19 @@ from multiprocessing import get_context
 
 import msgspec
 
-from checkers import models
-from checkers.linearizable import warm_up
-from checkers.linearizable.deciders import decide
-from checkers.linearizable.depth_first import DepthFirst
-from checkers.linearizable.encoding import events
-from checkers.linearizable.ops import read_ops
-from checkers.linearizable.portfolio import search
-from checkers.linearizable.prechecks import refuted
-from checkers.linearizable.search import Limits, Result, Search
-from checkers.linearizable.transitions import Stepper
-from checkers.models import Model
-from results.arrow import to_table
-from results.history import Op
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable import warm_up
+from splitbrain.checkers.linearizable.deciders import decide
+from splitbrain.checkers.linearizable.depth_first import DepthFirst
+from splitbrain.checkers.linearizable.encoding import events
+from splitbrain.checkers.linearizable.ops import read_ops
+from splitbrain.checkers.linearizable.portfolio import search
+from splitbrain.checkers.linearizable.prechecks import refuted
+from splitbrain.checkers.linearizable.search import Limits, Result, Search
+from splitbrain.checkers.linearizable.transitions import Stepper
+from splitbrain.checkers.models import Model
+from splitbrain.results.arrow import to_table
+from splitbrain.results.history import Op
 from tests.checkers.linearizable import independent
 from tests.checkers.linearizable.small_histories import VOCABULARIES, small_history
 from tests.checkers.linearizable.support import Table

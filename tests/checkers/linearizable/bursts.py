@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from checkers import models
-from checkers.models import IMPOSSIBLE, Model, frozen
-from results.history import Op
+from splitbrain.checkers import models
+from splitbrain.checkers.models import IMPOSSIBLE, Model, frozen
+from splitbrain.results.history import Op
 from tests.checkers.linearizable.small_histories import VOCABULARIES
 
 

@@ -6,7 +6,7 @@ import random
 
 import msgspec
 
-from results.history import Op
+from splitbrain.results.history import Op
 
 NEVER_WRITTEN = 1000
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from checkers import models
-from checkers.models import frozen
-from results.history import Op, OpType
+from splitbrain.checkers import models
+from splitbrain.checkers.models import frozen
+from splitbrain.results.history import Op, OpType
 
 FAILS: Final = object()
 """The truth of an op that cannot happen in that state."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkers import linearizable
+from splitbrain.checkers import linearizable
 
 
 @pytest.fixture(scope="session", autouse=True)

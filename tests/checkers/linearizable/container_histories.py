@@ -10,14 +10,14 @@ from typing import Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
-from checkers import models
-from checkers.linearizable.deciders import Decision, queues, stacks
-from checkers.linearizable.deciders.priority_queues import smallest_first
-from checkers.linearizable.encoding import events
-from checkers.linearizable.ops import OPEN, Ops, Transition
-from checkers.linearizable.search import Limits, Search
-from checkers.linearizable.transitions import Stepper
-from checkers.models import IMPOSSIBLE, UNKNOWN, Model
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable.deciders import Decision, queues, stacks
+from splitbrain.checkers.linearizable.deciders.priority_queues import smallest_first
+from splitbrain.checkers.linearizable.encoding import events
+from splitbrain.checkers.linearizable.ops import OPEN, Ops, Transition
+from splitbrain.checkers.linearizable.search import Limits, Search
+from splitbrain.checkers.linearizable.transitions import Stepper
+from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, Model
 
 FAR: Final = 1 << 60
 

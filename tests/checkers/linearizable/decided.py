@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from checkers import models
-from checkers.linearizable.deciders import Decider, Decision
-from checkers.linearizable.encoding import events
-from checkers.linearizable.ops import read_ops
-from checkers.linearizable.search import Limits, Search
-from checkers.linearizable.transitions import Stepper
-from checkers.models import Model
-from results.arrow import to_table
-from results.history import Op, OpType
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable.deciders import Decider, Decision
+from splitbrain.checkers.linearizable.encoding import events
+from splitbrain.checkers.linearizable.ops import read_ops
+from splitbrain.checkers.linearizable.search import Limits, Search
+from splitbrain.checkers.linearizable.transitions import Stepper
+from splitbrain.checkers.models import Model
+from splitbrain.results.arrow import to_table
+from splitbrain.results.history import Op, OpType
 from tests.checkers.linearizable.clients import Clients, random_history
 from tests.checkers.linearizable.support import linearizable
 

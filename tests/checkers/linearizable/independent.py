@@ -1,8 +1,8 @@
 """What the models mean, written a second time, and linearizability by trying every order.
 
-Nothing here is shared with `checkers.models` or with a search. An op takes a state to all states that it can lead to:
-none if it cannot happen, several where nobody knows what it did. States say all that was ever asked or answered rather
-than a clever summary of it.
+Nothing here is shared with `splitbrain.checkers.models` or with a search. An op takes a state to all states that it can
+lead to: none if it cannot happen, several where nobody knows what it did. States say all that was ever asked or
+answered rather than a clever summary of it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
-from results.history import Op
+from splitbrain.results.history import Op
 
 
 class Call(NamedTuple):

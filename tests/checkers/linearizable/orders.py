@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.linearizable.ops import Ops
-from checkers.models import IMPOSSIBLE, Model
+from splitbrain.checkers.linearizable.ops import Ops
+from splitbrain.checkers.models import IMPOSSIBLE, Model
 
 
 def assert_linearization(ops: Ops, model: Model, order: Sequence[int]) -> None:

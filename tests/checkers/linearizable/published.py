@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from checkers.engine import judge
-from checkers.verdict import CheckerSpec, Verdict
-from results.formats import read_table
+from splitbrain.checkers.engine import judge
+from splitbrain.checkers.verdict import CheckerSpec, Verdict
+from splitbrain.results.formats import read_table
 
 SOURCES: Final = {
     "porcupine-etcd": "cas-register",

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from checkers import models
-from checkers.models import IMPOSSIBLE, UNKNOWN, Model, frozen
-from results.history import Op
+from splitbrain.checkers import models
+from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, Model, frozen
+from splitbrain.results.history import Op
 
 Call = tuple[str, Any]
 Answers = Callable[[str, Any, Sequence[Any]], list[Any]]

@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from checkers import models
-from checkers.linearizable.encoding import Problem, events
-from checkers.linearizable.ops import Ops, read_ops
-from checkers.linearizable.search import Limits, Result, Search
-from checkers.linearizable.transitions import Stepper
-from checkers.models import IMPOSSIBLE, UNKNOWN, KeyValue, Model, frozen
-from results.arrow import to_table
-from results.history import Op, OpType, Pair, pairs
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable.encoding import Problem, events
+from splitbrain.checkers.linearizable.ops import Ops, read_ops
+from splitbrain.checkers.linearizable.search import Limits, Result, Search
+from splitbrain.checkers.linearizable.transitions import Stepper
+from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, KeyValue, Model, frozen
+from splitbrain.results.arrow import to_table
+from splitbrain.results.history import Op, OpType, Pair, pairs
 
 FAR = 1 << 60
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from checkers import models
-from checkers.linearizable.deciders import DECIDERS
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable.deciders import DECIDERS
 from tests.checkers.linearizable.agreement import Tally, compared, run, table
 from tests.checkers.linearizable.small_histories import VOCABULARIES
 

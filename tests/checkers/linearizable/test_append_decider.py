@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from checkers import models
-from checkers.linearizable.checker import check_ops
-from checkers.linearizable.deciders.appends import decide_appends
-from checkers.linearizable.ops import read_ops
-from results.arrow import to_table
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable.checker import check_ops
+from splitbrain.checkers.linearizable.deciders.appends import decide_appends
+from splitbrain.checkers.linearizable.ops import read_ops
+from splitbrain.results.arrow import to_table
 from tests.checkers.linearizable.clients import (
     APPENDED_NUMBERS,
     DISTINCT_PIECES,

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from checkers import models
-from checkers.linearizable import deciders
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.ops import read_ops
-from results.arrow import to_table
-from results.history import Op
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable import deciders
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.ops import read_ops
+from splitbrain.results.arrow import to_table
+from splitbrain.results.history import Op
 from tests.checkers.linearizable.container_histories import (
     KINDS,
     Call,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from checkers import models
-from checkers.linearizable.deciders import decide
-from checkers.linearizable.deciders.counters import CULPRITS, decide_by_bounds, decide_by_levels
-from checkers.linearizable.ops import read_ops
-from results.arrow import to_table
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable.deciders import decide
+from splitbrain.checkers.linearizable.deciders.counters import CULPRITS, decide_by_bounds, decide_by_levels
+from splitbrain.checkers.linearizable.ops import read_ops
+from splitbrain.results.arrow import to_table
 from tests.checkers.linearizable.clients import (
     ADDS_OF_ANY,
     ADDS_OF_MINUS_TWO,

@@ -10,16 +10,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from checkers import models
-from checkers.linearizable import evidence, paths, witness
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.encoding import events
-from checkers.linearizable.ops import OPEN, Ops, show
-from checkers.linearizable.paths import Path, Paths
-from checkers.linearizable.search import Limits, Result, Search
-from checkers.linearizable.transitions import Stepper
-from checkers.models import IMPOSSIBLE, Model
-from results.history import Op
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable import evidence, paths, witness
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.encoding import events
+from splitbrain.checkers.linearizable.ops import OPEN, Ops, show
+from splitbrain.checkers.linearizable.paths import Path, Paths
+from splitbrain.checkers.linearizable.search import Limits, Result, Search
+from splitbrain.checkers.linearizable.transitions import Stepper
+from splitbrain.checkers.models import IMPOSSIBLE, Model
+from splitbrain.results.history import Op
 from tests.checkers.linearizable.support import INVOCATIONS, Table, finals, random_history, search
 
 LIMITS = Limits(time_s=10)

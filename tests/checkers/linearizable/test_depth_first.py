@@ -8,16 +8,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from checkers import models
-from checkers.linearizable import dead_ends, depth_first, transitions
-from checkers.linearizable.depth_first import DepthFirst
-from checkers.linearizable.encoding import events
-from checkers.linearizable.ops import Ops, read_ops
-from checkers.linearizable.search import Limits, Result, Search
-from checkers.linearizable.transitions import Stepper
-from checkers.models import Model
-from results.arrow import to_table
-from results.history import Op
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable import dead_ends, depth_first, transitions
+from splitbrain.checkers.linearizable.depth_first import DepthFirst
+from splitbrain.checkers.linearizable.encoding import events
+from splitbrain.checkers.linearizable.ops import Ops, read_ops
+from splitbrain.checkers.linearizable.search import Limits, Result, Search
+from splitbrain.checkers.linearizable.transitions import Stepper
+from splitbrain.checkers.models import Model
+from splitbrain.results.arrow import to_table
+from splitbrain.results.history import Op
 from tests.checkers.linearizable.busy_registers import busy_register
 from tests.checkers.linearizable.orders import assert_linearization
 from tests.checkers.linearizable.support import INVOCATIONS, Table, finals, linearizable, random_history

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from checkers import models
-from checkers.linearizable.encoding import SPARSE, events
-from checkers.linearizable.frontier import CALL, CALL_OBSERVER, RETURN
-from checkers.linearizable.ops import Ops, read_ops
-from results.arrow import to_table
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable.encoding import SPARSE, events
+from splitbrain.checkers.linearizable.frontier import CALL, CALL_OBSERVER, RETURN
+from splitbrain.checkers.linearizable.ops import Ops, read_ops
+from splitbrain.results.arrow import to_table
 from tests.checkers.linearizable.decided import Row, history_of
 
 WRITES = 4

@@ -8,14 +8,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from checkers import models
-from checkers.linearizable import machine, transitions
-from checkers.linearizable import search as search_module
-from checkers.linearizable.evidence import Violation
-from checkers.linearizable.search import Limits
-from checkers.linearizable.witness import find
-from checkers.models import Model
-from results.history import Op
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable import machine, transitions
+from splitbrain.checkers.linearizable import search as search_module
+from splitbrain.checkers.linearizable.evidence import Violation
+from splitbrain.checkers.linearizable.search import Limits
+from splitbrain.checkers.linearizable.witness import find
+from splitbrain.checkers.models import Model
+from splitbrain.results.history import Op
 from tests.checkers.linearizable.support import (
     INVOCATIONS,
     Table,

@@ -11,22 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkers import models
-from checkers.linearizable import search as search_module
-from checkers.linearizable import transitions
-from checkers.linearizable.decoding import Configuration
-from checkers.linearizable.depth_first import DepthFirst
-from checkers.linearizable.encoding import events
-from checkers.linearizable.frontier import DONE, EVENT, NARROW, PAUSED, VIOLATION, WIDE
-from checkers.linearizable.machine import Machine
-from checkers.linearizable.ops import Ops, read_ops
-from checkers.linearizable.program import program
-from checkers.linearizable.search import Limits, Result, Search
-from checkers.linearizable.transitions import Stepper
-from checkers.models import IMPOSSIBLE, Model
-from results.arrow import to_table
-from results.errors import UsageError
-from results.history import Op, Pair
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable import search as search_module
+from splitbrain.checkers.linearizable import transitions
+from splitbrain.checkers.linearizable.decoding import Configuration
+from splitbrain.checkers.linearizable.depth_first import DepthFirst
+from splitbrain.checkers.linearizable.encoding import events
+from splitbrain.checkers.linearizable.frontier import DONE, EVENT, NARROW, PAUSED, VIOLATION, WIDE
+from splitbrain.checkers.linearizable.machine import Machine
+from splitbrain.checkers.linearizable.ops import Ops, read_ops
+from splitbrain.checkers.linearizable.program import program
+from splitbrain.checkers.linearizable.search import Limits, Result, Search
+from splitbrain.checkers.linearizable.transitions import Stepper
+from splitbrain.checkers.models import IMPOSSIBLE, Model
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import Op, Pair
 from tests.checkers.linearizable.busy_registers import busy_register
 from tests.checkers.linearizable.support import (
     FAR,

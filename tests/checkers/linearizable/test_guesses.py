@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from checkers import models
-from checkers.linearizable.guesses import ranks
-from checkers.linearizable.ops import read_ops
-from results.arrow import to_table
-from results.history import Op
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable.guesses import ranks
+from splitbrain.checkers.linearizable.ops import read_ops
+from splitbrain.results.arrow import to_table
+from splitbrain.results.history import Op
 from tests.checkers.linearizable.decided import history_of
 
 

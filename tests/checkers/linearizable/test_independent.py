@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from checkers import models
+from splitbrain.checkers import models
 from tests.checkers.linearizable import independent
 from tests.checkers.linearizable.agreement import Tally, compare
 from tests.checkers.linearizable.decided import acknowledged, history_of

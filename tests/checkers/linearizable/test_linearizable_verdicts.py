@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from checkers.linearizable import Linearizable, check_ops
-from checkers.models import IMPOSSIBLE, UNKNOWN, Counter, Register
-from results.arrow import to_table
-from results.errors import HistoryFormatError, UnknownNameError, UsageError
-from results.history import Op
+from splitbrain.checkers.linearizable import Linearizable, check_ops
+from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, Counter, Register
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import HistoryFormatError, UnknownNameError, UsageError
+from splitbrain.results.history import Op
 from tests.checkers.linearizable.support import Texts, random_history
 
 SECOND = 1_000_000_000
@@ -339,7 +339,9 @@ def test_a_model_that_is_derived_from_one_of_ours_is_judged_by_its_own_step_and_
     assert "write 2 had been acknowledged" in stale.sentence
 
 
-@pytest.mark.parametrize("name", ["no.such.module:Model", "checkers.models:Nothing", "checkers.models:frozen"])
+@pytest.mark.parametrize(
+    "name", ["no.such.module:Model", "splitbrain.checkers.models:Nothing", "splitbrain.checkers.models:frozen"]
+)
 def test_a_model_that_cannot_be_imported_or_is_none_is_refused(name: str) -> None:
     with pytest.raises(UsageError):
         Linearizable().check(to_table(STALE), {"model": name})

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkers import engine, long_histories, weaker
-from checkers.long_histories import LongHistory, read_long_history
-from checkers.verdict import CheckerSpec, Verdict
-from harness.cli.histories import read_long_history_of
-from results.arrow import to_table
-from results.errors import HistoryFormatError
-from results.history import Op
+from splitbrain.checkers import engine, long_histories, weaker
+from splitbrain.checkers.long_histories import LongHistory, read_long_history
+from splitbrain.checkers.verdict import CheckerSpec, Verdict
+from splitbrain.harness.cli.histories import read_long_history_of
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.history import Op
 
 NEMESIS = -1
 

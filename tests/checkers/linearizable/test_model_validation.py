@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from checkers import models
-from checkers.linearizable import check_ops
-from checkers.models import IMPOSSIBLE, UNKNOWN, Assignment, AssignmentModel
-from checkers.models.validation import STEPS_EXAMINED, examined, validated
-from results.errors import UsageError
-from results.history import Op
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable import check_ops
+from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, Assignment, AssignmentModel
+from splitbrain.checkers.models.validation import STEPS_EXAMINED, examined, validated
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import Op
 
 HERE = "tests.checkers.linearizable.test_model_validation"
 

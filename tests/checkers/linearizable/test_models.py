@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from checkers import models
-from checkers.linearizable import check_ops
-from checkers.linearizable.ops import Transition, read_ops
-from checkers.models import IMPOSSIBLE, UNKNOWN, JsonObject, Model, frozen
-from results.arrow import to_table
-from results.errors import UnknownNameError, UsageError
-from results.history import Op
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable import check_ops
+from splitbrain.checkers.linearizable.ops import Transition, read_ops
+from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, JsonObject, Model, frozen
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import UnknownNameError, UsageError
+from splitbrain.results.history import Op
 from tests.checkers.linearizable.small_histories import VOCABULARIES
 from tests.checkers.linearizable.support import INVOCATIONS, possible_results, results_of
 

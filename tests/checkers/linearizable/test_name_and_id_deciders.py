@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from checkers.linearizable.deciders import Decider
-from checkers.linearizable.deciders.create_once import decide_create_once
-from checkers.linearizable.deciders.unique_ids import decide_unique_ids
+from splitbrain.checkers.linearizable.deciders import Decider
+from splitbrain.checkers.linearizable.deciders.create_once import decide_create_once
+from splitbrain.checkers.linearizable.deciders.unique_ids import decide_unique_ids
 from tests.checkers.linearizable.clients import IDS, NAMES, Clients
 from tests.checkers.linearizable.decided import HISTORIES, MANY, acknowledged, assert_exact, decided, history_of
 
@@ -44,7 +44,7 @@ def test_a_name_that_is_null_is_left_to_others() -> None:
 
 
 def test_ids_are_equal_if_they_are_written_alike() -> None:
-    """As `results.values` says: 1, 1.0 and true are three ids, and 1 is no second 1.0."""
+    """As `splitbrain.results.values` says: 1, 1.0 and true are three ids, and 1 is no second 1.0."""
     for given, culprits in (([1, 1.0, True], ()), ([1, 1.0, True, 1.0], (1, 3)), ([True, 1, True], (0, 2))):
         rows = [row for id_ in given for row in acknowledged(0, "generate", None, id_)]
         decision = decided(decide_unique_ids, "unique-ids", history_of(*rows))

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from checkers import models
-from checkers.linearizable import check_ops
-from checkers.models import IMPOSSIBLE, UNKNOWN, NondeterministicModel, frozen
 from examples.own_model import Lease
-from results.errors import UsageError
-from results.history import Op
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable import check_ops
+from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, NondeterministicModel, frozen
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import Op
 from tests.checkers.linearizable.support import FAR, candidates, finals, linearizable, search
 
 

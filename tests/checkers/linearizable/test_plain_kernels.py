@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers import kernels, models
-from checkers.linearizable import check_ops
-from checkers.linearizable.depth_first import DepthFirst
-from checkers.linearizable.encoding import events
-from checkers.linearizable.ops import read_ops
-from checkers.linearizable.search import Limits, Search
-from checkers.linearizable.transitions import Stepper
-from checkers.models import Model
-from results.arrow import to_table
-from results.history import Op
+from splitbrain.checkers import kernels, models
+from splitbrain.checkers.linearizable import check_ops
+from splitbrain.checkers.linearizable.depth_first import DepthFirst
+from splitbrain.checkers.linearizable.encoding import events
+from splitbrain.checkers.linearizable.ops import read_ops
+from splitbrain.checkers.linearizable.search import Limits, Search
+from splitbrain.checkers.linearizable.transitions import Stepper
+from splitbrain.checkers.models import Model
+from splitbrain.results.arrow import to_table
+from splitbrain.results.history import Op
 from tests.checkers.linearizable.small_histories import VOCABULARIES, small_history
 from tests.checkers.linearizable.support import Table
 

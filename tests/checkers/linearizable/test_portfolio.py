@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from checkers import models
-from checkers.linearizable import depth_first, portfolio, transitions
-from checkers.linearizable import search as search_module
-from checkers.linearizable.depth_first import DepthFirst
-from checkers.linearizable.encoding import events
-from checkers.linearizable.machine import Machine
-from checkers.linearizable.ops import Ops, read_ops
-from checkers.linearizable.portfolio import search
-from checkers.linearizable.search import Limits, Result, Search
-from checkers.linearizable.transitions import Stepper
-from checkers.models import Model
-from results.arrow import to_table
-from results.history import Op
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable import depth_first, portfolio, transitions
+from splitbrain.checkers.linearizable import search as search_module
+from splitbrain.checkers.linearizable.depth_first import DepthFirst
+from splitbrain.checkers.linearizable.encoding import events
+from splitbrain.checkers.linearizable.machine import Machine
+from splitbrain.checkers.linearizable.ops import Ops, read_ops
+from splitbrain.checkers.linearizable.portfolio import search
+from splitbrain.checkers.linearizable.search import Limits, Result, Search
+from splitbrain.checkers.linearizable.transitions import Stepper
+from splitbrain.checkers.models import Model
+from splitbrain.results.arrow import to_table
+from splitbrain.results.history import Op
 from tests.checkers.linearizable.busy_registers import busy_register
 from tests.checkers.linearizable.support import INVOCATIONS, Table, random_history
 

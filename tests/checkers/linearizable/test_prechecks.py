@@ -8,15 +8,15 @@ from typing import Any, Final
 
 import pytest
 
-from checkers import models
-from checkers.linearizable.checker import check_ops
-from checkers.linearizable.deciders import Decision
-from checkers.linearizable.ops import read_ops
-from checkers.linearizable.prechecks import refuted
-from checkers.models import IMPOSSIBLE, UNKNOWN, Facts
-from results.arrow import to_table
-from results.errors import UsageError
-from results.history import Op
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable.checker import check_ops
+from splitbrain.checkers.linearizable.deciders import Decision
+from splitbrain.checkers.linearizable.ops import read_ops
+from splitbrain.checkers.linearizable.prechecks import refuted
+from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, Facts
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import Op
 from tests.checkers.linearizable import independent
 from tests.checkers.linearizable.decided import history_of
 from tests.checkers.linearizable.small_histories import VOCABULARIES, small_history

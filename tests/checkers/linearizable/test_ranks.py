@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from checkers.linearizable import deciders
-from checkers.linearizable.deciders import priority_queues, queues
+from splitbrain.checkers.linearizable import deciders
+from splitbrain.checkers.linearizable.deciders import priority_queues, queues
 from tests.checkers.linearizable.container_histories import (
     FAR,
     KINDS,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from checkers import models
-from checkers.linearizable.deciders.registers import decide_kv, decide_register
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable.deciders.registers import decide_kv, decide_register
 from tests.checkers.linearizable.clients import CAS_REGISTER, PUTS, REGISTER, REPEATED_WRITES, Clients
 from tests.checkers.linearizable.decided import (
     HISTORIES,

@@ -9,16 +9,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from checkers import kernels, models
-from checkers.linearizable import relaxed, witness
-from checkers.linearizable.encoding import events
-from checkers.linearizable.limits import Limits
-from checkers.linearizable.ops import Ops, read_ops
-from checkers.linearizable.relaxed import Relaxed, TooManyStepsError
-from checkers.linearizable.search import Search
-from checkers.linearizable.transitions import Stepper
-from checkers.models import Model
-from results.arrow import to_table
+from splitbrain.checkers import kernels, models
+from splitbrain.checkers.linearizable import relaxed, witness
+from splitbrain.checkers.linearizable.encoding import events
+from splitbrain.checkers.linearizable.limits import Limits
+from splitbrain.checkers.linearizable.ops import Ops, read_ops
+from splitbrain.checkers.linearizable.relaxed import Relaxed, TooManyStepsError
+from splitbrain.checkers.linearizable.search import Search
+from splitbrain.checkers.linearizable.transitions import Stepper
+from splitbrain.checkers.models import Model
+from splitbrain.results.arrow import to_table
 from tests.checkers.linearizable.support import INVOCATIONS, Table, random_history
 
 LIMITS = Limits(time_s=60.0)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkers.linearizable import deciders
-from checkers.linearizable.deciders import Decision, fifo_pairs, priority_queues, queues, stack_nests, stacks
-from checkers.linearizable.ops import Ops
+from splitbrain.checkers.linearizable import deciders
+from splitbrain.checkers.linearizable.deciders import Decision, fifo_pairs, priority_queues, queues, stack_nests, stacks
+from splitbrain.checkers.linearizable.ops import Ops
 from tests.checkers.linearizable.container_histories import (
     FAR,
     KINDS,
@@ -292,7 +292,7 @@ def test_a_search_that_would_take_too_long_leaves_the_history_to_others(monkeypa
 
 
 def test_culprits_are_named_even_if_there_is_no_time_to_make_them_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checkers.linearizable.deciders.repeated_values.TO_BLAME", 0)
+    monkeypatch.setattr("splitbrain.checkers.linearizable.deciders.repeated_values.TO_BLAME", 0)
     ops = to_ops(spoilt(busy(1, QUEUE, clients=5, count=200, distinct=3), QUEUE, "exchanged"))
     decision = QUEUE.decide(ops, QUEUE.model)
     assert decision is not None

@@ -10,21 +10,21 @@ import msgspec
 import numpy as np
 import pytest
 
-from checkers import models
-from checkers.linearizable import paths, transitions
-from checkers.linearizable.checker import check_ops
-from checkers.linearizable.depth_first import DepthFirst
-from checkers.linearizable.judging import EXPLAIN_S, Judging
-from checkers.linearizable.limits import EXPLAIN_LEAST_S, LOOK_S, Budget, Limits, Pace
-from checkers.linearizable.ops import Ops, read_ops
-from checkers.linearizable.options import Options
-from checkers.linearizable.portfolio import search
-from checkers.linearizable.search import Result, Search
-from checkers.linearizable.transitions import Stepper
-from checkers.models import IMPOSSIBLE, Model
-from results.arrow import to_table
-from results.errors import UsageError
-from results.history import Op
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable import paths, transitions
+from splitbrain.checkers.linearizable.checker import check_ops
+from splitbrain.checkers.linearizable.depth_first import DepthFirst
+from splitbrain.checkers.linearizable.judging import EXPLAIN_S, Judging
+from splitbrain.checkers.linearizable.limits import EXPLAIN_LEAST_S, LOOK_S, Budget, Limits, Pace
+from splitbrain.checkers.linearizable.ops import Ops, read_ops
+from splitbrain.checkers.linearizable.options import Options
+from splitbrain.checkers.linearizable.portfolio import search
+from splitbrain.checkers.linearizable.search import Result, Search
+from splitbrain.checkers.linearizable.transitions import Stepper
+from splitbrain.checkers.models import IMPOSSIBLE, Model
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import Op
 from tests.checkers.linearizable.busy_registers import busy_register
 from tests.checkers.linearizable.decided import acknowledged, history_of
 from tests.checkers.linearizable.support import Clock, Texts

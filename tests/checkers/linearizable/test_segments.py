@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers import models
-from checkers.linearizable import segments
-from checkers.linearizable.ops import read_ops
-from checkers.linearizable.search import Limits
-from checkers.linearizable.segments import Plan, Relation, Segment, UndecidedError
-from checkers.linearizable.transitions import Stepper, steps_by_assignment
-from checkers.models import Model
-from results.arrow import to_table
-from results.history import Op, pairs
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable import segments
+from splitbrain.checkers.linearizable.ops import read_ops
+from splitbrain.checkers.linearizable.search import Limits
+from splitbrain.checkers.linearizable.segments import Plan, Relation, Segment, UndecidedError
+from splitbrain.checkers.linearizable.transitions import Stepper, steps_by_assignment
+from splitbrain.checkers.models import Model
+from splitbrain.results.arrow import to_table
+from splitbrain.results.history import Op, pairs
 from tests.checkers.linearizable.bursts import bursty_history
 from tests.checkers.linearizable.small_histories import VOCABULARIES
 from tests.checkers.linearizable.support import Table, failing_index, finals, search

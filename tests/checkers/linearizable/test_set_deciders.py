@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from checkers import models
-from checkers.linearizable import check_ops
-from checkers.linearizable.deciders import sets
-from checkers.linearizable.deciders.grow_sets import decide_grow_set, decide_set_without_removes
-from checkers.linearizable.deciders.sets import decide_set
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable import check_ops
+from splitbrain.checkers.linearizable.deciders import sets
+from splitbrain.checkers.linearizable.deciders.grow_sets import decide_grow_set, decide_set_without_removes
+from splitbrain.checkers.linearizable.deciders.sets import decide_set
 from tests.checkers.linearizable.clients import (
     NO_REMOVES,
     ONE_ELEMENT,

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from checkers import models
-from checkers.linearizable.checker import check_ops
-from checkers.linearizable.depth_first import DepthFirst
-from checkers.linearizable.limits import Limits
-from checkers.linearizable.ops import read_ops
-from checkers.linearizable.transitions import Stepper
-from checkers.models import IMPOSSIBLE
-from results.arrow import to_table
-from results.errors import UsageError
-from results.history import Op
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable.checker import check_ops
+from splitbrain.checkers.linearizable.depth_first import DepthFirst
+from splitbrain.checkers.linearizable.limits import Limits
+from splitbrain.checkers.linearizable.ops import read_ops
+from splitbrain.checkers.linearizable.transitions import Stepper
+from splitbrain.checkers.models import IMPOSSIBLE
+from splitbrain.results.arrow import to_table
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import Op
 from tests.checkers.linearizable.decided import acknowledged, history_of
 from tests.checkers.linearizable.small_histories import VOCABULARIES, small_history
 from tests.checkers.linearizable.support import Texts

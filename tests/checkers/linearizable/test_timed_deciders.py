@@ -12,17 +12,26 @@ from typing import Any
 
 import pytest
 
-from checkers.linearizable import deciders
-from checkers.linearizable import judging as judging_module
-from checkers.linearizable.deciders import DECIDERS, SHARE, TIMED, Decision, fifo_pairs, queues, stack_nests, stacks
-from checkers.linearizable.deciders.sets import decide_set
-from checkers.linearizable.judging import Judging
-from checkers.linearizable.limits import WITHOUT_END, Budget
-from checkers.linearizable.ops import Ops, read_ops
-from checkers.linearizable.options import Options
-from checkers.models import model
-from results.arrow import to_table
-from results.history import Op
+from splitbrain.checkers.linearizable import deciders
+from splitbrain.checkers.linearizable import judging as judging_module
+from splitbrain.checkers.linearizable.deciders import (
+    DECIDERS,
+    SHARE,
+    TIMED,
+    Decision,
+    fifo_pairs,
+    queues,
+    stack_nests,
+    stacks,
+)
+from splitbrain.checkers.linearizable.deciders.sets import decide_set
+from splitbrain.checkers.linearizable.judging import Judging
+from splitbrain.checkers.linearizable.limits import WITHOUT_END, Budget
+from splitbrain.checkers.linearizable.ops import Ops, read_ops
+from splitbrain.checkers.linearizable.options import Options
+from splitbrain.checkers.models import model
+from splitbrain.results.arrow import to_table
+from splitbrain.results.history import Op
 from tests.checkers.linearizable.container_histories import (
     KINDS,
     Call,

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers import models
-from checkers.linearizable import check_ops
-from checkers.linearizable.ops import Transition
-from checkers.models import apart, frozen
-from results.errors import HarnessError, HistoryFormatError, UsageError
-from results.history import Op
-from results.values import canonical_json
-from results.wal import HistoryWriter
+from splitbrain.checkers import models
+from splitbrain.checkers.linearizable import check_ops
+from splitbrain.checkers.linearizable.ops import Transition
+from splitbrain.checkers.models import apart, frozen
+from splitbrain.results.errors import HarnessError, HistoryFormatError, UsageError
+from splitbrain.results.history import Op
+from splitbrain.results.values import canonical_json
+from splitbrain.results.wal import HistoryWriter
 
 Step = tuple[str, Any, Any]
 """A function, its argument, its result."""

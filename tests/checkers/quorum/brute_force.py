@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from typing import Any
 
-from results.history import HARNESS, NEMESIS
+from splitbrain.results.history import HARNESS, NEMESIS
 
 Node = str
 Link = tuple[str, str]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.quorum.checker import QuorumProgress
-from checkers.verdict import Verdict
-from results.history import HARNESS, NEMESIS, OpType
+from splitbrain.checkers.quorum.checker import QuorumProgress
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.history import HARNESS, NEMESIS, OpType
 from tests.checkers.support import Script
 from tests.checkers.telemetry import row, told
 

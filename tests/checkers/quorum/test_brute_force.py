@@ -10,10 +10,10 @@ import hypothesis.strategies as st
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 
-from checkers.quorum.checker import QuorumProgress
-from checkers.verdict import Verdict
-from results.arrow import from_table
-from results.history import HARNESS, NEMESIS
+from splitbrain.checkers.quorum.checker import QuorumProgress
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.arrow import from_table
+from splitbrain.results.history import HARNESS, NEMESIS
 from tests.checkers.quorum import brute_force
 from tests.checkers.quorum.brute_force import Judgement
 from tests.checkers.support import Script

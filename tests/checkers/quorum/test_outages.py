@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from checkers.quorum.outages import outages
-from checkers.quorum.windows import windows
-from results.faults import happenings
+from splitbrain.checkers.quorum.outages import outages
+from splitbrain.checkers.quorum.windows import windows
+from splitbrain.results.faults import happenings
 from tests.checkers.quorum.story import FIVE, Story, between, rules
 
 

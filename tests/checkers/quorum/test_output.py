@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from checkers.quorum import output
-from checkers.verdict import Verdict
+from splitbrain.checkers.quorum import output
+from splitbrain.checkers.verdict import Verdict
 from tests.checkers.quorum.story import OPTIONS, Story, between, named
 
 

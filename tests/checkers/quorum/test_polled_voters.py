@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkers.quorum.configurations import Configurations, Piece
+from splitbrain.checkers.quorum.configurations import Configurations, Piece
 from tests.checkers.quorum.story import FIVE, Story, between, named, rules
 
 BEFORE: list[str] = named("123")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from checkers.quorum.checker import QuorumProgress
-from checkers.quorum.configurations import Configurations
-from checkers.verdict import Verdict
-from results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
-from results.errors import UsageError
-from results.history import NEMESIS
+from splitbrain.checkers.quorum.checker import QuorumProgress
+from splitbrain.checkers.quorum.configurations import Configurations
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA
+from splitbrain.results.errors import UsageError
+from splitbrain.results.history import NEMESIS
 from tests.checkers.quorum.story import FIVE, OPTIONS, Story, between, named, rules, window
 from tests.checkers.support import SECOND, Script
 from tests.checkers.telemetry import row, told

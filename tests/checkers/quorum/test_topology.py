@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers.quorum.topology import Link, Topology, capable, cores, halted, possibly_capable, possibly_served, topology
+from splitbrain.checkers.quorum.topology import (
+    Link,
+    Topology,
+    capable,
+    cores,
+    halted,
+    possibly_capable,
+    possibly_served,
+    topology,
+)
 
 FIVE = ("n1", "n2", "n3", "n4", "n5")
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from results.history import Op, pairs
+from splitbrain.results.history import Op, pairs
 
 Value = int | None
 Edges = frozenset[tuple[int, int]]

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from checkers.linearizable.limits import Budget
-from checkers.models import Model, model
-from checkers.weaker.calls import read_calls
-from checkers.weaker.models import CAUSAL, CONVERGENCE, MEMORY, SEQUENTIAL, Answer, decide
-from checkers.weaker.work import STEPS, Work
-from results.arrow import to_table
-from results.history import Op
+from splitbrain.checkers.linearizable.limits import Budget
+from splitbrain.checkers.models import Model, model
+from splitbrain.checkers.weaker.calls import read_calls
+from splitbrain.checkers.weaker.models import CAUSAL, CONVERGENCE, MEMORY, SEQUENTIAL, Answer, decide
+from splitbrain.checkers.weaker.work import STEPS, Work
+from splitbrain.results.arrow import to_table
+from splitbrain.results.history import Op
 
 NAMES = {"SC": SEQUENTIAL, "CM": MEMORY, "CCv": CONVERGENCE, "CC": CAUSAL}
 

@@ -8,17 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from checkers import engine
-from checkers.linearizable.limits import Budget
-from checkers.models import model
-from checkers.registry import checker
-from checkers.verdict import CheckerSpec, Outcome, Verdict
-from checkers.weaker import models
-from checkers.weaker.calls import read_calls
-from checkers.weaker.work import STEPS, OutOfWorkError, Work
-from results.arrow import to_table
-from results.columns import array
-from results.history import Op
+from splitbrain.checkers import engine
+from splitbrain.checkers.linearizable.limits import Budget
+from splitbrain.checkers.models import model
+from splitbrain.checkers.registry import checker
+from splitbrain.checkers.verdict import CheckerSpec, Outcome, Verdict
+from splitbrain.checkers.weaker import models
+from splitbrain.checkers.weaker.calls import read_calls
+from splitbrain.checkers.weaker.work import STEPS, OutOfWorkError, Work
+from splitbrain.results.arrow import to_table
+from splitbrain.results.columns import array
+from splitbrain.results.history import Op
 from tests.checkers.weaker.support import NAMES, decided, history, numbered
 
 CAS = CheckerSpec("linearizable", {"model": "cas-register"})
@@ -128,7 +128,7 @@ def test_where_asking_breaks_the_violation_stays_and_the_crash_is_seen(monkeypat
     def broke(*_: Any) -> Verdict:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr("checkers.weaker.with_models", broke)
+    monkeypatch.setattr("splitbrain.checkers.weaker.with_models", broke)
     verdict = judged(history("x=1 x=2", "x:1"))
     assert verdict.valid == "false"
     assert engine.judged_outcome([verdict])[0] is Outcome.VIOLATION

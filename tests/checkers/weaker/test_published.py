@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkers.weaker.models import sentence
+from splitbrain.checkers.weaker.models import sentence
 from tests.checkers.weaker.definitions import calls_of, is_sequential
 from tests.checkers.weaker.support import NAMES, decided, history
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.bugs import NO_BUGS, Bugs
-from cluster.raft import Config, Entry, Raft, Recovered, decode, encode
-from cluster.raft.effects import (
+from splitbrain.cluster.bugs import NO_BUGS, Bugs
+from splitbrain.cluster.raft import Config, Entry, Raft, Recovered, decode, encode
+from splitbrain.cluster.raft.effects import (
     AppendLog,
     Apply,
     Dropped,
@@ -32,8 +32,8 @@ from cluster.raft.effects import (
     TruncateLog,
     Voted,
 )
-from cluster.raft.events import Change, ElectionTimeout, Event, HeartbeatTick, Propose, Read, Received, Start
-from cluster.raft.membership import decode_members
+from splitbrain.cluster.raft.events import Change, ElectionTimeout, Event, HeartbeatTick, Propose, Read, Received, Start
+from splitbrain.cluster.raft.membership import decode_members
 
 
 class PropertyError(AssertionError):

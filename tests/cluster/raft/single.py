@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from cluster.bugs import NO_BUGS, Bugs
-from cluster.raft import Config, Entry, Message, Raft, Recovered
-from cluster.raft.effects import AppendLog, Effect, Send
-from cluster.raft.events import ElectionTimeout, Received, Start, Written
-from cluster.raft.messages import Append, AppendReply, PreVote, PreVoteReply, Vote, VoteReply
+from splitbrain.cluster.bugs import NO_BUGS, Bugs
+from splitbrain.cluster.raft import Config, Entry, Message, Raft, Recovered
+from splitbrain.cluster.raft.effects import AppendLog, Effect, Send
+from splitbrain.cluster.raft.events import ElectionTimeout, Received, Start, Written
+from splitbrain.cluster.raft.messages import Append, AppendReply, PreVote, PreVoteReply, Vote, VoteReply
 
 T = TypeVar("T")
 

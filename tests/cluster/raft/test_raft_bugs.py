@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.bugs import ALL, M01, M02, M09, M15, M17, M23, M80, NO_BUGS, Bugs, UnknownBugError
-from cluster.raft import Config, Raft, Recovered
-from cluster.raft.effects import AppendLog, Apply, Dropped, Persist, ReadReady, Rebuild
-from cluster.raft.events import ElectionTimeout, HeartbeatTick, Propose, Read, Received, Start
-from cluster.raft.messages import Append, AppendReply, PreVoteReply, Vote, VoteReply
-from cluster.raft.state import quorum_of
+from splitbrain.cluster.bugs import ALL, M01, M02, M09, M15, M17, M23, M80, NO_BUGS, Bugs, UnknownBugError
+from splitbrain.cluster.raft import Config, Raft, Recovered
+from splitbrain.cluster.raft.effects import AppendLog, Apply, Dropped, Persist, ReadReady, Rebuild
+from splitbrain.cluster.raft.events import ElectionTimeout, HeartbeatTick, Propose, Read, Received, Start
+from splitbrain.cluster.raft.messages import Append, AppendReply, PreVoteReply, Vote, VoteReply
+from splitbrain.cluster.raft.state import quorum_of
 from tests.cluster.raft.single import FIVE, append, entries, leader, member, messages, only, ready_leader, vote
 
 

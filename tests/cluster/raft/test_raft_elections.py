@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.raft import Config, InvariantError, Raft, Recovered
-from cluster.raft.effects import (
+from splitbrain.cluster.raft import Config, InvariantError, Raft, Recovered
+from splitbrain.cluster.raft.effects import (
     AppendLog,
     Dropped,
     Persist,
@@ -18,8 +18,8 @@ from cluster.raft.effects import (
     StopHeartbeat,
     Voted,
 )
-from cluster.raft.events import ElectionTimeout, HeartbeatTick, Propose, Read, Received, Start
-from cluster.raft.messages import (
+from splitbrain.cluster.raft.events import ElectionTimeout, HeartbeatTick, Propose, Read, Received, Start
+from splitbrain.cluster.raft.messages import (
     Append,
     AppendRefusal,
     AppendReply,

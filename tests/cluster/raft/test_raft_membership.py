@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.bugs import M48, M50, NO_BUGS, Bugs
-from cluster.raft import Config, Entry, InvariantError, Raft, Recovered
-from cluster.raft.effects import (
+from splitbrain.cluster.bugs import M48, M50, NO_BUGS, Bugs
+from splitbrain.cluster.raft import Config, Entry, InvariantError, Raft, Recovered
+from splitbrain.cluster.raft.effects import (
     AppendLog,
     Apply,
     Dropped,
@@ -17,9 +17,9 @@ from cluster.raft.effects import (
     StartElectionTimer,
     TruncateLog,
 )
-from cluster.raft.events import Change, ElectionTimeout, HeartbeatTick, Read, Received, Start, Written
-from cluster.raft.membership import ChangeRefusal, decode_members, encode_members
-from cluster.raft.messages import Append, AppendRefusal, AppendReply, PreVote, PreVoteReply, Vote, VoteReply
+from splitbrain.cluster.raft.events import Change, ElectionTimeout, HeartbeatTick, Read, Received, Start, Written
+from splitbrain.cluster.raft.membership import ChangeRefusal, decode_members, encode_members
+from splitbrain.cluster.raft.messages import Append, AppendRefusal, AppendReply, PreVote, PreVoteReply, Vote, VoteReply
 from tests.cluster.raft.simulation import PropertyError, Simulation
 from tests.cluster.raft.single import append, entries, leader, messages, only, pre_vote, ready_leader, vote, written
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.bugs import M47, NO_BUGS, Bugs
-from cluster.marks import counted
-from cluster.raft import Config, InvariantError
+from splitbrain.cluster.bugs import M47, NO_BUGS, Bugs
+from splitbrain.cluster.marks import counted
+from splitbrain.cluster.raft import Config, InvariantError
 from tests.cluster.raft.simulation import PropertyError, Simulation
 from tests.cluster.raft.test_raft_random import FAULTS, OUTAGES, SMALL, check_answers, disturb, recover
 

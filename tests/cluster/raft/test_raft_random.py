@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.bugs import NO_BUGS, Bugs
-from cluster.raft import Config, InvariantError
+from splitbrain.cluster.bugs import NO_BUGS, Bugs
+from splitbrain.cluster.raft import Config, InvariantError
 from tests.cluster.raft.simulation import PropertyError, Simulation, check
 
 SMALL = Config(max_batch=3, max_pipeline=7, max_pending=40)

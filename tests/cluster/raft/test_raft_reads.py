@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cluster.raft import Config, Raft
-from cluster.raft.effects import ReadReady, Rejected
-from cluster.raft.events import HeartbeatTick, Propose, Read, Received, Written
-from cluster.raft.messages import Append, AppendRefusal, AppendReply
+from splitbrain.cluster.raft import Config, Raft
+from splitbrain.cluster.raft.effects import ReadReady, Rejected
+from splitbrain.cluster.raft.events import HeartbeatTick, Propose, Read, Received, Written
+from splitbrain.cluster.raft.messages import Append, AppendRefusal, AppendReply
 from tests.cluster.raft.single import append, leader, member, messages, only, ready_leader
 
 

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.raft import Config, Entry, InvariantError, Log, Raft, Recovered, decode, encode
-from cluster.raft.effects import AppendLog, Apply, CommitAdvanced, Effect, Rejected, StartElectionTimer, TruncateLog
-from cluster.raft.events import HeartbeatTick, Propose, Received, Start, Written
-from cluster.raft.messages import (
+from splitbrain.cluster.raft import Config, Entry, InvariantError, Log, Raft, Recovered, decode, encode
+from splitbrain.cluster.raft.effects import (
+    AppendLog,
+    Apply,
+    CommitAdvanced,
+    Effect,
+    Rejected,
+    StartElectionTimer,
+    TruncateLog,
+)
+from splitbrain.cluster.raft.events import HeartbeatTick, Propose, Received, Start, Written
+from splitbrain.cluster.raft.messages import (
     Append,
     AppendRefusal,
     AppendReply,

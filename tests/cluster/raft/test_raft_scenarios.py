@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.raft import Config
+from splitbrain.cluster.raft import Config
 from tests.cluster.raft.simulation import Simulation
 
 

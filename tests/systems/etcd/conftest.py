@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from harness.backends.local import LocalBackend, LocalDeployment
-from harness.campaigns.compose import RunOptions, compose
-from harness.contract.clock import Runtime
-from harness.systems.etcd import Etcd, EtcdSession
-from harness.systems.read_modes import LINEARIZABLE, ReadMode
+from splitbrain.harness.backends.local import LocalBackend, LocalDeployment
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.systems.etcd import Etcd, EtcdSession
+from splitbrain.harness.systems.read_modes import LINEARIZABLE, ReadMode
 from tests.backends.support import missing, skip_without_namespaces
 
 OPTIONS: dict[str, Any] = {

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.contract.sessions import DefiniteError
+from splitbrain.harness.contract.sessions import DefiniteError
 
 Step = Callable[[asyncio.StreamWriter], Awaitable[None]]
 """What a node does about one request that has arrived whole."""

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.systems.etcd.errors import error_of
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.systems.etcd.errors import error_of
 
 REFUSED = [
     (3, "etcdserver: key is not provided"),

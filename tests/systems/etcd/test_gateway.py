@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import pytest
 
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.systems.etcd.gateway import Gateway
-from harness.systems.etcd.messages import Answered, Nothing, PutRequest, RangeAnswer, RangeRequest
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.systems.etcd.gateway import Gateway
+from splitbrain.harness.systems.etcd.messages import Answered, Nothing, PutRequest, RangeAnswer, RangeRequest
 from tests.systems.etcd.fake_node import (
     FakeNode,
     Step,

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from harness.systems.etcd.gateway import Gateway
-from harness.systems.etcd.leases import RETRY_NS, SECOND_NS, KeptLease
+from splitbrain.harness.systems.etcd.gateway import Gateway
+from splitbrain.harness.systems.etcd.leases import RETRY_NS, SECOND_NS, KeptLease
 from tests.systems.etcd.conftest import Running
 from tests.systems.etcd.fake_node import FakeNode, Step, fake_node, page, refuses, says, then_closes
 

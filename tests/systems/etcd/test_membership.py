@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodePlace
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.contract.test import Test
-from harness.systems.etcd import Etcd
-from harness.systems.etcd.membership import EtcdMembership
-from results.errors import NodeStartError
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodePlace
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.systems.etcd import Etcd
+from splitbrain.harness.systems.etcd.membership import EtcdMembership
+from splitbrain.results.errors import NodeStartError
 from tests.systems.etcd.fake_node import FakeNode, Step, fake_node, page, refuses, says, then_resets
 
 TEST = cast(Test, SimpleNamespace(seed=5, bugs=()))

@@ -10,24 +10,24 @@ from typing import Any, Literal
 
 import pytest
 
-from harness import images
-from harness.backends.docker import DockerBackend
-from harness.backends.local import LocalBackend
-from harness.campaigns.compose import RunOptions, compose
-from harness.contract.clock import Runtime
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodeId
-from harness.contract.realtime import RealClock
-from harness.contract.rng import Streams
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.contract.test import NemesisContext, Test
-from harness.running.recovery import until_usable
-from harness.systems.etcd import Etcd
-from harness.systems.etcd.messages import MembersAnswer, Nothing
-from nemesis.grudges import all_links
-from nemesis.membership import MembershipChanges
-from results.errors import BackendError, NodeStartError
-from results.history import NEMESIS, Op
+from splitbrain.harness import images
+from splitbrain.harness.backends.docker import DockerBackend
+from splitbrain.harness.backends.local import LocalBackend
+from splitbrain.harness.campaigns.compose import RunOptions, compose
+from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.realtime import RealClock
+from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.contract.test import NemesisContext, Test
+from splitbrain.harness.running.recovery import until_usable
+from splitbrain.harness.systems.etcd import Etcd
+from splitbrain.harness.systems.etcd.messages import MembersAnswer, Nothing
+from splitbrain.nemesis.grudges import all_links
+from splitbrain.nemesis.membership import MembershipChanges
+from splitbrain.results.errors import BackendError, NodeStartError
+from splitbrain.results.history import NEMESIS, Op
 from tests.backends.support import missing
 from tests.cli.support import comes_out, splitbrain
 from tests.systems.etcd.conftest import OPTIONS

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from harness.contract.deployments import Deployment
-from harness.contract.observing import Observed
-from harness.contract.sessions import DefiniteError, IndefiniteError
-from harness.systems.etcd import Etcd
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.observing import Observed
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.systems.etcd import Etcd
 from tests.systems.etcd.conftest import Running
 from tests.systems.etcd.fake_node import Step, fake_node, page, says, then_closes
 

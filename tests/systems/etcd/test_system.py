@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from harness.campaigns.compose import RunOptions, command_line, compose
-from harness.contract.deployments import Deployment
-from harness.contract.nodes import NodeId, NodePlace
-from harness.contract.test import Test
-from harness.systems import catalogue
-from harness.systems.etcd import Etcd
-from results.errors import BackendError, UsageError
+from splitbrain.harness.campaigns.compose import RunOptions, command_line, compose
+from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.nodes import NodeId, NodePlace
+from splitbrain.harness.contract.test import Test
+from splitbrain.harness.systems import catalogue
+from splitbrain.harness.systems.etcd import Etcd
+from splitbrain.results.errors import BackendError, UsageError
 from tests.systems.etcd.conftest import OPTIONS, Running
 from tests.systems.etcd.fake_node import fake_node, page, says, silence
 
