@@ -38,7 +38,7 @@ $(READY): requirements.lock pyproject.toml tools/setup
 # After a change of dependencies. The lock file carries hashes and no address of an index.
 lock:
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --quiet --upgrade \
-	  --python-version 3.11 --extra dev pyproject.toml -o requirements.lock
+	  --python-version 3.11 --extra dev --extra spark pyproject.toml -o requirements.lock
 
 clean:
 	rm -rf $(VENV) .venv-3.* .pytest_cache .ruff_cache .hypothesis

@@ -8,6 +8,7 @@ process dies by whatever cause, as it watches its standard input.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import re
 import shlex
@@ -78,10 +79,11 @@ def session(master: str = "local[*]", *, options: Mapping[str, str] | None = Non
         options: further Spark properties; they win over ours.
 
     Raises:
-        UsageError: the master is not one.
+        UsageError: the master is not one, or Spark is not installed.
         EngineError: there is no Java, Spark does not start, or this process runs a session already.
     """
     check_master(master)
+    check_installed()
     java = find_java()
     archive = archive_path(java)
     archived = archive.exists()
@@ -96,6 +98,8 @@ def prepare() -> str:
     Raises:
         EngineError: there is no Java, or Spark does not start.
     """
+    if not is_installed():
+        return "Spark is not installed: `analyze` and `demo` judge in their own process"
     java = find_java()
     archive = archive_path(java)
     if archive.exists():
@@ -133,6 +137,21 @@ def _exercise(spark: SparkSession, folder: Path) -> None:
     doubled = table.unionByName(table.where("id > 5")).repartition(2, "run")
     doubled.groupBy("run").applyInArrow(same, doubled.schema).collect()
     shutil.rmtree(path)
+
+
+def is_installed() -> bool:
+    """Whether PySpark is installed: it is an extra of this distribution."""
+    return importlib.util.find_spec("pyspark") is not None
+
+
+def check_installed() -> None:
+    """Refuse to judge with Spark where it is not installed.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if not is_installed():
+        raise UsageError("Spark is not installed: pip install 'splitbrain[spark]', or judge with --engine inline.")
 
 
 def check_master(master: str) -> None:

@@ -55,8 +55,8 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 def diagnose() -> list[Finding]:
-    """Look at the interpreter and at Java. What backends can do is told by `faults`."""
-    return [_python(), _java()]
+    """Look at the interpreter, at Spark and at Java. `faults` says what backends can do."""
+    return [_python(), _spark(), _java()]
 
 
 def _python() -> Finding:
@@ -69,6 +69,13 @@ def _python() -> Finding:
         detail=f"{platform.python_implementation()} {platform.python_version()} at {sys.executable}",
         advice="" if works else f"Install Python {wanted} or later.",
     )
+
+
+def _spark() -> Finding:
+    if importlib.util.find_spec("pyspark") is not None:
+        return Finding("spark", "engine of `analyze`", True, f"PySpark {importlib.metadata.version('pyspark')}")
+    advice = "pip install 'splitbrain[spark]'; until then `analyze` judges in its own process."
+    return Finding("spark", "engine of `analyze`", False, "PySpark is not installed", advice)
 
 
 def _java() -> Finding:

@@ -39,7 +39,8 @@ def command(
     file and the cause, counts as an error of the harness, and keeps no other from its verdict. Runs still under way are
     named and left alone.
     """
-    options.check_master(ctx, engine or "spark", master)
+    engine = options.engine_of_a_store(engine)
+    options.check_master(ctx, engine, master)
 
     from splitbrain.checkers.verdict import worst
     from splitbrain.harness.campaigns.rejudging import told_to_analyze
@@ -51,7 +52,7 @@ def command(
     chosen = _choose(Store(Path(store)), runs)
     where = [] if runs and all(map(is_run, runs)) else ["--store", store]
     with told_to_analyze(shlex.join(["splitbrain", "analyze", *runs, *where])):
-        judged = _judge(chosen, engine or "spark", master)
+        judged = _judge(chosen, engine, master)
     if as_json:
         _print_json(judged)
     else:

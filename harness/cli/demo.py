@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,6 @@ def command(ctx: click.Context, store: str, time_limit: float, seed: int | None)
     an answer that is older than an acknowledged write. Exit code 0 means that both came out so.
     """
     from splitbrain.harness.campaigns.compose import RunOptions, backend_of, compose
-    from splitbrain.harness.campaigns.judging import judge_with_spark
     from splitbrain.harness.campaigns.record import check_place, record
     from splitbrain.harness.cli.progress import Progress
 
@@ -69,12 +69,21 @@ def command(ctx: click.Context, store: str, time_limit: float, seed: int | None)
         errors[run.path] = str(summary.failure) if summary.failure is not None else None
         runs.append(run)
 
-    from splitbrain.checkers.spark.session import session
+    ctx.exit(_show(_judge(runs, errors), [healthy, broken]))
 
+
+def _judge(runs: list[RunDir], errors: Mapping[Path, str | None]) -> list[Conclusion]:
+    """With Spark; in this process where Spark is not installed."""
+    from splitbrain.checkers.spark.session import is_installed, session
+    from splitbrain.harness.campaigns.judging import judge_inline, judge_with_spark
+    from splitbrain.harness.cli.progress import Progress
+
+    if not is_installed():
+        click.echo("Spark is not installed (pip install 'splitbrain[spark]'): this process judges", err=True)
+        return [judge_inline(run, errors[run.path]) for run in runs]
     with Progress("both runs") as progress, progress.during("Spark") as tell, session() as spark:
         tell("judging")
-        conclusions = judge_with_spark(runs, spark, errors)
-    ctx.exit(_show(conclusions, [healthy, broken]))
+        return judge_with_spark(runs, spark, errors)
 
 
 def _show(conclusions: list[Conclusion], chosen: list[RunOptions]) -> int:

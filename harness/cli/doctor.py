@@ -61,6 +61,7 @@ def command(
 
 
 def _show_findings(findings: Sequence[Finding]) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     from splitbrain.harness.cli.tables import print_whole
@@ -70,7 +71,8 @@ def _show_findings(findings: Sequence[Finding]) -> None:
         table.add_column(column)
     for finding in findings:
         mark = "[green]works[/]" if finding.works else "[red]missing[/]"
-        detail = finding.detail if not finding.advice else f"{finding.detail}\n[dim]{finding.advice}[/]"
+        advice = f"\n[dim]{escape(finding.advice)}[/]" if finding.advice else ""
+        detail = f"{escape(finding.detail)}{advice}"
         table.add_row(mark, finding.area, finding.item, detail)
     print_whole(table)
 

@@ -101,23 +101,31 @@ engine = _apply(
             type=click.Choice(["inline", "spark"]),
             default=None,
             help="Who judges: this process at once, or the Spark pipeline.  [default: inline for one run or "
-            "file, spark for a store]",
+            "file; for a store spark, where it is installed]",
         ),
         click.option("--master", default=MASTER, show_default=True, metavar="URL", help="Spark's master."),
     ]
 )
 
 
+def engine_of_a_store(engine: str | None) -> str:
+    """The engine that judges a whole store if none is asked for: Spark where it is installed."""
+    from splitbrain.checkers.spark.session import is_installed
+
+    return engine or ("spark" if is_installed() else "inline")
+
+
 def check_master(ctx: click.Context, engine: str, master: str) -> None:
-    """Refuse a master that is none, or that is given where no Spark judges.
+    """Refuse Spark where it is not installed, a master that is none, and a master where Spark does not judge.
 
     Raises:
         UsageError: it is such a one.
     """
     if engine == "spark":
-        from splitbrain.checkers.spark.session import check_master
+        from splitbrain.checkers.spark.session import check_installed, check_master
 
         check_master(master)
+        check_installed()
     elif given(ctx, "master"):
         raise UsageError(f"--master is for Spark, and the {engine} engine judges: add --engine spark, or leave it out.")
 

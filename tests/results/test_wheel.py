@@ -1,18 +1,20 @@
-"""What an installed splitbrain carries: all files of a checkout, and the commit that it was built from."""
+"""What an installed splitbrain carries: one package, all files of a checkout, and the commit of those."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("harness", "nemesis", "workloads", "checkers", "results", "cluster")
+FOLDERS = ("harness", "nemesis", "workloads", "checkers", "results", "cluster", "docker")
 MADE_HERE = {".nbi", ".nbc", ".pyc"}
 """Caches of this machine."""
 
@@ -29,7 +31,7 @@ print(origin.git_revision())
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout of its own with one commit: what a wheel is built from."""
     folder = tmp_path_factory.mktemp("checkout")
-    for name in (*PACKAGES, "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
+    for name in (*FOLDERS, "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         source, target = ROOT / name, folder / name
         files = [source] if source.is_file() else [file for file in source.rglob("*") if file.is_file()]
         for file in files:
@@ -37,10 +39,15 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 to = target / file.relative_to(source) if source.is_dir() else target
                 to.parent.mkdir(parents=True, exist_ok=True)
                 to.write_bytes(file.read_bytes())
+    shutil.copytree(ROOT / "splitbrain", folder / "splitbrain", symlinks=True, ignore=_caches)
     git(folder, "init", "-q")
     git(folder, "add", "--all")
     git(folder, "-c", "user.name=A", "-c", "user.email=a@example.com", "commit", "-q", "-m", "All")
     return folder
+
+
+def _caches(_: str, names: list[str]) -> list[str]:
+    return [name for name in names if name == "__pycache__"]
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -59,10 +66,11 @@ def built(sources: Path, target: Path) -> zipfile.ZipFile:
 def test_an_installed_wheel_names_its_commit_and_has_every_file(sources: Path, tmp_path: Path) -> None:
     with built(sources, tmp_path / "dist") as wheel:
         wheel.extractall(tmp_path / "installed")
-    for package in PACKAGES:
-        kept = {file.relative_to(sources) for file in (sources / package).rglob("*") if file.is_file()}
-        missing = {file for file in kept if not (tmp_path / "installed" / file).is_file()}
-        assert not missing
+    installed = {file.relative_to(tmp_path / "installed") for file in (tmp_path / "installed").rglob("*")}
+    assert {file.parts[0] for file in installed if ".dist-info" not in file.parts[0]} == {"splitbrain"}
+    kept = {file.relative_to(sources) for each in FOLDERS for file in (sources / each).rglob("*") if file.is_file()}
+    assert not {Path("splitbrain", file) for file in kept} - installed
+    assert Path("splitbrain/py.typed") in installed
     done = subprocess.run(
         [sys.executable, "-c", WHAT_IT_KNOWS],
         cwd=tmp_path,
@@ -77,12 +85,26 @@ def test_an_installed_wheel_names_its_commit_and_has_every_file(sources: Path, t
 
 
 @pytest.mark.slow
+def test_a_wheel_built_from_the_source_archive_has_the_same_files(sources: Path, tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=sources, capture_output=True, check=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path, filter="data")
+    with (
+        built(sources, tmp_path / "one") as one,
+        built(tmp_path / archive.name.removesuffix(".tar.gz"), tmp_path / "other") as other,
+    ):
+        assert set(one.namelist()) - set(other.namelist()) == {"splitbrain/results/revision.json"}
+
+
+@pytest.mark.slow
 def test_a_wheel_of_changed_sources_says_so(sources: Path, tmp_path: Path) -> None:
     readme = sources / "README.md"
     before = readme.read_bytes()
     readme.write_bytes(before + b"\n")
     try:
         with built(sources, tmp_path) as wheel:
-            assert json.loads(wheel.read("results/revision.json"))["dirty"] is True
+            assert json.loads(wheel.read("splitbrain/results/revision.json"))["dirty"] is True
     finally:
         readme.write_bytes(before)
