@@ -50,8 +50,8 @@ from splitbrain.harness.campaigns.workers import Workers
 from splitbrain.harness.cli.analyze import STARTED
 from splitbrain.harness.cli.progress import Progress
 from splitbrain.harness.systems import catalogue as systems
-from splitbrain.results.collecting import collect_telemetry
 from splitbrain.results.errors import SplitbrainError
+from splitbrain.results.loaded import finish, load
 from splitbrain.results.store import RunDir, Store
 from splitbrain.workloads.catalogue import able
 
@@ -92,8 +92,9 @@ def fill(root: Path, count: int, jobs: int, seconds: float, rate: float) -> list
 def provide(root: Path, task: RunOptions | Path) -> None:
     """Simulate a test, or take a run that is there, and judge it in this process."""
     run, failure = (RunDir(task), None) if isinstance(task, Path) else record(root, task)
-    verdicts = engine.judge(run.history(), engine.specs_of(run.read_test(), str(run.path)), run.telemetry())
-    keep_verdicts(run, verdicts, "inline", failure)
+    loaded = load(run)
+    verdicts = engine.judge(loaded.history, engine.specs_of(loaded.document, str(run.path)), loaded.telemetry)
+    keep_verdicts(run, loaded.document, verdicts, "inline", failure)
 
 
 def options(seed: int, seconds: float, rate: float) -> RunOptions:
@@ -119,8 +120,7 @@ def record(root: Path, chosen: RunOptions) -> tuple[RunDir, str | None]:
     """Simulate a test and keep the run; also what went wrong in the harness, if anything did."""
     test = compose(chosen)
     run, summary = record_simulated(test, chosen.world, root, Progress(test.name, Console(quiet=True)), None, {})
-    keep_plan(run, test)
-    collect_telemetry(run)
+    keep_plan(finish(run), test)
     return run, None if summary.failure is None else str(summary.failure)
 
 

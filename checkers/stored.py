@@ -15,9 +15,10 @@ import msgspec
 
 from splitbrain.checkers import engine
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
-from splitbrain.results.arrow import RECOVERED_KEY, read_parquet_head
+from splitbrain.results.arrow import RECOVERED_KEY, read_parquet_head, recovered_note
 from splitbrain.results.collecting import collect_telemetry
 from splitbrain.results.errors import SplitbrainError
+from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.store import RunDir
 
 T = TypeVar("T")
@@ -99,14 +100,23 @@ def specs_for(run: RunDir) -> Specs:
     return engine.cut_short(specs, None if note is None else note.decode())
 
 
-def judge(path: Path) -> list[Verdict] | Unjudged:
-    """One verdict per checker of a stored run (`splitbrain.checkers.engine.judge_each`), or why there is none."""
+def specs_of(run: LoadedRun) -> Specs:
+    """The checkers of a loaded run: as `specs_for`.
 
-    def judged() -> list[Verdict]:
-        finish(path)
-        return judge_ready(ready(path))
+    Raises:
+        HistoryFormatError: test.json is damaged.
+    """
+    specs = engine.specs_of(run.document, str(run.folder.path / "test.json"))
+    return engine.cut_short(specs, recovered_note(run.history))
 
-    return or_unjudged(path, judged)
+
+def judge(run: LoadedRun) -> list[Verdict]:
+    """One verdict per checker of a loaded run (`splitbrain.checkers.engine.judge_each`).
+
+    Raises:
+        HistoryFormatError: test.json is damaged.
+    """
+    return engine.judge_each(run.history, specs_of(run), run.telemetry)
 
 
 def judge_ready(each: Ready) -> list[Verdict]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from splitbrain.results import telemetry
 from splitbrain.results.arrow import read_parquet_head
@@ -25,8 +26,15 @@ class _Sources(msgspec.Struct, frozen=True):
     began_mono_ns: int | None = None
 
 
-def collect_telemetry(run: RunDir) -> bool:
+def collect_telemetry(
+    run: RunDir, document: Mapping[str, Any] | None = None, history: Callable[[], pa.Table] | None = None
+) -> bool:
     """Bring the nodes' raw telemetry into one table; whether there was any for which that was not done yet.
+
+    Args:
+        run: the run's folder.
+        document: its test.json, where that was read already.
+        history: gives its history, where that was read already.
 
     Raises:
         SplitbrainError: the run, or a raw file, cannot be read.
@@ -34,14 +42,15 @@ def collect_telemetry(run: RunDir) -> bool:
     there = os.path.lexists(run.telemetry_path)
     if there and read_parquet_head(run.telemetry_path).rows:
         return False
-    told = _sources(run.read_test(), run.path / "test.json")
+    told = _sources(run.read_test() if document is None else document, run.path / "test.json")
     paths = {node: _place(run, node, relative) for node, relative in (told.telemetry or {}).items()}
     began_ns = told.began_wall_ns or told.start_wall_ns
     if not paths or began_ns is None:
         return False
     if there and not any(path.exists() for path in paths.values()):
         return False
-    start = telemetry.Start(wall_ns=began_ns, mono_ns=told.began_mono_ns, ahead_ns=clocks_in(run.history()).ahead_ns())
+    ahead_ns = clocks_in((history or run.history)()).ahead_ns()
+    start = telemetry.Start(wall_ns=began_ns, mono_ns=told.began_mono_ns, ahead_ns=ahead_ns)
     run.write_telemetry(telemetry.collect(paths, start).table)
     return True
 

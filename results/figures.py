@@ -24,8 +24,9 @@ from splitbrain.results.calls import OPEN, Bools, Calls, client_calls, is_equal,
 from splitbrain.results.counts import run_counts
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.faults import FaultOp, Happenings, happenings
+from splitbrain.results.loaded import LoadedRun, load
 from splitbrain.results.plainfile import refuse_others
-from splitbrain.results.store import RunDir
+from splitbrain.results.store import Judgement, RunDir
 
 FIGURES: Final = "figures.json"
 """The name of the file."""
@@ -164,7 +165,7 @@ def figures_of(run: RunDir) -> Figures:
         HistoryFormatError: a file of it is damaged.
         StoreVersionError: a newer splitbrain wrote it.
     """
-    return stored_figures(run.path) or _computed(run)
+    return stored_figures(run.path) or _computed(load(run), run.read_verdicts())
 
 
 def stored_figures(run_dir: Path) -> Figures | None:
@@ -176,34 +177,18 @@ def stored_figures(run_dir: Path) -> Figures | None:
         return None
 
 
-def write_figures(run: RunDir) -> Figures:
-    """Write figures.json of a run that was just judged.
-
-    Raises:
-        SplitbrainError: the run cannot be read.
-    """
-    found = _computed(run)
+def write_figures(run: LoadedRun, judgement: Judgement | None) -> Figures:
+    """Write figures.json of a run, and return them."""
+    found = _computed(run, judgement)
     text = msgspec.json.format(msgspec.json.encode(found), indent=2)
-    replace_file(run.path / FIGURES, lambda aside: aside.write_bytes(text + b"\n"))
+    replace_file(run.folder.path / FIGURES, lambda aside: aside.write_bytes(text + b"\n"))
     return found
 
 
-def _computed(run: RunDir) -> Figures:
-    judgement = run.read_verdicts()
-    return figures(
-        run.history().combine_chunks(),
-        run.telemetry(),
-        judgement.verdicts if judgement is not None else (),
-        [str(node) for node in run.read_test().get("nodes", ())],
-        _marks(run),
-    )
-
-
-def _marks(run: RunDir) -> dict[str, int] | None:
-    try:
-        return run.read_marks()
-    except HistoryFormatError:
-        return None  # the report tells; no verdict and no other figure hangs on them
+def _computed(run: LoadedRun, judgement: Judgement | None) -> Figures:
+    verdicts = judgement.verdicts if judgement is not None else ()
+    nodes = [str(node) for node in run.document.get("nodes", ())]
+    return figures(run.history, run.telemetry, verdicts, nodes, run.marks)
 
 
 # --- answers ------------------------------------------------------------------------------------------------------

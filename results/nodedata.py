@@ -13,6 +13,7 @@ import gzip
 import os
 import shutil
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
@@ -30,9 +31,9 @@ _LEVEL: Final = 1
 """Of compression. Zeros shrink two hundredfold at the quickest level as well."""
 
 
-def pack_as_asked(run: RunDir) -> None:
+def pack_as_asked(run: RunDir, document: Mapping[str, Any]) -> None:
     """Pack the data of a run's nodes within the bound that its test.json names; what is left out stands in its log."""
-    said = pack(run.path, _bound(run.read_test().get("options")))
+    said = pack(run.path, _bound(document.get("options")))
     if said:
         with run.log_path.open("a", encoding="utf-8") as log:
             log.writelines(f"{line}\n" for line in said)

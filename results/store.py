@@ -198,6 +198,17 @@ class RunDir:
             StoreVersionError: a newer splitbrain wrote the one that is there.
         """
         _read_json(self.path / "test.json", dict[str, Any])
+        self._write_test(document)
+
+    def amend_test(self, **fields: Any) -> None:
+        """Set fields of the document, which must be there.
+
+        Raises:
+            SplitbrainError: it cannot be read (see `read_test`).
+        """
+        self._write_test({**self.read_test(), **fields})
+
+    def _write_test(self, document: Mapping[str, Any]) -> None:
         _write_json(self.path / "test.json", {**document, "format": FORMAT})
 
     # --- history ------------------------------------------------------------------------------------------------
@@ -213,10 +224,13 @@ class RunDir:
         self._writer = wal.HistoryWriter(self.wal_path)
         return self._writer
 
-    def finish_history(self) -> pa.Table:
+    def finish_history(self, *, checked: bool = False) -> pa.Table:
         """Turn the write-ahead file into history.parquet, and return it. A finished history is just returned.
 
         What a crash cut off is noted in the file (`splitbrain.results.arrow.recovered_note`).
+
+        Args:
+            checked: whether test.json was read before, and is one of this version.
 
         Raises:
             UsageError: the run is under way in another process.
@@ -227,10 +241,11 @@ class RunDir:
         elif self._lock is None and self.is_running():
             raise UsageError(f"run {self.name} is still under way ({self._controller()}): wait for it, or stop it.")
         if os.path.lexists(self.history_path):
-            table = self.history()
+            table = self.history(checked=checked)
             self.wal_path.unlink(missing_ok=True)  # only now: a history that cannot be read needs its source
             return table
-        self.read_test()
+        if not checked:
+            self.read_test()
         table = self._from_wal()
         metadata = table.schema.metadata or {}
         notes = {key: metadata[key] for key in (arrow.RECOVERED_KEY, arrow.DAMAGED_KEY) if key in metadata}
@@ -243,17 +258,21 @@ class RunDir:
         files = (self.history_path, self.wal_path, self.path / "verdict.json")
         return any(os.path.lexists(path) for path in files)
 
-    def history(self) -> pa.Table:
+    def history(self, *, checked: bool = False) -> pa.Table:
         """The history: finished, or as much as the write-ahead file of a crashed or running run holds.
 
         `splitbrain.results.arrow.recovered_note` tells whether the run came to its proper end. Changes nothing.
+
+        Args:
+            checked: whether test.json was read before, and is one of this version.
 
         Raises:
             RunNotFoundError: nothing was ever recorded.
             HistoryFormatError: the file is damaged.
             StoreVersionError: a newer splitbrain wrote it.
         """
-        self.read_test()
+        if not checked:
+            self.read_test()
         if os.path.lexists(self.history_path):
             return sound_history(arrow.read_parquet(self.history_path), str(self.history_path))
         return self._from_wal()
@@ -326,8 +345,8 @@ class RunDir:
         *,
         engine: str = "inline",
         harness_error: str | None = None,
-    ) -> None:
-        """Write verdict.json.
+    ) -> Judgement:
+        """Write verdict.json, and return what it holds.
 
         Raises:
             StoreVersionError: a newer splitbrain judged this run.
@@ -338,6 +357,7 @@ class RunDir:
         reasons = msgspec.to_builtins(reasons_of(plain))
         judged = Judgement(outcome=outcome, engine=engine, harness_error=harness_error, verdicts=plain, reasons=reasons)
         _write_json(path, judged)
+        return judged
 
     def read_verdicts(self) -> Judgement | None:
         """What verdict.json says, None if the run was not judged yet.

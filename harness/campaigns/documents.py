@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from splitbrain.harness.contract.deployments import Deployment
     from splitbrain.harness.contract.test import Test
+    from splitbrain.results.loaded import LoadedRun
     from splitbrain.results.store import RunDir
 
 
@@ -58,7 +59,7 @@ def keep_surroundings(run: RunDir, deployment: Deployment) -> None:
     if isinstance(links, str):
         told["links"] = links
     if told:
-        run.write_test({**run.read_test(), **told})
+        run.amend_test(**told)
 
 
 def telemetry_of(test: Test, run: RunDir) -> dict[str, str]:
@@ -73,19 +74,19 @@ def _telemetry(test: Test, node_dir: Path) -> Path | None:
     return node_dir / FILE if own is None and observable(test.system) is not None else own
 
 
-def keep_plan(run: RunDir, test: Test) -> None:
+def keep_plan(run: LoadedRun, test: Test) -> None:
     """Store what was planned to happen, apart from what happened: ops, and faults as they were asked for."""
     from splitbrain.harness.running.plan import Expectation, encode, plan_of
     from splitbrain.results.arrow import from_table, history_hash
     from splitbrain.results.history import HARNESS
 
-    table, document = run.finish_history(), run.read_test()
+    table, document = run.history, run.document
     versions = with_revision(document["versions"], document.get("git"))
-    history = from_table(table, str(run.history_path))
+    history = from_table(table, str(run.folder.history_path))
     plan = plan_of(history, test, versions=versions)
     simulation: Mapping[str, Any] | None = document.get("simulation")
     interrupted = any(op.process == HARNESS and op.f == "interrupted" for op in history)
     if simulation is not None and not interrupted:
         expect = Expectation(history=history_hash(table), fingerprint=simulation["fingerprint"])
         plan = msgspec.structs.replace(plan.expecting(expect), of_seed=plan.digest())
-    run.write_plan(encode(plan))
+    run.folder.write_plan(encode(plan))

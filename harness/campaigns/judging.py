@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from splitbrain.checkers import engine
+from splitbrain.checkers import engine, stored
 from splitbrain.checkers.verdict import Outcome, Verdict
 from splitbrain.harness.campaigns.rejudging import command_for, told_to_analyze
-from splitbrain.results.arrow import recovered_note
-from splitbrain.results.collecting import collect_telemetry
+from splitbrain.results.clocks import Clocks, clocks_in
 from splitbrain.results.errors import RunNotFoundError
 from splitbrain.results.figures import write_figures
+from splitbrain.results.loaded import LoadedRun, finish
 from splitbrain.results.nodedata import pack_as_asked
 from splitbrain.results.reasons import reasons_of
-from splitbrain.results.report import REPORT, write_report
+from splitbrain.results.report import REPORT, write_page
 from splitbrain.results.report.counterexample import COUNTEREXAMPLE, is_drawable, write_counterexample
-from splitbrain.results.store import RunDir, plain_verdict
+from splitbrain.results.report.run_view import view_of
+from splitbrain.results.store import Judgement, RunDir, plain_verdict
 
 if TYPE_CHECKING:
     from splitbrain.checkers.spark.session import Spark
@@ -34,6 +35,7 @@ class Conclusion(msgspec.Struct, frozen=True):
         verdicts: one per checker.
         harness_error: what went wrong in the harness, None if nothing did.
         report: its page.
+        clocks: what was measured of the clocks of the nodes' hosts.
     """
 
     run: RunDir
@@ -41,6 +43,7 @@ class Conclusion(msgspec.Struct, frozen=True):
     verdicts: list[Verdict]
     harness_error: str | None
     report: Path
+    clocks: Clocks
 
 
 def judge_inline(
@@ -53,11 +56,7 @@ def judge_inline(
         JudgingStoppedError: an interrupt, or too little memory.
     """
     with told_to_analyze(command_for(run.path)):
-        history = run.finish_history()
-        collect_telemetry(run)
-        specs = engine.cut_short(engine.specs_of(run.read_test(), str(run.path)), recovered_note(history))
-        verdicts = engine.judge(history, specs, run.telemetry(), tell=tell)
-        return _conclude(run, verdicts, "inline", harness_error)
+        return _judged_here(finish(run), harness_error, tell)
 
 
 def judge_with_spark(
@@ -72,64 +71,80 @@ def judge_with_spark(
     from splitbrain.checkers.spark.pipeline import judge_runs
 
     with told_to_analyze(", ".join(command_for(run.path) for run in runs)):
-        for run in runs:
-            run.finish_history()
-            collect_telemetry(run)
-        verdicts = judge_runs(spark.session, [run.path for run in runs])
+        finished = {run.path: finish(run) for run in runs}
+        verdicts = judge_runs(spark.session, list(finished))
         errors = harness_errors or {}
-        return [_conclude(run, verdicts[run.path], "spark", errors.get(run.path)) for run in runs]
+        return [_conclude(run, verdicts[path], "spark", errors.get(path)) for path, run in finished.items()]
 
 
 def judge_run(
-    run: RunDir,
+    run: LoadedRun,
     *,
     engine_name: str,
     spark: Callable[[], Spark],
     harness_error: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Conclusion:
-    """Judge one run with the engine of that name; `spark` gives the session where one is needed."""
+    """Judge one run with the engine of that name; `spark` gives the session where one is needed.
+
+    Raises:
+        SplitbrainError: a checker of its test.json is not known, or Spark failed.
+    """
     if engine_name == "spark":
-        return judge_with_spark([run], spark(), {run.path: harness_error})[0]
-    return judge_inline(run, harness_error, tell)
+        from splitbrain.checkers.spark.pipeline import judge_runs
+
+        path = run.folder.path
+        return _conclude(run, judge_runs(spark().session, [path])[path], "spark", harness_error)
+    return _judged_here(run, harness_error, tell)
 
 
-def _conclude(run: RunDir, verdicts: list[Verdict], engine_name: str, harness_error: str | None) -> Conclusion:
-    outcome, error = keep_verdicts(run, verdicts, engine_name, harness_error)
-    return Conclusion(run, outcome, verdicts, error, write_pages(run, verdicts))
+def _judged_here(run: LoadedRun, harness_error: str | None, tell: Callable[[str], None]) -> Conclusion:
+    verdicts = engine.judge(run.history, stored.specs_of(run), run.telemetry, tell=tell)
+    return _conclude(run, verdicts, "inline", harness_error)
+
+
+def _conclude(run: LoadedRun, verdicts: list[Verdict], engine_name: str, harness_error: str | None) -> Conclusion:
+    kept = keep_verdicts(run.folder, run.document, verdicts, engine_name, harness_error)
+    report = write_pages(run, kept, verdicts)
+    return Conclusion(run.folder, Outcome(kept.outcome), verdicts, kept.harness_error, report, clocks_in(run.history))
 
 
 def keep_verdicts(
-    run: RunDir, verdicts: Sequence[Verdict], engine_name: str, harness_error: str | None = None
-) -> tuple[Outcome, str | None]:
-    """Write the verdicts; the outcome, and the harness error, which is the one of an earlier judgement if not given.
+    run: RunDir,
+    document: Mapping[str, Any],
+    verdicts: Sequence[Verdict],
+    engine_name: str,
+    harness_error: str | None = None,
+) -> Judgement:
+    """Write the verdicts of a run, whose test.json is `document`; what was written.
 
-    With its verdicts a run is complete: who held it until then holds it no more.
+    A harness error that is not given is that of an earlier judgement. With its verdicts a run is complete: who held it
+    until then holds it no more.
     """
     if harness_error is None:
         before = run.read_verdicts()
         harness_error = before.harness_error if before is not None else None
     outcome, error = engine.judged_outcome(verdicts, harness_error)
-    run.write_verdicts(verdicts, outcome.value, engine=engine_name, harness_error=error)
-    pack_as_asked(run)
+    kept = run.write_verdicts(verdicts, outcome.value, engine=engine_name, harness_error=error)
+    pack_as_asked(run, document)
     run.release()
-    return outcome, error
+    return kept
 
 
-def write_pages(run: RunDir, verdicts: Sequence[Verdict]) -> Path:
+def write_pages(run: LoadedRun, judgement: Judgement | None, verdicts: Sequence[Verdict]) -> Path:
     """Write what is made from kept verdicts: figures, the picture of a counterexample, the report, whose path it is."""
-    write_figures(run)
+    write_figures(run, judgement)
     _draw(run, verdicts)
-    return write_report(run.path)
+    return write_page(view_of(run, judgement))
 
 
-def _draw(run: RunDir, verdicts: Sequence[Verdict]) -> None:
+def _draw(run: LoadedRun, verdicts: Sequence[Verdict]) -> None:
     """Store the picture of a linearizability violation with the run; one of an earlier judgement goes."""
-    path = run.path / COUNTEREXAMPLE
+    path = run.folder.path / COUNTEREXAMPLE
     for verdict in verdicts:
         if verdict.valid == "false" and is_drawable(verdict.evidence):
-            source = f"{run.test_name}, {run.name}"
-            write_counterexample(path, run.history(), verdict.evidence, verdict.sentence, source)
+            source = f"{run.folder.test_name}, {run.folder.name}"
+            write_counterexample(path, run.history, verdict.evidence, verdict.sentence, source)
             return
     path.unlink(missing_ok=True)
 

@@ -20,7 +20,8 @@ from splitbrain.harness.campaigns.judging import keep_verdicts, write_pages
 from splitbrain.harness.campaigns.words import hot_keys, sentences
 from splitbrain.harness.campaigns.workers import Workers
 from splitbrain.results.arrow import DAMAGED_KEY, read_parquet_head
-from splitbrain.results.store import RunDir
+from splitbrain.results.loaded import LoadedRun, finish, load
+from splitbrain.results.store import Judgement, RunDir
 
 if TYPE_CHECKING:
     from splitbrain.checkers.spark.session import Spark
@@ -108,9 +109,29 @@ def judge_one_by_one(runs: Sequence[RunDir], show: Callable[[int], None], warn: 
     """Judge runs one by one in this process, as `judge_in_batches` does; `show` is called after each."""
     judged: list[Judged] = []
     for run in runs:
-        judged += _keep_all([run], {run.path: stored.judge(run.path)}, None, "inline", warn)
+        judged.append(_judge_here(run, warn))
         show(len(judged))
     return judged
+
+
+def _judge_here(run: RunDir, warn: Warn) -> Judged:
+    def judge() -> tuple[LoadedRun, list[Verdict], Judgement]:
+        loaded = finish(run)
+        run.read_verdicts()  # one that cannot be read cannot be replaced: what went wrong in the run would be lost
+        verdicts = stored.judge(loaded)
+        return loaded, verdicts, keep_verdicts(run, loaded.document, verdicts, "inline", _lost(run))
+
+    found = or_unjudged(run.path, judge)
+    if isinstance(found, Unjudged):
+        warn(_damaged(run, found).said)
+        return _damaged(run, found)
+    loaded, verdicts, judgement = found
+    problem = None
+    try:
+        write_pages(loaded, judgement, verdicts)
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+    return _without_page(_judged(run, verdicts, judgement), problem, warn)
 
 
 def _keep_all(
@@ -134,12 +155,13 @@ def _keep_all(
 def _keep(run: RunDir, verdicts: list[Verdict] | Unjudged, by: str) -> Judged:
     if isinstance(verdicts, Unjudged):
         return _damaged(run, verdicts)
-    kept = or_unjudged(run.path, lambda: keep_verdicts(run, verdicts, by, _lost(run)))
-    if isinstance(kept, Unjudged):
-        return _damaged(run, kept)
-    outcome, error = kept
-    said = [error] if error else sentences(verdicts)
-    return Judged(run, outcome, (said or [""])[0], tuple(hot_keys(verdicts)))
+    kept = or_unjudged(run.path, lambda: keep_verdicts(run, run.read_test(), verdicts, by, _lost(run)))
+    return _damaged(run, kept) if isinstance(kept, Unjudged) else _judged(run, verdicts, kept)
+
+
+def _judged(run: RunDir, verdicts: list[Verdict], kept: Judgement) -> Judged:
+    said = [kept.harness_error] if kept.harness_error else sentences(verdicts)
+    return Judged(run, Outcome(kept.outcome), (said or [""])[0], tuple(hot_keys(verdicts)))
 
 
 def _lost(run: RunDir) -> str | None:
@@ -167,7 +189,12 @@ def _without_page(judged: Judged, problem: str | None, warn: Warn) -> Judged:
 
 def _write(task: _Task) -> None:
     path, verdicts = task
-    write_pages(RunDir(path), [engine.decode(verdict) for verdict in verdicts])
+    _write_pages(path, [engine.decode(verdict) for verdict in verdicts])
+
+
+def _write_pages(path: Path, verdicts: Sequence[Verdict]) -> None:
+    run = RunDir(path)
+    write_pages(load(run), run.read_verdicts(), verdicts)
 
 
 def _write_all(pages: Pages | None, verdicts: dict[Path, list[Verdict]]) -> dict[Path, str]:
@@ -176,7 +203,7 @@ def _write_all(pages: Pages | None, verdicts: dict[Path, list[Verdict]]) -> dict
     if pages is None:
         for path, found in verdicts.items():
             try:
-                write_pages(RunDir(path), found)
+                _write_pages(path, found)
             except Exception as error:
                 problems[path] = f"{type(error).__name__}: {error}"
         return problems

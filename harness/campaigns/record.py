@@ -76,6 +76,7 @@ def run_and_judge(
     from splitbrain.harness.campaigns.judges import with_judges
     from splitbrain.harness.campaigns.judging import judge_run
     from splitbrain.harness.campaigns.rejudging import command_for, told_to_analyze
+    from splitbrain.results.loaded import finish
 
     test = with_judges(test, backend)
     with contextlib.ExitStack() as stack, displays(f"{test.name} seed {test.seed}") as display:
@@ -88,8 +89,9 @@ def run_and_judge(
         kept = f"judging takes long; the run is kept, and can be judged again:  {again}"
         spark = _no_spark if pending is None else pending.result
         with display.during("judging", kept) as tell, told_to_analyze(again):
-            keep_plan(run, test)
-            return judge_run(run, engine_name=engine, spark=spark, harness_error=error, tell=tell)
+            loaded = finish(run)
+            keep_plan(loaded, test)
+            return judge_run(loaded, engine_name=engine, spark=spark, harness_error=error, tell=tell)
 
 
 def record(
@@ -169,7 +171,7 @@ async def _record(
             "began_mono_ns": started_ns,
             "up_s": round(up_s, 3),
         }
-        found.write_test({**found.read_test(), **times, "telemetry": sources})
+        found.amend_test(**times, telemetry=sources)
         display.up(up_s)
         logs[-1].write(f"up in {up_s:.1f} s")
 

@@ -366,7 +366,7 @@ def store_run(plan: Plan, store: Path, display: Display, derived_from: str) -> C
     run, summary = record(test_of(options, plan), backend_of(options), store, display, notes=notes)
     try:
         run.write_plan(encode(plan))
-        run.write_test({**run.read_test(), "scripted": True})
+        run.amend_test(scripted=True)
         with display.during("judging") as tell:
             return judge_inline(run, None if summary.failure is None else str(summary.failure), tell)
     finally:

@@ -53,7 +53,7 @@ def record_simulated(
 
     def began(started_ns: int) -> None:
         sources = telemetry_of(test, run)
-        run.write_test({**run.read_test(), "began_wall_ns": EPOCH_NS + started_ns, "telemetry": sources})
+        run.amend_test(began_wall_ns=EPOCH_NS + started_ns, telemetry=sources)
 
     stop = Stop()
     try:
@@ -85,7 +85,7 @@ def record_simulated(
 def keep_figures(run: RunDir, simulated: Simulated) -> None:
     """Store what a simulation tells beside its history: marks, and what another run of the seed must agree with."""
     figures = {"simulated_s": round(simulated.simulated_s, 3), "fingerprint": simulated.fingerprint}
-    run.write_test({**run.read_test(), "simulation": figures})
+    run.amend_test(simulation=figures)
     run.write_marks(simulated.marks)
 
 

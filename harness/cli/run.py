@@ -88,7 +88,6 @@ def _refuse_idle(ctx: click.Context, given: Mapping[str, Any]) -> None:
 def show(conclusion: Conclusion, again: str) -> None:
     """Outcome, sentences, report and the command to run it again."""
     from splitbrain.harness.campaigns.words import COLOURS, figures, inexact_clocks, sentences
-    from splitbrain.results.clocks import clocks_in
 
     outcome = conclusion.outcome
     click.secho(outcome.value.upper(), fg=COLOURS[outcome], bold=True, nl=False)
@@ -97,7 +96,7 @@ def show(conclusion: Conclusion, again: str) -> None:
         click.echo(f"Harness error: {conclusion.harness_error}")
     for sentence in sentences(conclusion.verdicts):
         click.echo(sentence)
-    inexact = inexact_clocks(clocks_in(conclusion.run.history()))
+    inexact = inexact_clocks(conclusion.clocks)
     if inexact is not None:
         click.echo(inexact)
     click.echo(f"report  {conclusion.report}")

@@ -7,9 +7,9 @@ from typing import Final
 
 from splitbrain.results.atomic import replace_file
 from splitbrain.results.report.page import render
-from splitbrain.results.report.run_view import load
+from splitbrain.results.report.run_view import RunView, load
 
-__all__ = ["REPORT", "write_report"]
+__all__ = ["REPORT", "write_page", "write_report"]
 
 REPORT: Final = "report.html"
 """The page's name in the folder of a run."""
@@ -25,12 +25,16 @@ def write_report(run_dir: Path) -> Path:
         StoreVersionError: a newer splitbrain wrote it; nothing is touched.
         HistoryFormatError: test.json or verdict.json is damaged.
     """
-    view = load(run_dir)
+    return write_page(load(run_dir))
+
+
+def write_page(view: RunView) -> Path:
+    """Write the same of a run that was read, and return the page's path."""
     page = render(view)
     plots = view.run.plots_dir()
     for name, text in page.plots.items():
         _write(plots / f"{name}.svg", text)
-    path = run_dir / REPORT
+    path = view.run.path / REPORT
     _write(path, page.html)
     return path
 

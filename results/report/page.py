@@ -91,7 +91,7 @@ def render(view: RunView) -> Page:
     witness = list(dict.fromkeys(i for verdict in verdicts for i in verdict["witness_indexes"]))
     quorum = quorum_of(view.judgement.verdicts if view.judgement else ())
     moments_s = _moments_s(view, witness, findings)
-    logs, past = node_logs(view, moments_s), past_of(view.run)
+    logs, past = node_logs(view, moments_s), past_of(view)
     shown = Shown(witness, findings, quorum.figures)
     plots = _plots(view, shown, quorum)
     events, more_events = story(view, shown)

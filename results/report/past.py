@@ -10,7 +10,8 @@ import msgspec
 
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.plainfile import refuse_others
-from splitbrain.results.store import FORMAT, RunDir
+from splitbrain.results.report.run_view import RunView
+from splitbrain.results.store import FORMAT
 
 RUNS_MAX: Final = 200
 """So many other runs of the test are read, those nearest in time."""
@@ -113,8 +114,9 @@ class _Document(msgspec.Struct):
     git: dict[str, Any] | None = None
 
 
-def past_of(run: RunDir, most: int = RUNS_MAX) -> Past:
+def past_of(view: RunView, most: int = RUNS_MAX) -> Past:
     """Look at the other runs of a run's test. A run outside of a store has none."""
+    run = view.run
     if not run.path.parent.name.startswith("test="):
         return Past([], [], 0, 0)
     paths = sorted(path.parent for path in run.path.parent.glob("run=*/test.json"))
@@ -127,10 +129,20 @@ def past_of(run: RunDir, most: int = RUNS_MAX) -> Past:
         other = _look(path)
         unreadable += other is None
         others += [other] if other is not None else []
-    mine = _look(run.path)
+    mine = _shown(view)
     left_out = len(paths) - (here < len(paths)) - len(chosen)
     traces = _traces(run.path.name, mine, others) if mine is not None else []
     return Past(traces, others, left_out, unreadable)
+
+
+def _shown(view: RunView) -> Other | None:
+    """The run itself, None if its files are damaged."""
+    try:
+        document = msgspec.convert(view.document, _Document)
+        brief = msgspec.convert(msgspec.structs.asdict(view.judgement), _Brief) if view.judgement is not None else None
+    except msgspec.ValidationError:
+        return None
+    return _other(view.run.path, document, brief)
 
 
 def _look(path: Path) -> Other | None:
@@ -145,6 +157,10 @@ def _look(path: Path) -> Other | None:
         return None
     if brief is not None and brief.format > FORMAT:
         return None
+    return _other(path, document, brief)
+
+
+def _other(path: Path, document: _Document, brief: _Brief | None) -> Other:
     revision = (document.git or {}).get("revision")
     return Other(
         name=path.name.removeprefix("run="),

@@ -14,6 +14,7 @@ from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, recovered
 from splitbrain.results.calls import Calls, client_calls, ints
 from splitbrain.results.errors import HistoryFormatError, RunNotFoundError
 from splitbrain.results.faults import Happenings, happenings
+from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.store import Judgement, RunDir
 
 
@@ -74,9 +75,7 @@ def load(run_dir: Path) -> RunView:
     run = RunDir(run_dir)
     document, judgement = run.read_test(), run.read_verdicts()
     notes: list[str] = []
-    running = run.is_running()
     history = _history(run, notes)
-    cut_short = recovered_note(history) is not None
     try:
         telemetry = run.telemetry()
     except HistoryFormatError as problem:
@@ -87,6 +86,18 @@ def load(run_dir: Path) -> RunView:
     except HistoryFormatError as problem:
         marks = None
         notes.append(f"The coverage marks cannot be read: {problem}")
+    loaded = LoadedRun(folder=run, document=document, history=history, telemetry=telemetry, marks=marks)
+    return _view(loaded, judgement, notes)
+
+
+def view_of(run: LoadedRun, judgement: Judgement | None) -> RunView:
+    """The same of a run that was read, and of its verdict."""
+    return _view(run, judgement, [*_unfinished(run.history), *run.problems])
+
+
+def _view(run: LoadedRun, judgement: Judgement | None, notes: list[str]) -> RunView:
+    history = run.history
+    cut_short = recovered_note(history) is not None
     try:
         calls, around = client_calls(history), happenings(history)
     except HistoryFormatError as problem:
@@ -94,30 +105,33 @@ def load(run_dir: Path) -> RunView:
         history = HISTORY_SCHEMA.empty_table()
         calls, around = client_calls(history), happenings(history)
     return RunView(
-        run=run,
-        document=document,
+        run=run.folder,
+        document=run.document,
         judgement=judgement,
-        running=running,
+        running=run.folder.is_running(),
         cut_short=cut_short,
         history=history,
-        telemetry=telemetry,
+        telemetry=run.telemetry,
         calls=calls,
         around=around,
-        marks=marks,
+        marks=run.marks,
         notes=notes,
     )
 
 
 def _history(run: RunDir, notes: list[str]) -> pa.Table:
     try:
-        history = run.history()
+        history = run.history(checked=True)
     except RunNotFoundError:
         notes.append("This run has no history: nothing was recorded.")
     except HistoryFormatError as problem:
         notes.append(f"The history cannot be read: {problem}")
     else:
-        note = recovered_note(history)
-        if note is not None:
-            notes.append(f"The history is not complete: splitbrain {note}.")
+        notes += _unfinished(history)
         return history.combine_chunks()
     return HISTORY_SCHEMA.empty_table()
+
+
+def _unfinished(history: pa.Table) -> list[str]:
+    note = recovered_note(history)
+    return [] if note is None else [f"The history is not complete: splitbrain {note}."]

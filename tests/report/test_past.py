@@ -10,6 +10,7 @@ import pytest
 from splitbrain.checkers.verdict import Verdict
 from splitbrain.results.report import write_report
 from splitbrain.results.report.past import NOTHING_EARLIER, novelty_of, past_of
+from splitbrain.results.report.run_view import load
 from splitbrain.results.store import RunDir, Store
 
 START_NS = 1_760_000_000_000_000_000
@@ -46,7 +47,7 @@ def test_an_anomaly_is_new_known_or_flaky_by_the_runs_before(
     run = made(tmp_path, 10, LOST, outcome="violation", seed=99)
     made(tmp_path, 11, LOST, outcome="violation", seed=98)
     made(tmp_path, 0, LOST, outcome="violation", test="another")
-    (trace,) = past_of(run).traces
+    (trace,) = past_of(load(run.path)).traces
     assert (trace.checker, trace.anomaly, trace.word) == ("set", "lost", word)
     assert trace.earlier == (seen, len(earlier))
 
@@ -57,7 +58,7 @@ def test_first_seen_and_last_passing_are_told(tmp_path: Path) -> None:
     passed = made(tmp_path, 2, FINE, seed=7)
     made(tmp_path, 3, LOST, outcome="violation")
     run = made(tmp_path, 4, LOST, outcome="violation", seed=7)
-    (trace,) = past_of(run).traces
+    (trace,) = past_of(load(run.path)).traces
     assert trace.first is not None
     assert trace.last_without is not None
     assert (trace.first.name, trace.last_without.name) == (first.name, passed.name)
@@ -76,7 +77,7 @@ def test_the_reproduction_rate_counts_runs_with_the_same_options_and_those_with_
     made(tmp_path, 4, seed=7)
     run = made(tmp_path, 5, LOST, outcome="violation", seed=7)
     made(tmp_path, 6, LOST, outcome="violation")
-    (trace,) = past_of(run).traces
+    (trace,) = past_of(load(run.path)).traces
     assert trace.same_options == (3, 5)
     assert trace.same_seed == (2, 3)
     page = write_report(run.path).read_text()
@@ -88,24 +89,24 @@ def test_runs_that_cannot_be_read_or_were_not_judged_count_for_nothing_and_are_t
     (made(tmp_path, 1, LOST, outcome="violation").path / "verdict.json").write_text("{")
     (made(tmp_path, 2, LOST, outcome="violation").path / "verdict.json").write_text('{"outcome": "pass", "format": 9}')
     run = made(tmp_path, 3, LOST, outcome="violation")
-    past = past_of(run)
+    past = past_of(load(run.path))
     assert (past.unreadable, past.traces[0].earlier.of, past.traces[0].word) == (2, 0, NOTHING_EARLIER)
     assert "2 other runs cannot be read." in write_report(run.path).read_text()
 
 
 def test_of_very_many_runs_the_nearest_are_read_and_the_rest_is_counted(tmp_path: Path) -> None:
     runs = [made(tmp_path, day, FINE) for day in range(8)]
-    past = past_of(runs[5], most=3)
+    past = past_of(load(runs[5].path), most=3)
     assert [other.name for other in past.others] == [run.name for run in runs[2:5]]
     assert past.left_out == 4
-    past = past_of(runs[1], most=3)
+    past = past_of(load(runs[1].path), most=3)
     assert [other.name for other in past.others] == [runs[i].name for i in (0, 2, 3)]
 
 
 def test_a_run_outside_of_a_store_has_no_past(tmp_path: Path) -> None:
     run = made(tmp_path, 0, LOST, outcome="violation")
     moved = run.path.rename(tmp_path / "moved")
-    assert past_of(RunDir(moved)).traces == []
+    assert past_of(load(moved)).traces == []
     assert "There is no other run of this test" in write_report(moved).read_text()
 
 
@@ -136,6 +137,6 @@ def test_the_banner_says_whether_it_is_new_or_known(tmp_path: Path, earlier: lis
 
 def test_a_bug_that_was_switched_on_is_told_as_expected_and_a_pass_has_nothing_to_tell(tmp_path: Path) -> None:
     fine = made(tmp_path, 0, FINE)
-    assert novelty_of(past_of(fine), ["M23"]) == ""
+    assert novelty_of(past_of(load(fine.path)), ["M23"]) == ""
     lost = made(tmp_path, 1, LOST, outcome="violation")
-    assert novelty_of(past_of(lost), ["M23"]).endswith("Expected: M23 was switched on.")
+    assert novelty_of(past_of(load(lost.path)), ["M23"]).endswith("Expected: M23 was switched on.")

@@ -13,6 +13,7 @@ from splitbrain.checkers.quorum.checker import QuorumProgress
 from splitbrain.results.arrow import TELEMETRY_SCHEMA, to_table
 from splitbrain.results.figures import FIGURES, figures, figures_of, stored_figures, write_figures
 from splitbrain.results.history import HARNESS, NEMESIS, Op, OpType
+from splitbrain.results.loaded import load
 from splitbrain.results.report.quorum import quorum_of
 from splitbrain.results.store import plain_verdict
 from tests.report.sample import NODES, sample_run
@@ -99,7 +100,7 @@ def test_leader_changes_are_terms_with_a_leader_after_the_first(tmp_path: Path) 
 def test_what_is_stored_is_read_and_what_is_not_is_computed(tmp_path: Path) -> None:
     run = sample_run(tmp_path, rate=50.0)
     assert stored_figures(run.path) is None
-    written = write_figures(run)
+    written = write_figures(load(run), run.read_verdicts())
     assert stored_figures(run.path) == written
     changed = msgspec.structs.replace(written, ops=12345)
     (run.path / FIGURES).write_bytes(msgspec.json.encode(changed))
@@ -109,7 +110,7 @@ def test_what_is_stored_is_read_and_what_is_not_is_computed(tmp_path: Path) -> N
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}'])
 def test_a_file_that_cannot_be_used_is_computed_again(tmp_path: Path, text: str) -> None:
     run = sample_run(tmp_path, rate=50.0)
-    expected = write_figures(run)
+    expected = write_figures(load(run), run.read_verdicts())
     (run.path / FIGURES).write_text(text)
     assert figures_of(run) == expected
 
@@ -118,7 +119,10 @@ def test_what_an_older_version_counted_as_availability_is_counted_again(tmp_path
     """It took a second for served in which an op only began; what it wrote has no list of silent seconds."""
     run = sample_run(tmp_path, rate=50.0)
     expected = figures_of(run).available_time
-    old = json.loads(msgspec.json.encode(write_figures(run))) | {"format": 1, "available_time": 0.25}
+    old = json.loads(msgspec.json.encode(write_figures(load(run), run.read_verdicts()))) | {
+        "format": 1,
+        "available_time": 0.25,
+    }
     (run.path / FIGURES).write_text(json.dumps(old))
     assert figures_of(run).available_time == expected
     shares = {"cluster": {"time": 0.25, "ops": 0.5}, "nodes": {"n1": {"time": 0.25, "ops": 0.5}}}
@@ -131,7 +135,7 @@ def test_what_an_older_version_counted_as_availability_is_counted_again(tmp_path
 
 def test_a_file_of_another_version_is_computed_again(tmp_path: Path) -> None:
     run = sample_run(tmp_path, rate=50.0)
-    expected = write_figures(run)
+    expected = write_figures(load(run), run.read_verdicts())
     document = json.loads((run.path / FIGURES).read_text()) | {"format": 3, "ops": 1}
     (run.path / FIGURES).write_text(json.dumps(document))
     assert figures_of(run) == expected

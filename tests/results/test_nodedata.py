@@ -80,7 +80,7 @@ def test_the_bound_is_the_one_of_the_runs_options_and_its_log_tells_what_was_lef
     for at, options in enumerate(({"keep_data": "0"}, {"keep_data": "1M"}, {})):
         run = Store(tmp_path).create("t", at, {"options": options}, 10**18 + at)
         lay_out(run.path, "n1")
-        nodedata.pack_as_asked(run)
+        nodedata.pack_as_asked(run, run.read_test())
         run.release()
         kept = (run.path / "nodes" / "n1" / "data.tar.gz").exists()
         assert kept is (at > 0)

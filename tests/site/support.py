@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from splitbrain.results.figures import write_figures
+from splitbrain.results.loaded import load
 from splitbrain.results.site.messages import Request, Response
 from splitbrain.results.site.routes import Site, split_path
 from splitbrain.results.site.server import SiteServer
@@ -23,7 +24,7 @@ def small_run(root: Path, state: State = "pass", *, seed: int = 7, hostile: str 
     """A short run with all its files."""
     run = sample_run(root, state, seconds=30.0, rate=80.0, seed=seed, hostile=hostile)
     if run.read_verdicts() is not None:
-        write_figures(run)
+        write_figures(load(run), run.read_verdicts())
     return run
 
 

@@ -1,0 +1,76 @@
+"""A stored run with its files in memory, each of them read once: what is judged, drawn and kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from splitbrain.results.collecting import collect_telemetry
+from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.store import RunDir
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LoadedRun:
+    """What a run left.
+
+    Attributes:
+        folder: where it lies.
+        document: test.json.
+        history: the ops, with the columns of `splitbrain.results.arrow.HISTORY_SCHEMA`.
+        telemetry: what the nodes reported (`TELEMETRY_SCHEMA`); empty where the system reports nothing.
+        marks: how often each coverage mark was reached, by name; None if they were not counted, or cannot be read.
+        problems: why the marks cannot be read, in a sentence. No verdict hangs on them.
+    """
+
+    folder: RunDir
+    document: dict[str, Any]
+    history: pa.Table
+    telemetry: pa.Table
+    marks: dict[str, int] | None
+    problems: tuple[str, ...] = ()
+
+
+def finish(folder: RunDir) -> LoadedRun:
+    """Finish the history, bring the nodes' telemetry into one table, and load the run.
+
+    Raises:
+        RunNotFoundError: it is no run, or nothing was recorded.
+        UsageError: the run is under way in another process.
+        StoreVersionError: a newer splitbrain wrote it.
+        HistoryFormatError: a file of it is damaged.
+    """
+    document = folder.read_test()
+    history = folder.finish_history(checked=True)
+    collect_telemetry(folder, document, lambda: history)
+    return _loaded(folder, document, history)
+
+
+def load(folder: RunDir) -> LoadedRun:
+    """Load as much of a run as there is. Changes nothing.
+
+    Raises:
+        RunNotFoundError: it is no run, or nothing was recorded.
+        StoreVersionError: a newer splitbrain wrote it.
+        HistoryFormatError: a file of it is damaged.
+    """
+    document = folder.read_test()
+    return _loaded(folder, document, folder.history(checked=True))
+
+
+def _loaded(folder: RunDir, document: dict[str, Any], history: pa.Table) -> LoadedRun:
+    marks, problems = None, ()
+    try:
+        marks = folder.read_marks()
+    except HistoryFormatError as problem:
+        problems = (f"The coverage marks cannot be read: {problem}",)
+    return LoadedRun(
+        folder=folder,
+        document=document,
+        history=history.combine_chunks(),
+        telemetry=folder.telemetry(),
+        marks=marks,
+        problems=problems,
+    )
