@@ -147,9 +147,9 @@ def _rank(nodes: Mapping[str, float | None]) -> float:
 def _recovered(op: FaultOp, start: FaultOp, healed: bool, nodes: dict[str, float | None]) -> Recovered:
     assert op.completion is not None
     return Recovered(
-        shape=str(start.value.get("shape", "")),
+        shape=start.said.shape,
         healed=healed,
-        target=str(start.value.get("target", "")),
+        target=start.said.target,
         set_s=seconds(op.completion.time - op.invoke.time),
         nodes=nodes,
     )

@@ -14,21 +14,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.rng import Rng
 from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.nemesis.checks import check_name, check_nodes, check_over
 from splitbrain.nemesis.draws import STEPS_MAX, check_pauses
-from splitbrain.nemesis.effects import Effect, carry_out, request
+from splitbrain.nemesis.effects import Effect, carry_out
+from splitbrain.nemesis.kinds import Asked, Kind, Strike, Ways, always
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.targets import leader, views
 from splitbrain.results.errors import BackendError, NemesisError, UsageError
 from splitbrain.results.history import Op
+from splitbrain.results.nemesisop import Request, asked
 
 FAULT: Final = "bounce"
+
+ELECTION: Final = "election"
+"""The moment that an op can be for."""
 
 TIMES: Final = (6, 16)
 """How many bounces an op has."""
@@ -45,11 +49,20 @@ POLL_MS: Final = 10
 _MS: Final = 1_000_000
 
 
-class Bounces(msgspec.Struct, frozen=True):
-    """What the request of an op carries: whom to bounce, in this order, and the pauses after each."""
+class BounceRequest(Request, tag="bounce", frozen=True, kw_only=True):
+    """Which nodes are bounced.
 
-    nodes: tuple[NodeId, ...]
-    pauses_ms: tuple[int, ...]
+    Attributes:
+        nodes: in this order.
+        pauses_ms: the pauses after each; there may be more of them than nodes, for shrinking leaves out nodes.
+        when: "election" instead of these; None if it names them.
+        over: always: what it did is over when it ends.
+    """
+
+    nodes: tuple[NodeId, ...] = ()
+    pauses_ms: tuple[int, ...] = ()
+    when: str | None = None
+    over: bool = True
 
 
 def draw(nodes: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
@@ -82,11 +95,12 @@ class Bounce:
         """Bounce the nodes that the op names, or start those that stayed down; with the lives that they had."""
 
         async def bounce(effect: Effect) -> None:
-            if request(op).get("when") == "election":
-                order: Sequence[NodeId] = request(op).get("order") or context.deployment.nodes
-                await self._bounce_in_election(context, order, effect)
+            wanted = asked(op.value, BounceRequest)
+            if wanted.when == ELECTION:
+                await self._bounce_in_election(context, wanted.order or context.deployment.nodes, effect)
                 return
-            await self._bounce(context, read(request(op), context.deployment.nodes), effect)
+            check(wanted, context.deployment.nodes)
+            await self._bounce(context, wanted, effect)
 
         async def stop(effect: Effect) -> None:
             effect.target = " ".join(self._down) or "nobody: every node came back"
@@ -102,7 +116,7 @@ class Bounce:
         """
         await self._start_all(context)
 
-    async def _bounce(self, context: NemesisContext, bounces: Bounces, effect: Effect) -> None:
+    async def _bounce(self, context: NemesisContext, bounces: BounceRequest, effect: Effect) -> None:
         lives: dict[NodeId, int] = {}
         for node, pause_ms in zip(bounces.nodes, bounces.pauses_ms, strict=False):  # those of nodes that were left out
             await self._restart(context, node, lives)
@@ -168,23 +182,62 @@ class Bounce:
             raise NemesisError(f"{FAULT}: {'; '.join(problems)}.")
 
 
-def read(carried: Mapping[str, Any], known: Sequence[NodeId]) -> Bounces:
-    """What a request carries. It may have more pauses than nodes: shrinking leaves out nodes.
+def check(wanted: BounceRequest, known: Sequence[NodeId]) -> None:
+    """Refuse bounces that cannot be made.
 
     Raises:
-        UsageError: it says of no node when it is bounced, or names nodes that are not in the test.
+        UsageError: a request says of no node when it is bounced, or names nodes that are not in the test.
     """
-    try:
-        bounces = msgspec.convert({name: carried.get(name) for name in Bounces.__struct_fields__}, Bounces)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"a bounce says which nodes it restarts, and when: {error}.") from None
-    strangers = [node for node in bounces.nodes if node not in known]
-    if strangers or not bounces.nodes:
+    strangers = [node for node in wanted.nodes if node not in known]
+    if strangers or not wanted.nodes:
         raise UsageError(f"a bounce of {', '.join(strangers) or 'no nodes'}: the nodes are {', '.join(known)}.")
-    if not len(bounces.nodes) <= len(bounces.pauses_ms) <= STEPS_MAX:
+    if not len(wanted.nodes) <= len(wanted.pauses_ms) <= STEPS_MAX:
         raise UsageError(
-            f"a bounce has a pause after each of its nodes, {STEPS_MAX:,} at most: {len(bounces.nodes)} nodes, "
-            f"{len(bounces.pauses_ms)} pauses."
+            f"a bounce has a pause after each of its nodes, {STEPS_MAX:,} at most: {len(wanted.nodes)} nodes, "
+            f"{len(wanted.pauses_ms)} pauses."
         )
-    check_pauses("pauses_ms", bounces.pauses_ms)
-    return bounces
+    check_pauses("pauses_ms", wanted.pauses_ms)
+
+
+# --- the kind of fault ------------------------------------------------------------------------------------------------
+
+
+def _check(given: Asked[BounceRequest]) -> None:
+    wanted = given.request
+    check_over(wanted.over)
+    if wanted.when is not None:
+        check_name(f"moment (when) of {given.f}", wanted.when, [ELECTION])
+        if wanted.nodes or wanted.pauses_ms:
+            raise UsageError("who is bounced in an election, the election decides: leave nodes and pauses_ms out.")
+        return
+    check_nodes(given.f, "nodes", wanted.nodes, given.nodes)
+    check(wanted, given.nodes)
+
+
+_AT_RANDOM: Final = Strike({}, figures=draw, needs=("kill",))
+
+_IN_ELECTION: Final = Strike({"when": ELECTION, "over": True}, nodes=3, needs=("kill",))
+
+KIND: Final = Kind(
+    request=BounceRequest,
+    nemesis=Bounce,
+    start_f="bounce",
+    stop_f="stop-bounce",
+    example='{"nodes": ["n1", "n2"], "pauses_ms": [50, 50]}',
+    needs=always("kill"),
+    healed=44,
+    check=_check,
+    over=True,
+    ways={
+        "bounce": Ways(
+            ((_AT_RANDOM,), (_IN_ELECTION,)),
+            "kills nodes and starts them again at once: in turn one after the other, and those who vote in an election",
+        ),
+        "bounce-random": Ways(
+            ((_AT_RANDOM,),), "kills nodes and starts them again at once, one after the other, 6 to 16 times"
+        ),
+        "bounce-election": Ways(
+            ((_IN_ELECTION,),), "kills the leader, and restarts at once whoever votes for its successor"
+        ),
+    },
+)

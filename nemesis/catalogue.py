@@ -1,35 +1,28 @@
 """Nemeses by name, as given to `--nemesis`.
 
-A name stands for a kind of fault and for groups of ways in which it strikes (see
-`splitbrain.nemesis.schedule.Fault.rounds`): one of each group in turn. Names of the same kind add up:
-`partition-ring,partition-leader` draws from both in turn.
+A name stands for a kind of fault and for groups of ways to inject it (`splitbrain.nemesis.kinds.Ways`): one of each
+group in turn. Names of the same kind add up: `partition-ring,partition-leader` draws from both in turn. Names of other
+packages are looked up as `splitbrain.results.plugins` says.
 
-Every way says what it needs of a backend: of a mix whatever works is taken, and what is left out is told. A name can
-have a weight: `partition:2,kill` strikes with two partitions for each kill.
+Every way says what it needs of a backend: of a mix is taken what works, and the rest is listed as left out. A name can
+have a weight: `partition:2,kill` has two partitions for each kill.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast
 
 from splitbrain.harness.contract.faults import FaultKind, Support
 from splitbrain.harness.contract.listed import number
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.test import Nemesis, NemesisPackage
-from splitbrain.nemesis.bounce import Bounce
-from splitbrain.nemesis.clock import Clocks
+from splitbrain.harness.contract.test import NemesisPackage
+from splitbrain.nemesis import bounce, clock, cpu, disk, membership, packet, partition, process, rolling
 from splitbrain.nemesis.compose import INTERVAL_S, package
-from splitbrain.nemesis.cpu import Cpu
-from splitbrain.nemesis.disk import Disks
+from splitbrain.nemesis.kinds import Entry, Kind, Rounds, Strike, without_nodes
 from splitbrain.nemesis.ledger import Ledger
-from splitbrain.nemesis.membership import LEAVES_S, MembershipChanges
-from splitbrain.nemesis.packet import Packet
-from splitbrain.nemesis.partition import Partition
-from splitbrain.nemesis.process import kill, pause, power
-from splitbrain.nemesis.rolling import RollingRestart
-from splitbrain.nemesis.schedule import Fault, Strike
-from splitbrain.nemesis.ways import NEMESES, UNFAIR, Entry
+from splitbrain.nemesis.schedule import Fault
+from splitbrain.results import plugins
 from splitbrain.results.errors import FaultNotSupportedError, UnknownNameError, UsageError
 
 WEIGHT_MAX: Final = 20
@@ -40,52 +33,116 @@ Supported: TypeAlias = Mapping[FaultKind, Support] | Mapping[str, Support]
 """What a backend answers when it is asked for its support: something for every FaultKind."""
 
 
-class Kind(NamedTuple):
-    """A kind of fault: who injects it, with which ops, and how many seconds its start may take."""
-
-    nemesis: Callable[[Ledger], Nemesis]
-    start_f: str
-    stop_f: str
-    takes_s: float = 0.0
-
-
-KINDS: Final[Mapping[str, Kind]] = {
-    "partition": Kind(Partition, "start-partition", "stop-partition"),
-    "packet": Kind(Packet, "start-packet", "stop-packet"),
-    "clock": Kind(Clocks, "start-clock", "stop-clock"),
-    "disk": Kind(Disks, "start-disk", "stop-disk"),
-    "cpu": Kind(Cpu, "start-cpu", "stop-cpu"),
-    "pause": Kind(pause, "pause", "resume"),
-    "kill": Kind(kill, "kill", "start"),
-    "bounce": Kind(Bounce, "bounce", "stop-bounce"),
-    "restart": Kind(RollingRestart, "restart", "stop-restart"),
-    "power": Kind(power, "power-off", "power-on"),
-    "membership": Kind(MembershipChanges, "leave", "join", LEAVES_S),
-}
-"""In the order in which a run is healed: links before nodes, so that those which start find their peers, and disks as
-well, so that they find their data. Members join last: a cluster that is not whole takes nobody in."""
-
-DEFAULT_SIM: Final = (
-    "partition",
-    "swizzle",
-    "packet",
-    "clog",
-    "clock",
-    "disk",
-    "cpu",
-    "pause",
-    "kill",
-    "bounce",
-    "restart",
-    "power",
-    "membership",
+BUILT_IN: Final[tuple[Kind[Any], ...]] = (
+    partition.KIND,
+    process.KILL,
+    process.PAUSE,
+    process.POWER,
+    packet.KIND,
+    clock.KIND,
+    disk.KIND,
+    cpu.KIND,
+    rolling.KIND,
+    membership.KIND,
+    bounce.KIND,
 )
-"""Everything that a simulation can do and a correct system survives, each kind in the mix of its ways."""
+"""The kinds of fault that splitbrain has, in the order in which hunts draw from them."""
+
+KINDS: Final[Mapping[str, Kind[Any]]] = {kind.name: kind for kind in sorted(BUILT_IN, key=lambda kind: kind.healed)}
+"""By name, in the order in which a run is healed."""
+
+NEMESES: Final[Mapping[str, Entry]] = {name: kind.entry(name) for kind in BUILT_IN for name in kind.ways}
+"""What the names of `--nemesis` stand for, except `none` and those of other packages."""
+
+UNFAIR: Final = tuple(name for name, entry in NEMESES.items() if not entry.fair)
+"""What no mix and no hunt draws from unless it is named: systems that are correct by their own promises fail."""
+
+_OF_OPS: Final[Mapping[str, Kind[Any]]] = {f: kind for kind in BUILT_IN for f in (kind.start_f, kind.stop_f)}
 
 
 def descriptions() -> dict[str, str]:
-    """Every name, with a line on it."""
+    """Every name that splitbrain has, with a line on it."""
     return {"none": "no faults", **{name: entry.line for name, entry in NEMESES.items()}}
+
+
+def entry(name: str) -> Entry:
+    """What a name stands for, without a weight.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+        UsageError: that of another package cannot be imported, or is no kind of fault.
+    """
+    if name in NEMESES:
+        return NEMESES[name]
+    found = plugins.find("nemesis", name, descriptions())
+    if isinstance(found, Kind):
+        found = cast("Kind[Any]", found).entry()
+    if not isinstance(found, Entry):
+        raise UsageError(
+            f"nemesis {name!r} is {found!r:.80}: it is no splitbrain.nemesis.kinds.Kind, nor an entry of one."
+        )
+    _refuse_clash(name, found.kind)
+    return found
+
+
+def _refuse_clash(name: str, kind: Kind[Any]) -> None:
+    """Refuse a kind of another package that is named like one of ours, or has ops that are.
+
+    Raises:
+        UsageError: so it is.
+    """
+    if kind.name in KINDS:
+        raise UsageError(
+            f"nemesis {name!r}: there is a kind of fault {kind.name!r} already: give its request another tag."
+        )
+    for f in (kind.start_f, kind.stop_f):
+        if f in _OF_OPS:
+            raise UsageError(f"nemesis {name!r}: there is an op {f!r} already: give it another name.")
+
+
+def kind_of(f: str, named: Sequence[str] = ()) -> Kind[Any]:
+    """The kind of fault that a nemesis op is about.
+
+    Args:
+        f: the function of the op.
+        named: names of `--nemesis`, with weights or without: kinds of other packages are looked for among them, and
+            then among those that are installed.
+
+    Raises:
+        UnknownNameError: there is no such op.
+        UsageError: a name is that of another package, which cannot be imported.
+    """
+    return _OF_OPS[f] if f in _OF_OPS else _brought(f, named)[1]
+
+
+def name_for(f: str, named: Sequence[str] = ()) -> str:
+    """The name of `--nemesis` that brings the op: the kind, or the name under which another package brings that.
+
+    Raises:
+        UnknownNameError, UsageError: as of `kind_of`.
+    """
+    return _OF_OPS[f].name if f in _OF_OPS else _brought(f, named)[0]
+
+
+def reduced(f: str, value: Any, gone: Sequence[NodeId], named: Sequence[str] = ()) -> Any:
+    """The value of a nemesis op without some nodes, as its kind says; None if nothing is left of it."""
+    try:
+        kind = kind_of(f, named)
+    except UsageError:
+        return without_nodes(value, gone)
+    return kind.reduced(value, gone)
+
+
+def _brought(f: str, named: Sequence[str]) -> tuple[str, Kind[Any]]:
+    """The kind of another package that has this op, and under which name it is known."""
+    theirs = [name for name in weights(named) if name not in NEMESES]
+    known: dict[str, None] = dict.fromkeys(_OF_OPS)
+    for name in dict.fromkeys([*theirs, *plugins.installed("nemesis")]):
+        kind = entry(name).kind
+        if f in (kind.start_f, kind.stop_f):
+            return name, kind
+        known |= dict.fromkeys((kind.start_f, kind.stop_f))
+    raise UnknownNameError("nemesis op", f, known)
 
 
 def names_for(support: Supported) -> tuple[str, ...]:
@@ -94,12 +151,24 @@ def names_for(support: Supported) -> tuple[str, ...]:
 
 
 def kinds(names: Sequence[str]) -> tuple[str, ...]:
-    """The kinds of fault that names stand for (keys of `KINDS`), sorted. They may have weights.
+    """The kinds of fault that names stand for, sorted. They may have weights.
 
     Raises:
         UsageError: a name is not known, or a weight is none.
     """
-    return tuple(sorted({NEMESES[name].kind for name in weights(names)}))
+    return tuple(sorted({entry(name).kind.name for name in weights(names)}))
+
+
+def weighted(text: str) -> tuple[str, str | None]:
+    """A name, and its weight as it was written; None if it has none.
+
+    What follows the colon of `module:attribute` is no weight, and a number is always one.
+    """
+    name, colon, last = (part.strip() for part in text.rpartition(":"))
+    if not colon:
+        return last, None
+    is_location = name not in NEMESES and name != "none" and ":" not in name and not plugins.is_plugin("nemesis", name)
+    return (f"{name}:{last}", None) if is_location and last.isidentifier() else (name, last)
 
 
 def weights(listed: Sequence[str]) -> dict[str, int]:
@@ -111,18 +180,17 @@ def weights(listed: Sequence[str]) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for each in listed:
-        name, colon, weight = each.partition(":")
-        name = name.strip()
-        if name not in NEMESES and name != "none":
-            raise UnknownNameError("nemesis", name, descriptions())
-        if colon and not (weight.strip().isascii() and weight.strip().isdigit() and 1 <= number(weight) <= WEIGHT_MAX):
+        name, weight = weighted(each)
+        if name != "none":
+            entry(name)
+        if weight is not None and not (weight.isascii() and weight.isdigit() and 1 <= number(weight) <= WEIGHT_MAX):
             raise UsageError(f"--nemesis {each}: a weight is a whole number from 1 to {WEIGHT_MAX}, as in {name}:2.")
-        if name == "none" and (colon or len(listed) > 1):
+        if name == "none" and (weight is not None or len(listed) > 1):
             raise UsageError(f"--nemesis {','.join(listed)}: none stands for no fault at all, and stands alone.")
         if name in found:
             raise UsageError(f"--nemesis {','.join(listed)} names {name} twice: give it once, as in {name}:2.")
         if name != "none":
-            found[name] = int(weight) if colon else 1
+            found[name] = 1 if weight is None else int(weight)
     return found
 
 
@@ -150,22 +218,25 @@ def build(
         UsageError: a weight is wrong, the interval is not positive, or a fault needs more nodes.
         FaultNotSupportedError: the backend can do nothing of what a name stands for.
     """
-    rounds: dict[str, tuple[tuple[Strike, ...], ...]] = {}
+    rounds: dict[str, Rounds] = {}
+    chosen: dict[str, Kind[Any]] = {}
     heaviest: dict[str, int] = {}
     left_out: list[str] = []
     wanted = weights(names)
     for name, weight in wanted.items():
-        entry = NEMESES[name]
-        groups = entry.rounds if support is None else _doable(entry.rounds, support)
+        found = entry(name)
+        kind = found.kind
+        if chosen.setdefault(kind.name, kind) != kind:
+            raise UsageError(f"--nemesis {','.join(names)}: two of them bring a kind of fault {kind.name!r}.")
+        groups = found.rounds if support is None else _doable(found.rounds, support)
         if support is not None:
-            left_out += _missing(name, entry, support, where, refused=not any(groups))
-        rounds[entry.kind] = rounds.get(entry.kind, ()) + tuple(group for group in groups if group) * weight
-        heaviest[entry.kind] = max(weight, heaviest.get(entry.kind, 1))
+            left_out += _missing(name, found, support, where, refused=not any(groups))
+        rounds[kind.name] = rounds.get(kind.name, ()) + tuple(group for group in groups if group) * weight
+        heaviest[kind.name] = max(weight, heaviest.get(kind.name, 1))
     ledger = Ledger()
     faults = [
-        Fault(name, kind.nemesis(ledger), kind.start_f, kind.stop_f, rounds[name], heaviest[name], kind.takes_s)
-        for name, kind in KINDS.items()
-        if name in rounds
+        Fault(kind, kind.nemesis(ledger), rounds[kind.name], heaviest[kind.name])
+        for kind in sorted(chosen.values(), key=lambda kind: kind.healed)
     ]
     if nodes is not None:
         for fault in faults:
@@ -175,7 +246,7 @@ def build(
     return package(called, faults, interval_s, time_limit_s, left_out=left_out)
 
 
-def _doable(rounds: Sequence[Sequence[Strike]], support: Supported) -> tuple[tuple[Strike, ...], ...]:
+def _doable(rounds: Rounds, support: Supported) -> Rounds:
     """The groups with those ways only that work."""
     return tuple(tuple(strike for strike in group if _works(strike, support)) for group in rounds)
 
@@ -207,14 +278,19 @@ def _missing(name: str, entry: Entry, support: Supported, where: str, *, refused
 
 
 __all__ = [
-    "DEFAULT_SIM",
+    "BUILT_IN",
     "KINDS",
     "NEMESES",
     "UNFAIR",
     "WEIGHT_MAX",
     "build",
     "descriptions",
+    "entry",
+    "kind_of",
     "kinds",
+    "name_for",
     "names_for",
+    "reduced",
+    "weighted",
     "weights",
 ]

@@ -8,22 +8,25 @@ one that is down.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from splitbrain.harness.contract.faultkinds import CLOCK_KINDS
+from splitbrain.harness.contract.faultkinds import CLOCK_KINDS, of_clock
 from splitbrain.harness.contract.faults import ClockFault, FaultKind
 from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.rng import Rng
 from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.nemesis.checks import check_nodes
 from splitbrain.nemesis.draws import magnitude, signed
-from splitbrain.nemesis.effects import Effect, carry_out, request, statuses
+from splitbrain.nemesis.effects import Effect, carry_out, statuses
+from splitbrain.nemesis.kinds import Asked, Figures, Kind, Strike, Ways
 from splitbrain.nemesis.ledger import Ledger
-from splitbrain.nemesis.targets import choose, needs_views, views
+from splitbrain.nemesis.targets import choose, fewest, needs_views, views
 from splitbrain.results.errors import BackendError, NemesisError, UsageError
 from splitbrain.results.history import Op
+from splitbrain.results.nemesisop import RequestOfNodes, asked
 
 OFFSET_MS = (10, 3_600_000)
 """By how much clocks jump, either way."""
@@ -40,6 +43,12 @@ STROBE_EVERY_MS = (10, 1_000)
 TOLERANCE = 1.0
 """How far a measured clock may be from what was asked for: milliseconds, and millionths. More where a backend measures
 less exactly, and says so ("accuracy"). Where that is not less than half of what was asked for, it was not seen."""
+
+
+class ClockRequest(RequestOfNodes, tag="clock", frozen=True, kw_only=True):
+    """What becomes of the clocks of some nodes; `skew` says it for every node that may be chosen."""
+
+    skew: dict[NodeId, ClockFault] = msgspec.field(default_factory=dict[NodeId, ClockFault])
 
 
 class _Change(NamedTuple):
@@ -89,7 +98,7 @@ class Clocks:
 
         async def start(effect: Effect) -> None:
             await self._set_right(context, Effect())
-            faults = await self._faults(context, request(op))
+            faults = await self._faults(context, asked(op.value, ClockRequest))
             effect.target = " ".join(faults) or "nobody: no node was running"
             await self._skew(context, faults, effect)
 
@@ -107,16 +116,15 @@ class Clocks:
         """
         await self._set_right(context, Effect())
 
-    async def _faults(self, context: NemesisContext, wanted: Mapping[str, Any]) -> dict[NodeId, ClockFault]:
+    async def _faults(self, context: NemesisContext, wanted: ClockRequest) -> dict[NodeId, ClockFault]:
         """The fault of each chosen node. The spec chooses among the nodes that the skew names, in the given order."""
-        skews = faults_of(wanted)
-        nodes: Sequence[NodeId] = wanted.get("order") or list(context.deployment.nodes)
-        order = [node for node in nodes if node in skews]
+        skews = wanted.skew
+        _check_skews(skews)
+        order = [node for node in wanted.order or context.deployment.nodes if node in skews]
         seen = await statuses(context.deployment)
         up = [node for node in order if seen[node].state != "stopped"]
         down = [node for node in order if seen[node].state == "stopped"]
-        spec = str(wanted.get("spec", "one"))
-        meant = choose(spec, up + down, await views(context) if needs_views(spec) else ())
+        meant = choose(wanted.meant, up + down, await views(context) if needs_views(wanted.meant) else ())
         chosen = [node for node in meant if node in up] or up[:1]
         return {node: skews[node] for node in chosen}
 
@@ -168,20 +176,17 @@ class Clocks:
         return min(found, key=len)
 
 
-def faults_of(wanted: Mapping[str, Any]) -> dict[str, ClockFault]:
-    """What a request says of each node's clock.
+def _check_skews(skews: Mapping[NodeId, ClockFault]) -> None:
+    """Refuse a request that gives no clock a fault, and clocks that jump to and fro by nothing.
 
     Raises:
-        UsageError: it says nothing, or what no clock can do.
+        UsageError: it does so.
     """
-    try:
-        skews = msgspec.convert(wanted.get("skew"), dict[str, ClockFault])
-    except msgspec.ValidationError as error:
-        raise UsageError(f"a fault of clocks says for each node what becomes of its clock: {error}.") from None
+    if not skews:
+        raise UsageError("a fault of clocks says for each node what becomes of its clock.")
     for node, fault in skews.items():
         if fault.strobe_ms and not fault.offset_ms:
             raise UsageError(f"the clock of {node} jumps to and fro by nothing: give it an offset_ms.")
-    return skews
 
 
 def _undone(fault: ClockFault) -> list[_Change]:
@@ -235,3 +240,46 @@ def _mark(fault: ClockFault) -> None:
         reached("clock jumped ahead" if fault.offset_ms > 0 else "clock jumped back")
     if fault.drift_ppm:
         reached("clock ran fast" if fault.drift_ppm > 0 else "clock ran slow")
+
+
+# --- the kind of fault ------------------------------------------------------------------------------------------------
+
+
+def _check(given: Asked[ClockRequest]) -> None:
+    skews = given.request.skew
+    check_nodes(given.f, "skew", list(skews), given.nodes)
+    _check_skews(skews)
+    if not set(skews).intersection(given.order):
+        raise UsageError(f"its skew is of {', '.join(skews)}, and its order has none of them.")
+
+
+def _needs(request: ClockRequest) -> tuple[FaultKind, ...]:
+    return tuple(need for fault in request.skew.values() for need in of_clock(fault))
+
+
+def _clocks(need: FaultKind, figures: Figures) -> tuple[Strike, ...]:
+    return tuple(
+        Strike({"spec": spec}, nodes=fewest(spec), figures=figures, needs=(need,))
+        for spec in ("one", "leader", "minority", "all")
+    )
+
+
+KIND: Final = Kind(
+    request=ClockRequest,
+    nemesis=Clocks,
+    start_f="start-clock",
+    stop_f="stop-clock",
+    example='{"spec": "one", "skew": {"n1": {"offset_ms": 5000}}}',
+    needs=_needs,
+    healed=20,
+    check=_check,
+    ways={
+        "clock": Ways(
+            (_clocks("clock-jump", jump), _clocks("clock-drift", drift), _clocks("clock-strobe", strobe)),
+            "clocks in turn jump, run too fast or too slow, and jump to and fro",
+        ),
+        "clock-jump": Ways((_clocks("clock-jump", jump),), "wall clocks jump by 10 ms to an hour, either way"),
+        "clock-drift": Ways((_clocks("clock-drift", drift),), "clocks run 0.1 to 10 % too fast or too slow"),
+        "clock-strobe": Ways((_clocks("clock-strobe", strobe),), "wall clocks jump to and fro every 10 to 1,000 ms"),
+    },
+)

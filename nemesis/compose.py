@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.test import LEAST, Nemesis, NemesisContext, NemesisPackage
 from splitbrain.harness.generators import sequence
-from splitbrain.nemesis.effects import request
 from splitbrain.nemesis.schedule import Fault, Schedule
 from splitbrain.results.errors import BackendError, NemesisError, UsageError
 from splitbrain.results.history import Op
+from splitbrain.results.nemesisop import action_in, fault_in
 
 INTERVAL_S = 4.0
 """Mean time between nemesis ops: in a run of half a minute several faults strike, and each lasts long enough for an
@@ -40,12 +39,12 @@ class Composed:
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         """Have the op carried out by the nemesis that handles it."""
-        self._mark(request(op))
+        self._mark(op)
         return await self._by_f[op.f].invoke(context, op)
 
-    def _mark(self, wanted: Mapping[str, Any]) -> None:
-        fault = str(wanted.get("fault"))
-        if wanted.get("action") == "start":
+    def _mark(self, op: Op) -> None:
+        fault = str(fault_in(op.value))
+        if action_in(op.value) == "start":
             if self._begun and fault not in self._begun:
                 reached("faults overlapped")
             self._begun[fault] = None

@@ -15,11 +15,13 @@ from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.rng import Rng
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.nemesis.draws import magnitude
-from splitbrain.nemesis.effects import Effect, carry_out, request
+from splitbrain.nemesis.effects import Effect, carry_out
+from splitbrain.nemesis.kinds import Kind, Strike, Ways, always
 from splitbrain.nemesis.ledger import Ledger
-from splitbrain.nemesis.targets import choose, leads, needs_views, views
+from splitbrain.nemesis.targets import choose, fewest, leads, needs_views, views
 from splitbrain.results.errors import BackendError, NemesisError, UsageError
 from splitbrain.results.history import Op
+from splitbrain.results.nemesisop import RequestOfNodes, asked
 
 PERCENT: Final = (1, 30)
 """What share of a CPU is left."""
@@ -31,6 +33,18 @@ SHARE: Final = Bounds(0.001, 1, "of a CPU")
 def share(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
     """1 to 30 % of a CPU."""
     return {"share": magnitude(rng, *PERCENT) / 100}
+
+
+class CpuRequest(RequestOfNodes, tag="cpu", frozen=True, kw_only=True):
+    """What share of one CPU some nodes get."""
+
+    share: float
+
+    def __post_init__(self) -> None:
+        """Refuse a share that is none (UsageError)."""
+        problem = SHARE.problem("share", self.share, whole=False)
+        if problem is not None:
+            raise UsageError(f"a fault of CPUs leaves a share of a CPU: {problem}")
 
 
 class Cpu:
@@ -50,12 +64,11 @@ class Cpu:
         """Throttle the nodes that the op's spec means now, or none; how often those before had to wait."""
 
         async def start(effect: Effect) -> None:
-            left = share_of(request(op))
+            wanted = asked(op.value, CpuRequest)
+            left = wanted.share
             await self._lift(context, Effect())
-            order: Sequence[NodeId] = request(op).get("order") or list(context.deployment.nodes)
-            spec = str(request(op).get("spec", "one"))
-            seen = await views(context) if needs_views(spec) else ()
-            chosen = choose(spec, order, seen)
+            seen = await views(context) if needs_views(wanted.meant) else ()
+            chosen = choose(wanted.meant, wanted.order or context.deployment.nodes, seen)
             effect.target = " ".join(chosen)
             for node in chosen:
                 self._ledger.throttled[node] = left
@@ -93,14 +106,28 @@ class Cpu:
             raise NemesisError(f"cpu: {'; '.join(problems)}.")
 
 
-def share_of(wanted: Mapping[str, Any]) -> float:
-    """The share of a CPU that a request leaves.
+# --- the kind of fault ------------------------------------------------------------------------------------------------
 
-    Raises:
-        UsageError: that is none.
-    """
-    found: Any = wanted.get("share")
-    problem = SHARE.problem("share", found, whole=False)
-    if problem is not None:
-        raise UsageError(f"a fault of CPUs leaves a share of a CPU: {problem}")
-    return float(found)
+
+def _cpus(*names: str) -> tuple[Strike, ...]:
+    return tuple(Strike({"spec": name}, nodes=fewest(name), figures=share, needs=("cpu",)) for name in names)
+
+
+KIND: Final = Kind(
+    request=CpuRequest,
+    nemesis=Cpu,
+    start_f="start-cpu",
+    stop_f="stop-cpu",
+    example='{"spec": "leader", "share": 0.05}',
+    needs=always("cpu"),
+    healed=24,
+    ways={
+        "cpu": Ways(
+            (_cpus("leader"), _cpus("one", "minority", "majority", "all")),
+            "leaves 1 to 30 % of a CPU: in turn to the leader, and to one, some or all nodes",
+        ),
+        "cpu-leader": Ways((_cpus("leader"),), "leaves the leader 1 to 30 % of a CPU"),
+        "cpu-one": Ways((_cpus("one"),), "leaves one node 1 to 30 % of a CPU"),
+        "cpu-all": Ways((_cpus("all"),), "leaves every node 1 to 30 % of a CPU"),
+    },
+)

@@ -18,22 +18,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from splitbrain.harness.contract.deployments import Deployment
-from splitbrain.harness.contract.faultkinds import DISK_KINDS
+from splitbrain.harness.contract.faultkinds import DISK_KINDS, of_disk
 from splitbrain.harness.contract.faults import DiskFault, FaultKind
 from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.nodes import NodeId, NodeStatus
 from splitbrain.harness.contract.rng import Rng
 from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.nemesis.checks import check_enough
 from splitbrain.nemesis.draws import magnitude
-from splitbrain.nemesis.effects import Effect, carry_out, request, statuses, told
+from splitbrain.nemesis.effects import Effect, carry_out, statuses, told
 from splitbrain.nemesis.grudges import majority
+from splitbrain.nemesis.kinds import Asked, Figures, Kind, Strike, Ways
 from splitbrain.nemesis.ledger import Ledger
-from splitbrain.nemesis.targets import choose, needs_views, views
+from splitbrain.nemesis.targets import choose, fewest, needs_views, views
 from splitbrain.results.errors import BackendError, NemesisError, NodeStartError, UsageError
 from splitbrain.results.history import Op
+from splitbrain.results.nemesisop import RequestOfNodes, asked
 
 NODES_MIN: Final = 3
 """With fewer nodes every node is needed for a majority: no disk may fail."""
@@ -51,6 +52,17 @@ _MARKS: Final[Mapping[str, str]] = {
 
 _MET: Final = (*_MARKS, "dropped_bytes", "rotten_reads", "failed_calls", "halted")
 """What backends tell of nodes that met a fault. The rest is what they did to the disk, and tried out themselves."""
+
+
+class DiskRequest(RequestOfNodes, tag="disk", frozen=True, kw_only=True):
+    """What becomes of the disks of some nodes."""
+
+    spoil: DiskFault
+
+    def __post_init__(self) -> None:
+        """Refuse a fault that does nothing (UsageError)."""
+        if self.spoil == DiskFault():
+            raise UsageError("a fault of disks does nothing at all: give it full, sync_fails, ... or rot.")
 
 
 FULL: Final[Mapping[str, Any]] = {"spoil": {"full": True}}
@@ -98,10 +110,10 @@ class Disks:
         """Spoil the disks of the nodes that the op's spec means now, or make all well; say what the faults did."""
 
         async def start(effect: Effect) -> None:
-            fault = fault_of(request(op))
-            chosen = await self._choose(context, request(op), fault)
+            wanted = asked(op.value, DiskRequest)
+            chosen = await self._choose(context, wanted)
             effect.target = " ".join(chosen) or "nobody: no node can be spared"
-            await self._spoil(context.deployment, chosen, fault, effect)
+            await self._spoil(context.deployment, chosen, wanted.spoil, effect)
 
         async def stop(effect: Effect) -> None:
             effect.target = " ".join(self._ledger.spoiled) or "nobody: every disk is well"
@@ -120,14 +132,13 @@ class Disks:
         finally:
             self._ledger.rotted.clear()
 
-    async def _choose(self, context: NemesisContext, wanted: Mapping[str, Any], fault: DiskFault) -> list[NodeId]:
+    async def _choose(self, context: NemesisContext, wanted: DiskRequest) -> list[NodeId]:
         """The nodes that the spec means, as far as they can be spared; any one that can where none of them can."""
-        order: Sequence[NodeId] = wanted.get("order") or list(context.deployment.nodes)
+        order = wanted.order or context.deployment.nodes
         seen = await statuses(context.deployment)
         lost = [node for node, status in seen.items() if status.state == "stopped" or node in self._ledger.spoiled]
-        lost += self._ledger.rotted if _strikes_at_rest(fault) else ()
-        spec = str(wanted.get("spec", "one"))
-        meant = choose(spec, order, await views(context) if needs_views(spec) else ())
+        lost += self._ledger.rotted if _strikes_at_rest(wanted.spoil) else ()
+        meant = choose(wanted.meant, order, await views(context) if needs_views(wanted.meant) else ())
         return spare(meant, seen, lost) or spare(order, seen, lost)[:1]
 
     async def _spoil(self, deployment: Deployment, nodes: Sequence[NodeId], fault: DiskFault, effect: Effect) -> None:
@@ -226,21 +237,6 @@ def spare(wished: Sequence[NodeId], seen: Mapping[NodeId, NodeStatus], lost: Seq
     return chosen
 
 
-def fault_of(wanted: Mapping[str, Any]) -> DiskFault:
-    """What a request says of disks.
-
-    Raises:
-        UsageError: it says nothing, or what no disk can do.
-    """
-    try:
-        fault = msgspec.convert(wanted.get("spoil"), DiskFault)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"a fault of disks says what becomes of them: {error}.") from None
-    if fault == DiskFault():
-        raise UsageError("a fault of disks does nothing at all: give it full, sync_fails, ... or rot.")
-    return fault
-
-
 def _did(counts: Mapping[str, Any]) -> dict[str, Any]:
     """What a fault did while it lasted, and whether a node met it, where anybody counted."""
     for what, mark in _MARKS.items():
@@ -248,3 +244,66 @@ def _did(counts: Mapping[str, Any]) -> dict[str, Any]:
             reached(mark)
     met = [bool(counts[what]) for what in _MET if what in counts]
     return {"did": dict(counts), **({"bit": any(met)} if met else {})}
+
+
+# --- the kind of fault ------------------------------------------------------------------------------------------------
+
+
+def _check(given: Asked[DiskRequest]) -> None:
+    if given.request.spoil.wipe:
+        raise UsageError("a disk is wiped when its node leaves the cluster, and only then: use the op leave.")
+    check_enough(given.nodes, NODES_MIN, "a fault of disks")
+
+
+def _disks(need: FaultKind, request: Mapping[str, Any], figures: Figures | None = None) -> tuple[Strike, ...]:
+    needs: tuple[FaultKind, ...] = (need, "kill")
+    return tuple(
+        Strike({"spec": spec, **request}, nodes=max(NODES_MIN, fewest(spec)), figures=figures, needs=needs)
+        for spec in ("one", "leader", "minority")
+    )
+
+
+KIND: Final = Kind(
+    request=DiskRequest,
+    nemesis=Disks,
+    start_f="start-disk",
+    stop_f="stop-disk",
+    example='{"spec": "leader", "spoil": {"full": true}}',
+    needs=lambda request: (*of_disk(request.spoil), "kill"),
+    healed=22,
+    check=_check,
+    ways={
+        "disk": Ways(
+            (
+                (*_disks("disk-full", FULL), *_disks("disk-read-only", READ_ONLY)),
+                (*_disks("disk-sync", SYNC_FAILS), *_disks("disk-fails", FAILS)),
+                _disks("disk-slow", {}, slow),
+                _disks("disk-rot", {}, rot),
+            ),
+            "disks of a minority in turn are full or read-only, fail to sync or altogether, are slow, and rot",
+        ),
+        "disk-read-only": Ways(
+            (_disks("disk-read-only", READ_ONLY),), "disks of a minority of the nodes refuse writes"
+        ),
+        "disk-fails": Ways(
+            (_disks("disk-fails", FAILS),), "disks of a minority of the nodes fail to read and to write"
+        ),
+        "disk-truncate": Ways(
+            (_disks("disk-truncate", {}, truncate),),
+            "files of a minority of the nodes lose their ends, and the nodes are restarted on them (in no mix: no mere "
+            "crash does that)",
+            # A log whose end is gone looks like one whose last write never finished, to all who cannot tell them apart.
+            fair=False,
+        ),
+        "disk-full": Ways((_disks("disk-full", FULL),), "writes of a minority of the nodes find no room"),
+        "disk-sync": Ways(
+            (_disks("disk-sync", SYNC_FAILS),), "a sync of a minority of the nodes fails and drops what it synced"
+        ),
+        "disk-slow": Ways(
+            (_disks("disk-slow", {}, slow),), "syncs of a minority of the nodes take 20 ms to a second longer"
+        ),
+        "disk-rot": Ways(
+            (_disks("disk-rot", {}, rot),), "sectors of a minority of the nodes rot, which are restarted on them"
+        ),
+    },
+)

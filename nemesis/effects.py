@@ -1,26 +1,15 @@
 """What a nemesis op did, as the history tells it: the request, what is in force afterwards, and the evidence.
 
-The completion of every nemesis op carries the same dict, whatever the fault:
-
-    {"fault": "partition", "action": "start", ...,    the request, as in the invocation
-     "target": "n4 | n1 n2 n3 n5",                    what was hit, for a person
-     "cut": [["n4", "n1"], ...],                      every directed link that is cut after this op
-     "down": ["n2"], "paused": [],                    every node that is stopped or paused after this op
-     "links": [["n1", "n2"], ...],                    every directed link that has a fault after this op
-     "disks": ["n3"], "clocks": ["n1"],               nodes whose disk or clock has one,
-     "cpus": ["n2"],                                  and those that get little of a CPU; all four only if
-                                                      there are any
-     "over": True,                                    only if what struck is over when the op ends
-     "evidence": {...}}                               what was measured: links that pass, process states, drop counters
+What the value of a completion carries is in `splitbrain.results.nemesisop`.
 
 It is `ok` if the fault was seen to take effect (or to be gone), else `info` with an error that says what was seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.marks import reached
@@ -29,8 +18,8 @@ from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.nemesis.grudges import majority
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.results.errors import BackendError, NemesisError, UsageError
-from splitbrain.results.faults import NOBODY
 from splitbrain.results.history import Op
+from splitbrain.results.nemesisop import NOBODY, InForce, action_in, report
 
 T = TypeVar("T")
 
@@ -43,11 +32,6 @@ class Effect:
     evidence: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-def request(op: Op) -> Mapping[str, Any]:
-    """The request that a nemesis op carries; empty if it carries none."""
-    return cast("dict[str, Any]", op.value) if isinstance(op.value, dict) else {}
-
-
 def told(status: NodeStatus) -> dict[str, Any]:
     """A node's status as evidence."""
     return {"state": status.state, "life": status.life, "process": dict(status.evidence)}
@@ -58,7 +42,7 @@ async def statuses(deployment: Deployment) -> dict[NodeId, NodeStatus]:
     return {node: await deployment.status(node) for node in deployment.nodes}
 
 
-async def in_force(deployment: Deployment, ledger: Ledger, problems: list[str] | None = None) -> dict[str, Any]:
+async def in_force(deployment: Deployment, ledger: Ledger, problems: list[str] | None = None) -> InForce:
     """What is wrong now: links and processes as the backend and the operating system tell, the rest as it was done.
 
     Args:
@@ -82,22 +66,19 @@ async def in_force(deployment: Deployment, ledger: Ledger, problems: list[str] |
     seen = await asked(statuses(deployment))
     disturbed = await asked(deployment.disturbed())
     cut = await asked(deployment.dropped())
-    states = {} if seen is None else {node: status.state for node, status in seen.items()}
-    beyond = {
-        "links": [list(link) for link in sorted(disturbed or ())],
-        "disks": [node for node in deployment.nodes if node in ledger.spoiled],
-        "clocks": [node for node in deployment.nodes if node in ledger.skewed],
-        "cpus": [node for node in deployment.nodes if node in ledger.throttled],
-    }
-    told = {
-        "cut": None if cut is None else [list(link) for link in sorted(cut)],
-        "down": None if seen is None else [node for node, state in states.items() if state == "stopped"],
-        "paused": None if seen is None else [node for node, state in states.items() if state == "paused"],
-    }
-    return {
-        **{name: listed for name, listed in told.items() if listed is not None},
-        **{name: listed for name, listed in beyond.items() if listed},
-    }
+
+    def those(state: str) -> tuple[NodeId, ...] | None:
+        return None if seen is None else tuple(node for node, status in seen.items() if status.state == state)
+
+    return InForce(
+        cut=None if cut is None else tuple(sorted(cut)),
+        down=those("stopped"),
+        paused=those("paused"),
+        links=tuple(sorted(disturbed or ())),
+        disks=tuple(node for node in deployment.nodes if node in ledger.spoiled),
+        clocks=tuple(node for node in deployment.nodes if node in ledger.skewed),
+        cpus=tuple(node for node in deployment.nodes if node in ledger.throttled),
+    )
 
 
 async def carry_out(
@@ -114,21 +95,17 @@ async def carry_out(
         await act(effect)
     except (NemesisError, BackendError, UsageError) as problem:
         problems.append(str(problem))
-    value = {
-        **request(op),
-        "target": effect.target,
-        **await in_force(context.deployment, ledger or Ledger(), problems),
-        "evidence": effect.evidence,
-    }
-    _mark(value, len(context.deployment.nodes))
+    found = await in_force(context.deployment, ledger or Ledger(), problems)
+    _mark(op, effect, found, len(context.deployment.nodes))
+    value = report(op.value, effect.target, found, effect.evidence)
     return op.complete("info" if problems else "ok", value, error=" ".join(dict.fromkeys(problems)) or None)
 
 
-def _mark(value: Mapping[str, Any], nodes: int) -> None:
-    down = len(value.get("down", ()))
+def _mark(op: Op, effect: Effect, found: InForce, nodes: int) -> None:
+    down = len(found.down or ())
     if down == nodes:
         reached("all nodes down")
     elif down > nodes - majority(nodes):
         reached("majority down")
-    if value.get("action") == "start" and str(value["target"]).startswith(NOBODY):
+    if action_in(op.value) == "start" and effect.target.startswith(NOBODY):
         reached("nobody to strike")

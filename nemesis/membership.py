@@ -28,13 +28,16 @@ from splitbrain.harness.contract.membership import Membership
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.nemesis.changes import Deadline, NotDoneError, certain, patiently
-from splitbrain.nemesis.effects import Effect, carry_out, in_force, request, told
+from splitbrain.nemesis.checks import check_enough
+from splitbrain.nemesis.effects import Effect, carry_out, in_force, told
 from splitbrain.nemesis.grudges import majority
+from splitbrain.nemesis.kinds import Asked, Kind, Strike, Ways, always
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.rosters import Members, can_spare, cut_off, reachable, roster, running, with_majority
 from splitbrain.nemesis.targets import choose, leads, needs_views, views
 from splitbrain.results.errors import NemesisError, NodeStartError
 from splitbrain.results.history import Op
+from splitbrain.results.nemesisop import RequestOfNodes, asked
 
 FAULT: Final = "membership"
 
@@ -58,6 +61,10 @@ HEALED_S: Final = 30.0
 
 SERVES_S: Final = 10.0
 """How long lists may take to tell of a change, and a node that was taken in to serve."""
+
+
+class MembershipRequest(RequestOfNodes, tag="membership", frozen=True, kw_only=True):
+    """Who leaves: one of `SPECS`."""
 
 
 @dataclass
@@ -97,10 +104,11 @@ class MembershipChanges:
             if self._out:
                 effect.target = f"nobody: {' '.join(self._out)} is still out"
                 return
-            order: Sequence[NodeId] = request(op).get("order") or list(context.deployment.nodes)
+            wanted = asked(op.value, MembershipRequest)
             # Who left when clients work no more was missed by nobody.
             left_s = context.test.time_limit_s - op.time / 1e9 - LEAVES_S
-            await self._leave(context, str(request(op).get("spec", "one")), order, left_s, effect)
+            order = wanted.order or context.deployment.nodes
+            await self._leave(context, wanted.meant, order, left_s, effect)
 
         async def join(effect: Effect) -> None:
             effect.target = " ".join(self._out) or "nobody: every node is a member"
@@ -341,7 +349,9 @@ class MembershipChanges:
     async def _hurried(self, context: NemesisContext) -> bool:
         """Whether anything is wrong with the cluster beside the node that is out."""
         found = await in_force(context.deployment, self._ledger)
-        return any(set(listed) - set(self._out) if name == "down" else listed for name, listed in found.items())
+        others_down = set(found.down or ()) - set(self._out)
+        faults = (found.cut, found.paused, found.links, found.disks, found.clocks, found.cpus)
+        return bool(others_down) or any(faults)
 
 
 def _membership(context: NemesisContext) -> Membership:
@@ -349,3 +359,34 @@ def _membership(context: NemesisContext) -> Membership:
     if system.membership is None:
         raise NemesisError(f"{FAULT}: the members of system {system.name!r} are fixed.")
     return system.membership
+
+
+# --- the kind of fault ------------------------------------------------------------------------------------------------
+
+
+def _check(given: Asked[MembershipRequest]) -> None:
+    check_enough(given.nodes, NODES_MIN, "a change of members")
+
+
+def _leaves(*specs: str) -> tuple[Strike, ...]:
+    return tuple(Strike({"spec": spec}, nodes=NODES_MIN, needs=("membership", "kill")) for spec in specs)
+
+
+KIND: Final = Kind(
+    request=MembershipRequest,
+    nemesis=MembershipChanges,
+    start_f="leave",
+    stop_f="join",
+    example='{"spec": "leader"}',
+    needs=always("membership", "kill"),
+    healed=80,
+    check=_check,
+    specs=SPECS,
+    takes_s=LEAVES_S,
+    ways={
+        "membership": Ways(
+            (_leaves("leader"), _leaves("one", "follower")),
+            "removes a member, wipes its data, and lets it join again: in turn the leader, and any",
+        ),
+    },
+)

@@ -10,22 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from splitbrain.harness.contract.deployments import Deployment
-from splitbrain.harness.contract.faultkinds import LINK_KINDS
+from splitbrain.harness.contract.faultkinds import LINK_KINDS, of_link
 from splitbrain.harness.contract.faults import FaultKind, LinkFault
 from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.nodes import Link, NodeId
 from splitbrain.harness.contract.rng import Rng
 from splitbrain.harness.contract.test import NemesisContext
+from splitbrain.nemesis.checks import check_enough, check_name
 from splitbrain.nemesis.draws import magnitude, share
-from splitbrain.nemesis.effects import Effect, carry_out, request
+from splitbrain.nemesis.effects import Effect, carry_out
 from splitbrain.nemesis.grudges import all_links
+from splitbrain.nemesis.kinds import Asked, Figures, Kind, Strike, Ways
 from splitbrain.nemesis.ledger import Ledger
-from splitbrain.nemesis.targets import choose, needs_views, views
+from splitbrain.nemesis.targets import choose, fewest, needs_views, views
 from splitbrain.results.errors import NemesisError, UnknownNameError, UsageError
 from splitbrain.results.history import Op
+from splitbrain.results.nemesisop import RequestOfNodes, asked
 
 ALL_LINKS: Final = "all"
 """The scope of every link."""
@@ -41,6 +42,23 @@ SIDES: Final[Mapping[str, Side]] = {
     "in": lambda link, chosen: link[1] in chosen,
 }
 """Scopes of links that belong to nodes: whether a link has the fault if these nodes are chosen."""
+
+
+class PacketRequest(RequestOfNodes, tag="packet", frozen=True, kw_only=True):
+    """What links do.
+
+    Attributes:
+        disturb: what each of them does.
+        scope: which links: `ALL_LINKS`, `ONE_LINK`, or a key of `SIDES`, which goes with the nodes of `spec`.
+    """
+
+    disturb: LinkFault
+    scope: str = ALL_LINKS
+
+    def __post_init__(self) -> None:
+        """Refuse a fault that does nothing (UsageError)."""
+        if self.disturb == LinkFault():
+            raise UsageError("a fault of links does nothing at all: give it a loss, a delay, ...")
 
 
 _WORDS: Final[Mapping[str, str]] = {"node": "all links of", "out": "links out of", "in": "links into"}
@@ -118,9 +136,9 @@ class Packet:
         """Replace the faults of all links, see that they are what was asked for, and say what the former ones did."""
 
         async def start(effect: Effect) -> None:
-            fault = fault_of(request(op))
-            links = await self._links(context, request(op), effect)
-            listed = await self._set(context.deployment, dict.fromkeys(links, fault))
+            wanted = asked(op.value, PacketRequest)
+            links = await self._links(context, wanted, effect)
+            listed = await self._set(context.deployment, dict.fromkeys(links, wanted.disturb))
             effect.evidence["links_disturbed"] = len(listed)
 
         async def stop(effect: Effect) -> None:
@@ -158,12 +176,12 @@ class Packet:
             raise NemesisError(f"the links are not as they were set: {seen}.")
         return sorted(listed)
 
-    async def _links(self, context: NemesisContext, wanted: Mapping[str, Any], effect: Effect) -> list[Link]:
+    async def _links(self, context: NemesisContext, wanted: PacketRequest, effect: Effect) -> list[Link]:
         """The links that a request means now, sorted."""
-        order: Sequence[NodeId] = wanted.get("order") or list(context.deployment.nodes)
+        order = wanted.order or context.deployment.nodes
         if len(order) < 2:
             raise NemesisError("a fault of links needs 2 nodes, and there is one.")
-        scope = str(wanted.get("scope", ALL_LINKS))
+        scope = wanted.scope
         if scope == ALL_LINKS:
             effect.target = "all links"
             return list(all_links(order))
@@ -172,25 +190,9 @@ class Packet:
             return [(order[0], order[1])]
         if scope not in SIDES:
             raise UnknownNameError("scope of links", scope, [ALL_LINKS, ONE_LINK, *SIDES])
-        spec = str(wanted.get("spec", "one"))
-        chosen = choose(spec, order, await views(context) if needs_views(spec) else ())
+        chosen = choose(wanted.meant, order, await views(context) if needs_views(wanted.meant) else ())
         effect.target = f"{_WORDS[scope]} {' '.join(chosen)}"
         return [link for link in all_links(order) if SIDES[scope](link, chosen)]
-
-
-def fault_of(wanted: Mapping[str, Any]) -> LinkFault:
-    """What a request says that links do.
-
-    Raises:
-        UsageError: it says nothing, or what no link can do.
-    """
-    try:
-        fault = msgspec.convert(wanted.get("disturb"), LinkFault)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"a fault of links says what they do: {error}.") from None
-    if fault == LinkFault():
-        raise UsageError("a fault of links does nothing at all: give it a loss, a delay, ...")
-    return fault
 
 
 def _told(counts: Mapping[Link, Mapping[str, int]]) -> dict[str, Any]:
@@ -204,3 +206,69 @@ def _told(counts: Mapping[Link, Mapping[str, int]]) -> dict[str, Any]:
             reached(mark)
     by_link = [[*link, dict(counts[link])] for link in sorted(counts) if counts[link]]
     return {"did": totals, "did_by_link": by_link, "bit": any(totals.values())}
+
+
+# --- the kind of fault ------------------------------------------------------------------------------------------------
+
+
+def _check(given: Asked[PacketRequest]) -> None:
+    scope = given.request.scope
+    check_name(f"scope of {given.f}", scope, [ALL_LINKS, ONE_LINK, *SIDES])
+    if given.request.spec is not None and scope not in SIDES:
+        raise UsageError(f"the scope {scope!r} takes no spec: leave it out, or take {', '.join(SIDES)}.")
+    check_enough(given.order, 2, "a fault of links")
+
+
+def _somewhere(need: FaultKind, figures: Figures) -> tuple[Strike, ...]:
+    """What links can do, on each selection of them."""
+    requests = [
+        *({"scope": scope} for scope in (ALL_LINKS, ONE_LINK)),
+        *({"scope": scope, "spec": spec} for scope in SIDES for spec in ("one", "leader")),
+    ]
+    return tuple(Strike(request, nodes=2, figures=figures, needs=(need,)) for request in requests)
+
+
+def _clogs(*scopes: str) -> tuple[Strike, ...]:
+    return tuple(
+        Strike({"scope": scope, "spec": spec, "disturb": {"held": True}}, nodes=max(2, fewest(spec)), needs=("hold",))
+        for scope in scopes
+        for spec in ("one", "leader", "minority")
+    )
+
+
+KIND: Final = Kind(
+    request=PacketRequest,
+    nemesis=Packet,
+    start_f="start-packet",
+    stop_f="stop-packet",
+    example='{"scope": "all", "disturb": {"loss": 0.2}}',
+    needs=lambda request: of_link(request.disturb),
+    healed=12,
+    check=_check,
+    ways={
+        "packet": Ways(
+            (
+                (*_somewhere("loss", loss), *_somewhere("corrupt", corrupt)),
+                _somewhere("duplicate", duplicate),
+                _somewhere("reorder", reorder),
+                (*_somewhere("delay", delay), *_somewhere("rate", rate)),
+                (*_somewhere("reset", flaky), *_somewhere("mtu", mtu)),
+            ),
+            "links in turn lose or corrupt, double, reorder, delay or throttle messages, and break connections or "
+            "swallow large packets",
+        ),
+        "clog": Ways((_clogs("in"), _clogs("out")), "holds back what nodes are told, and what they say, in turn"),
+        "packet-loss": Ways((_somewhere("loss", loss),), "links lose 5 to 40 % of the messages"),
+        "packet-duplicate": Ways(
+            (_somewhere("duplicate", duplicate),), "links deliver 5 to 40 % of the messages twice"
+        ),
+        "packet-reorder": Ways((_somewhere("reorder", reorder),), "on links 5 to 50 % of the messages are overtaken"),
+        "packet-delay": Ways((_somewhere("delay", delay),), "links take 20 to 500 ms longer, with as much jitter"),
+        "packet-corrupt": Ways((_somewhere("corrupt", corrupt),), "links flip bits in 1 to 20 % of messages"),
+        "packet-rate": Ways((_somewhere("rate", rate),), "links carry 16 to 512 kbit/s"),
+        "packet-mtu": Ways((_somewhere("mtu", mtu),), "packets of more than 80 to 600 bytes vanish"),
+        "packet-flaky": Ways((_somewhere("reset", flaky),), "links break connections 0.5 to 3 times a second"),
+        "clog-in": Ways((_clogs("in"),), "holds back what nodes are told, until it is healed"),
+        "clog-out": Ways((_clogs("out"),), "holds back what nodes say, until it is healed"),
+    },
+)

@@ -16,13 +16,16 @@ from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.nodes import Link, NodeId
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.nemesis import grudges, swizzle
-from splitbrain.nemesis.effects import Effect, carry_out, request
+from splitbrain.nemesis.checks import check_enough, check_name, check_nodes
+from splitbrain.nemesis.effects import Effect, carry_out
 from splitbrain.nemesis.grudges import Grudge
+from splitbrain.nemesis.kinds import Asked, Kind, Strike, Ways, always
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.swizzle import Swizzle
 from splitbrain.nemesis.targets import leader, leads, views
-from splitbrain.results.errors import BackendError, NemesisError, UnknownNameError
+from splitbrain.results.errors import BackendError, NemesisError, UnknownNameError, UsageError
 from splitbrain.results.history import Op
+from splitbrain.results.nemesisop import Request, asked
 
 Draw: TypeAlias = "Callable[[Sequence[NodeId], NodeId], Grudge]"
 
@@ -65,6 +68,27 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "thirds": Shape(_by_chance(grudges.thirds), nodes=3),
 }
 """Shapes by the name that an op carries."""
+
+
+class PartitionRequest(Request, tag="partition", frozen=True, kw_only=True):
+    """What a partition looks like.
+
+    Attributes:
+        shape: a key of `SHAPES`, or that of a swizzle, which alone has the rest (see
+            `splitbrain.nemesis.swizzle.Swizzle`).
+    """
+
+    shape: str | None = None
+    nodes: tuple[NodeId, ...] = ()
+    pauses_ms: tuple[int, ...] = ()
+    heal_nodes: tuple[NodeId, ...] = ()
+    heal_pauses_ms: tuple[int, ...] = ()
+
+    @property
+    def steps(self) -> Swizzle:
+        """The steps of a swizzle."""
+        return Swizzle(self.nodes, self.pauses_ms, self.heal_nodes, self.heal_pauses_ms)
+
 
 _MEASUREMENTS_MAX = 3
 """A probe may be lost on a busy machine: a link is wrong only if that many measurements in a row say so."""
@@ -115,11 +139,12 @@ class Partition:
         """Replace the whole topology, measure it, and say what it is now."""
 
         async def start(effect: Effect) -> None:
-            wanted = request(op)
+            wanted = asked(op.value, PartitionRequest)
             self._swizzled = None
             lapsed = await self._lapsed(context.deployment)
-            if wanted.get("shape") == swizzle.SHAPE:
-                await self._swizzle(context, swizzle.read(wanted, context.deployment.nodes), effect)
+            if wanted.shape == swizzle.SHAPE:
+                swizzle.check(wanted.steps, context.deployment.nodes)
+                await self._swizzle(context, wanted.steps, effect)
             else:
                 await self._cut(context, wanted, effect)
             if lapsed:
@@ -154,14 +179,14 @@ class Partition:
         self._swizzled = None
         await self._set(context.deployment, frozenset(), {})
 
-    async def _cut(self, context: NemesisContext, wanted: Mapping[str, Any], effect: Effect) -> None:
+    async def _cut(self, context: NemesisContext, wanted: PartitionRequest, effect: Effect) -> None:
         """Cut what a request means now, at one stroke."""
         nodes = context.deployment.nodes
-        name = str(wanted.get("shape"))
+        name = str(wanted.shape)
         if name not in SHAPES:
             raise UnknownNameError("partition shape", name, [*SHAPES, swizzle.SHAPE])
         shape = SHAPES[name]
-        order: Sequence[NodeId] = wanted.get("order") or list(nodes)
+        order = wanted.order or nodes
         if len(order) < shape.nodes:
             raise NemesisError(f"a partition of shape {name} needs {shape.nodes} nodes, and there are {len(order)}.")
         seen = await views(context) if shape.by_role else ()
@@ -256,3 +281,62 @@ def _mark(cut: frozenset[Link], nodes: Sequence[NodeId], boss: NodeId | None) ->
         reached("leader isolated")
     elif boss is not None and company[boss] < enough:
         reached("leader in a minority")
+
+
+# --- the kind of fault ------------------------------------------------------------------------------------------------
+
+
+def _check(given: Asked[PartitionRequest]) -> None:
+    request = given.request
+    check_name(f"shape of {given.f}", request.shape, [*SHAPES, swizzle.SHAPE])
+    if request.shape == swizzle.SHAPE:
+        check_nodes(given.f, "nodes", request.nodes, given.nodes)
+        check_nodes(given.f, "heal_nodes", request.heal_nodes, given.nodes)
+        swizzle.check(request.steps, given.nodes)
+        if sorted(request.nodes) != sorted(request.heal_nodes) or len(set(request.nodes)) != len(request.nodes):
+            raise UsageError("a swizzle lets back (heal_nodes) the nodes that it cuts off (nodes), each of them once.")
+    elif steps := [name for name in Swizzle.__struct_fields__ if getattr(request, name)]:
+        raise UsageError(f"the shape {request.shape!r} has no steps: leave {', '.join(steps)} out.")
+    needed = 2 if request.shape == swizzle.SHAPE else SHAPES[str(request.shape)].nodes
+    check_enough(given.order, needed, f"a partition of shape {request.shape}")
+
+
+def _shapes(*names: str) -> tuple[Strike, ...]:
+    return tuple(Strike({"shape": name}, nodes=SHAPES[name].nodes, needs=("cut",)) for name in names)
+
+
+_ONE_WAY: Final = ("one-way-mute", "one-way-deaf", "one-way-mute-leader", "one-way-deaf-leader", "one-way-halves")
+
+KIND: Final = Kind(
+    request=PartitionRequest,
+    nemesis=Partition,
+    start_f="start-partition",
+    stop_f="stop-partition",
+    example='{"shape": "halves"}',
+    needs=always("cut"),
+    healed=10,
+    check=_check,
+    ways={
+        "partition": Ways(
+            (
+                _shapes("isolate-leader", "leader-in-minority"),
+                _shapes(*2 * ("halves", "thirds", "bridge", "majorities-ring"), "isolate-one", *_ONE_WAY),
+            ),
+            "cuts links: in turn one that separates the leader from the majority, and one of any other shape",
+        ),
+        "swizzle": Ways(
+            ((Strike({"shape": swizzle.SHAPE}, nodes=2, figures=swizzle.draw, needs=("cut",)),),),
+            "cuts off some nodes one after the other, and lets them back in another order",
+        ),
+        "partition-halves": Ways((_shapes("halves"),), "a minority from a majority, at random"),
+        "partition-one": Ways((_shapes("isolate-one"),), "one node from all others"),
+        "partition-leader": Ways((_shapes("isolate-leader"),), "the leader from all others"),
+        "partition-minority-leader": Ways(
+            (_shapes("leader-in-minority"),), "the leader and the rest of a minority from the majority"
+        ),
+        "partition-ring": Ways((_shapes("majorities-ring"),), "every node sees a majority, no two nodes the same one"),
+        "partition-bridge": Ways((_shapes("bridge"),), "two sides that only one node connects"),
+        "partition-one-way": Ways((_shapes(*_ONE_WAY),), "nodes that hear and are not heard, or the reverse"),
+        "partition-221": Ways((_shapes("thirds"),), "three parts, none of which is a majority"),
+    },
+)

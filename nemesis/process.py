@@ -6,7 +6,7 @@ Each is verified against the operating system's own word on the process, before 
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.faults import FaultKind
@@ -14,11 +14,25 @@ from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.nodes import NodeId, NodeStatus
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.harness.running.deadlines import together
-from splitbrain.nemesis.effects import Effect, carry_out, request, statuses, told
+from splitbrain.nemesis.effects import Effect, carry_out, statuses, told
+from splitbrain.nemesis.kinds import Kind, Strike, Ways, always
 from splitbrain.nemesis.ledger import Ledger
-from splitbrain.nemesis.targets import choose, leads, needs_views, views
+from splitbrain.nemesis.targets import choose, fewest, leads, needs_views, views
 from splitbrain.results.errors import BackendError, NemesisError
 from splitbrain.results.history import Op
+from splitbrain.results.nemesisop import RequestOfNodes, asked
+
+
+class KillRequest(RequestOfNodes, tag="kill", frozen=True, kw_only=True):
+    """Whose processes end."""
+
+
+class PowerRequest(RequestOfNodes, tag="power", frozen=True, kw_only=True):
+    """Whose machines lose their power."""
+
+
+class PauseRequest(RequestOfNodes, tag="pause", frozen=True, kw_only=True):
+    """Whose processes stop running."""
 
 
 class _Means(Protocol):
@@ -32,6 +46,7 @@ class NodeFault:
 
     Args:
         fault: its name, which is also what it needs of a backend.
+        request: the type of its requests.
         strike_f: the function of ops that strike.
         relieve_f: the function of ops that undo it, on every node that suffers from it.
         state: the state of a struck process.
@@ -45,6 +60,7 @@ class NodeFault:
     def __init__(
         self,
         fault: FaultKind,
+        request: type[RequestOfNodes],
         *,
         strike_f: str,
         relieve_f: str,
@@ -58,6 +74,7 @@ class NodeFault:
         self.fs = frozenset({strike_f, relieve_f})
         self.faults: frozenset[FaultKind] = frozenset({fault})
         self._fault = fault
+        self._request = request
         self._strike_f = strike_f
         self._state = state
         self._spares = spares
@@ -70,7 +87,7 @@ class NodeFault:
         """Strike the nodes that the op's spec means now, or relieve all that suffer; look at them, and say so."""
 
         async def strike(effect: Effect) -> None:
-            chosen = await self._choose(context, request(op))
+            chosen = await self._choose(context, asked(op.value, self._request))
             effect.target = " ".join(chosen) or "nobody: no node was running"
             for node in chosen if self._state == "stopped" else ():
                 self._ledger.hold(node, self._fault)
@@ -93,15 +110,14 @@ class NodeFault:
         suffering = await self._suffering(context.deployment, effect)
         await self._apply(context.deployment, self._relieve, suffering, "running", effect)
 
-    async def _choose(self, context: NemesisContext, wanted: Mapping[str, Any]) -> list[NodeId]:
+    async def _choose(self, context: NemesisContext, wanted: RequestOfNodes) -> list[NodeId]:
         """The nodes to strike: those that can be struck come first in the order, so that the fault bites."""
         seen = await statuses(context.deployment)
-        order: Sequence[NodeId] = wanted.get("order") or list(context.deployment.nodes)
+        order = wanted.order or context.deployment.nodes
         able = [node for node in order if seen[node].state not in self._spares]
         unable = [node for node in order if seen[node].state in self._spares]
-        spec = str(wanted.get("spec", "one"))
-        seen_roles = await views(context) if needs_views(spec) else ()
-        chosen = [node for node in choose(spec, able + unable, seen_roles) if node in able] or able[:1]
+        seen_roles = await views(context) if needs_views(wanted.meant) else ()
+        chosen = [node for node in choose(wanted.meant, able + unable, seen_roles) if node in able] or able[:1]
         if any(leads(node, seen_roles) for node in chosen):
             reached(self._leader_mark)
         return chosen
@@ -198,6 +214,7 @@ def kill(ledger: Ledger | None = None) -> NodeFault:
     """Processes end without warning (`kill`, SIGKILL) and are started again on the data that they left (`start`)."""
     return NodeFault(
         "kill",
+        KillRequest,
         strike_f="kill",
         relieve_f="start",
         state="stopped",
@@ -213,6 +230,7 @@ def power(ledger: Ledger | None = None) -> NodeFault:
     """Machines lose their power (`power-off`) and with it whatever was not synced; later they start (`power-on`)."""
     return NodeFault(
         "power",
+        PowerRequest,
         strike_f="power-off",
         relieve_f="power-on",
         state="stopped",
@@ -228,6 +246,7 @@ def pause(ledger: Ledger | None = None) -> NodeFault:
     """Processes stop running while their connections stay open (`pause`), and go on later (`resume`)."""
     return NodeFault(
         "pause",
+        PauseRequest,
         strike_f="pause",
         relieve_f="resume",
         state="paused",
@@ -237,3 +256,78 @@ def pause(ledger: Ledger | None = None) -> NodeFault:
         leader_mark="leader paused",
         ledger=ledger,
     )
+
+
+# --- the kinds of fault -----------------------------------------------------------------------------------------------
+
+_WHOM: Final[Mapping[str, str]] = {
+    "one": "one node",
+    "minority": "as many nodes as leave a majority",
+    "majority": "a majority of the nodes",
+    "minority-third": "less than a third of the nodes",
+    "all": "all nodes",
+    "leader": "the leader",
+    "follower": "one node that does not lead",
+    "primaries": "every node that takes itself for the leader",
+}
+
+
+def _specs(need: FaultKind, *names: str) -> tuple[Strike, ...]:
+    return tuple(Strike({"spec": name}, nodes=fewest(name), needs=(need,)) for name in names)
+
+
+def _each(need: FaultKind, does: str) -> dict[str, Ways]:
+    """A name for each node spec."""
+    return {f"{need}-{spec}": Ways((_specs(need, spec),), f"{does} {whom}") for spec, whom in _WHOM.items()}
+
+
+KILL: Final = Kind(
+    request=KillRequest,
+    nemesis=kill,
+    start_f="kill",
+    stop_f="start",
+    example='{"spec": "minority"}',
+    needs=always("kill"),
+    healed=42,
+    ways={
+        "kill": Ways(
+            (_specs("kill", "leader"), _specs("kill", "one", "minority", "minority", "majority", "all")),
+            "kill -9 and restart: in turn the leader, and one, some or all nodes",
+        ),
+        **_each("kill", "kills"),
+    },
+)
+
+PAUSE: Final = Kind(
+    request=PauseRequest,
+    nemesis=pause,
+    start_f="pause",
+    stop_f="resume",
+    example='{"spec": "leader"}',
+    needs=always("pause"),
+    healed=40,
+    ways={
+        "pause": Ways(
+            (_specs("pause", "leader"), _specs("pause", "one", "minority", "minority", "majority")),
+            "stops processes from running (SIGSTOP): in turn the leader, and one or some nodes",
+        ),
+        **_each("pause", "pauses"),
+    },
+)
+
+POWER: Final = Kind(
+    request=PowerRequest,
+    nemesis=power,
+    start_f="power-off",
+    stop_f="power-on",
+    example='{"spec": "all"}',
+    needs=always("power"),
+    healed=48,
+    ways={
+        "power": Ways(
+            (_specs("power", "all"), _specs("power", "leader", "minority", "majority")),
+            "cuts the power, unsynced writes are lost or torn: in turn of all nodes, and of the leader or some",
+        ),
+        **_each("power", "cuts the power of"),
+    },
+)

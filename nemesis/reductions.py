@@ -8,12 +8,15 @@ whether a plan fails.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
+from splitbrain.harness.contract.listed import names
 from splitbrain.harness.generators.script import ScriptedFault, ScriptedOp
-from splitbrain.harness.running.plan import Plan, heals, request
+from splitbrain.harness.running.plan import Plan, heals
+from splitbrain.nemesis.catalogue import reduced
+from splitbrain.results.nemesisop import fault_in
 
 Timed = TypeVar("Timed", ScriptedOp, ScriptedFault)
 
@@ -99,7 +102,7 @@ def windows(plan: Plan) -> list[Window]:
     open_: dict[str, int] = {}
     found: list[Window] = []
     for place, fault in enumerate(plan.faults):
-        kind = str(request(fault).get("fault"))
+        kind = str(fault_in(fault.value))
         if not heals(fault):
             if kind in open_:
                 found.append((open_[kind],))
@@ -136,41 +139,19 @@ def with_nodes(plan: Plan, kept: Sequence[str]) -> Plan | None:
     if fewer is None:
         return None
     gone = [node for node in plan.nodes if node not in kept]
-    left = [_fault_without(each, gone) for each in plan.faults]
+    named = names("--nemesis", str(plan.options.get("nemesis", "")))
+    left = [_fault_without(each, gone, named) for each in plan.faults]
     whole = sorted(place for window in windows(plan) if left[window[0]] is not None for place in window)
     faults = [fault for fault in (left[place] for place in whole) if fault is not None]
     return msgspec.structs.replace(fewer, nodes=tuple(kept), faults=tuple(faults))
 
 
-def _fault_without(fault: ScriptedFault, gone: Sequence[str]) -> ScriptedFault | None:
+def _fault_without(fault: ScriptedFault, gone: Sequence[str], named: Sequence[str]) -> ScriptedFault | None:
     """A nemesis op that does not name these nodes; None if it was about nothing else."""
-    value = _value_without(fault.value, gone, within=False)
-    return None if value is _NOTHING else msgspec.structs.replace(fault, value=value)
-
-
-_NOTHING: Final = object()
-
-
-def _value_without(value: Any, gone: Sequence[str], *, within: bool) -> Any:
-    """What a request says without some nodes, `_NOTHING` if it says nothing then.
-
-    A list of nodes gets shorter. A list in a list, such as a link, and a dict go as a whole with a node in them.
-    """
-    if isinstance(value, str):
-        return _NOTHING if value in gone else value
-    if isinstance(value, dict):
-        fields = {
-            name: _value_without(each, gone, within=False)
-            for name, each in cast("dict[str, Any]", value).items()
-            if name not in gone
-        }
-        return _NOTHING if any(each is _NOTHING for each in fields.values()) else fields
-    if isinstance(value, list):
-        items = cast("list[Any]", value)
-        left = [each for each in (_value_without(item, gone, within=True) for item in items) if each is not _NOTHING]
-        lost = len(left) < len(items)
-        return _NOTHING if lost and (within or not left) else left
-    return value
+    if fault.value is None:
+        return fault
+    value = reduced(fault.f, fault.value, gone, named)
+    return None if value is None else msgspec.structs.replace(fault, value=value)
 
 
 # --- time -----------------------------------------------------------------------------------------------------------

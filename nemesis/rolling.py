@@ -9,17 +9,19 @@ An op carries the order in which nodes are restarted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.test import NemesisContext
-from splitbrain.nemesis.effects import Effect, carry_out, request
+from splitbrain.nemesis.checks import check_over
+from splitbrain.nemesis.effects import Effect, carry_out
+from splitbrain.nemesis.kinds import Asked, Kind, Strike, Ways, always
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.results.errors import BackendError, NemesisError
 from splitbrain.results.history import Op
+from splitbrain.results.nemesisop import Request, asked
 
 FAULT: Final = "restart"
 
@@ -30,6 +32,12 @@ POLL_MS: Final = 50
 """How often a node is asked."""
 
 _MS: Final = 1_000_000
+
+
+class RestartRequest(Request, tag="restart", frozen=True, kw_only=True):
+    """That nodes are restarted in their order; what it did is always over when it ends."""
+
+    over: bool = True
 
 
 class RollingRestart:
@@ -52,7 +60,7 @@ class RollingRestart:
         """Restart the nodes in the op's order, or start those that stayed down; with how long each was away."""
 
         async def restart(effect: Effect) -> None:
-            order: Sequence[NodeId] = request(op).get("order") or list(context.deployment.nodes)
+            order = asked(op.value, RestartRequest).order or context.deployment.nodes
             strangers = [node for node in order if node not in context.deployment.nodes]
             if strangers:
                 raise NemesisError(
@@ -123,3 +131,29 @@ class RollingRestart:
                 del self._down[node]
         if problems:
             raise NemesisError(f"{FAULT}: {'; '.join(problems)}.")
+
+
+# --- the kind of fault ------------------------------------------------------------------------------------------------
+
+
+def _check(given: Asked[RestartRequest]) -> None:
+    check_over(given.request.over)
+
+
+KIND: Final = Kind(
+    request=RestartRequest,
+    nemesis=RollingRestart,
+    start_f="restart",
+    stop_f="stop-restart",
+    example="{}",
+    needs=always("kill"),
+    healed=46,
+    check=_check,
+    over=True,
+    ways={
+        "restart": Ways(
+            ((Strike({"over": True}, needs=("kill",)),),),
+            "restarts all nodes, one after the other, each once the one before it answers again",
+        ),
+    },
+)

@@ -7,8 +7,8 @@ run a die leaves out what matters once in a few runs, a hand never does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -16,8 +16,10 @@ from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.rng import Rng
 from splitbrain.harness.contract.test import Nemesis
 from splitbrain.harness.generators import PENDING, Context, Generator, Pending, Result
+from splitbrain.nemesis.kinds import Kind, Rounds, Strike
 from splitbrain.results.errors import UsageError
 from splitbrain.results.history import NEMESIS, Op
+from splitbrain.results.nemesisop import request
 
 IN_FORCE_MAX: Final = 2
 """Faults that are in force at once."""
@@ -35,55 +37,29 @@ LASTING: Final = 0.75
 T = TypeVar("T")
 
 
-Figures: TypeAlias = Callable[[Sequence[str], Rng], Mapping[str, Any]]
-"""Draws what else a request carries, for a test with these nodes."""
-
-
-class Strike(msgspec.Struct, frozen=True):
-    """One way in which a fault can strike.
-
-    Attributes:
-        request: what its op carries.
-        nodes: how many nodes it needs.
-        needs: the kinds of fault that a backend must be able to inject.
-        figures: draws the rest of the request (how many messages are lost, by how much a clock jumps), so that a stored
-            op strikes again in the same way; None if there is no rest.
-    """
-
-    request: Mapping[str, Any]
-    nodes: int = 1
-    figures: Figures | None = None
-    needs: tuple[FaultKind, ...] = ()
-
-    def draw(self, nodes: Sequence[str], rng: Rng) -> Mapping[str, Any]:
-        """The whole request."""
-        return self.request if self.figures is None else {**self.request, **self.figures(nodes, rng)}
-
-
 class Fault(msgspec.Struct, frozen=True):
-    """A kind of fault, and the ways in which it strikes.
+    """A kind of fault in one test.
 
     Attributes:
-        name: its kind, as the history tells it ("partition").
-        nemesis: who injects it.
-        start_f: the function of ops that inject it.
-        stop_f: the function of ops that heal it.
-        rounds: ways to strike, in groups: one of each group strikes, in random order, before any group strikes again.
+        kind: what kind.
+        nemesis: what injects it.
+        rounds: the ways that are drawn from.
         weight: how many turns it has for one of a fault of weight 1.
-        takes_s: how long its start may take; so much earlier it begins for the last time in a run.
     """
 
-    name: str
+    kind: Kind[Any]
     nemesis: Nemesis
-    start_f: str
-    stop_f: str
-    rounds: tuple[tuple[Strike, ...], ...]
+    rounds: Rounds
     weight: int = 1
-    takes_s: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Its kind, as the history has it ("partition")."""
+        return self.kind.name
 
     def stop(self) -> Op:
         """The op that heals it."""
-        return _op(self.stop_f, {"fault": self.name, "action": "stop"})
+        return _op(self.kind.stop_f, request(self.name, "stop"))
 
     def needs(self) -> frozenset[FaultKind]:
         """Everything that one of its ways needs of a backend."""
@@ -165,7 +141,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
     def _lasts(self, fault: int, ctx: Context) -> bool:
         """Whether a fault that begins now lasts for a while before the run's faults end."""
-        return not self._ends_soon(ctx.time_ns + round(self.faults[fault].takes_s * 1e9))
+        return not self._ends_soon(ctx.time_ns + round(self.faults[fault].kind.takes_s * 1e9))
 
     def _stops(self, time_ns: int, rng: Rng) -> bool:
         if not self.in_force:
@@ -191,10 +167,9 @@ class Schedule(msgspec.Struct, frozen=True):
         struck = next(fault for fault in turns if fault in able)
         fault = self.faults[struck]
         hands = self.hands or ((),) * len(self.faults)
-        request, *rest = hands[struck] or fault.draw(nodes, rng)
+        drawn, *rest = hands[struck] or fault.draw(nodes, rng)
         order = list(_shuffled(nodes, rng))
-        value = {"fault": fault.name, "action": "start", **request, "order": order}
-        return _op(fault.start_f, value), msgspec.structs.replace(
+        return _op(fault.kind.start_f, request(fault.name, "start", **drawn, order=order)), msgspec.structs.replace(
             self,
             in_force=(*self.in_force, struck),
             turns=_without_one(turns, struck),

@@ -55,22 +55,17 @@ def draw(nodes: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
     }
 
 
-def read(request: Mapping[str, Any], known: Sequence[NodeId]) -> Swizzle:
-    """The steps that a request carries.
+def check(swizzle: Swizzle, known: Sequence[NodeId]) -> None:
+    """Refuse steps that cannot be made.
 
     Raises:
-        UsageError: it does not say who is cut off and comes back, or names nodes that are not in the test.
+        UsageError: they cut off no node, or nodes that are not in the test, or a pause is none.
     """
-    try:
-        swizzle = msgspec.convert({name: request.get(name) for name in Swizzle.__struct_fields__}, Swizzle)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"a swizzle says which nodes it cuts off, when, and how they come back: {error}.") from None
     strangers = [node for node in (*swizzle.nodes, *swizzle.heal_nodes) if node not in known]
     if strangers or not swizzle.nodes:
         raise UsageError(f"a swizzle of {', '.join(strangers) or 'no nodes'}: the nodes are {', '.join(known)}.")
     for name, pauses_ms in (("pauses_ms", swizzle.pauses_ms), ("heal_pauses_ms", swizzle.heal_pauses_ms)):
         check_pauses(name, pauses_ms)
-    return swizzle
 
 
 def cut_off(gone: Sequence[NodeId], nodes: Sequence[NodeId]) -> frozenset[Link]:

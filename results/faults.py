@@ -1,14 +1,14 @@
 """What happened to a run beside its client ops: phases, faults, recovery, stalls. Read from nemesis and harness ops.
 
-A nemesis op's value is a dict with `fault` ("partition", "kill", "pause"), `action` ("start" or "stop"), and in its
-completion `target` (in words), `evidence`, and the state after it: `cut`, `down`, `paused`. A fault is in force from
-the completion of its start to the invocation of its stop: between those two it certainly is.
+What the value of a nemesis op says is in `splitbrain.results.nemesisop`. A fault is in force from the completion of its
+start to the invocation of its stop: between those two it certainly is.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Literal, cast
+from functools import cached_property
+from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -16,65 +16,24 @@ import pyarrow as pa
 from splitbrain.results.arrow import from_table
 from splitbrain.results.calls import ints
 from splitbrain.results.history import HARNESS, NEMESIS, Op
-
-NOBODY = "nobody"
-"""How the target of a nemesis op begins that found no node to strike."""
+from splitbrain.results.nemesisop import Said, said
 
 
-class NemesisReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The value of a nemesis op that was carried out: what coverage, quorum progress and the report judge it by.
-
-    It also repeats the request of the op: a nemesis may add what it wants. `splitbrain.nemesis.effects.carry_out` makes
-        it.
-
-    Attributes:
-        fault: the kind of fault ("partition"): one fault of a kind is in force at a time.
-        action: whether the op starts the fault or stops it.
-        target: who was hit, for a person; NOBODY and a reason if there was nobody to hit.
-        cut: every directed link that is cut after the op, also by other faults.
-        down: every node that is stopped after the op.
-        paused: every node that is paused after the op.
-        links: every directed link with a fault after the op.
-        disks: nodes whose disk has a fault after the op.
-        clocks: nodes whose clock has a fault after the op.
-        cpus: nodes that get little of a CPU after the op.
-        over: whether the fault is over when the op ends.
-        evidence: what was measured; "bit" in it, or in the part of a node, says whether the fault did anything.
-    """
-
-    fault: str
-    action: Literal["start", "stop"]
-    target: str
-    cut: tuple[tuple[str, str], ...]
-    down: tuple[str, ...]
-    paused: tuple[str, ...]
-    links: tuple[tuple[str, str], ...] = ()
-    disks: tuple[str, ...] = ()
-    clocks: tuple[str, ...] = ()
-    cpus: tuple[str, ...] = ()
-    over: bool = False
-    evidence: dict[str, Any] = {}
-
-
-def report_problem(value: Any) -> str | None:
-    """Why this is no report of a nemesis op, as the end of a sentence; None if it is one."""
-    try:
-        msgspec.convert(value, NemesisReport)
-    except msgspec.ValidationError as error:
-        return str(error)
-    return None
-
-
-class FaultOp(msgspec.Struct, frozen=True):
+class FaultOp(msgspec.Struct, frozen=True, dict=True):
     """A nemesis op: its invocation, and its completion where there is one."""
 
     invoke: Op
     completion: Op | None
 
-    @property
-    def value(self) -> dict[str, Any]:
+    @cached_property
+    def said(self) -> Said:
         """What was asked for, overlaid with what was done."""
-        return {**_as_dict(self.invoke.value), **_as_dict(self.completion.value if self.completion else None)}
+        return said(self.invoke.value, self.completion.value if self.completion else None)
+
+    @property
+    def fault(self) -> str:
+        """The kind of fault; the op's function where it does not say."""
+        return self.invoke.f if self.said.fault is None else self.said.fault
 
     @property
     def verified(self) -> bool:
@@ -88,23 +47,15 @@ class FaultOp(msgspec.Struct, frozen=True):
             return None
         return (self.completion.error if self.completion else "it was never completed") or "it was not verified"
 
-    def listed(self, name: str) -> list[Any]:
-        """A part of the state after it (`cut`, `down`, `paused`); empty where a nemesis tells no list."""
-        found = self.value.get(name)
-        return cast("list[Any]", found) if isinstance(found, list) else []
-
     @property
     def bit(self) -> bool | None:
-        """Whether its evidence tells that the fault did anything, as a whole or on a node; None if it does not tell."""
-        evidence = _as_dict(self.value.get("evidence"))
-        told = [_as_dict(part).get("bit") for part in (evidence, *evidence.values())]
-        said = [found for found in told if isinstance(found, bool)]
-        return any(said) if said else None
+        """Whether its evidence shows that the fault did anything, as a whole or on a node; None if it does not say."""
+        return self.said.evidence.bit
 
     @property
     def struck(self) -> bool:
-        """Whether it hit anybody: a strike that finds no node to hit ("nobody: ...") puts no fault in force."""
-        return not str(self.value.get("target", "")).startswith(NOBODY)
+        """Whether it hit anybody: an op that finds no node to hit puts no fault in force."""
+        return self.said.is_hit
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -133,8 +84,7 @@ class Window(msgspec.Struct, frozen=True):
     @property
     def target(self) -> str:
         """Who was hit, in words."""
-        value = self.start.value
-        return str(value.get("target") or value.get("shape") or "")
+        return self.start.said.target or self.start.said.shape
 
 
 class Phase(msgspec.Struct, frozen=True):
@@ -223,13 +173,13 @@ def _windows(fault_ops: tuple[FaultOp, ...], recovered_ns: int) -> list[Window]:
     found: list[Window] = []
     open_by_fault: dict[str, FaultOp] = {}
     for op in fault_ops:
-        fault, action = str(op.value.get("fault", op.invoke.f)), op.value.get("action")
+        fault, action = op.fault, op.said.action
         if action == "start" and not op.struck:
             continue
         begun = open_by_fault.pop(fault, None) if action in ("start", "stop") else None
         if begun is not None:
             found.append(_window(fault, begun, op, op.invoke.time))
-        if op.value.get("over"):
+        if op.said.over:
             found.append(Window(fault, op, None, op.invoke.time, (op.completion or op.invoke).time))
         elif action == "start":
             open_by_fault[fault] = op

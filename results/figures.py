@@ -235,9 +235,9 @@ def _recovery_rows(answered: _Answered, around: Happenings) -> list[dict[str, An
     ends = [*(op.invoke.time for op in ops[1:]), around.end_ns]
     return [
         {
-            "fault": str(op.value.get("fault", op.invoke.f)),
-            "action": str(op.value.get("action", "start")),
-            "target": str(op.value.get("target", "")),
+            "fault": op.fault,
+            "action": op.said.action or "start",
+            "target": op.said.target,
             "time_s": seconds(op.invoke.time),
             "nodes": {node: answered.first_s(op, node, until_ns) for node in answered.nodes},
         }

@@ -13,13 +13,15 @@ from splitbrain.results.errors import UnknownNameError, UsageError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-Kind: TypeAlias = Literal["workload", "system", "checker", "model"]
+Kind: TypeAlias = Literal["workload", "nemesis", "system", "checker", "model", "backend"]
 
 GROUPS: Final[dict[Kind, str]] = {
     "workload": "splitbrain.workloads",
+    "nemesis": "splitbrain.nemeses",
     "system": "splitbrain.systems",
     "checker": "splitbrain.checkers",
     "model": "splitbrain.models",
+    "backend": "splitbrain.backends",
 }
 """The group of entry points of each kind of part."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
 
 from splitbrain.checkers.quorum.topology import cores, topology
 from splitbrain.results.faults import FaultOp, Happenings
+from splitbrain.results.nemesisop import InForce
 
 
 def calm(around: Happenings, begin_ns: int, end_ns: int) -> Iterator[tuple[int, int, bool]]:
@@ -30,35 +30,34 @@ def out_ns(around: Happenings, nodes: Sequence[str], begin_ns: int, end_ns: int)
     lost its leader may be silent, although it hears a majority.
     """
     out = dict.fromkeys(nodes, 0)
-    state: dict[str, list[Any]] = {"down": [], "paused": [], "cut": []}
-    at_ns = begin_ns
-    for until_ns, change in [*_changes(around), (end_ns, {})]:
+    state, at_ns = InForce(cut=(), down=(), paused=()), begin_ns
+    for until_ns, after in [*_states(around, state), (end_ns, state)]:
         until_ns = min(max(until_ns, at_ns), end_ns)
         for node in set(nodes) - _in_action(nodes, state):
             out[node] += until_ns - at_ns
-        at_ns = until_ns
-        state.update(change)
+        at_ns, state = until_ns, after
     return out
 
 
-def _changes(around: Happenings) -> Iterator[tuple[int, dict[str, list[Any]]]]:
-    """When each nemesis op was over, and what it tells of the state after it."""
+def _states(around: Happenings, at_first: InForce) -> Iterator[tuple[int, InForce]]:
+    """When each nemesis op was over, and what is in force after it: what it does not say stays as it was."""
+    state = at_first
     for op in around.fault_ops:
-        told = {name: op.value.get(name) for name in ("down", "paused", "cut")}
-        yield _effective_ns(op), {name: cast("list[Any]", value) for name, value in told.items() if _is_list(value)}
+        said = op.said
+        state = InForce(
+            cut=state.cut if said.cut is None else said.cut,
+            down=state.down if said.down is None else said.down,
+            paused=state.paused if said.paused is None else said.paused,
+        )
+        yield _effective_ns(op), state
 
 
 def _effective_ns(op: FaultOp) -> int:
     return (op.completion or op.invoke).time
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
-
-
-def _in_action(nodes: Sequence[str], state: dict[str, list[Any]]) -> frozenset[str]:
+def _in_action(nodes: Sequence[str], state: InForce) -> frozenset[str]:
     """Nodes that run and belong to every majority whose nodes all hear each other."""
-    cut = [(source, destination) for source, destination in state["cut"]]
-    at = topology(nodes, down=[*state["down"], *state["paused"]], cut=cut)
+    at = topology(nodes, down=[*(state.down or ()), *(state.paused or ())], cut=state.cut or ())
     groups = [frozenset(group) for group in cores(at)]
     return groups[0].intersection(*groups[1:]) if groups else frozenset()

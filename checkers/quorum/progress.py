@@ -137,11 +137,10 @@ def recovery_times(
 
 
 def _which(op: FaultOp) -> dict[str, Any]:
-    value = op.value
     return {
-        "fault": str(value.get("fault", op.invoke.f)),
-        "action": str(value.get("action", "start")),
-        "target": str(value.get("target", "")),
+        "fault": op.fault,
+        "action": op.said.action or "start",
+        "target": op.said.target,
         "time_s": seconds(op.invoke.time),
         "op": op.invoke.index,
     }

@@ -203,27 +203,18 @@ def _healing_over(around: Happenings) -> Op | None:
 
 
 def _wrong(op: FaultOp, unknown: Wrong) -> Wrong:
-    def links(name: str) -> tuple[Link, ...]:
-        return tuple((str(source), str(destination)) for source, destination in op.listed(name))
-
-    def listed(*names: str) -> tuple[NodeId, ...]:
-        return tuple(dict.fromkeys(str(node) for name in names for node in op.listed(name)))
-
-    knows_links = all(_are_links(op.value.get(name, ())) for name in ("cut", "links")) and "cut" in op.value
-    knows_nodes = "down" in op.value
+    said = op.said
+    knows_links = said.cut is not None and said.links is not None
     return Wrong(
-        cut=links("cut") if knows_links else (),
-        down=listed("down", "paused"),
-        uncertain_links=links("links") if knows_links else unknown.uncertain_links,
-        uncertain_nodes=listed("disks", "cpus", "clocks") if knows_nodes else unknown.uncertain_nodes,
+        cut=(said.cut or ()) if knows_links else (),
+        down=_once(said.down or (), said.paused or ()),
+        uncertain_links=(said.links or ()) if knows_links else unknown.uncertain_links,
+        uncertain_nodes=unknown.uncertain_nodes if said.down is None else _once(said.disks, said.cpus, said.clocks),
     )
 
 
-def _are_links(told: object) -> bool:
-    """Whether it is a list of pairs: an imported history may hold anything under the names that ours give to links."""
-    return isinstance(told, (list, tuple)) and all(
-        isinstance(link, (list, tuple)) and len(cast("list[Any]", link)) == 2 for link in cast("list[Any]", told)
-    )
+def _once(*listed: Sequence[NodeId]) -> tuple[NodeId, ...]:
+    return tuple(dict.fromkeys(node for nodes in listed for node in nodes))
 
 
 def _all_uncertain(nodes: Sequence[NodeId]) -> Wrong:

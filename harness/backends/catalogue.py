@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from splitbrain.harness.contract.test import Backend
-from splitbrain.results.errors import UnknownNameError
+from splitbrain.results import plugins
+from splitbrain.results.errors import UsageError
 
 if TYPE_CHECKING:
     from splitbrain.harness.backends.ssh.inventory import Inventory
@@ -47,12 +49,26 @@ BACKENDS: Mapping[str, tuple[Callable[[Inventory | None], Backend], str]] = {
 }
 
 
+_MEMBERS = ("name", "support", "sweep", "deploy")
+
+
 def build(name: str, inventory: Inventory | None = None) -> Backend:
     """The backend of that name, on the hosts of an inventory where it takes those.
 
+    Args:
+        name: a key of `BACKENDS`, or that of another package's (`splitbrain.results.plugins`): a Backend, or a class or
+            function without arguments that makes one.
+        inventory: for the ssh backend.
+
     Raises:
         UnknownNameError: there is none.
+        UsageError: that of another package cannot be imported, or is no backend.
     """
-    if name not in BACKENDS:
-        raise UnknownNameError("backend", name, BACKENDS)
-    return BACKENDS[name][0](inventory)
+    if name in BACKENDS:
+        return BACKENDS[name][0](inventory)
+    found = plugins.find("backend", name, BACKENDS)
+    made = plugins.made("backend", name, found) if inspect.isclass(found) or inspect.isroutine(found) else found
+    lacking = [member for member in _MEMBERS if not hasattr(made, member)]
+    if lacking:
+        raise UsageError(f"backend {name!r} made {made!r:.80}, not a Backend: it has no {', '.join(lacking)}.")
+    return made

@@ -38,7 +38,7 @@ from splitbrain.harness.simulation.worlds import WORLDS
 from splitbrain.harness.systems import catalogue as systems
 from splitbrain.nemesis import catalogue as nemeses
 from splitbrain.nemesis.compose import INTERVAL_S
-from splitbrain.nemesis.requests import kind_of, needs_of
+from splitbrain.nemesis.requests import needs_of
 from splitbrain.results import quantities
 from splitbrain.results.errors import UnknownNameError, UsageError
 from splitbrain.results.nodedata import KEEP_DATA
@@ -93,9 +93,15 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
         chosen = msgspec.convert(options, RunOptions)
         if not chosen.schedule or chosen.scheduled:
             return chosen
-        found = read_schedule(chosen.schedule, node_names(chosen.nodes), chosen.time_limit)
-        kinds = sorted({kind_of(fault.f) for fault in found}, key=list(nemeses.KINDS).index)
-        return msgspec.structs.replace(chosen, scheduled=found, nemesis=",".join(kinds))
+        named = names("--nemesis", chosen.nemesis)
+        found = read_schedule(chosen.schedule, node_names(chosen.nodes), chosen.time_limit, named)
+        return msgspec.structs.replace(chosen, scheduled=found, nemesis=",".join(_bringing(found, named)))
+
+
+def _bringing(faults: Sequence[ScriptedFault], named: Sequence[str]) -> list[str]:
+    """The names of nemeses that bring these ops, in the order in which they are healed."""
+    found = {nemeses.name_for(fault.f, named): nemeses.kind_of(fault.f, named).healed for fault in faults}
+    return sorted(found, key=lambda name: found[name])
 
 
 def node_names(nodes: str) -> tuple[str, ...]:
@@ -217,7 +223,10 @@ def _unusual(options: RunOptions) -> list[str]:
 
 def _called(options: RunOptions, nemesis_names: Sequence[str]) -> str:
     """What breaks, for the name of the test: names without their weights."""
-    return "schedule" if options.scheduled else "+".join(nemeses.weights(nemesis_names) or ["none"])
+    if options.scheduled:
+        return "schedule"
+    called = [name if name in nemeses.NEMESES else _plain(name) for name in nemeses.weights(nemesis_names)]
+    return "+".join(called or ["none"])
 
 
 def _package(
@@ -225,9 +234,9 @@ def _package(
 ) -> NemesisPackage:
     """What breaks and when: drawn from the seed, of what the backend can do; or as a schedule says."""
     if options.scheduled:
-        checked_faults(options.scheduled, nodes, "scheduled")
+        checked_faults(options.scheduled, nodes, "scheduled", nemesis_names)
         package = nemeses.build(nemesis_names)
-        needs = frozenset(kind for fault in options.scheduled for kind in needs_of(fault.value))
+        needs = frozenset(kind for fault in options.scheduled for kind in needs_of(fault.f, fault.value, nemesis_names))
         return dataclasses.replace(package, generator=script_faults(options.scheduled), faults=needs)
     return nemeses.build(
         nemesis_names,

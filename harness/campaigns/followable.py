@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from splitbrain.harness.contract.listed import names
 from splitbrain.harness.contract.test import KEY_MAX, OpShape
 from splitbrain.harness.generators.script import ScriptedFault, ScriptedOp
 from splitbrain.harness.running.plan import Plan
@@ -42,7 +43,8 @@ def checked(plan: Plan, test: Test) -> Plan:
         return plan
     if test.nemesis.nemesis is None:
         raise UsageError("the plan has faults, but its options name no nemesis: correct options.nemesis in the plan.")
-    faults = checked_faults(plan.faults, plan.nodes, "faults")
+    named = names("--nemesis", str(plan.options.get("nemesis", "")))
+    faults = checked_faults(plan.faults, plan.nodes, "faults", named)
     for place, fault in enumerate(faults):
         if fault.f not in test.nemesis.nemesis.fs:
             raise UsageError(
@@ -72,26 +74,29 @@ def _check_length(plan: Plan, test: Test) -> None:
             )
 
 
-def checked_faults(faults: Sequence[ScriptedFault], nodes: Sequence[str], called: str) -> tuple[ScriptedFault, ...]:
+def checked_faults(
+    faults: Sequence[ScriptedFault], nodes: Sequence[str], called: str, named: Sequence[str] = ()
+) -> tuple[ScriptedFault, ...]:
     """Nemesis ops with whole requests.
 
     Args:
         faults: in the order of their times.
         nodes: of the test.
         called: the list in which they stand, for messages.
+        named: names of `--nemesis`, which may bring kinds of other packages.
 
     Raises:
         UsageError: one is unknown, makes no sense, or is out of order; which.
     """
     placed = [(f"{called}[{place}]", fault) for place, fault in enumerate(faults)]
-    whole = tuple(msgspec.structs.replace(fault, value=_whole(place, fault, nodes)) for place, fault in placed)
-    check_sequence(placed)
+    whole = tuple(msgspec.structs.replace(fault, value=_whole(place, fault, nodes, named)) for place, fault in placed)
+    check_sequence(placed, named)
     return whole
 
 
-def _whole(place: str, fault: ScriptedFault, nodes: Sequence[str]) -> dict[str, Any]:
+def _whole(place: str, fault: ScriptedFault, nodes: Sequence[str], named: Sequence[str]) -> dict[str, Any]:
     try:
-        return complete(fault.f, fault.value, nodes)
+        return complete(fault.f, fault.value, nodes, named)
     except UsageError as error:
         raise UsageError(f"{place}: {error}") from None
 

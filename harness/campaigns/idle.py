@@ -28,8 +28,16 @@ def idle(options: Mapping[str, Any]) -> dict[str, str]:
     else:
         found["keep_data"] = "simulated nodes leave no data: leave it out."
     if options["schedule"]:
-        found["nemesis"] = "--schedule says itself what breaks: leave --nemesis out."
+        if not _brings_kinds(str(options["nemesis"])):
+            found["nemesis"] = "--schedule says itself what breaks: leave --nemesis out."
         found["interval"] = "--schedule says itself when something breaks: leave --interval out."
     elif str(options["nemesis"]).strip() == "none":
         found["interval"] = "--nemesis none breaks nothing: leave --interval out."
     return found
+
+
+def _brings_kinds(nemesis: str) -> bool:
+    """Whether a list of nemeses has one named `module:attribute`: a schedule may have its ops, and does not name it."""
+    from splitbrain.nemesis.catalogue import weighted  # every command imports this module, and few need the nemeses
+
+    return any(":" in weighted(name)[0] for name in nemesis.split(","))

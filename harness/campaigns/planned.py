@@ -15,6 +15,7 @@ from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.campaigns.followable import checked
 from splitbrain.harness.campaigns.idle import HOST_OPTIONS
 from splitbrain.harness.campaigns.words import sentences
+from splitbrain.harness.contract.listed import names
 from splitbrain.harness.running import plan as plans
 from splitbrain.harness.running.plan import Expectation, Plan
 from splitbrain.harness.running.simulate import simulate
@@ -110,7 +111,8 @@ def test_of(options: RunOptions, plan: Plan | None) -> Test:
         return test
     plan = checked(plan, test)
     scripted = plans.scripted(test, plan)
-    needs = frozenset(kind for fault in plan.faults for kind in needs_of(fault.value))
+    named = names("--nemesis", options.nemesis)
+    needs = frozenset(kind for fault in plan.faults for kind in needs_of(fault.f, fault.value, named))
     return dataclasses.replace(scripted, nemesis=dataclasses.replace(scripted.nemesis, faults=needs, left_out=()))
 
 

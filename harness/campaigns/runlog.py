@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO
 
 from splitbrain.results.history import NEMESIS, Op
+from splitbrain.results.nemesisop import said
 from splitbrain.results.values import canonical_json
 
 
@@ -27,11 +28,10 @@ class RunLog:
         """Take note of an op, unless it is a client's or has only begun."""
         if op.process >= 0 or op.type == "invoke":
             return
-        told: Any = op.value
-        is_fault = op.process == NEMESIS and isinstance(told, dict)
-        said = str(cast("dict[str, Any]", told).get("target", "")) if is_fault else canonical_json(told)
+        is_fault = op.process == NEMESIS and isinstance(op.value, dict)
+        what = said(op.value).target if is_fault else canonical_json(op.value)
         error = f"  {op.error}" if op.error else ""
-        self.write(f"{op.time / 1e9:10.4f} s  {op.f} {op.type}  {said}{error}")
+        self.write(f"{op.time / 1e9:10.4f} s  {op.f} {op.type}  {what}{error}")
 
     def write(self, line: str) -> None:
         """Add a line, at once on disk for whoever follows the file."""

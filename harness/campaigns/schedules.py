@@ -27,8 +27,14 @@ LINES_MAX = 100_000
 """Ops in one file."""
 
 
-def read(path: str, nodes: Sequence[str], time_limit_s: float) -> tuple[ScriptedFault, ...]:
+def read(path: str, nodes: Sequence[str], time_limit_s: float, named: Sequence[str] = ()) -> tuple[ScriptedFault, ...]:
     """The ops in a file, in the order of their times; requests are whole, with all that may be left out of the file.
+
+    Args:
+        path: of the file.
+        nodes: of the test.
+        time_limit_s: of the test, in seconds.
+        named: names of `--nemesis`, which may bring kinds of faults of other packages.
 
     Raises:
         UsageError: the file cannot be read, or a line is wrong, which is named.
@@ -50,11 +56,11 @@ def read(path: str, nodes: Sequence[str], time_limit_s: float) -> tuple[Scripted
                 f"raise --time-limit."
             )
         try:
-            request = complete(fault.f, fault.value, nodes)
+            request = complete(fault.f, fault.value, nodes, named)
         except UsageError as error:
             raise UsageError(f"{place}: {error}") from None
         found.append(msgspec.structs.replace(fault, value=request))
-    check_sequence((place, fault) for place, fault in places)
+    check_sequence(places, named)
     return tuple(found)
 
 

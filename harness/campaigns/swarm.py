@@ -21,8 +21,8 @@ from splitbrain.harness.contract.faultkinds import supported
 from splitbrain.harness.contract.listed import names, number
 from splitbrain.harness.contract.rng import Rng, Streams
 from splitbrain.harness.systems import catalogue as systems
-from splitbrain.nemesis.catalogue import NEMESES, UNFAIR, descriptions, names_for
-from splitbrain.results.errors import UnknownNameError, UsageError
+from splitbrain.nemesis.catalogue import UNFAIR, entry, names_for
+from splitbrain.results.errors import UsageError
 from splitbrain.workloads.catalogue import able
 from splitbrain.workloads.catalogue import check as check_workload
 
@@ -132,10 +132,10 @@ def _refuse_too_large(asked: Asked) -> None:
         UsageError: one of them needs more nodes than any test has.
     """
     for name in asked.nemeses:
-        if name in NEMESES and _fewest_nodes(name) > max(asked.nodes):
+        if name != "none" and entry(name).fewest_nodes > max(asked.nodes):
             raise UsageError(
-                f"--nemesis {name}: it needs {_fewest_nodes(name)} nodes, and no test has so many: raise --nodes, or "
-                "leave it out."
+                f"--nemesis {name}: it needs {entry(name).fewest_nodes} nodes, and no test has so many: raise "
+                "--nodes, or leave it out."
             )
 
 
@@ -160,8 +160,8 @@ def check(asked: Asked) -> None:
     for nemesis in asked.nemeses:
         if nemesis == "none" and len(asked.nemeses) > 1:
             raise UsageError(f"--nemesis {','.join(asked.nemeses)}: none stands for no fault at all, and stands alone.")
-        if nemesis != "none" and nemesis not in NEMESES:
-            raise UnknownNameError("nemesis", nemesis, descriptions())
+        if nemesis != "none":
+            entry(nemesis)
     if not _node_counts(asked):
         raise UsageError(
             f"--nodes {','.join(map(str, asked.nodes))}: no nemesis of {','.join(asked.nemeses)} can strike so few "
@@ -182,7 +182,7 @@ def _compose_all(asked: Asked) -> None:
     for workload in asked.workloads:
         compose(msgspec.structs.replace(first, workload=workload))
     for nemesis in asked.nemeses:
-        if nemesis == "none" or _fewest_nodes(nemesis) <= max(counts):
+        if nemesis == "none" or entry(nemesis).fewest_nodes <= max(counts):
             compose(msgspec.structs.replace(first, nemesis=nemesis, nodes=str(max(counts))))
     for count in counts:
         client_count(first.concurrency, count)
@@ -199,7 +199,7 @@ def draw(seed: int, asked: Asked) -> RunOptions:
     time_limit = _given(asked.time_limit, _long_enough(rng.choice(TIME_LIMITS_S), kinds))
     interval = _interval(rng, time_limit, kinds)
     op_timeout = rng.choice(OP_TIMEOUTS_S)
-    lasting = [name for name in LASTING if name in asked.nemeses and _fewest_nodes(name) <= nodes]
+    lasting = [name for name in LASTING if name in asked.nemeses and entry(name).fewest_nodes <= nodes]
     if rng.random() < PATIENT and lasting:
         nemesis = rng.choice(lasting)
         rate, op_timeout = min(rate, PATIENT_RATE_HZ), PATIENT_OP_TIMEOUT_S
@@ -248,8 +248,8 @@ def _faults(rng: Rng, asked: Sequence[str], nodes: int) -> tuple[int, str]:
     """
     by_kind: dict[str, list[str]] = {}
     for name in dict.fromkeys(asked):
-        if name != "none" and _fewest_nodes(name) <= nodes:
-            by_kind.setdefault(NEMESES[name].kind, []).append(name)
+        if name != "none" and entry(name).fewest_nodes <= nodes:
+            by_kind.setdefault(entry(name).kind.name, []).append(name)
     if not by_kind:
         return 0, "none"
     kinds = rng.sample(list(by_kind), rng.between(1, min(KINDS_MAX, len(by_kind))))
@@ -271,15 +271,11 @@ def _short(drawn: Sequence[Sequence[str]]) -> list[str]:
     return chosen
 
 
-def _fewest_nodes(name: str) -> int:
-    return min(strike.nodes for group in NEMESES[name].rounds for strike in group)
-
-
 def _node_counts(asked: Asked) -> list[int]:
     """The numbers of nodes with which some nemesis of those asked for can strike."""
     if all(name == "none" for name in asked.nemeses):
         return list(asked.nodes)
-    fewest = min(_fewest_nodes(name) for name in asked.nemeses if name != "none")
+    fewest = min(entry(name).fewest_nodes for name in asked.nemeses if name != "none")
     return [count for count in asked.nodes if count >= fewest]
 
 

@@ -62,7 +62,7 @@ def _entries(kind: str) -> Mapping[str, str | _Model]:
     if kind == "nemeses":
         from splitbrain.nemesis.catalogue import descriptions
 
-        return descriptions()
+        return descriptions() | _installed("nemesis")
     if kind == "checkers":
         from splitbrain.checkers.registry import CHECKERS
 
@@ -86,7 +86,7 @@ def _entries(kind: str) -> Mapping[str, str | _Model]:
         return {f"{name}:{bug}": line for name in SYSTEMS for bug, line in build(name).bugs.items()}
     if kind == "systems":
         return {name: line for name, (_, line) in SYSTEMS.items()} | _installed("system")
-    return {name: line for name, (_, line) in BACKENDS.items()}
+    return {name: line for name, (_, line) in BACKENDS.items()} | _installed("backend")
 
 
 def _installed(kind: plugins.Kind) -> dict[str, str]:

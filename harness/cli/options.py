@@ -246,7 +246,7 @@ test = _apply(
             default="local",
             show_default=True,
             metavar="NAME",
-            help="Where nodes live (splitbrain doctor tells what works here).",
+            help="Where nodes live (splitbrain list backends; splitbrain doctor tells what works here).",
         ),
         *_HOSTS,
         click.option(

@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -21,6 +20,7 @@ from rich.text import Text
 
 from splitbrain.harness.campaigns.leaders import Leaders
 from splitbrain.results.history import HARNESS, NEMESIS, Op
+from splitbrain.results.nemesisop import said
 
 _REDRAW_S = 0.25
 _PLAIN_S = 10.0
@@ -141,11 +141,11 @@ class Progress:
         )
 
     def _observe_fault(self, op: Op) -> None:
-        value: dict[str, Any] = op.value if isinstance(op.value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
-        fault = str(value.get("fault", op.f))
         if op.type == "invoke":
             return
-        if value.get("action") == "start":
-            self.faults[fault] = f"{fault} {value.get('target', '')}".strip()
+        done = said(op.value)
+        fault = op.f if done.fault is None else done.fault
+        if done.action == "start":
+            self.faults[fault] = f"{fault} {done.target}".strip()
         else:
             self.faults.pop(fault, None)

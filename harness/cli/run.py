@@ -74,6 +74,7 @@ def _refuse_idle(ctx: click.Context, given: Mapping[str, Any]) -> None:
     """
     from splitbrain.harness.campaigns.idle import idle
     from splitbrain.harness.contract.listed import names
+    from splitbrain.nemesis.catalogue import weighted
 
     for name, why in idle(given).items():
         if options.given(ctx, name):
@@ -81,7 +82,7 @@ def _refuse_idle(ctx: click.Context, given: Mapping[str, Any]) -> None:
     if given["hosts"] is not None:
         options.check_user(given["hosts"], given["ssh_user"])
     alone = names("--nemesis", given["nemesis"])
-    if len(alone) == 1 and ":" in alone[0] and not alone[0].startswith("none"):
+    if len(alone) == 1 and weighted(alone[0])[1] is not None and not alone[0].startswith("none"):
         raise UsageError(f"--nemesis {alone[0]}: a weight compares with those of others: leave it out, or name others.")
 
 

@@ -372,8 +372,9 @@ class Nemesis(Protocol):
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         """Carry out a nemesis op and return its completion.
 
-        `ok`: it was seen to take effect; the value is a `splitbrain.results.faults.NemesisReport`, as a dict. `info`:
-        it may have taken effect; the run is then inconclusive. NemesisError is recorded as `info` with the error.
+        `ok`: it was seen to take effect; the value is a `splitbrain.results.nemesisop.NemesisReport`, as a dict.
+        `info`: it may have taken effect; the run is then inconclusive. NemesisError is recorded as `info` with the
+        error.
         """
         ...
 

@@ -43,6 +43,7 @@ from splitbrain.harness.contract.test import LEAST, RATE_MAX, Test, check_placem
 from splitbrain.harness.generators.script import ScriptedFault, ScriptedOp, script, script_faults
 from splitbrain.results.errors import HistoryFormatError, StoreVersionError, UsageError
 from splitbrain.results.history import HARNESS, NEMESIS, Op
+from splitbrain.results.nemesisop import action_in, fault_in
 
 FORMAT: Final = 1
 """The version of plan files. A higher one is refused."""
@@ -142,8 +143,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if self.end_ns <= 0:
             raise UsageError(f"end_ns must be positive, not {self.end_ns}.")
         for place, fault in enumerate(self.faults):
-            action = request(fault).get("action", "start")
-            if action not in ("start", "stop"):
+            action = action_in(fault.value)
+            if action not in (None, "start", "stop"):
                 raise UsageError(f"faults[{place}] has the action {action!r}: it starts a fault, or stops it.")
 
     def _check_ops(self) -> None:
@@ -411,16 +412,11 @@ def figures(plan: Plan) -> PlanFigures:
     )
 
 
-def request(fault: ScriptedFault) -> Mapping[str, Any]:
-    """The request that a nemesis op carries; empty if it carries none."""
-    return cast("dict[str, Any]", fault.value) if isinstance(fault.value, dict) else {}
-
-
 def heals(fault: ScriptedFault) -> bool:
     """Whether a nemesis op undoes a fault."""
-    return request(fault).get("action") == "stop"
+    return action_in(fault.value) == "stop"
 
 
 def kinds(faults: Sequence[ScriptedFault]) -> tuple[str, ...]:
     """The kinds of fault that strike, sorted."""
-    return tuple(sorted({str(request(each)["fault"]) for each in faults if "fault" in request(each)}))
+    return tuple(sorted({kind for each in faults if (kind := fault_in(each.value)) is not None}))

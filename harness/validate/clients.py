@@ -10,8 +10,8 @@ from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.test import Client, Nemesis, NemesisContext
 from splitbrain.harness.validate.values import Wrapper, json_problem, name_of, short
 from splitbrain.results.errors import ProtocolError
-from splitbrain.results.faults import report_problem
 from splitbrain.results.history import Op
+from splitbrain.results.nemesisop import report_problem
 
 if TYPE_CHECKING:
     from splitbrain.harness.contract.test import Test
@@ -90,8 +90,9 @@ class _ValidNemesis(Wrapper):
             problem = "returned type 'fail'; a nemesis op ends in 'ok' (verified) or 'info' (nobody knows)"
         if problem is None and done.type == "ok" and (lacks := report_problem(done.value)) is not None:
             problem = (
-                f"returned a value that does not say what is in force: {lacks} (see "
-                "splitbrain.results.faults.NemesisReport; splitbrain.nemesis.effects.carry_out makes such a value)"
+                f"returned a value that does not say what is in force: {lacks}. Return "
+                "splitbrain.nemesis.effects.carry_out(context, op, ...), or a dict with every field of "
+                "splitbrain.results.nemesisop.NemesisReport"
             )
         if problem is not None:
             raise ProtocolError(f"{name}: invoke of {op.f!r} (op {op.index}) {problem}.")

@@ -12,7 +12,6 @@ from splitbrain.results.report.text import clip
 FAULTS_MAX: Final = 300
 """Nemesis ops in the table."""
 
-_STATES: Final = ("down", "paused", "disks", "clocks")
 _RAW_MAX: Final = 2000
 _WORDS_MAX: Final = 8
 """Facts of a piece of evidence that are told in words; the record beside them has all."""
@@ -26,15 +25,14 @@ def fault_rows(view: RunView) -> list[dict[str, Any]]:
 
 
 def _row(op: FaultOp) -> dict[str, Any]:
-    value = op.value
-    evidence = value.get("evidence")
+    evidence = op.said.evidence.measured
     words = evidence_words(evidence)
     raw = clip(evidence, _RAW_MAX) if evidence else ""
     return {
         "index": op.invoke.index,
         "f": op.invoke.f,
-        "detail": value.get("shape") or value.get("spec") or "",
-        "target": value.get("target", ""),
+        "detail": op.said.shape or op.said.spec,
+        "target": op.said.target,
         "time_s": op.invoke.time / 1e9,
         "took_s": (op.completion.time - op.invoke.time) / 1e9 if op.completion else None,
         "verified": op.verified,
@@ -46,10 +44,12 @@ def _row(op: FaultOp) -> dict[str, Any]:
 
 
 def _state(op: FaultOp) -> str:
-    told = [f"{len(op.listed('cut'))} links cut"] if op.listed("cut") else []
-    told += [f"{len(op.listed('links'))} links disturbed"] if op.listed("links") else []
-    told += [f"{name}: {' '.join(map(str, op.listed(name)))}" for name in _STATES if op.listed(name)]
-    return ", ".join(told) or "nothing in force"
+    said = op.said
+    found = [f"{len(said.cut)} links cut"] if said.cut else []
+    found += [f"{len(said.links)} links disturbed"] if said.links else []
+    states = (("down", said.down), ("paused", said.paused), ("disks", said.disks), ("clocks", said.clocks))
+    found += [f"{name}: {' '.join(nodes)}" for name, nodes in states if nodes]
+    return ", ".join(found) or "nothing in force"
 
 
 def evidence_words(evidence: Any) -> str:

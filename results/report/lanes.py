@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
+from splitbrain.results.nemesisop import Link
 from splitbrain.results.report.run_view import RunView
 
 
@@ -26,9 +27,9 @@ def node_states(view: RunView) -> list[Stretch]:
         if op.completion is None:
             continue
         time_s = op.completion.time / 1e9
-        now = {("down", str(node)) for node in op.listed("down")}
-        now |= {("paused", str(node)) for node in op.listed("paused")}
-        now |= {("cut off", node) for node in _cut_off(nodes, op.listed("cut"))}
+        now = {("down", node) for node in op.said.down or ()}
+        now |= {("paused", node) for node in op.said.paused or ()}
+        now |= {("cut off", node) for node in _cut_off(nodes, op.said.cut or ())}
         over = [state for state in since if state not in now]
         found += [Stretch(node, since.pop((what, node)), time_s, what) for what, node in over]
         for state in sorted(now):
@@ -37,9 +38,9 @@ def node_states(view: RunView) -> list[Stretch]:
     return found + [Stretch(node, begin, end_s, what) for (what, node), begin in since.items()]
 
 
-def _cut_off(nodes: Sequence[str], cut: Sequence[Any]) -> list[str]:
+def _cut_off(nodes: Sequence[str], cut: Sequence[Link]) -> list[str]:
     """Nodes that reach no majority over links that are open both ways."""
-    closed = {frozenset(map(str, cast("list[Any]", link))) for link in cut if isinstance(link, list)}
+    closed = {frozenset(link) for link in cut}
     return [node for node in nodes if 2 * sum(frozenset((node, peer)) not in closed for peer in nodes) <= len(nodes)]
 
 

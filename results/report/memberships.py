@@ -34,7 +34,7 @@ class MemberChange(NamedTuple):
 
 def member_changes(view: RunView) -> list[MemberChange]:
     """All of them by time; those that nodes told at most `TOLD_MAX`, the first ones."""
-    struck = [op for op in view.around.fault_ops if op.value.get("fault") == FAULT and op.completion and op.struck]
+    struck = [op for op in view.around.fault_ops if op.said.fault == FAULT and op.completion and op.struck]
     nodes = frozenset(view.nodes)
     done = [change for op in struck for change in _of_op(op, nodes)]
     return sorted([*done, *_told(view)[:TOLD_MAX]], key=lambda change: change.time_s)
@@ -42,8 +42,8 @@ def member_changes(view: RunView) -> list[MemberChange]:
 
 def _of_op(op: FaultOp, nodes: frozenset[str]) -> list[MemberChange]:
     time_s = (op.completion or op.invoke).time / 1e9
-    left = op.value.get("action") == "start"
-    named = [node for node in str(op.value.get("target", "")).split() if node in nodes]
+    left = op.said.action == "start"
+    named = [node for node in op.said.target.split() if node in nodes]
     what, words = ("left", "left the cluster") if left else ("joined", "joined the cluster as a new member")
     return [MemberChange(node, time_s, what, f"{clip(node, 60)} {words}") for node in named]
 

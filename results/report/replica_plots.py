@@ -92,11 +92,11 @@ def offsets_of(view: RunView) -> dict[str, Line]:
         for node, ahead_s in _as_dict(_as_dict(op.value).get("walls_s")).items():
             _note(found, str(node), op.time, ahead_s, 1000.0)
     for op in view.around.fault_ops:
-        if op.value.get("fault") != "clock" or op.completion is None:
+        if op.said.fault != "clock" or op.completion is None:
             continue
-        for node, seen in _as_dict(op.value.get("evidence")).items():
-            _note(found, str(node), op.invoke.time, _as_dict(_as_dict(seen).get("before")).get("offset_ms"))
-            _note(found, str(node), op.completion.time, _as_dict(_as_dict(seen).get("after")).get("offset_ms"))
+        for node, (before, after) in op.said.evidence.clocks().items():
+            _note(found, node, op.invoke.time, before.offset_ms)
+            _note(found, node, op.completion.time, after.offset_ms)
     end_s = view.around.end_ns / 1e9
     lines = {node: sorted(found[node], key=lambda point: point[0]) for node in view.nodes if node in found}
     return {node: [*line, (max(end_s, line[-1][0]), line[-1][1])] for node, line in lines.items()}

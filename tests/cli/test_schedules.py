@@ -143,7 +143,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ('"start-clock", {"skew": {"n1": {"strobe_ms": 10}}}', "jumps to and fro by nothing"),
         ('"start-disk", {"spoil": {"rot": -1}}', "rot is a whole number of 0 to 1,000 sectors, not -1"),
         ('"start-cpu", {"share": 1e-9}', "share is a number of 0.001 to 1 of a CPU"),
-        ('"bounce", {"nodes": ["n1"], "pauses_ms": [1e99]}', "a bounce says which nodes"),
+        ('"bounce", {"nodes": ["n1"], "pauses_ms": [1e99]}', "got `float` - at `$.pauses_ms[0]`"),
         ('"bounce", {"nodes": ["n1"], "pauses_ms": [99999999]}', "pauses_ms is a whole number of 0 to 60,000 ms"),
         ('"kill", {"order": ["n1", "n1"]}', "order names a node twice"),
         ('"kill"], ["stop-packet"', "this is not JSON"),

@@ -21,6 +21,23 @@ from splitbrain.results.history import NEMESIS, Op
 
 FIVE = ("n1", "n2", "n3", "n4", "n5")
 
+MIXES = (
+    "partition",
+    "swizzle",
+    "packet",
+    "clog",
+    "clock",
+    "disk",
+    "cpu",
+    "pause",
+    "kill",
+    "bounce",
+    "restart",
+    "power",
+    "membership",
+)
+"""Everything that a simulation can do and a correct system survives, each kind in the mix of its ways."""
+
 T = TypeVar("T")
 
 

@@ -14,7 +14,7 @@ from splitbrain.harness.contract.faults import FaultKind, Support
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.contract.test import NemesisPackage
 from splitbrain.harness.generators import Context, Generator
-from splitbrain.nemesis.catalogue import DEFAULT_SIM, KINDS, NEMESES, UNFAIR, build, descriptions, kinds, names_for
+from splitbrain.nemesis.catalogue import KINDS, NEMESES, UNFAIR, build, descriptions, kinds, names_for
 from splitbrain.nemesis.compose import Composed
 from splitbrain.nemesis.membership import LEAVES_S
 from splitbrain.nemesis.partition import SHAPES, Partition
@@ -23,7 +23,7 @@ from splitbrain.nemesis.targets import SPECS
 from splitbrain.results.errors import FaultNotSupportedError, NemesisError, UnknownNameError, UsageError
 from splitbrain.results.history import NEMESIS, Op
 from splitbrain.results.values import canonical_json
-from tests.nemesis.support import FIVE, Members, Nodes, context, led_by, run
+from tests.nemesis.support import FIVE, MIXES, Members, Nodes, context, led_by, run
 
 START_OF = {kind.stop_f: kind.start_f for kind in KINDS.values()}
 SECOND = 1_000_000_000
@@ -187,7 +187,7 @@ def test_what_strikes_unfairly_is_in_no_mix_and_drawn_by_no_default() -> None:
     unfair = {need for name in UNFAIR for need in build([name]).faults} - {"kill"}
     assert unfair == {"disk-truncate"}
     assert not any(unfair & build([name]).faults for name in NEMESES if name not in UNFAIR)
-    assert not set(UNFAIR) & set(DEFAULT_SIM)
+    assert not set(UNFAIR) & set(MIXES)
 
 
 # --- weights ------------------------------------------------------------------------------------------------------
@@ -218,8 +218,8 @@ def test_a_weight_that_is_none_is_refused(weight: str) -> None:
         build([f"kill:{weight}"])
 
 
-def test_the_default_of_a_simulation_is_every_kind() -> None:
-    assert set(kinds(DEFAULT_SIM)) == set(KINDS)
+def test_the_mixes_are_of_every_kind() -> None:
+    assert set(kinds(MIXES)) == set(KINDS)
 
 
 @pytest.mark.parametrize("name", NEMESES)
@@ -278,12 +278,12 @@ def test_a_test_with_too_few_nodes_for_a_fault_is_told_so() -> None:
 # --- the schedule -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("names", [["partition"], ["partition", "kill"], ["partition", "kill", "pause"], DEFAULT_SIM])
+@pytest.mark.parametrize("names", [["partition"], ["partition", "kill"], ["partition", "kill", "pause"], MIXES])
 def test_the_seed_decides_the_schedule(names: list[str]) -> None:
     assert schedule(build(names), seed=5) == schedule(build(names), seed=5) != schedule(build(names), seed=6)
 
 
-@pytest.mark.parametrize("names", [["partition"], ["partition", "kill", "pause"], DEFAULT_SIM])
+@pytest.mark.parametrize("names", [["partition"], ["partition", "kill", "pause"], MIXES])
 def test_the_order_of_ops_does_not_depend_on_how_long_they_take(names: list[str]) -> None:
     fast = [(op.f, op.value) for op in schedule(build(names), took_s=0.01)]
     slow = [(op.f, op.value) for op in schedule(build(names), took_s=1.5)]
@@ -412,7 +412,7 @@ def test_heal_undoes_all_kinds_links_first_and_goes_on_when_one_fails() -> None:
 def test_every_request_says_all_that_it_takes_to_strike_again(count: int) -> None:
     """The same op strikes a fresh deployment in the same way, whatever became of the nemesis that it was made for."""
     names = [f"n{i}" for i in range(1, count + 1)]
-    possible = [name for name in DEFAULT_SIM if all(strike.nodes <= count for strike in NEMESES[name].rounds[0])]
+    possible = [name for name in MIXES if all(strike.nodes <= count for strike in NEMESES[name].rounds[0])]
     for op in schedule(build(possible), seed=count, seconds=400, nodes=names):
         if op.value["action"] == "stop":
             continue
@@ -451,7 +451,7 @@ def test_a_mix_comes_to_each_of_its_ways_before_any_has_its_third_turn(seed: int
 
 def test_heal_undoes_links_packets_clocks_and_disks_before_it_starts_nodes() -> None:
     nodes = Nodes(fragile=set(FIVE))
-    nemesis = build(DEFAULT_SIM).nemesis
+    nemesis = build(MIXES).nemesis
     assert nemesis is not None
     for f, request in (
         ("start-clock", {"spec": "one", "skew": {"n1": {"offset_ms": 50}}}),

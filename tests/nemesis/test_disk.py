@@ -242,7 +242,7 @@ def test_heal_makes_every_disk_well_and_complains_of_a_node_that_stays_down() ->
     run(nemesis.heal(context(nodes)))
 
 
-@pytest.mark.parametrize(("spoil", "words"), [({}, "does nothing at all"), (None, "says what becomes")])
+@pytest.mark.parametrize(("spoil", "words"), [({}, "does nothing at all"), (None, "got `null` - at `$.spoil`")])
 def test_a_request_that_asks_for_no_fault_is_info_and_not_a_silent_success(spoil: Any, words: str) -> None:
     done = start(Disks(), Nodes(), spoil)
     assert done.type == "info"

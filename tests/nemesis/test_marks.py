@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from splitbrain.harness.contract.marks import MARKS, counted, reached
-from splitbrain.nemesis.catalogue import DEFAULT_SIM, build
+from splitbrain.nemesis.catalogue import build
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.partition import Partition
 from splitbrain.nemesis.process import kill, pause, power
 from splitbrain.results.errors import UsageError
 from splitbrain.results.history import Op
-from tests.nemesis.support import FIVE, Nodes, Roles, context, led_by, nemesis_op, run
+from tests.nemesis.support import FIVE, MIXES, Nodes, Roles, context, led_by, nemesis_op, run
 
 ROOT = Path(__file__).parents[2]
 
@@ -143,6 +143,6 @@ def test_overlapping_faults_are_marked_and_those_one_after_the_other_are_not() -
 def test_counting_changes_nothing_of_a_schedule() -> None:
     from tests.nemesis.test_catalogue import schedule
 
-    plain = schedule(build(DEFAULT_SIM), seconds=120)
+    plain = schedule(build(MIXES), seconds=120)
     with counted():
-        assert schedule(build(DEFAULT_SIM), seconds=120) == plain
+        assert schedule(build(MIXES), seconds=120) == plain

@@ -9,8 +9,8 @@ import pytest
 
 from splitbrain.harness.contract.faults import ClockFault, DiskFault, LinkFault
 from splitbrain.harness.generators.script import ScriptedFault
-from splitbrain.nemesis.catalogue import KINDS, NEMESES, build
-from splitbrain.nemesis.requests import check_sequence, complete, kind_of, needs_of
+from splitbrain.nemesis.catalogue import KINDS, NEMESES, build, kind_of
+from splitbrain.nemesis.requests import check_sequence, complete, needs_of
 from splitbrain.results.errors import UsageError
 from tests.nemesis.support import FIVE
 from tests.nemesis.test_catalogue import schedule
@@ -22,9 +22,9 @@ def test_every_request_that_is_drawn_is_complete_and_needs_what_its_package_says
     needed: set[str] = set()
     for op in schedule(package, seconds=900):
         assert complete(op.f, op.value, FIVE) == op.value
-        needed |= needs_of(op.value)
+        needed |= needs_of(op.f, op.value)
         if op.value["action"] == "stop":
-            assert needs_of(op.value) == frozenset()
+            assert needs_of(op.f, op.value) == frozenset()
     assert needed == package.faults
 
 
@@ -37,7 +37,7 @@ def test_what_follows_from_the_op_may_be_left_out() -> None:
     }
     assert complete("stop-packet", None, FIVE) == {"fault": "packet", "action": "stop"}
     assert complete("restart", None, ["n1"])["over"] is True
-    assert {kind_of(f) for kind in KINDS.values() for f in (kind.start_f, kind.stop_f)} == set(KINDS)
+    assert {kind_of(f).name for kind in KINDS.values() for f in (kind.start_f, kind.stop_f)} == set(KINDS)
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,9 @@ def test_what_makes_no_sense_is_refused_with_the_place_and_what_would(f: str, va
 
 
 def test_a_request_of_somebody_elses_nemesis_needs_nothing_that_is_known() -> None:
-    for value in (None, 3, {}, {"fault": "meteor", "action": "start"}, {"fault": "packet", "disturb": 7}):
-        assert needs_of(value) == frozenset()
+    assert needs_of("meteor", {"fault": "meteor", "action": "start"}) == frozenset()
+    for value in (None, 3, {}, {"fault": "packet", "disturb": 7}):
+        assert needs_of("start-packet", value) == frozenset()
 
 
 @pytest.mark.parametrize("shape", [LinkFault, DiskFault, ClockFault])

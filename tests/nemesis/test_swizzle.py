@@ -13,8 +13,9 @@ from splitbrain.harness.contract.nodes import Link
 from splitbrain.harness.contract.rng import Rng
 from splitbrain.nemesis import swizzle
 from splitbrain.nemesis.grudges import all_links
-from splitbrain.nemesis.partition import Partition
+from splitbrain.nemesis.partition import Partition, PartitionRequest
 from splitbrain.results.history import Op
+from splitbrain.results.nemesisop import asked
 from tests.nemesis.support import FIVE, Nodes, context, nemesis_op, run
 
 REQUEST = {
@@ -104,7 +105,7 @@ def test_a_swizzle_of_nobody_is_info(request_: dict[str, Any], words: str) -> No
     assert done.type == "info"
     assert words in str(done.error)
     bare = nemesis_op("start-partition", shape="swizzle")
-    assert "says which nodes" in str(run(Partition().invoke(context(Nodes()), bare)).error)
+    assert "a swizzle of no nodes" in str(run(Partition().invoke(context(Nodes()), bare)).error)
 
 
 def test_a_shrunk_request_with_pauses_that_do_not_fit_is_carried_out_all_the_same() -> None:
@@ -118,7 +119,8 @@ def test_a_shrunk_request_with_pauses_that_do_not_fit_is_carried_out_all_the_sam
 def test_what_is_drawn_is_a_subset_in_two_orders_and_takes_two_seconds_at_most(count: int, seed: int) -> None:
     names = [f"n{i}" for i in range(1, count + 1)]
     request = swizzle.draw(names, Rng(seed))
-    steps = swizzle.read(request, names)
+    steps = asked(request, PartitionRequest).steps
+    swizzle.check(steps, names)
     assert 2 <= len(steps.nodes) == len(set(steps.nodes))
     assert sorted(steps.nodes) == sorted(steps.heal_nodes)
     for pauses in (steps.pauses_ms, steps.heal_pauses_ms):

@@ -13,7 +13,8 @@ from splitbrain.checkers.verdict import CheckerSpec, Verdict
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.generators.script import ScriptedFault
 from splitbrain.harness.running.simulate import Simulated, simulate
-from splitbrain.nemesis.requests import complete, kind_of
+from splitbrain.nemesis.catalogue import kind_of
+from splitbrain.nemesis.requests import complete
 from splitbrain.results.arrow import to_table
 from splitbrain.results.history import NEMESIS, Op
 from tests.cli.test_arguments import OPTIONS
@@ -72,7 +73,7 @@ def judged(script: tuple[Fault, ...], seed: int, bug: str = "", observe: Callabl
     )
     given = {
         "backend": "sim",
-        "nemesis": ",".join(dict.fromkeys(kind_of(fault.f) for fault in faults)),
+        "nemesis": ",".join(dict.fromkeys(kind_of(fault.f).name for fault in faults)),
         "schedule": "script",
         "scheduled": faults,
         "time_limit": 16.0,

@@ -1,0 +1,203 @@
+"""What a kind of fault is: one record, which stands beside its nemesis and says all that the rest needs to know.
+
+`splitbrain.nemesis.catalogue` collects the records. A kind of another package is the same record, named as
+`module:attribute` or installed under the entry points `splitbrain.nemeses`: it is drawn, written in schedules, judged,
+replayed and shrunk like our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.rng import Rng
+from splitbrain.harness.contract.test import Nemesis
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.targets import SPECS
+from splitbrain.results.errors import UsageError
+from splitbrain.results.nemesisop import Request
+
+R = TypeVar("R", bound=Request)
+
+Figures: TypeAlias = Callable[[Sequence[NodeId], Rng], Mapping[str, Any]]
+"""Draws what else a request carries, for a test with these nodes."""
+
+
+class Strike(msgspec.Struct, frozen=True):
+    """One way in which a fault can be injected.
+
+    Attributes:
+        request: what its op carries, as in a schedule file.
+        nodes: how many nodes it needs.
+        needs: the kinds of fault that a backend must be able to inject.
+        figures: draws the rest of the request (how many messages are lost, by how much a clock jumps), so that a stored
+            op does the same again; None if there is no rest.
+    """
+
+    request: Mapping[str, Any]
+    nodes: int = 1
+    figures: Figures | None = None
+    needs: tuple[FaultKind, ...] = ()
+
+    def draw(self, nodes: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
+        """The whole request."""
+        return self.request if self.figures is None else {**self.request, **self.figures(nodes, rng)}
+
+
+Rounds: TypeAlias = tuple[tuple[Strike, ...], ...]
+"""Ways to inject a fault, in groups: one of each group is drawn, in random order, before any group comes again."""
+
+
+class Ways(NamedTuple):
+    """What a name of `--nemesis` stands for.
+
+    Attributes:
+        rounds: the ways that are drawn from.
+        line: what it does, for `splitbrain list nemeses`.
+        fair: whether a system that is correct by its own promises survives it; a hunt draws what is not only if it is
+            named.
+    """
+
+    rounds: Rounds
+    line: str
+    fair: bool = True
+
+
+class Asked(NamedTuple, Generic[R]):
+    """A request to be checked, the function of its op, its order of nodes, and the nodes of the test."""
+
+    f: str
+    request: R
+    order: Sequence[NodeId]
+    nodes: Sequence[NodeId]
+
+
+def _anything(_: Asked[Any]) -> None:
+    """Refuse nothing."""
+
+
+def always(*needs: FaultKind) -> Callable[[Any], tuple[FaultKind, ...]]:
+    """What a kind needs of a backend whose requests all need the same (for `Kind.needs`)."""
+    return lambda _: needs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind(Generic[R]):
+    """A kind of fault. One fault of a kind is in force at a time.
+
+    Attributes:
+        request: the type of its requests; its tag is the name of the kind.
+        nemesis: makes what injects it; the nemeses of one test share a ledger.
+        start_f: the function of ops that start it.
+        stop_f: the function of ops that stop it.
+        ways: the names under which `--nemesis` knows it, each with what is drawn then; the first one is the mix.
+        example: a request as a person writes it, in JSON.
+        needs: the kinds of fault that a request needs of a backend.
+        healed: when it is healed at the end of a run, lower numbers first: links (10), disks and clocks (20), processes
+            (40), members (80). Nodes that start must find their peers and their data.
+        check: refuses requests that make no sense, with a UsageError.
+        specs: the node specs that its requests may name, if they name any.
+        takes_s: how long its start may take, in seconds; so much earlier it is started for the last time.
+        over: whether it is over when the op that starts it ends.
+        without: a request without some nodes, for shrinking; None if nothing is left of it.
+
+    Raises:
+        UsageError: (when it is made) the record contradicts itself.
+    """
+
+    request: type[R]
+    nemesis: Callable[[Ledger], Nemesis]
+    start_f: str
+    stop_f: str
+    ways: Mapping[str, Ways]
+    example: str
+    needs: Callable[[R], Collection[FaultKind]]
+    healed: int = 40
+    check: Callable[[Asked[R]], None] = _anything
+    specs: Collection[str] = tuple(SPECS)
+    takes_s: float = 0.0
+    over: bool = False
+    without: Callable[[Any, Sequence[NodeId]], Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a record that contradicts itself."""
+        if not isinstance(self.request.__struct_config__.tag, str) or self.request is Request:
+            raise UsageError(f"{self.request.__name__} has no tag: derive it from Request, with tag= the kind's name.")
+        if self.start_f == self.stop_f:
+            raise UsageError(f"kind of fault {self.name!r}: an op named {self.start_f} cannot start and stop it.")
+        if not self.ways or not all(any(ways.rounds) for ways in self.ways.values()):
+            raise UsageError(f"kind of fault {self.name!r}: each of its ways has something to draw from.")
+
+    @property
+    def name(self) -> str:
+        """Its name, as histories have it in `fault`."""
+        return str(self.request.__struct_config__.tag)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What its requests can carry, beside the kind, the action and the order."""
+        return tuple(name for name in self.request.__struct_fields__ if name != "order")
+
+    def entry(self, name: str | None = None) -> Entry:
+        """What one of its names stands for; the mix of its ways if none is given.
+
+        Raises:
+            KeyError: it has no such name.
+        """
+        chosen = next(iter(self.ways)) if name is None else name
+        return Entry(self, *self.ways[chosen])
+
+    def reduced(self, value: Any, gone: Sequence[NodeId]) -> Any:
+        """The value of an op without some nodes, as JSON; None if nothing is left of it."""
+        return (self.without or without_nodes)(value, gone)
+
+
+class Entry(NamedTuple):
+    """What a name of `--nemesis` stands for: a kind, and the ways in which it is injected."""
+
+    kind: Kind[Any]
+    rounds: Rounds
+    line: str
+    fair: bool = True
+
+    @property
+    def fewest_nodes(self) -> int:
+        """With how many nodes at least something of it can be injected."""
+        return min(strike.nodes for group in self.rounds for strike in group)
+
+
+# --- requests without some nodes --------------------------------------------------------------------------------------
+
+_NOTHING: Final = object()
+
+
+def without_nodes(value: Any, gone: Sequence[NodeId]) -> Any:
+    """What a request says without some nodes; None if it says nothing then.
+
+    A list of nodes gets shorter. A list in a list, such as a link, and a dict go as a whole with a node in them.
+    """
+    left = _without(value, gone, within=False)
+    return None if left is _NOTHING else left
+
+
+def _without(value: Any, gone: Sequence[NodeId], *, within: bool) -> Any:
+    if isinstance(value, str):
+        return _NOTHING if value in gone else value
+    if isinstance(value, dict):
+        fields = {
+            name: _without(each, gone, within=False)
+            for name, each in cast("dict[str, Any]", value).items()
+            if name not in gone
+        }
+        return _NOTHING if any(each is _NOTHING for each in fields.values()) else fields
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        left = [each for each in (_without(item, gone, within=True) for item in items) if each is not _NOTHING]
+        lost = len(left) < len(items)
+        return _NOTHING if lost and (within or not left) else left
+    return value
