@@ -74,6 +74,8 @@ def entry(name: str) -> Entry:
     """
     if name in NEMESES:
         return NEMESES[name]
+    if weighted(name)[1] is not None:
+        raise UnknownNameError("nemesis", name, descriptions())
     found = plugins.find("nemesis", name, descriptions())
     if isinstance(found, Kind):
         found = cast("Kind[Any]", found).entry()
@@ -162,13 +164,14 @@ def kinds(names: Sequence[str]) -> tuple[str, ...]:
 def weighted(text: str) -> tuple[str, str | None]:
     """A name, and its weight as it was written; None if it has none.
 
-    What follows the colon of `module:attribute` is no weight, and a number is always one.
+    What follows the colon of `module:attribute` is no weight.
     """
     name, colon, last = (part.strip() for part in text.rpartition(":"))
     if not colon:
         return last, None
-    is_location = name not in NEMESES and name != "none" and ":" not in name and not plugins.is_plugin("nemesis", name)
-    return (f"{name}:{last}", None) if is_location and last.isidentifier() else (name, last)
+    has_module = name not in NEMESES and name != "none" and ":" not in name
+    is_attribute = has_module and all(part.isidentifier() for part in last.split("."))
+    return (f"{name}:{last}", None) if is_attribute else (name, last)
 
 
 def weights(listed: Sequence[str]) -> dict[str, int]:

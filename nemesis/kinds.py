@@ -126,7 +126,7 @@ class Kind(Generic[R]):
 
     def __post_init__(self) -> None:
         """Refuse a record that contradicts itself."""
-        if not isinstance(self.request.__struct_config__.tag, str) or self.request is Request:
+        if self.name == self.request.__name__:  # that is what msgspec takes where no tag is given
             raise UsageError(f"{self.request.__name__} has no tag: derive it from Request, with tag= the kind's name.")
         if self.start_f == self.stop_f:
             raise UsageError(f"kind of fault {self.name!r}: an op named {self.start_f} cannot start and stop it.")

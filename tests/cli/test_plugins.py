@@ -1,15 +1,18 @@
-"""Workloads, systems, checkers and models of other packages are named like our own, or as module:attribute."""
+"""Parts of other packages are named like our own, or as module:attribute."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.cli.support import answer, lines, only_run, splitbrain
+from tests.cli.support import ROOT, answer, lines, only_run, splitbrain
 
 MINE = """
 import dataclasses
+
+from splitbrain.harness.backends.local import LocalBackend
 
 from splitbrain.checkers.models import CasRegister
 from splitbrain.checkers.stats import Stats
@@ -24,6 +27,12 @@ class Cell(CasRegister):
 
 class Own(Metadata):
     name = "own"
+
+class Here(LocalBackend):
+    name = "here"
+
+class Nowhere:
+    name = "nowhere"
 
 def shop(nodes, rate, concurrency):
     made = register(nodes=nodes, rate=rate, concurrency=concurrency)
@@ -43,13 +52,15 @@ SHORT = ("--backend", "sim", "--nodes", "3", "--time-limit", "15", "--seed", "3"
 def folder(tmp_path: Path) -> Path:
     """A folder with a module of the user's own, which is installed with entry points, too."""
     (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "exile.py").write_text((ROOT / "examples" / "own_nemesis.py").read_text())
     installed = tmp_path / "mine-1.0.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
     groups = {"workloads": ("shop", "shop"), "systems": ("own", "Own"), "checkers": ("counting", "Counting")}
-    groups["models"] = ("cell", "Cell")
+    groups["models"], groups["backends"] = ("cell", "Cell"), ("here", "Here")
     (installed / "entry_points.txt").write_text(
         "".join(f"[splitbrain.{group}]\n{name} = mine:{where}\n" for group, (name, where) in groups.items())
+        + "[splitbrain.nemeses]\nexile = exile:EXILE\nexile-leader = exile:EXILE_LEADER\n"
     )
     return tmp_path
 
@@ -76,9 +87,78 @@ def test_a_workload_and_a_system_are_run_replayed_and_hunted_like_our_own(
     assert answer(hunted)["seeds"], "nothing was tried"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("nemesis", "called"), [("exile:EXILE", "EXILE"), ("exile", "exile")])
+def test_a_nemesis_with_a_kind_of_fault_of_its_own_is_run_replayed_shrunk_and_hunted(
+    folder: Path, nemesis: str, called: str
+) -> None:
+    bug = ("--bug", "M23", "--backend", "sim", "--nodes", "3", "--time-limit", "15", "--seed", "3")
+    done = splitbrain("run", "--nemesis", nemesis, *bug, cwd=folder)
+    assert done.returncode == 1, done.stderr
+    assert f"--nemesis {nemesis}" in done.stdout
+    run = only_run(folder / "store")
+    assert run.parent.name == f"test=metadata-register-{called}-M23"
+    assert splitbrain("replay", "latest", cwd=folder).returncode == 1
+    (folder / "of.schedule").write_text('[2, "exile", {"spec": "leader"}]\n[6, "return"]\n')
+    named = ("--nemesis", nemesis) if ":" in nemesis else ()
+    scheduled = splitbrain("run", "--schedule", "of.schedule", *named, *bug, "--store", "scheduled", cwd=folder)
+    assert scheduled.returncode == 1, scheduled.stderr
+    assert splitbrain("replay", "latest", "--store", "scheduled", cwd=folder).returncode == 1
+    shrunk = splitbrain("shrink", "latest", "--budget", "30", "-o", "small.json", cwd=folder)
+    assert shrunk.returncode == 1, shrunk.stderr
+    small = json.loads((folder / "small.json").read_text())
+    assert small["options"]["nemesis"] == nemesis
+    assert small["faults"][0]["f"] == "exile"
+    assert splitbrain("replay", "small.json", cwd=folder).returncode == 1
+    hunt = ("--nemesis", nemesis, "--bug", "M23", "--runs", "3", "--jobs", "1", "--no-shrink", "--seed", "3", "--json")
+    hunted = splitbrain("hunt", *hunt, "--store", "hunted", cwd=folder)
+    assert answer(hunted)["asked"]["nemeses"] == [nemesis]
+    assert answer(hunted)["seeds"], "nothing was tried"
+    compared = splitbrain("compare", f"nemesis={nemesis}", f"nemesis={nemesis}", cwd=folder)
+    assert compared.returncode in (0, 254), compared.stderr
+
+
+@pytest.mark.slow
+def test_what_is_not_installed_any_more_is_said_and_its_runs_are_reported(folder: Path) -> None:
+    short = ("--backend", "sim", "--nodes", "3", "--time-limit", "10", "--seed", "1")
+    assert splitbrain("run", "--nemesis", "exile", *short, cwd=folder).returncode in (0, 2)
+    report = only_run(folder / "store") / "report.html"
+    report.unlink()
+    (folder / "mine-1.0.dist-info" / "entry_points.txt").unlink()
+    again = splitbrain("replay", "latest", cwd=folder)
+    assert again.returncode == 254
+    assert lines(again.stderr)[-1].startswith("splitbrain: there is no nemesis 'exile'. Known: ")
+    assert splitbrain("report", "latest", cwd=folder).returncode == 0
+    assert ">exile</text>" in report.read_text()
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["mine:Here", "here"])
+def test_a_backend_is_run_and_replayed_on_like_our_own(folder: Path, backend: str) -> None:
+    short = ("--nemesis", "pause", "--nodes", "3", "--time-limit", "8", "--seed", "1")
+    done = splitbrain("run", "--backend", backend, *short, cwd=folder)
+    assert done.returncode in (0, 2), done.stderr
+    assert f"--backend {backend}" in done.stdout
+    run = only_run(folder / "store")
+    assert json.loads((run / "test.json").read_text())["options"]["backend"] == backend
+    replayed = splitbrain("replay", "latest", "--json", cwd=folder)
+    assert replayed.returncode in (0, 2), replayed.stderr
+
+
+BROUGHT = (
+    ("workloads", "shop"),
+    ("systems", "own"),
+    ("checkers", "counting"),
+    ("models", "cell"),
+    ("nemeses", "exile"),
+    ("backends", "here"),
+)
+
+
 def test_what_is_installed_is_listed(folder: Path) -> None:
     listed = answer(splitbrain("list", "--json", cwd=folder))
-    for kind, name in (("workloads", "shop"), ("systems", "own"), ("checkers", "counting"), ("models", "cell")):
+    for kind, name in BROUGHT:
         assert "another package" in listed[kind][name]
     assert "shop" not in answer(splitbrain("list", "--json", cwd=folder.parent))["workloads"]
 
@@ -94,11 +174,19 @@ def test_what_is_installed_is_listed(folder: Path) -> None:
         (["--workload", "mine:MINE"], "'mine:MINE' cannot be imported"),
         (["--workload", "shp"], "there is no workload 'shp'. Did you mean 'shop'?"),
         (["--system", "mine:shp"], "system 'mine:shp' cannot be imported"),
+        (["--nemesis", "mine:shp"], "nemesis 'mine:shp' cannot be imported: module 'mine' has no attribute 'shp'"),
+        (["--nemesis", "exil"], "there is no nemesis 'exil'. Did you mean 'exile'?"),
+        (["--nemesis", "mine:shop"], "it is no splitbrain.nemesis.kinds.Kind"),
+        (["--backend", "mine:shp"], "backend 'mine:shp' cannot be imported"),
+        (["--backend", "her"], "there is no backend 'her'. Did you mean 'here'?"),
+        (["--backend", "mine:Nowhere"], "not a Backend: it has no support, sweep, deploy"),
+        (["--backend", "mine:greedy"], "backend 'mine:greedy': missing a required argument: 'nodes'"),
     ],
 )
 def test_what_cannot_be_had_is_one_clear_line(folder: Path, arguments: list[str], says: str) -> None:
-    named = arguments if "--workload" in arguments else ["--workload", "register", *arguments]
-    done = splitbrain("run", *named, *SHORT, cwd=folder)
+    given = {"--backend": "sim", "--nodes": "3", "--nemesis": "partition", "--workload": "register"}
+    given |= dict(zip(arguments[::2], arguments[1::2], strict=True))
+    done = splitbrain("run", *(word for option in given.items() for word in option), cwd=folder)
     assert done.returncode == 254, done.stderr
     assert says in done.stderr
     assert len(lines(done.stderr)) == 1
