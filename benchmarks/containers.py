@@ -65,8 +65,8 @@ from benchmarks.container_figures import (
     table,
 )
 from benchmarks.syncs import ATTACHES_WITHIN_S, SyncCounter, sync_ms
-from splitbrain import DefiniteError, IndefiniteError, Runtime, Session, System, Test, real_runtime
-from splitbrain.harness import images
+from splitbrain import DefiniteError, IndefiniteError, Runtime, System, Test, real_runtime
+from splitbrain.harness import KEY_VALUE, KeyValue, images, need
 from splitbrain.harness.backends.docker import DockerBackend
 from splitbrain.harness.backends.docker.deployment import DockerDeployment
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace
@@ -236,14 +236,14 @@ class Bench:
             await asyncio.gather(*probes, return_exceptions=True)
 
     @contextlib.asynccontextmanager
-    async def _session(self, system: System, node: NodeId) -> AsyncGenerator[Session]:
+    async def _session(self, system: System, node: NodeId) -> AsyncGenerator[KeyValue]:
         session = await system.connect(self._deployment, node)
         try:
-            yield session
+            yield need(session, KEY_VALUE, system.name)
         finally:
             await session.close()
 
-    async def _do(self, session: Session, f: F, key: str) -> None:
+    async def _do(self, session: KeyValue, f: F, key: str) -> None:
         if f == "read":
             await session.read(key)
         else:

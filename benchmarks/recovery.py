@@ -47,8 +47,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.recovery_figures import Measured, longest, measured, recovery_table, run_table, silent
 from splitbrain.harness.cli.compare import command as compare_command
+from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.systems import catalogue
-from splitbrain.harness.systems.elections import Elections
 from splitbrain.results.comparison import Side, compare, subject_of
 from splitbrain.results.errors import HarnessError, SplitbrainError
 from splitbrain.results.store import RunDir
@@ -184,7 +184,7 @@ def show(plan: Plan, found: Mapping[str, Sequence[Measured]]) -> None:
 
 
 def _elections(system: str) -> Elections:
-    found: Elections | None = getattr(catalogue.build(system), "elections", None)
+    found = catalogue.build(system).capabilities.elections
     assert found is not None, f"{system} has no elections"
     return found
 

@@ -25,9 +25,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from splitbrain import NemesisPackage, Test, Workload, real_runtime, run_test
-from splitbrain.harness.contract.deployments import Deployment
-from splitbrain.harness.contract.faults import FaultKind
-from splitbrain.harness.contract.membership import Membership
+from splitbrain.harness.contract.capabilities import Capabilities
+from splitbrain.harness.contract.deployments import Deployment, Surroundings
 from splitbrain.harness.contract.nodes import Link, NodeCommand, NodeId, NodePlace, NodeStatus, NodeView
 from splitbrain.harness.contract.sessions import Answer, Session
 from splitbrain.harness.contract.test import Client
@@ -75,10 +74,7 @@ class NoSystem:
     name = "none"
     bugs: Mapping[str, str] = {}
     election_timeout_s = 1.0
-    image: str | None = None
-    uploads: Mapping[str, Path] = {}
-    immune: Mapping[FaultKind, str] = {}
-    membership: Membership | None = None
+    capabilities = Capabilities(operations=frozenset({"key-value"}))
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         """Nobody runs it."""
@@ -86,7 +82,7 @@ class NoSystem:
 
     async def connect(self, deployment: Deployment, node: NodeId) -> Session:
         """A session that answers the probe."""
-        return NoSession()  # pyright: ignore[reportReturnType] - only the probe is used
+        return NoSession()
 
     async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
         """Everybody follows n1."""
@@ -101,6 +97,7 @@ class NoDeployment:
     """Nodes that run, as far as anybody asks."""
 
     nodes: Sequence[NodeId] = NODES
+    surroundings = Surroundings()
 
     async def status(self, node: NodeId) -> NodeStatus:
         """It runs."""

@@ -356,9 +356,10 @@ class MembershipChanges:
 
 def _membership(context: NemesisContext) -> Membership:
     system = context.test.system
-    if system.membership is None:
+    members = system.capabilities.membership
+    if members is None:
         raise NemesisError(f"{FAULT}: the members of system {system.name!r} are fixed.")
-    return system.membership
+    return members
 
 
 # --- the kind of fault ------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from splitbrain.results.errors import UnknownNameError, UsageError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-Kind: TypeAlias = Literal["workload", "nemesis", "system", "checker", "model", "backend"]
+Kind: TypeAlias = Literal["workload", "nemesis", "system", "checker", "model", "backend", "operations"]
 
 GROUPS: Final[dict[Kind, str]] = {
     "workload": "splitbrain.workloads",
@@ -22,6 +22,7 @@ GROUPS: Final[dict[Kind, str]] = {
     "checker": "splitbrain.checkers",
     "model": "splitbrain.models",
     "backend": "splitbrain.backends",
+    "operations": "splitbrain.operations",
 }
 """The group of entry points of each kind of part."""
 

@@ -44,9 +44,17 @@ WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
 
 
 def able(operations: Collection[str]) -> tuple[str, ...]:
-    """The names of the workloads that a system with these operations can carry out."""
-    needs = {name: build(name, nodes=("n1",), concurrency=1).needs for name in WORKLOADS}
-    return tuple(name for name in WORKLOADS if needs[name] <= frozenset(operations))
+    """The names of the workloads that a system with these groups of operations can carry out."""
+    return tuple(name for name in WORKLOADS if needs(name) <= frozenset(operations))
+
+
+def needs(name: str) -> frozenset[str]:
+    """The groups of operations that the clients of a workload need.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+    """
+    return build(name, nodes=("n1",), concurrency=1).needs
 
 
 def build(

@@ -13,6 +13,7 @@ import msgspec
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.sessions import COLLECTIONS, Collections
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import PENDING, Context, Generator, Result, each, final, invoke, mix
 from splitbrain.harness.generators.leaves import assign
@@ -25,8 +26,10 @@ ADDS_PER_READ: Final = 99
 """A read answers with the whole set: more of them would make a long run's history large."""
 
 
-class SetClient(SessionClient):
+class SetClient(SessionClient[Collections]):
     """Adds elements to one set, and reads it."""
+
+    operations = COLLECTIONS
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
@@ -70,5 +73,6 @@ def grow_set(
         final_generator=final(invoke("read")),
         checkers=(CheckerSpec("set"), CheckerSpec("stats"), CheckerSpec("coverage", {"fs": ["add", "read"]})),
         fs=("add", "read"),
+        needs=frozenset({COLLECTIONS.name}),
         shapes={"add": OpShape(value=WHOLE), "read": OpShape()},
     )

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.contract.sessions import LEASE_LOCKS, DefiniteError, IndefiniteError, LeaseLocks
 from splitbrain.harness.contract.test import OpShape, Test, Workload
 from splitbrain.harness.generators import (
     PENDING,
@@ -39,7 +39,6 @@ from splitbrain.harness.generators import (
     until_ok,
 )
 from splitbrain.harness.generators.leaves import assign
-from splitbrain.harness.systems.locks import LEASE_LOCK, LeaseLockSession
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.sessions import SessionClient
@@ -58,12 +57,14 @@ CLIENTS_PER_LOCK: Final = 2
 MS_NS: Final = 1_000_000
 
 
-class LeaseLockClient(SessionClient):
+class LeaseLockClient(SessionClient[LeaseLocks]):
     """Takes locks, works under them, and gives them back, in the name of the op's process."""
+
+    operations = LEASE_LOCKS
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
-        session, name = cast(LeaseLockSession, self.session), op.key or ""
+        session, name = self.session, op.key or ""
         if op.f == "acquire":
             answer = await session.lease_lock(name, op.process, LEASE_S)
             if answer.value is None:
@@ -126,6 +127,6 @@ def lease_lock(
         ),
         fs=("acquire", "hold", "release"),
         shapes={f: OpShape(keyed=True) for f in ("acquire", "hold", "release")},
-        needs=frozenset({LEASE_LOCK}),
+        needs=frozenset({LEASE_LOCKS.name}),
         local=frozenset({"hold", "release"}),
     )

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.sessions import LOCKS, Locks
 from splitbrain.harness.contract.test import OpShape, Test, Workload
 from splitbrain.harness.generators import (
     Generator,
@@ -28,7 +29,6 @@ from splitbrain.harness.generators import (
     sequence,
     until_ok,
 )
-from splitbrain.harness.systems.locks import LOCK, LockSession
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
 from splitbrain.workloads.sessions import SessionClient
@@ -37,12 +37,14 @@ OPS_PER_LOCK: Final = 100
 CLIENTS_MIN: Final = 2
 
 
-class LockClient(SessionClient):
+class LockClient(SessionClient[Locks]):
     """Takes locks and gives them back, in the name of the op's process."""
+
+    operations = LOCKS
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
-        session, name = cast(LockSession, self.session), op.key or ""
+        session, name = self.session, op.key or ""
         if op.f == "acquire":
             answer = await session.lock(name, op.process)
             if answer.value is None:
@@ -82,5 +84,5 @@ def lock(
         ),
         fs=("acquire", "release"),
         shapes={"acquire": OpShape(keyed=True), "release": OpShape(keyed=True)},
-        needs=frozenset({LOCK}),
+        needs=frozenset({LOCKS.name}),
     )

@@ -12,6 +12,7 @@ import msgspec
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.sessions import KEY_VALUE, KeyValue
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import PENDING, Context, Generator, Result, invoke
 from splitbrain.harness.generators.leaves import assign
@@ -20,8 +21,10 @@ from splitbrain.results.history import Op
 from splitbrain.workloads.sessions import SessionClient
 
 
-class RecordsClient(SessionClient):
+class RecordsClient(SessionClient[KeyValue]):
     """Writes records."""
+
+    operations = KEY_VALUE
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
@@ -61,5 +64,6 @@ def records(
         final_generator=None,
         checkers=(CheckerSpec("stats"), CheckerSpec("coverage", {"fs": ["write"]})),
         fs=("write",),
+        needs=frozenset({KEY_VALUE.name}),
         shapes={"write": OpShape(value=WHOLE)},
     )

@@ -12,6 +12,7 @@ from typing import Final, cast
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.nodes import NodeId
+from splitbrain.harness.contract.sessions import KEY_VALUE, KeyValue
 from splitbrain.harness.contract.test import WHOLE, OpShape, Test, Workload
 from splitbrain.harness.generators import Context, Generator, concurrent_keys, each, invoke, limit, mix
 from splitbrain.results.errors import ProtocolError
@@ -23,8 +24,10 @@ VALUES: Final = 5
 OPS_PER_KEY: Final = 200
 
 
-class RegisterClient(SessionClient):
+class RegisterClient(SessionClient[KeyValue]):
     """Reads, writes and compares-and-sets one key at a time."""
+
+    operations = KEY_VALUE
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Carry out one op; an exception of the session goes through to the runner, which knows what it means."""
@@ -86,6 +89,7 @@ def register(
             CheckerSpec("coverage", {"fs": ["read", "write", "cas"]}),
         ),
         fs=("read", "write", "cas"),
+        needs=frozenset({KEY_VALUE.name}),
         shapes={
             "read": OpShape(keyed=True),
             "write": OpShape(keyed=True, value=WHOLE),

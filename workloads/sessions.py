@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Generic, Self
 
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import Session
+from splitbrain.harness.contract.sessions import AnySession, OperationGroup, need
 from splitbrain.harness.contract.test import Test
 from splitbrain.results.errors import ProtocolError
 
 
-class SessionClient:
-    """A client that talks to one node through a `Session`; workloads add `invoke`.
+class SessionClient(Generic[AnySession]):
+    """A client that talks to one node through a session with some operations; workloads add `invoke`.
 
     Built without a session it is a prototype, from which the runner opens clients.
+
+    Attributes:
+        operations: what it needs of a session; its workload lists their name in `Workload.needs`.
     """
 
-    def __init__(self, session: Session | None = None) -> None:
+    operations: OperationGroup[AnySession]
+
+    def __init__(self, session: AnySession | None = None) -> None:
         self._session = session
 
     @property
-    def session(self) -> Session:
+    def session(self) -> AnySession:
         """The open session.
 
         Raises:
@@ -32,8 +37,13 @@ class SessionClient:
         return self._session
 
     async def open(self, test: Test, deployment: Deployment, node: NodeId) -> Self:
-        """A client of its own session with `node`."""
-        return type(self)(await test.system.connect(deployment, node))
+        """A client of its own session with `node`.
+
+        Raises:
+            ProtocolError: sessions with the system lack the operations.
+        """
+        session = await test.system.connect(deployment, node)
+        return type(self)(need(session, self.operations, test.system.name))
 
     async def setup(self, test: Test) -> None:
         """Nothing to prepare: every workload begins with an empty system."""

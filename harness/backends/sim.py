@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from splitbrain.harness.contract.clock import Runtime
-from splitbrain.harness.contract.deployments import MessageConnection
-from splitbrain.harness.contract.embedding import Embeddable
+from splitbrain.harness.contract.deployments import MessageConnection, Surroundings
 from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
 from splitbrain.harness.contract.nodes import Address, ClockOffset, Link, NodeId, NodePlace, NodeStatus
 from splitbrain.harness.contract.test import Test
@@ -77,6 +76,14 @@ class SimBackend:
         kinds: tuple[FaultKind, ...] = get_args(FaultKind)
         return {kind: _support(kind) for kind in kinds}
 
+    def check(self, test: Test) -> None:
+        """Refuse a test whose nodes cannot run inside this process.
+
+        Raises:
+            UsageError: they cannot.
+        """
+        check_embeddable(test)
+
     def sweep(self) -> list[str]:
         """Nothing is ever left behind."""
         return []
@@ -110,10 +117,10 @@ def check_embeddable(test: Test) -> None:
     Raises:
         UsageError: they cannot.
     """
-    if not callable(getattr(test.system, "embed", None)):
+    if test.system.capabilities.simulation is None:
         raise UsageError(
             f"system {test.system.name!r} cannot be simulated: its nodes run as processes only. Use another --backend, "
-            f"or give the system an embed() (see splitbrain.harness.contract.embedding.Embeddable)."
+            f"or give the system Capabilities(simulation=...) (see splitbrain.harness.contract.embedding.Embeddable)."
         )
 
 
@@ -124,12 +131,16 @@ class SimDeployment:
         nodes: names of the nodes, in the test's order.
     """
 
+    surroundings = Surroundings()
+
     def __init__(
         self, test: Test, loop: SimLoop, runtime: Runtime, nature: World, outputs: Outputs, trace: Trace | None
     ) -> None:
         self.nodes: Sequence[NodeId] = test.nodes
+        simulation = test.system.capabilities.simulation
+        assert simulation is not None, "the backend has checked it"
         self._test = test
-        self._system = cast(Embeddable, test.system)
+        self._simulation = simulation
         self._network = SimNetwork(loop, runtime.streams, test.nodes, nature, trace)
         self._hosts = {
             node: SimHost(loop, node, self._network, runtime.streams, nature, outputs, trace) for node in test.nodes
@@ -148,7 +159,7 @@ class SimDeployment:
             return host.status()
         process, handed = host.boot()
         command = self._test.system.command(self._test, self._place(node))
-        await process.run(self._system.embed(command, handed), "start")
+        await process.run(self._simulation.embed(command, handed), "start")
         if not process.alive():
             told = host.status().evidence.get("exit", "it was killed")
             raise NodeStartError(f"{node} does not start: {told}")

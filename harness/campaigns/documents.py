@@ -10,7 +10,6 @@ import msgspec
 from splitbrain.harness.campaigns.compose import command_line
 from splitbrain.harness.campaigns.planned import options_of, with_revision
 from splitbrain.harness.campaigns.polling import FILE
-from splitbrain.harness.contract.observing import observable
 from splitbrain.results.origin import tools
 
 if TYPE_CHECKING:
@@ -47,19 +46,15 @@ def document_of_deployed(test: Test, store: Path, notes: Mapping[str, Any]) -> d
 
 
 def keep_surroundings(run: RunDir, deployment: Deployment) -> None:
-    """Store on what the nodes run, in test.json.
-
-    `image` is the tag and the id of the image, where nodes are containers; `links` is how links are cut: "namespaces"
-    or "proxy" on this machine, "receivers" between containers and between hosts.
-    """
-    used, links = getattr(deployment, "image", None), getattr(deployment, "links", None)
-    told: dict[str, Any] = {}
+    """Store what the nodes run in, as test.json's `image` (tag and id) and `links`; what is not there is left out."""
+    used, links = deployment.surroundings.image, deployment.surroundings.links
+    known: dict[str, Any] = {}
     if used is not None:
-        told["image"] = {"tag": used.tag, "id": used.id}
-    if isinstance(links, str):
-        told["links"] = links
-    if told:
-        run.amend_test(**told)
+        known["image"] = {"tag": used.tag, "id": used.id}
+    if links is not None:
+        known["links"] = links
+    if known:
+        run.amend_test(**known)
 
 
 def telemetry_of(test: Test, run: RunDir) -> dict[str, str]:
@@ -71,7 +66,7 @@ def telemetry_of(test: Test, run: RunDir) -> dict[str, str]:
 def _telemetry(test: Test, node_dir: Path) -> Path | None:
     """The file that a node writes, or that is written for it."""
     own = test.system.telemetry(test, node_dir)
-    return node_dir / FILE if own is None and observable(test.system) is not None else own
+    return node_dir / FILE if own is None and test.system.capabilities.observation is not None else own
 
 
 def keep_plan(run: LoadedRun, test: Test) -> None:

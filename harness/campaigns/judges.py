@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.backends.sim import SimBackend
+from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.test import Backend, Test
-from splitbrain.harness.systems.elections import Elections
 from splitbrain.results.errors import UsageError
 
 TRACE_CHECKERS: Final = ("election-safety", "leader-completeness", "replica-agreement", "commit-monotonic")
@@ -46,7 +46,7 @@ def _applicable(test: Test, backend: Backend) -> list[CheckerSpec]:
     specs = [CheckerSpec("stats", _load(test))]
     if test.system.telemetry(test, Path("node")) is not None:
         specs += [CheckerSpec(name) for name in TRACE_CHECKERS]
-    elections: Elections | None = getattr(test.system, "elections", None)
+    elections = test.system.capabilities.elections
     if elections is not None:
         specs.append(_quorum_progress(test, elections))
     elif test.quiet_s is not None or test.availability:

@@ -32,17 +32,6 @@ MASTER: Final = "local[*]"
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-def check_place(test: Test, backend: Backend) -> None:
-    """Refuse a test that its backend cannot house, as far as that shows before anything is started.
-
-    Raises:
-        SplitbrainError: it cannot; what is missing.
-    """
-    check = getattr(backend, "check", None)
-    if check is not None:
-        check(test)
-
-
 def run_and_judge(
     test: Test,
     backend: Backend,
@@ -124,7 +113,7 @@ def record(
         from splitbrain.harness.campaigns.simulated import record_simulated
 
         return record_simulated(test, backend.world, store, display, at_heal, notes)
-    check_place(test, backend)
+    backend.check(test)
     return asyncio.run(_record(test, backend, store, display, at_heal, notes))
 
 
@@ -141,7 +130,6 @@ async def _record(
     from splitbrain.harness.campaigns.leaders import LeaderPoll, LeaderWatch
     from splitbrain.harness.campaigns.runlog import RunLog
     from splitbrain.harness.contract.clock import Runtime
-    from splitbrain.harness.contract.observing import observable
     from splitbrain.harness.contract.realtime import RealClock
     from splitbrain.harness.contract.rng import Streams
     from splitbrain.harness.running.lifecycle import run
@@ -179,7 +167,7 @@ async def _record(
         found = folders[-1]
         keep_surroundings(found, deployment)
         files = {node: found.path / path for node, path in telemetry_of(test, found).items()}
-        told, asked = LeaderWatch(files), observable(test.system)
+        told, asked = LeaderWatch(files), test.system.capabilities.observation
         if asked is not None:
             display.leaders = told
             await _ask(asked, deployment, files, clock, logs[-1])

@@ -38,7 +38,7 @@ def command(ctx: click.Context, store: str, time_limit: float, seed: int | None)
     an answer that is older than an acknowledged write. Exit code 0 means that both came out so.
     """
     from splitbrain.harness.campaigns.compose import RunOptions, backend_of, compose
-    from splitbrain.harness.campaigns.record import check_place, record
+    from splitbrain.harness.campaigns.record import record
     from splitbrain.harness.cli.progress import Progress
 
     common: dict[str, Any] = {
@@ -58,7 +58,7 @@ def command(ctx: click.Context, store: str, time_limit: float, seed: int | None)
     broken = RunOptions.of(**{**common, "seed": healthy.seed}, nemesis="partition", bug=BUG)
     tests = [(compose(each), backend_of(each)) for each in (healthy, broken)]
     for test, backend in tests:
-        check_place(test, backend)
+        backend.check(test)
     runs: list[RunDir] = []
     errors: dict[Path, str | None] = {}
     for test, backend in tests:

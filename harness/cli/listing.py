@@ -56,9 +56,10 @@ def _of_model(name: str, about: _Model) -> tuple[str, str]:
 def _entries(kind: str) -> Mapping[str, str | _Model]:
     """Name and one line on each."""
     if kind == "workloads":
-        from splitbrain.workloads.catalogue import WORKLOADS
+        from splitbrain.workloads.catalogue import WORKLOADS, needs
 
-        return {name: line for name, (_, line) in WORKLOADS.items()} | _installed("workload")
+        own = {name: f"{line}; needs {_listed(needs(name))}" for name, (_, line) in WORKLOADS.items()}
+        return own | _installed("workload")
     if kind == "nemeses":
         from splitbrain.nemesis.catalogue import descriptions
 
@@ -80,13 +81,19 @@ def _entries(kind: str) -> Mapping[str, str | _Model]:
 
         return FORMATS
     from splitbrain.harness.backends.catalogue import BACKENDS
-    from splitbrain.harness.systems.catalogue import SYSTEMS, build
+    from splitbrain.harness.systems.catalogue import SYSTEMS, build, operations
 
     if kind == "bugs":
         return {f"{name}:{bug}": line for name in SYSTEMS for bug, line in build(name).bugs.items()}
     if kind == "systems":
-        return {name: line for name, (_, line) in SYSTEMS.items()} | _installed("system")
+        own = {name: f"{line}; has {_listed(operations(name))}" for name, (_, line) in SYSTEMS.items()}
+        return own | _installed("system")
     return {name: line for name, (_, line) in BACKENDS.items()} | _installed("backend")
+
+
+def _listed(groups: frozenset[str]) -> str:
+    """Groups of operations."""
+    return ", ".join(sorted(groups)) or "no operations"
 
 
 def _installed(kind: plugins.Kind) -> dict[str, str]:

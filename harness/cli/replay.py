@@ -169,13 +169,12 @@ def _as_planned(original: Original, times: int, store: Path, as_json: bool) -> i
     from splitbrain.harness.campaigns.compose import backend_of
     from splitbrain.harness.campaigns.judging import conclusion_document
     from splitbrain.harness.campaigns.planned import test_of
-    from splitbrain.harness.campaigns.record import check_place
     from splitbrain.harness.campaigns.replaying import plan_to_repeat
     from splitbrain.harness.campaigns.shrinking import store_run
     from splitbrain.harness.cli.progress import Progress
 
     plan = plan_to_repeat(original)
-    check_place(test_of(original.options, plan), backend_of(original.options))
+    backend_of(original.options).check(test_of(original.options, plan))
     conclusions: list[Conclusion] = []
     for number in range(1, times + 1):
         with Progress(f"replay {number} of {times}") as progress:

@@ -40,7 +40,7 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
       splitbrain run --backend ssh --hosts n1=admin@10.0.0.1,n2=admin@10.0.0.2,n3=admin@10.0.0.3 --ssh-key ~/.ssh/lab
     """
     from splitbrain.harness.campaigns.compose import RunOptions, backend_of, command_line, compose
-    from splitbrain.harness.campaigns.record import check_place, run_and_judge
+    from splitbrain.harness.campaigns.record import run_and_judge
     from splitbrain.harness.cli.progress import Progress
 
     _refuse_idle(ctx, given)
@@ -48,7 +48,7 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
     chosen = RunOptions.of(**given)
     test = compose(chosen)
     backend = backend_of(chosen)
-    check_place(test, backend)
+    backend.check(test)
     for line in test.nemesis.left_out:
         click.echo(f"left out: {line}", err=True)
     again = command_line(chosen, store, engine, master if options.given(ctx, "master") else None)

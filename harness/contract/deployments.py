@@ -4,16 +4,46 @@ from __future__ import annotations
 
 import socket  # noqa: TID251 - for the type of a dialled connection; nothing here opens one
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
 
 from splitbrain.harness.contract.faults import ClockFault, DiskFault, LinkFault
 from splitbrain.harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
 
 
+class ImageUsed(NamedTuple):
+    """What the nodes' containers are made from: a tag, which may mean another image tomorrow, and the image's id."""
+
+    tag: str
+    id: str
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the nodes of a deployment run in; `test.json` keeps it.
+
+    Attributes:
+        image: the image of their containers; None if they are no containers.
+        links: how links are cut: "namespaces" or "proxy" on this machine, "receivers" between containers and between
+            hosts; None in simulation.
+    """
+
+    image: ImageUsed | None = None
+    links: str | None = None
+
+
 class Deployment(Protocol):
     """The nodes of one test and the links between them, under control. Everything that it starts dies with it."""
 
-    nodes: Sequence[NodeId]
+    @property
+    def nodes(self) -> Sequence[NodeId]:
+        """Names of the nodes, in the test's order."""
+        ...
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """What the nodes run in."""
+        ...
 
     async def start(self, node: NodeId) -> NodeStatus:
         """Start the node's process; a running one is left alone. Links that are cut stay cut for the new process.

@@ -8,7 +8,7 @@ simulated.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from splitbrain.cluster.embedded import Clock, Disk, Network, Rng
 from splitbrain.harness.contract.nodes import NodeCommand
@@ -53,9 +53,8 @@ class NodeWorld(Protocol):
         ...
 
 
-@runtime_checkable
 class Embeddable(Protocol):
-    """A system whose nodes can be started inside this process; it is a `System` besides."""
+    """Starts nodes of a system inside this process (`Capabilities.simulation`); usually the system itself."""
 
     async def embed(self, command: NodeCommand, world: NodeWorld) -> None:
         """Start the node that `command` (the system's own, see `System.command`) would start, on `world`.

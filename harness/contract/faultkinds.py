@@ -70,7 +70,7 @@ def supported(backend: Backend, system: System) -> Mapping[str, Support]:
     Raises:
         BackendError: the backend does not work here at all.
     """
-    immune: dict[FaultKind, str] = dict(getattr(system, "immune", {}))
-    if getattr(system, "membership", None) is None:
+    immune: dict[FaultKind, str] = dict(system.capabilities.immune)
+    if system.capabilities.membership is None:
         immune["membership"] = f"the members of system {system.name!r} are fixed: none can leave or join while it runs."
     return {**backend.support(), **{kind: Support(False, why) for kind, why in immune.items()}}

@@ -26,7 +26,7 @@ class NodePlace(msgspec.Struct, frozen=True):
         listen: the address on which the node serves peers and clients.
         peers: for every other node, the address under which this node reaches it (a proxy's, on some backends).
         home: where the node's program comes from: this machine's files and interpreter ("here"); a container of
-            `System.image` ("image"); a machine on which `System.uploads` were laid ("host").
+            `Capabilities.image` ("image"); a machine on which `Capabilities.uploads` were laid ("host").
         home_dir: the directory on such a machine that holds the uploads; "" for the other homes.
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 import msgspec
 
@@ -53,7 +53,7 @@ class Observer(Protocol):
 
 
 class Observable(Protocol):
-    """A system whose nodes say what they would write as telemetry when they are asked."""
+    """Asks nodes for what they would write as telemetry (`Capabilities.observation`); usually the system itself."""
 
     async def observe(self, deployment: Deployment, node: NodeId) -> Observer:
         """A connection to the node's process.
@@ -76,8 +76,3 @@ class Seen(msgspec.Struct, frozen=True):
     at_ns: int
     event: str
     said: Observed
-
-
-def observable(system: object) -> Observable | None:
-    """The system, if its nodes are to be asked."""
-    return cast("Observable", system) if callable(getattr(system, "observe", None)) else None

@@ -1,10 +1,22 @@
-"""What a client may ask of a node, and how a node refuses."""
+"""What a client may ask of a node, by groups of operations, and how a node refuses.
+
+A session has the operations of some groups: a system says which (`Capabilities.operations`), and a workload says which
+groups its clients need (`Workload.needs`). So a new group is one protocol and one value, and no system has to fill it.
+(In Jepsen each pair of a workload and a system has a client of its own.)
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 import msgspec
+
+from splitbrain.results import plugins
+from splitbrain.results.errors import ProtocolError, UnknownNameError, UsageError
 
 
 class DefiniteError(Exception):
@@ -23,11 +35,19 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Session(Protocol):
-    """A connection of one client to one node of a key-value-like system; it neither redirects nor fails over.
+    """A connection of one client to one node; it neither redirects nor fails over.
 
-    Every method raises DefiniteError where the system refused, and IndefiniteError (or anything else) where nobody
-    knows. Keys are strings without slashes; values are what JSON can carry.
+    Every operation raises DefiniteError where the system refused, and IndefiniteError (or anything else) where the
+    outcome is unknown.
     """
+
+    async def close(self) -> None:
+        """Drop the connection."""
+        ...
+
+
+class KeyValue(Session, Protocol):
+    """Registers by key. Keys are strings without slashes; values are what JSON can carry."""
 
     async def read(self, key: str) -> Answer:
         """The value of a key, None if there is none; linearizable."""
@@ -45,6 +65,10 @@ class Session(Protocol):
         """Set a key if it does not exist; the answer's value tells whether this call created it."""
         ...
 
+
+class Collections(Session, Protocol):
+    """Sets of whole numbers that only grow."""
+
     async def add(self, collection: str, element: int) -> Answer:
         """Put an element into a collection."""
         ...
@@ -53,6 +77,119 @@ class Session(Protocol):
         """All elements of a collection, a list of whole numbers; linearizable."""
         ...
 
-    async def close(self) -> None:
-        """Drop the connection."""
+
+class Locks(Session, Protocol):
+    """Locks that are held until they are given back. A lock is free until it is taken; no client waits for one."""
+
+    async def lock(self, name: str, owner: int) -> Answer:
+        """Take a lock if it is free; the answer's value is its fencing token, None if the lock is held.
+
+        Tokens of one lock are whole numbers that grow from each owner to the next (the fencing of Kleppmann's "How to
+        do distributed locking", 2016; Chubby's sequencers).
+        """
         ...
+
+    async def unlock(self, name: str, owner: int) -> Answer:
+        """Give a lock back; the answer's value tells whether `owner` held it, and does no more."""
+        ...
+
+
+class LeaseLocks(Session, Protocol):
+    """Locks that stand on short leases. A session keeps its lease alive until it is closed."""
+
+    async def lease_lock(self, name: str, owner: int, lease_s: int) -> Answer:
+        """Take a lock on a lease of so many seconds if it is free; a fencing token, None if the lock is held."""
+        ...
+
+    def lease_holds(self, name: str) -> bool:
+        """Whether this client believes that it holds the lock. It asks no node: it tells what it has heard so far."""
+        ...
+
+    async def lease_unlock(self, name: str, owner: int) -> Answer:
+        """Give a lock back; the answer's value tells whether it was still held.
+
+        A client that knows that its lease is gone asks no node.
+        """
+        ...
+
+
+AnySession = TypeVar("AnySession", bound=Session)
+SomeSession = TypeVar("SomeSession", bound=Session, covariant=True)
+
+
+@dataclass(frozen=True)
+class OperationGroup(Generic[SomeSession]):
+    """A group of operations that a session may have.
+
+    Attributes:
+        name: as systems and workloads name it; "module:attribute" for a group of another package, where this value is.
+        protocol: what a session with these operations can be asked.
+    """
+
+    name: str
+    protocol: type[SomeSession]
+
+
+KEY_VALUE: Final = OperationGroup("key-value", KeyValue)
+COLLECTIONS: Final = OperationGroup("collections", Collections)
+LOCKS: Final = OperationGroup("locks", Locks)
+LEASE_LOCKS: Final = OperationGroup("lease-locks", LeaseLocks)
+
+GROUPS: Final[Mapping[str, OperationGroup[Session]]] = {
+    group.name: group for group in (KEY_VALUE, COLLECTIONS, LOCKS, LEASE_LOCKS)
+}
+"""The groups that splitbrain has itself, by name."""
+
+
+def group_named(name: str) -> OperationGroup[Session]:
+    """The group of operations of that name: one of `GROUPS`, or that of another package.
+
+    Raises:
+        UnknownNameError: there is none.
+        UsageError: that of another package cannot be imported, or is none.
+    """
+    if name in GROUPS:
+        return GROUPS[name]
+    if not plugins.is_plugin("operations", name):
+        raise UnknownNameError("group of operations", name, GROUPS)
+    found: Any = plugins.find("operations", name, GROUPS)
+    if not isinstance(found, OperationGroup):
+        raise UsageError(
+            f"operations {name!r} is {found!r:.80}, not an OperationGroup (splitbrain.harness.contract.sessions)."
+        )
+    return cast("OperationGroup[Session]", found)
+
+
+@cache
+def calls(protocol: type[Session]) -> Mapping[str, bool]:
+    """The methods of a protocol by name, those of `Session` left out, and of each whether it is awaited."""
+    return {
+        name: inspect.iscoroutinefunction(method)
+        for name, method in inspect.getmembers(protocol, inspect.isfunction)
+        if not name.startswith("_") and name not in vars(Session)
+    }
+
+
+def lacking(session: object, group: OperationGroup[Session]) -> list[str]:
+    """The methods of the group that a session, or a class of sessions, does not have."""
+    return [name for name in calls(group.protocol) if not callable(getattr(session, name, None))]
+
+
+def need(session: Session, group: OperationGroup[AnySession], system: str) -> AnySession:
+    """The session, as one that has the operations of the group.
+
+    Args:
+        session: as `System.connect` returned it.
+        group: what is needed of it.
+        system: the system's name, for the error.
+
+    Raises:
+        ProtocolError: it does not have them.
+    """
+    missing = lacking(session, group)
+    if missing:
+        raise ProtocolError(
+            f"system {system!r}: its sessions lack {', '.join(missing)} of the operations {group.name!r}. Give them "
+            f"these methods, or use a workload that does not need {group.name!r}."
+        )
+    return cast("AnySession", session)

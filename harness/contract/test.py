@@ -11,13 +11,14 @@ from typing import Annotated, Any, Protocol, TypeAlias
 import msgspec
 
 from splitbrain.checkers.verdict import CheckerSpec
+from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.declarations import check_system
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.faults import FaultKind, Support
 from splitbrain.harness.contract.generator import Generator
-from splitbrain.harness.contract.membership import Membership
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
-from splitbrain.harness.contract.sessions import Session
+from splitbrain.harness.contract.sessions import Session, group_named
 from splitbrain.results.errors import UsageError
 from splitbrain.results.history import Op
 
@@ -66,8 +67,8 @@ class Workload:
             that, whether or not `checkers` names coverage.
         shapes: what ops of each function carry, so that plans that people write can be checked; functions that are
             left out are not.
-        needs: operations that its clients need of sessions beyond what every session has ("lock"); a system that has
-            them lists them as its `operations`.
+        needs: the groups of operations that its clients need of sessions, by name ("key-value"); a system that has
+            them lists them in `Capabilities.operations`.
         local: those of its functions that a client may carry out without a node: their answers tell nothing about who
             can reach whom.
     """
@@ -128,7 +129,7 @@ class Test:
         recovery_s: how long the healed system may take until every node answers; longer is a violation of liveness
             only where a checker says so, else the run is inconclusive.
         quiet_s: how long the replicas may take to meet once nobody asks for anything; None for the system's own bound
-            (`splitbrain.harness.systems.elections.Elections.bound_s`). Nothing to a system without elections.
+            (`splitbrain.harness.contract.elections.Elections.bound_s`). Nothing to a system without elections.
         availability: the share of its seconds, 0 to 1, in which a whole core must have answered; 0 for no demand.
         options: the options from which this test was composed, as JSON can carry them: enough to compose it again.
     """
@@ -173,12 +174,8 @@ class Test:
             check_number("recovery", self.recovery_s, TIME_MAX_S)
         if not 0 <= self.seed < SEED_END:
             raise UsageError("the seed must be a whole number from 0 to 2^63 - 1.")
-        missing = sorted(self.workload.needs - getattr(self.system, "operations", frozenset[str]()))
-        if missing:
-            raise UsageError(
-                f"workload {self.workload.name!r} needs the operation {missing[0]!r}, which system "
-                f"{self.system.name!r} does not have: choose another --workload or --system (splitbrain list systems)."
-            )
+        check_system(self.system)
+        check_needs(self.workload, self.system)
         if self.placement is not None:
             check_placement(self.placement, self.nodes, self.concurrency)
         judged = dataclasses.replace(self.workload, checkers=self._checkers())
@@ -234,6 +231,22 @@ def check_placement(placement: Sequence[NodeId], nodes: Sequence[NodeId], concur
             raise UsageError(f"the placement puts client thread {thread} on {node!r}; nodes are {', '.join(nodes)}.")
 
 
+def check_needs(workload: Workload, system: System) -> None:
+    """Refuse a workload that needs operations which sessions with the system do not have.
+
+    Raises:
+        UsageError: it does, or needs what no system can have.
+    """
+    for group in sorted(workload.needs):
+        group_named(group)
+    missing = sorted(workload.needs - system.capabilities.operations)
+    if missing:
+        raise UsageError(
+            f"workload {workload.name!r} needs the operations {missing[0]!r}, which system {system.name!r} does not "
+            "have: choose another --workload or --system (splitbrain list systems)."
+        )
+
+
 def check_number(name: str, value: float, most: float) -> None:
     """Refuse a number that is not `LEAST` or more and at most `most`; not a number at all (nan) is neither.
 
@@ -254,33 +267,36 @@ def check_number(name: str, value: float, most: float) -> None:
 class System(Protocol):
     """A system under test: how to run it, how to talk to it, how to ask who leads.
 
-    Attributes:
-        name: as given to `--system`.
-        bugs: switches that break it on purpose, by mutation id ("M23"), with a line on each.
-        election_timeout_s: the longest time a healthy majority needs to notice a dead leader; bounds derive from it.
-        image: the name of the image in whose containers its nodes run; None (or no such attribute) if it has none.
-        uploads: what a machine needs that is to run a node of it: the name below `NodePlace.home_dir`, and the file or
-            folder here. Empty (or no such attribute) if such a machine needs nothing.
-        immune: kinds of fault that cannot be done to its nodes wherever they live, and why. Empty (or no such
-            attribute) if there are none.
-        membership: how its nodes leave and join while it runs; None (or no such attribute) if its members are fixed.
+    What only some systems can do is in `capabilities`. All attributes are read only, so that a class attribute such as
+    `bugs = {}` will do.
     """
 
-    name: str
-    bugs: Mapping[str, str]
-    election_timeout_s: float
+    @property
+    def name(self) -> str:
+        """As given to `--system`."""
+        ...
 
-    image: str | None
-    uploads: Mapping[str, Path]
-    immune: Mapping[FaultKind, str]
-    membership: Membership | None
+    @property
+    def bugs(self) -> Mapping[str, str]:
+        """Switches that break it on purpose, by mutation id ("M23"), with a line on each."""
+        ...
+
+    @property
+    def election_timeout_s(self) -> float:
+        """The longest time in seconds that a healthy majority needs to notice a dead leader; bounds derive from it."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do beyond what every system has."""
+        ...
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         """How to start the node that lives at `place`."""
         ...
 
     async def connect(self, deployment: Deployment, node: NodeId) -> Session:
-        """A session with one node.
+        """A session with one node; it has the operations that `capabilities` lists.
 
         Raises:
             DefiniteError: the node could not be reached (nothing was sent).
@@ -294,7 +310,7 @@ class System(Protocol):
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:
         """The node's raw telemetry file (JSON lines, see `splitbrain.results.telemetry`), None if nodes write none.
 
-        A system of such nodes that also has `observe` (`Observable`) is asked for it during the run.
+        Such nodes are asked for it during the run if the system has `Capabilities.observation`.
         """
         ...
 
@@ -302,13 +318,25 @@ class System(Protocol):
 class Backend(Protocol):
     """A place where nodes can live."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """As given to `--backend`."""
+        ...
 
     def support(self) -> Mapping[str, Support]:
         """For every FaultKind whether it works here. Looks, changes nothing.
 
         Raises:
             BackendError: nothing works here, not even without faults; what is missing.
+        """
+        ...
+
+    def check(self, test: Test) -> None:
+        """Refuse a test that it cannot house, as far as that shows before anything is started. Changes nothing.
+
+        Raises:
+            UsageError: the test does not fit: its nodes, or what its system can do.
+            BackendError: something is missing here.
         """
         ...
 

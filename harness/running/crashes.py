@@ -45,6 +45,7 @@ class Watched:
         self, deployment: Deployment, journal: Journal, may_end: Callable[[NodeId], bool] = lambda _: False
     ) -> None:
         self.nodes: Sequence[NodeId] = deployment.nodes
+        self.surroundings = deployment.surroundings
         self._deployment = deployment
         self._journal = journal
         self._may_end = may_end

@@ -98,8 +98,9 @@ async def run(
     """
     stop = stop or Stop()
     test = dataclasses.replace(test, system=validate.system(test.system))
-    if test.system.membership is not None:
-        test.system.membership.begin()
+    members = test.system.capabilities.membership
+    if members is not None:
+        members.begin()
     backend = validate.backend(backend)
     backend.sweep()
     check_support(test, backend)
@@ -147,7 +148,7 @@ async def _bring_up(test: Test, deployment: Deployment, runtime: Runtime, run_di
     for started in await together([deployment.start(node) for node in test.nodes]):
         if isinstance(started, Exception):
             raise started
-    members = test.system.membership
+    members = test.system.capabilities.membership
     nodes = [node for node in test.nodes if members is None or not members.unsettled(node)]
     usable = await until_usable(
         test, deployment, runtime.clock, START_LIMIT_S, nodes=nodes, go_on=lambda: not stop.requests

@@ -1,6 +1,6 @@
 """Telemetry of systems whose nodes write none: while a run is under way each node is asked what it would have written.
 
-A system is asked that has `observe`. Every node has a task of its own and a connection of its own: a node that is
+A system with `Capabilities.observation` is asked. Every node has a task and a connection of its own: a node that is
 paused, or behind a slow link, keeps nobody else waiting, and no client's connection is touched.
 
 What came is stamped with the controller's clock when it has arrived: the node said it at some moment between asking and

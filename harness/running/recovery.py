@@ -12,6 +12,7 @@ import msgspec
 from splitbrain.harness.contract.clock import Clock
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId, NodeView
+from splitbrain.harness.contract.sessions import COLLECTIONS, KEY_VALUE, need
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.running.deadlines import together, within
 from splitbrain.harness.running.processes import describe
@@ -23,7 +24,7 @@ ANSWER_LIMIT_S = 2.0
 """How long one node may take to answer one look."""
 
 PROBE_KEY = "splitbrain-probe"
-"""The key that is read to see whether a node answers; nobody writes it."""
+"""The key (or collection) that is read to see whether a node answers; nobody writes it."""
 
 
 class Usable(msgspec.Struct, frozen=True):
@@ -99,8 +100,13 @@ def _disagreement(nodes: Sequence[NodeId], views: list[NodeView | str | Exceptio
 
 
 async def _read(test: Test, deployment: Deployment, node: NodeId) -> None:
-    session = await test.system.connect(deployment, node)
+    """Read something through a session; a system that has nothing to read is looked at as far as connecting goes."""
+    system = test.system
+    session = await system.connect(deployment, node)
     try:
-        await session.read(PROBE_KEY)
+        if KEY_VALUE.name in system.capabilities.operations:
+            await need(session, KEY_VALUE, system.name).read(PROBE_KEY)
+        elif COLLECTIONS.name in system.capabilities.operations:
+            await need(session, COLLECTIONS, system.name).elements(PROBE_KEY)
     finally:
         await session.close()

@@ -32,7 +32,6 @@ from splitbrain.harness.running.quiet import until_converged
 from splitbrain.harness.running.recovery import until_usable
 from splitbrain.harness.running.scheduler import Scheduler
 from splitbrain.harness.running.watch import tick_ns, watch
-from splitbrain.harness.systems.elections import Elections
 from splitbrain.results.errors import HarnessError, ProtocolError, SplitbrainError, SystemUnderTestError
 from splitbrain.results.history import Op
 
@@ -148,7 +147,7 @@ async def run_test(
 class _Run:
     def __init__(self, test: Test, deployment: Deployment, runtime: Runtime, journal: Journal, stop: Stop) -> None:
         self._test = test
-        members = getattr(test.system, "membership", None)
+        members = test.system.capabilities.membership
         self._deployment = (
             Watched(deployment, journal) if members is None else Watched(deployment, journal, members.unsettled)
         )
@@ -262,7 +261,7 @@ class _Run:
         await self._scheduler.drive(clients(generator), end_ns)
 
     async def _quiet(self) -> None:
-        elections: Elections | None = getattr(self._test.system, "elections", None)
+        elections = self._test.system.capabilities.elections
         if elections is None or self.stop.requests > 1:
             return
         self._phase("quiet")

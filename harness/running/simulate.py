@@ -94,7 +94,7 @@ def simulate(
     """Run a test in simulation. Errors of the run are in what is returned; its history is kept.
 
     Args:
-        test: what to do; the system must be `Embeddable`.
+        test: what to do; the system must have `Capabilities.simulation`.
         world: what links, disks and clocks are like, by name (`splitbrain.harness.simulation.worlds.WORLDS`); None for
             what the test's options say, or else "lan".
         recorder: takes the history; None to get it back.
@@ -116,7 +116,7 @@ def simulate(
     folder = _Folder(kept if recorder is None else _Outside(recorder))
     summary: RunSummary | None = None
     failure: SplitbrainError | None = None
-    with marks.counted() as ours, _marks_of(test.system) as theirs:
+    with marks.counted() as ours, (test.system.capabilities.count_marks or _no_marks)() as theirs:
         with forbidden() as guard:
             try:
                 summary = loop.run(
@@ -150,14 +150,9 @@ def simulate(
 
 
 @contextlib.contextmanager
-def _marks_of(system: Any) -> Generator[Mapping[str, int]]:
-    """The counts of the system's own marks, if it has any."""
-    count: Any = getattr(system, "count_marks", None)
-    if count is None:
-        yield {}
-        return
-    with count() as counts:
-        yield counts
+def _no_marks() -> Generator[Mapping[str, int]]:
+    """The counts of a system without marks of its own."""
+    yield {}
 
 
 def _outside(call: Callable[[Any], None]) -> Callable[[Any], None]:

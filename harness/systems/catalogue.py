@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from splitbrain.harness.contract.declarations import check_system
+from splitbrain.harness.contract.read_modes import LINEARIZABLE, ReadMode
 from splitbrain.harness.contract.test import System
-from splitbrain.harness.systems.read_modes import LINEARIZABLE, ReadMode
 from splitbrain.results import plugins
 from splitbrain.results.errors import UsageError
 
@@ -29,12 +30,12 @@ SYSTEMS: Mapping[str, tuple[Callable[[ReadMode], System], str]] = {
 
 
 def operations(name: str) -> frozenset[str]:
-    """The operations that sessions with the system of that name have beyond what every session has.
+    """The groups of operations that sessions with the system of that name have.
 
     Raises:
         UnknownNameError: there is none.
     """
-    return getattr(build(name), "operations", frozenset[str]())
+    return build(name).capabilities.operations
 
 
 def _brought(name: str) -> Callable[[ReadMode], System]:
@@ -48,11 +49,13 @@ def build(name: str, read_mode: str = LINEARIZABLE) -> System:
 
     Raises:
         UnknownNameError: there is none.
-        UsageError: that of another package cannot be imported, or its reads have no such mode.
+        UsageError: that of another package cannot be imported, or declares what cannot be; or its reads have no such
+            mode.
     """
     make = SYSTEMS[name][0] if name in SYSTEMS else _brought(name)
     system = make(LINEARIZABLE)
-    modes: tuple[ReadMode, ...] = getattr(system, "read_modes", (LINEARIZABLE,))
+    check_system(system)
+    modes = system.capabilities.read_modes
     for mode in modes:
         if mode == read_mode:
             return make(mode)

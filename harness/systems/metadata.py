@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path  # noqa: TID251 - says where files of a node are; touches none
 from typing import Any, Final
 from urllib.parse import quote
@@ -24,15 +24,14 @@ from splitbrain.cluster.client import (
     connect,
 )
 from splitbrain.cluster.embedded import MARKS, Runtime, counted, start
+from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.embedding import NodeWorld
-from splitbrain.harness.contract.faults import FaultKind
-from splitbrain.harness.contract.membership import Membership
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import Test
-from splitbrain.harness.systems.elections import Elections
-from splitbrain.harness.systems.locks import LOCK, CompareAndSetLocks
+from splitbrain.harness.systems.locks import CompareAndSetLocks
 from splitbrain.harness.systems.metadata_members import MetadataMembership
 
 _RUN_NODE: Final = ("-P", "-m", "splitbrain.cluster")
@@ -122,32 +121,30 @@ class Metadata:
         name: as given to `--system`.
         bugs: mutations that a node can be started with.
         election_timeout_s: the longest random election timeout of a node.
-        elections: reads go through a leader that a majority confirms; there are no leases.
-        image: the image that holds the cluster.
-        uploads: the cluster.
-        immune: nothing.
-        membership: which nodes are members, and how they change.
-        imports: the modules that a host's interpreter must have for it.
         marks: the states that embedded nodes count, with a line on each.
-        operations: what sessions have beyond `Session`.
+        capabilities: reads go through a leader that a majority confirms, there are no leases; nodes can be simulated;
+            members change.
     """
 
     name = "metadata"
     bugs = BUGS
     election_timeout_s = ELECTION_S
-    elections = Elections(timeout_s=ELECTION_S, recovery_s=RECOVERY_S)
-    image: str | None = "node"
-    uploads: Mapping[str, Path] = {"splitbrain/cluster": Path(cluster.__path__[0])}
-    immune: Mapping[FaultKind, str] = {}
-    imports = ("msgspec",)
     marks = MARKS
-    operations = frozenset({LOCK})
 
     def __init__(self, request_timeout_ms: int = REQUEST_TIMEOUT_MS, founders: Sequence[NodeId] = ()) -> None:
         """`founders` are the nodes with which the cluster begins, all if none are given; the others run, and wait."""
         self._request_timeout_ms = request_timeout_ms
         self._members = MetadataMembership(_client, founders)
-        self.membership: Membership | None = self._members
+        self.capabilities = Capabilities(
+            operations=frozenset({"key-value", "collections", "locks"}),
+            elections=Elections(timeout_s=ELECTION_S, recovery_s=RECOVERY_S),
+            membership=self._members,
+            image="node",
+            uploads={"splitbrain/cluster": Path(cluster.__path__[0])},
+            imports=("msgspec",),
+            simulation=self,
+            count_marks=counted,
+        )
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         """How to start the node that lives at `place`.
@@ -163,10 +160,6 @@ class Metadata:
         if test.bugs:
             argv += ["--bugs", ",".join(test.bugs)]
         return NodeCommand(tuple(argv), env={"PYTHONPATH": import_path})
-
-    def count_marks(self) -> AbstractContextManager[Mapping[str, int]]:
-        """Count what embedded nodes reach while the context lasts; the counts of all `marks`, zeros included."""
-        return counted()
 
     async def embed(self, command: NodeCommand, world: NodeWorld) -> None:
         """Start the node of `command` inside this process, on `world`; returns when it serves.

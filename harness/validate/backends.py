@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from splitbrain.harness.contract.clock import Runtime
-from splitbrain.harness.contract.deployments import Deployment, MessageConnection
+from splitbrain.harness.contract.deployments import Deployment, MessageConnection, Surroundings
 from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
 from splitbrain.harness.contract.nodes import ClockOffset, Link, NodeId, NodeStatus
 from splitbrain.harness.contract.test import Backend
@@ -35,13 +35,21 @@ class _ValidBackend(Wrapper):
             raise ProtocolError(f"backend {self.name!r}: support says nothing about {', '.join(missing)}.")
         return support
 
+    def check(self, test: Test) -> None:
+        self._inner.check(test)
+
     def sweep(self) -> list[str]:
         return self._inner.sweep()
 
     async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> Deployment:
         deployment: Any = await self._inner.deploy(test, run_dir, runtime)
-        if deployment is None or not hasattr(deployment, "nodes"):
+        if not all(hasattr(deployment, member) for member in ("nodes", "surroundings")):
             raise ProtocolError(f"backend {self.name!r}: deploy returned {short(deployment)}, not a Deployment.")
+        if not isinstance(deployment.surroundings, Surroundings):
+            raise ProtocolError(
+                f"backend {self.name!r}: the surroundings of its deployment are {short(deployment.surroundings)}, not "
+                "Surroundings(...)."
+            )
         if list(deployment.nodes) != list(test.nodes):
             raise ProtocolError(
                 f"backend {self.name!r}: deployed the nodes {', '.join(deployment.nodes)} instead of "
@@ -52,6 +60,7 @@ class _ValidBackend(Wrapper):
 
 class _ValidDeployment(Wrapper):
     nodes: Sequence[NodeId]
+    surroundings: Surroundings
 
     def __init__(self, inner: Deployment, backend: str) -> None:
         super().__init__(inner)

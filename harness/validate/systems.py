@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
+from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment
-from splitbrain.harness.contract.faults import FaultKind
-from splitbrain.harness.contract.membership import Membership
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
-from splitbrain.harness.contract.sessions import Answer, Session
+from splitbrain.harness.contract.sessions import GROUPS, Answer, Session, calls, group_named, need
 from splitbrain.harness.contract.test import System
 from splitbrain.harness.validate.values import Wrapper, json_problem, short
 from splitbrain.results.errors import ProtocolError
@@ -29,13 +28,7 @@ class _ValidSystem(Wrapper):
     name: str
     bugs: Mapping[str, str]
     election_timeout_s: float
-
-    def __init__(self, inner: System) -> None:
-        super().__init__(inner)
-        self.image: str | None = getattr(inner, "image", None)
-        self.uploads: Mapping[str, Path] = getattr(inner, "uploads", {})
-        self.immune: Mapping[FaultKind, str] = getattr(inner, "immune", {})
-        self.membership: Membership | None = getattr(inner, "membership", None)
+    capabilities: Capabilities
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         command: Any = self._inner.command(test, place)
@@ -50,6 +43,8 @@ class _ValidSystem(Wrapper):
         session: Any = await self._inner.connect(deployment, node)
         if session is None or not hasattr(session, "close"):
             raise ProtocolError(f"system {self.name!r}: connect to {node} returned {short(session)}, not a Session.")
+        for group in sorted(self.capabilities.operations):
+            need(session, group_named(group), self.name)
         return _ValidSession(session, self.name)
 
     async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
@@ -64,66 +59,66 @@ class _ValidSystem(Wrapper):
         return self._inner.telemetry(test, node_dir)
 
 
+def _whether(value: object) -> str | None:
+    return None if isinstance(value, bool) else "it answers whether it did it: true or false"
+
+
+def _token(value: object) -> str | None:
+    return None if value is None or type(value) is int else "it answers the fencing token, a whole number, or None"
+
+
+def _listed(value: object) -> str | None:
+    return None if isinstance(value, list) else "it answers a list"
+
+
+_OF_ANSWERS: Final[Mapping[str, Callable[[object], str | None]]] = {
+    "compare_and_set": _whether,
+    "create": _whether,
+    "elements": _listed,
+    "lock": _token,
+    "unlock": _whether,
+    "lease_lock": _token,
+    "lease_unlock": _whether,
+}
+"""What is wrong with the value of an answer, by the call; calls that are left out may answer anything."""
+
+_AWAITED: Final = frozenset(
+    name for group in GROUPS.values() for name, awaited in calls(group.protocol).items() if awaited
+)
+"""The calls that answer an `Answer`. What calls of other packages' groups answer, only their workloads know."""
+
+
 class _ValidSession(Wrapper):
     def __init__(self, inner: Any, system: str) -> None:
         super().__init__(inner)
         self._system = system
 
-    async def _answer(self, call: str, answer: Awaitable[Any]) -> Answer:
-        given = await answer
-        if not isinstance(given, Answer):
-            raise ProtocolError(f"system {self._system!r}: a session's {call} returned {short(given)}, not an Answer.")
-        problem = json_problem(given.value)
-        if problem is not None:
-            raise ProtocolError(
-                f"system {self._system!r}: a session's {call} answered with a value that JSON cannot carry: {problem}."
-            )
-        return given
+    def __getattr__(self, name: str) -> Any:
+        """A method of the session; it is looked up here once, and found in the instance from then on."""
+        found = super().__getattr__(name)
+        if name in _AWAITED:
+            found = self.__dict__[name] = self._checked(name, found)
+        return found
 
-    async def read(self, key: str) -> Answer:
-        return await self._answer("read", self._inner.read(key))
+    def _checked(self, name: str, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Answer]]:
+        rule = _OF_ANSWERS.get(name)
 
-    async def write(self, key: str, value: Any) -> Answer:
-        return await self._answer("write", self._inner.write(key, value))
+        async def checked(*arguments: Any, **named: Any) -> Answer:
+            answer = await call(*arguments, **named)
+            if not isinstance(answer, Answer):
+                raise self._broken(name, f"returned {short(answer)}, not an Answer")
+            problem = json_problem(answer.value)
+            if problem is not None:
+                raise self._broken(name, f"answered with a value that JSON cannot carry: {problem}")
+            wanted = None if rule is None else rule(answer.value)
+            if wanted is not None:
+                raise self._broken(name, f"answered {short(answer.value)}; {wanted}")
+            return answer
 
-    async def compare_and_set(self, key: str, expected: Any, value: Any) -> Answer:
-        return self._told(
-            "compare_and_set", await self._answer("compare_and_set", self._inner.compare_and_set(key, expected, value))
-        )
+        return checked
 
-    async def create(self, key: str, value: Any) -> Answer:
-        return self._told("create", await self._answer("create", self._inner.create(key, value)))
-
-    async def add(self, collection: str, element: int) -> Answer:
-        return await self._answer("add", self._inner.add(collection, element))
-
-    async def elements(self, collection: str) -> Answer:
-        answer = await self._answer("elements", self._inner.elements(collection))
-        if not isinstance(answer.value, list):
-            raise ProtocolError(
-                f"system {self._system!r}: a session's elements answered {short(answer.value)}, not a list."
-            )
-        return answer
-
-    async def lock(self, name: str, owner: int) -> Answer:
-        answer = await self._answer("lock", self._inner.lock(name, owner))
-        if answer.value is not None and type(answer.value) is not int:
-            raise ProtocolError(
-                f"system {self._system!r}: a session's lock answered {short(answer.value)}; it answers the fencing "
-                "token, a whole number, or None."
-            )
-        return answer
-
-    async def unlock(self, name: str, owner: int) -> Answer:
-        return self._told("unlock", await self._answer("unlock", self._inner.unlock(name, owner)))
+    def _broken(self, call: str, problem: str) -> ProtocolError:
+        return ProtocolError(f"system {self._system!r}: a session's {call} {problem}.")
 
     async def close(self) -> None:
         await self._inner.close()
-
-    def _told(self, call: str, answer: Answer) -> Answer:
-        if not isinstance(answer.value, bool):
-            raise ProtocolError(
-                f"system {self._system!r}: a session's {call} answered {short(answer.value)}; it "
-                "answers whether it did it: true or false."
-            )
-        return answer

@@ -17,6 +17,7 @@ from splitbrain.harness import images
 from splitbrain.harness.backends import ownership
 from splitbrain.harness.backends.docker import DockerBackend, DockerDeployment, labels
 from splitbrain.harness.backends.docker.engine import containers_with, networks_with
+from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace
@@ -39,7 +40,7 @@ def engine() -> None:
 class ContainerGossip(GossipSystem):
     """Gossiping nodes in containers; `script` is a program for sh that replaces them."""
 
-    image: str | None = "node"
+    capabilities = Capabilities(image="node")
 
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:
         return None

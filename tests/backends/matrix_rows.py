@@ -19,6 +19,7 @@ from splitbrain.harness.backends.local import LocalBackend
 from splitbrain.harness.backends.sim import SimBackend
 from splitbrain.harness.backends.ssh.backend import SshBackend
 from splitbrain.harness.contract import faultkinds
+from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.deployments import Deployment, MessageConnection
 from splitbrain.harness.contract.embedding import NodeWorld
@@ -41,10 +42,9 @@ class MatrixSystem:
     """Nodes that do what a client asks them; in a simulation they are `SimNode`s."""
 
     name = "matrix"
-    image: str | None = "node"
-    uploads: dict[str, Path] = {}  # noqa: RUF012 - never changed
 
     def __init__(self, python: str = "python3") -> None:
+        self.capabilities = Capabilities(image="node", simulation=self)
         self._python = python
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:

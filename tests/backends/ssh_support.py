@@ -21,6 +21,7 @@ from splitbrain.harness import images
 from splitbrain.harness.backends.ssh.backend import SshBackend
 from splitbrain.harness.backends.ssh.deployment import SshDeployment
 from splitbrain.harness.backends.ssh.inventory import Inventory
+from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.nodes import NodeCommand, NodePlace
@@ -49,8 +50,7 @@ class HostGossip(GossipSystem):
         self, argv: tuple[str, ...] = (), files: Mapping[str, bytes] | None = None, imports: Sequence[str] = ()
     ) -> None:
         super().__init__("udp", argv, files)
-        self.uploads = {"gossip_node.py": GOSSIP_NODE}
-        self.imports = tuple(imports)
+        self.capabilities = Capabilities(uploads={"gossip_node.py": GOSSIP_NODE}, imports=tuple(imports))
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         host, port = place.listen

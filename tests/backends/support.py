@@ -18,6 +18,7 @@ import pytest
 
 from splitbrain.harness.backends.local import Links, LocalBackend, LocalDeployment
 from splitbrain.harness.backends.local.backend import namespaces_problem
+from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind
@@ -48,6 +49,7 @@ class GossipSystem:
     """Nodes that count what they hear from their peers; `argv` replaces the program."""
 
     name = "gossip"
+    capabilities = Capabilities()
 
     def __init__(self, transport: str, argv: tuple[str, ...] = (), files: Mapping[str, bytes] | None = None) -> None:
         self.transport = transport

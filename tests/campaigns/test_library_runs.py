@@ -91,11 +91,10 @@ def test_what_the_workload_says_of_a_checker_stays() -> None:
 
 
 def test_a_share_of_seconds_is_demanded_only_of_systems_with_elections() -> None:
-    class Leaderless(Metadata):
-        elections = None  # pyright: ignore[reportAssignmentType]
-
+    leaderless = Metadata()
+    leaderless.capabilities = dataclasses.replace(leaderless.capabilities, elections=None)
     with pytest.raises(UsageError, match="availability"):
-        with_judges(made(system=Leaderless(), availability=0.9), SimBackend())
+        with_judges(made(system=leaderless, availability=0.9), SimBackend())
     specs = with_judges(made(availability=0.9), SimBackend()).workload.checkers
     assert [spec.options["availability"] for spec in specs if spec.name == "quorum-progress"] == [0.9]
 

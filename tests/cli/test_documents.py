@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast, get_args
 
 import pytest
 
-from splitbrain.harness.backends.docker.deployment import DockerDeployment, ImageUsed
+from splitbrain.harness.backends.docker.deployment import DockerDeployment
 from splitbrain.harness.backends.local.deployment import LocalDeployment
+from splitbrain.harness.backends.sim import SimDeployment
 from splitbrain.harness.backends.ssh.deployment import SshDeployment
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.campaigns.documents import keep_surroundings
 from splitbrain.harness.campaigns.record import record
 from splitbrain.harness.cli.progress import Progress
 from splitbrain.harness.contract.clock import Runtime
-from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.deployments import Deployment, ImageUsed
 from splitbrain.harness.contract.faults import FaultKind, Support
 from splitbrain.harness.contract.test import Backend, Test
 from splitbrain.results.errors import BackendError
@@ -34,6 +36,9 @@ class NoNodes:
 
     def support(self) -> Mapping[str, Support]:
         return dict.fromkeys(get_args(FaultKind), Support(False, "there are no nodes"))
+
+    def check(self, test: Test) -> None:
+        pass
 
     def sweep(self) -> None:
         pass
@@ -63,39 +68,39 @@ def test_the_tools_are_asked_before_anything_is_deployed_and_not_under_load(
     assert asked == ["tools"]
 
 
-@pytest.mark.parametrize(
-    ("deployment", "links"),
-    [(DockerDeployment, "receivers"), (SshDeployment, "receivers"), (LocalDeployment, "namespaces")],
-)
-def test_how_links_are_cut_is_kept_of_every_backend(tmp_path: Path, deployment: Any, links: str) -> None:
-    made = object.__new__(deployment)
-    if deployment is LocalDeployment:
-        made.links = links
-    run = Store(tmp_path).create("t", 1, {"nodes": ["n1"]}, 1)
-    keep_surroundings(run, made)
-    run.release()
-    assert run.read_test()["links"] == links
+NOTHING: Any = None
+TEST: Any = SimpleNamespace(nodes=("n1",), seed=1)
 
 
-class Containers:
-    """As much of a deployment of containers as is looked at."""
-
+def deployments(folder: Path) -> dict[str, Deployment]:
+    """A deployment of each kind of real nodes, of which nothing is laid out."""
     image = ImageUsed("system:1", "sha256:0123")
-
-
-class Processes:
-    """A deployment without an image."""
+    return {
+        "docker": DockerDeployment(TEST, folder, image, "run", NOTHING, NOTHING),
+        "ssh": SshDeployment(TEST, folder, {}, NOTHING),
+        "local": LocalDeployment(TEST, folder, "namespaces", NOTHING),
+    }
 
 
 @pytest.mark.parametrize(
-    ("deployment", "image"), [(Containers(), {"tag": "system:1", "id": "sha256:0123"}), (Processes(), None)]
+    ("backend", "kept"),
+    [
+        ("docker", {"links": "receivers", "image": {"tag": "system:1", "id": "sha256:0123"}}),
+        ("ssh", {"links": "receivers"}),
+        ("local", {"links": "namespaces"}),
+    ],
 )
-def test_the_image_is_kept_beside_what_is_there_and_only_where_nodes_are_containers(
-    tmp_path: Path, deployment: Any, image: Any
-) -> None:
+def test_what_nodes_run_in_is_kept_beside_what_is_there(tmp_path: Path, backend: str, kept: dict[str, Any]) -> None:
     run = Store(tmp_path).create("t", 1, {"nodes": ["n1"]}, 1)
     before = run.read_test()
-    keep_surroundings(run, cast(Deployment, deployment))
+    keep_surroundings(run, deployments(tmp_path)[backend])
     run.release()
-    after = run.read_test()
-    assert after == {**before, **({"image": image} if image else {})}
+    assert run.read_test() == {**before, **kept}
+
+
+def test_of_simulated_nodes_there_is_nothing_to_keep(tmp_path: Path) -> None:
+    run = Store(tmp_path).create("t", 1, {"nodes": ["n1"]}, 1)
+    before = run.read_test()
+    keep_surroundings(run, cast(Deployment, SimpleNamespace(surroundings=SimDeployment.surroundings)))
+    run.release()
+    assert run.read_test() == before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from worlds import FakeClient, FakeNemesis, MemoryBackend, MemoryDeployment, MemoryRecorder, MemorySystem, make_test
@@ -66,11 +66,23 @@ class NobodyLeft:
     def unsettled(self, node: str) -> bool:
         return False
 
+    def settle(self, node: str) -> None:
+        raise NotImplementedError
+
+    async def members(self, deployment: Deployment, node: str) -> dict[str, str]:
+        raise NotImplementedError
+
+    async def remove(self, deployment: Deployment, asked: str, node: str, member: str) -> None:
+        raise NotImplementedError
+
+    async def add(self, deployment: Deployment, asked: str, node: str) -> str:
+        raise NotImplementedError
+
 
 def test_every_run_of_a_system_begins_with_nobody_having_left(tmp_path: Path) -> None:
     deployment = MemoryDeployment()
     system, members = MemorySystem(), NobodyLeft(deployment)
-    system.membership = cast("Any", members)
+    system.capabilities = dataclasses.replace(system.capabilities, membership=members)
     test = dataclasses.replace(make_test(FakeClient()), system=system)
     for runs in (1, 2):
         for node in deployment.nodes:

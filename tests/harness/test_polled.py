@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from virtual import VirtualClock
-from worlds import MemoryDeployment, MemorySystem
+from worlds import MemoryDeployment
 
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.observing import SEEN, START, Observed, Seen, observable
+from splitbrain.harness.contract.observing import SEEN, START, Observed, Seen
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.running import polled
 from splitbrain.harness.running.polled import PERIOD_S, poll
@@ -175,9 +175,3 @@ def test_an_answer_of_another_kind_is_a_defect_that_is_told_and_ends_all_questio
                 await task
 
     asyncio.run(check())
-
-
-def test_a_system_that_writes_its_own_is_not_observable() -> None:
-    assert observable(MemorySystem()) is None
-    system = Asked()
-    assert observable(system) is system

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,10 +14,10 @@ from worlds import NODES, FakeClient, MemoryDeployment, MemoryRecorder, MemorySy
 from splitbrain import RunSummary, Stop, run_test
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.nodes import NodeId, NodeView
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.generators import final, invoke
-from splitbrain.harness.systems.elections import Elections
 from splitbrain.results.history import Op
 
 BOUND_S = 2.0
@@ -28,10 +29,10 @@ Indexes = Callable[[float], Mapping[NodeId, tuple[int, int] | None]]
 class ElectingSystem(MemorySystem):
     """A system with elections; until the quiet phase its nodes have applied 7, then what `indexes` says."""
 
-    elections = Elections(timeout_s=0.1, recovery_s=BOUND_S)
-
     def __init__(self, clock: VirtualClock, indexes: Indexes) -> None:
         super().__init__()
+        elections = Elections(timeout_s=0.1, recovery_s=BOUND_S)
+        self.capabilities = dataclasses.replace(self.capabilities, elections=elections)
         self._clock = clock
         self._indexes = indexes
         self.quiet_since_ns: int | None = None

@@ -323,7 +323,7 @@ def test_a_session_must_answer_answers() -> None:
         ("read", ("k",), Answer(b"x"), "a session's read answered with a value that JSON cannot carry"),
         ("compare_and_set", ("k", 1, 2), Answer(None), "a session's compare_and_set answered None; it answers whether"),
         ("create", ("k", 1), Answer("yes"), "a session's create answered 'yes'"),
-        ("elements", ("c",), Answer(None), "a session's elements answered None, not a list"),
+        ("elements", ("c",), Answer(None), "a session's elements answered None; it answers a list"),
         ("add", ("c", 1), 1, "a session's add returned 1"),
         ("lock", ("l", 1), Answer(True), "a session's lock answered True; it answers the fencing token"),
         ("unlock", ("l", 1), Answer(None), "a session's unlock answered None; it answers whether"),

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from splitbrain.harness.backends.limits import OnlyCutsKillsAndPauses
+from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.clock import Runtime
-from splitbrain.harness.contract.deployments import Deployment, MessageConnection
+from splitbrain.harness.contract.deployments import Deployment, MessageConnection, Surroundings
 from splitbrain.harness.contract.faults import FaultKind, Support
-from splitbrain.harness.contract.membership import Membership
 from splitbrain.harness.contract.nodes import Link, NodeCommand, NodeId, NodePlace, NodeStatus, NodeView
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, Session
 from splitbrain.harness.contract.test import Nemesis, NemesisContext, NemesisPackage, Test, Workload
@@ -93,12 +93,9 @@ class MemorySystem:
     name = "memory"
     bugs: Mapping[str, str] = {}
     election_timeout_s = 0.1
-    image: str | None = None
-    uploads: Mapping[str, Path] = {}
-    immune: Mapping[FaultKind, str] = {}
-    membership: Membership | None = None
 
     def __init__(self) -> None:
+        self.capabilities = Capabilities(operations=frozenset({"key-value", "collections"}))
         self.registers: dict[str, Any] = {}
         self.leaders: dict[NodeId, NodeId | None] = {}
 
@@ -119,6 +116,8 @@ class MemorySystem:
 
 class MemoryDeployment(OnlyCutsKillsAndPauses):
     """Nodes that are a state each."""
+
+    surroundings = Surroundings()
 
     def __init__(self, nodes: Sequence[NodeId] = NODES) -> None:
         self.nodes = nodes
@@ -173,6 +172,9 @@ class MemoryBackend:
 
     def support(self) -> Mapping[str, Support]:
         return dict.fromkeys(get_args(FaultKind), Support(self.works, "memory has no network"))
+
+    def check(self, test: Test) -> None:
+        pass
 
     def sweep(self) -> list[str]:
         self.swept += 1

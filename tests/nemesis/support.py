@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.faults import ClockFault, DiskFault, LinkFault
 from splitbrain.harness.contract.nodes import Link, NodeId, NodeStatus, NodeView
@@ -216,6 +217,10 @@ class Roles:
     )
     membership: Members | None = None
     name: str = "roles"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(membership=self.membership)
 
     async def view(self, deployment: Any, node: NodeId) -> NodeView | None:
         if node not in self.roles or deployment.states[node] != "running":

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Final
 
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.contract.sessions import LEASE_LOCKS, DefiniteError, IndefiniteError
 from splitbrain.harness.running.recovery import PROBE_KEY
-from splitbrain.harness.systems.locks import LEASE_LOCK, LOCK
 from splitbrain.harness.systems.metadata import Metadata
 from splitbrain.results.history import HARNESS, Op
 from tests.simulation.lease_locks import LeaseLocks
@@ -43,8 +43,6 @@ class Dying(Metadata):
             fails at once, and nobody knows whether it happened).
     """
 
-    operations = frozenset({LOCK, LEASE_LOCK})
-
     def __init__(
         self,
         how: str,
@@ -59,6 +57,9 @@ class Dying(Metadata):
         self.dead_nodes = nodes
         self.calls = calls
         self._leases: dict[str, float] = {}
+        self.capabilities = dataclasses.replace(
+            self.capabilities, operations=self.capabilities.operations | {LEASE_LOCKS.name}
+        )
 
     async def connect(self, deployment: Deployment, node: NodeId) -> Any:
         """A session that goes dead."""

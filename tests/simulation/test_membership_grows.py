@@ -57,7 +57,7 @@ class CutOffAndGrow:
         await context.deployment.cut(frozenset())
 
     async def _grow(self, context: NemesisContext) -> None:
-        members = context.test.system.membership
+        members = context.test.system.capabilities.membership
         assert members is not None
         await context.runtime.clock.sleep_ns(round(GROWS_AFTER_S * 1e9))
         for node in ("n4", "n5"):

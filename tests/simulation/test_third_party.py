@@ -139,8 +139,8 @@ def test_a_node_that_looks_at_the_real_clock_fails_the_run_too() -> None:
 
 
 def test_a_system_that_cannot_be_embedded_is_refused_before_anything_runs() -> None:
-    class Processes:
-        name, bugs, election_timeout_s = "processes", dict[str, str](), 1.0
-
+    processes = Metadata()
+    processes.name = "processes"
+    processes.capabilities = dataclasses.replace(processes.capabilities, simulation=None)
     with pytest.raises(UsageError, match="system 'processes' cannot be simulated: its nodes run as processes only"):
-        simulate(dataclasses.replace(a_test(), system=Processes()))  # type: ignore[arg-type]
+        simulate(dataclasses.replace(a_test(), system=processes))

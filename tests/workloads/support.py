@@ -49,6 +49,7 @@ class Store:
     lost: bool = False
     raises: Exception | None = None
     closed: list[str] = field(default_factory=list[str])
+    name: str = "store"
 
     def check(self) -> None:
         """Raise what every call raises."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable
 
@@ -316,21 +317,21 @@ def sections(history: Iterable[Op]) -> list[tuple[tuple[Op, Op], int]]:
 
 
 def test_locks_on_leases_are_for_systems_that_have_leases_only() -> None:
-    assert "lease-lock" in able(Etcd().operations)
-    assert set(able(Metadata().operations)) == set(WORKLOADS) - {"lease-lock"}
+    assert "lease-lock" in able(Etcd().capabilities.operations)
+    assert set(able(Metadata().capabilities.operations)) == set(WORKLOADS) - {"lease-lock"}
     nemesis = NemesisPackage(name="none", nemesis=None, generator=None, final_generator=None, faults=frozenset())
-    with pytest.raises(UsageError, match="needs the operation 'lease-lock', which system 'metadata' does not have"):
+    with pytest.raises(UsageError, match="needs the operations 'lease-locks', which system 'metadata' does not have"):
         Test(name="t", seed=1, nodes=FIVE, system=Metadata(), workload=workload("lease-lock"), nemesis=nemesis)
 
 
 def test_a_system_without_an_operation_that_a_workload_needs_is_refused_before_anything_starts() -> None:
-    class WithoutLocks(Metadata):
-        operations: frozenset[str] = frozenset()
+    without_locks = Metadata()
+    without_locks.capabilities = dataclasses.replace(without_locks.capabilities, operations=frozenset({"key-value"}))
 
     def composed(system: System) -> Test:
         return Test(name="t", seed=1, nodes=FIVE, system=system, workload=workload("lock"), nemesis=nemesis)
 
     nemesis = NemesisPackage(name="none", nemesis=None, generator=None, final_generator=None, faults=frozenset())
     composed(Metadata())
-    with pytest.raises(UsageError, match="needs the operation 'lock', which system 'metadata' does not have"):
-        composed(WithoutLocks())
+    with pytest.raises(UsageError, match="needs the operations 'locks', which system 'metadata' does not have"):
+        composed(without_locks)

@@ -19,12 +19,13 @@ from splitbrain.harness.backends.agent.tools import find_tool
 from splitbrain.harness.backends.channel import Agent, probe_packets
 from splitbrain.harness.backends.deployed import check_nodes, closed_on_failure
 from splitbrain.harness.backends.docker import labels
-from splitbrain.harness.backends.docker.deployment import DockerDeployment, ImageUsed
+from splitbrain.harness.backends.docker.deployment import DockerDeployment
 from splitbrain.harness.backends.docker.engine import Engine, asked
 from splitbrain.harness.backends.docker.subnets import MOST_NODES
 from splitbrain.harness.backends.limits import MEMBERSHIP_HOW
 from splitbrain.harness.contract import faultkinds
 from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.deployments import ImageUsed
 from splitbrain.harness.contract.faults import Support
 from splitbrain.harness.contract.test import Test
 from splitbrain.results.errors import BackendError, UsageError
@@ -118,7 +119,7 @@ class DockerBackend:
 
 
 def _image_of(test: Test) -> str:
-    image: str | None = getattr(test.system, "image", None)
+    image = test.system.capabilities.image
     if image is None:
         raise UsageError(
             f"system {test.system.name!r} comes in no container image: take another backend, such as local."

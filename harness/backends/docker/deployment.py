@@ -7,7 +7,7 @@ import functools
 import ipaddress
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from splitbrain.harness.backends import clocks, disks
 from splitbrain.harness.backends.channel import Agent
@@ -21,6 +21,7 @@ from splitbrain.harness.backends.docker.runners import Runners
 from splitbrain.harness.backends.links import AgentLinks
 from splitbrain.harness.backends.nodefaults import NodeFaults
 from splitbrain.harness.backends.ownership import this_controller
+from splitbrain.harness.contract.deployments import ImageUsed, Surroundings
 from splitbrain.harness.contract.nodes import NodeId, NodePlace, NodeStatus
 from splitbrain.harness.contract.test import Test
 from splitbrain.results.errors import BackendError
@@ -29,28 +30,20 @@ from splitbrain.results.telemetry import ASIDE
 Result = TypeVar("Result")
 
 
-class ImageUsed(NamedTuple):
-    """What the nodes' containers are made from: a tag, which may mean another image tomorrow, and the image's id."""
-
-    tag: str
-    id: str
-
-
 class DockerDeployment(Deployed[ContainerNode]):
     """Nodes as containers on a network of their own. Made by `DockerBackend.deploy`.
 
     Attributes:
         run: the id under which the engine lists what belongs to this deployment (label "splitbrain.run").
         image: the image of the system under test.
-        links: how links are cut: by rules in the network of whoever receives.
+        surroundings: that image; links are cut by rules in the network of the receiving node.
     """
-
-    links = "receivers"
 
     def __init__(self, test: Test, run_dir: Path, image: ImageUsed, run: str, engine: Engine, agent: Agent) -> None:
         super().__init__(test, AgentLinks(agent))
         self.run = run
         self.image = image
+        self.surroundings = Surroundings(image=image, links="receivers")
         self._folders = {node: run_dir.absolute() / "nodes" / node for node in test.nodes}
         self._engine = engine
         self._agent = agent

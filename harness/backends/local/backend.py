@@ -110,8 +110,8 @@ class LocalBackend:
         check_nodes(self.name, test.nodes, MOST_NODES)
         if not _is_linux():
             raise BackendError(_needs_linux())
-        programs: Mapping[str, str] = getattr(test.system, "programs", {})
-        for program, package in programs.items():
+        needed = test.system.capabilities
+        for program, package in needed.programs.items():
             if shutil.which(program) is None:
                 raise BackendError(
                     f"there is no {program!r} on this machine (Debian and Ubuntu: apt install {package}). Install it, "
@@ -119,7 +119,7 @@ class LocalBackend:
                 )
         links = self.links
         _require_links(links)
-        if links == "proxy" and len(test.nodes) > 1 and getattr(test.system, "one_address", False):
+        if links == "proxy" and len(test.nodes) > 1 and needed.one_address:
             raise BackendError(
                 f"{test.system.name}'s nodes know each other under one address for all, but here they reach their "
                 "peers through proxies on loopback. Use network namespaces (splitbrain doctor tells what they lack "

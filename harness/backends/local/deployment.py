@@ -16,6 +16,7 @@ from splitbrain.harness.backends.local import nodefaults
 from splitbrain.harness.backends.local.linkkinds import refuse_unsupported
 from splitbrain.harness.backends.nodefaults import NodeFaults
 from splitbrain.harness.backends.nodelogs import log_end
+from splitbrain.harness.contract.deployments import Surroundings
 from splitbrain.harness.contract.faults import LinkFault
 from splitbrain.harness.contract.nodes import Address, Link, NodeId, NodePlace, NodeStatus
 from splitbrain.harness.contract.test import Test
@@ -27,11 +28,13 @@ class LocalDeployment(Deployed[AgentNode]):
 
     Attributes:
         links: how links are carried: "namespaces" or "proxy".
+        surroundings: the same, as `test.json` keeps it.
     """
 
     def __init__(self, test: Test, run_dir: Path, links: str, agent: Agent) -> None:
         super().__init__(test, AgentLinks(agent))
         self.links = links
+        self.surroundings = Surroundings(links=links)
         self._dirs = {node: run_dir.absolute() / "nodes" / node for node in test.nodes}
         self._agent = agent
 

@@ -164,7 +164,8 @@ def _note_keeper(run_dir: Path, node: NodeId) -> Callable[[str], None]:
 
 def _prepare(connection: Connection, test: Test, note: Callable[[str], None]) -> None:
     """See that a host has what the test takes, and sweep what dead controllers left on it."""
-    report = check(connection, getattr(test.system, "imports", ()), getattr(test.system, "programs", {}))
+    needed = test.system.capabilities
+    report = check(connection, needed.imports, needed.programs)
     for line in _swept(connection, report):
         note(line)
 

@@ -21,6 +21,7 @@ from splitbrain.harness.backends.ssh.clocks import estimated
 from splitbrain.harness.backends.ssh.connection import Connection, HostError
 from splitbrain.harness.backends.ssh.faults import lay_out_disk, make_clock
 from splitbrain.harness.backends.ssh.links import HostLinks, together
+from splitbrain.harness.contract.deployments import Surroundings
 from splitbrain.harness.contract.nodes import Address, ClockOffset, NodeId, NodePlace, NodeStatus
 from splitbrain.harness.contract.test import Test
 from splitbrain.results.errors import BackendError, NodeStartError
@@ -35,10 +36,10 @@ class SshDeployment(Deployed[AgentNode]):
 
     Attributes:
         homes: the run's directory on each host.
-        links: how links are cut: by rules on the host of whoever receives.
+        surroundings: links are cut by rules on the receiving host.
     """
 
-    links = "receivers"
+    surroundings = Surroundings(links="receivers")
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class SshDeployment(Deployed[AgentNode]):
         for node_dir in self._dirs.values():
             node_dir.mkdir(parents=True, exist_ok=True)
 
-        uploads = dict(self._test.system.uploads)
+        uploads = dict(self._test.system.capabilities.uploads)
 
         async def settle(node: NodeId) -> None:
             self.homes[node] = await self._off_loop(machine.upload, self._connections[node], uploads)

@@ -10,23 +10,21 @@ from pathlib import Path  # noqa: TID251 - says where files of a node are; touch
 from socket import socket  # noqa: TID251 - for the type of a dialled connection
 from typing import Final
 
+from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.clock import Clock
 from splitbrain.harness.contract.deployments import Deployment
+from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faultkinds import CLOCK_KINDS
-from splitbrain.harness.contract.faults import FaultKind
-from splitbrain.harness.contract.membership import Membership
 from splitbrain.harness.contract.nodes import Address, NodeCommand, NodeId, NodePlace, NodeView
+from splitbrain.harness.contract.read_modes import LINEARIZABLE, SERIALIZABLE, ReadMode
 from splitbrain.harness.contract.realtime import RealClock
 from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
 from splitbrain.harness.contract.test import Test
-from splitbrain.harness.systems.elections import Elections
 from splitbrain.harness.systems.etcd.gateway import Gateway, tcp
 from splitbrain.harness.systems.etcd.membership import EtcdMembership
 from splitbrain.harness.systems.etcd.messages import MembersAnswer, Nothing, StatusAnswer
 from splitbrain.harness.systems.etcd.observer import EtcdObserver
 from splitbrain.harness.systems.etcd.session import EtcdSession
-from splitbrain.harness.systems.locks import LEASE_LOCK, LOCK
-from splitbrain.harness.systems.read_modes import LINEARIZABLE, SERIALIZABLE, ReadMode
 from splitbrain.results.errors import BackendError
 
 VIEW_TIMEOUT_S: Final = 0.5
@@ -52,6 +50,8 @@ nodes had answered, from when links were open again: 4.8 to 6.4 s after each of 
 OUTAGE_LIMIT_S: Final = 120.0
 """TCP waits no longer than that between two retransmissions (Linux's TCP_RTO_MAX)."""
 
+NO_FAKETIME: Final = "a Go program asks the kernel for the time itself, so that libfaketime does not reach it"
+
 
 class Etcd:
     """etcd 3.4 or later, over its JSON gateway. A node serves its peers on the port behind its clients'.
@@ -66,17 +66,6 @@ class Etcd:
     name = "etcd"
     bugs: Mapping[str, str] = {}
     election_timeout_s = 2 * ELECTION_MS / 1000
-    image: str | None = "etcd"
-    uploads: Mapping[str, Path] = {}
-    programs: Mapping[str, str] = {"etcd": "etcd-server"}
-    """What a host must have installed, with Debian's package."""
-    one_address = True
-    """Nodes know each other under one address for all: none can reach its peers through proxies of its own."""
-    immune: Mapping[FaultKind, str] = dict.fromkeys(
-        CLOCK_KINDS, "a Go program asks the kernel for the time itself, so that libfaketime does not reach it"
-    )
-    operations = frozenset({LOCK, LEASE_LOCK})
-    read_modes: tuple[ReadMode, ...] = (LINEARIZABLE, SERIALIZABLE)
 
     def __init__(
         self,
@@ -85,18 +74,27 @@ class Etcd:
         clock: Clock | None = None,
     ) -> None:
         self._serializable = read_mode == SERIALIZABLE
-        local = frozenset({"read"}) if self._serializable else frozenset[str]()
-        self.elections = Elections(
+        self._request_timeout_ms = request_timeout_ms
+        self._clock = clock or RealClock()
+        self._members = EtcdMembership(self._gateway)
+        elections = Elections(
             timeout_s=self.election_timeout_s,
             recovery_s=RECOVERY_S,
             recovery_per_outage=RECOVERY_PER_OUTAGE,
             outage_limit_s=OUTAGE_LIMIT_S,
-            local=local,
+            local=frozenset({"read"}) if self._serializable else frozenset(),
         )
-        self._request_timeout_ms = request_timeout_ms
-        self._clock = clock or RealClock()
-        self._members = EtcdMembership(self._gateway)
-        self.membership: Membership | None = self._members
+        self.capabilities = Capabilities(
+            operations=frozenset({"key-value", "collections", "locks", "lease-locks"}),
+            read_modes=(LINEARIZABLE, SERIALIZABLE),
+            elections=elections,
+            membership=self._members,
+            image="etcd",
+            programs={"etcd": "etcd-server"},
+            one_address=True,
+            immune=dict.fromkeys(CLOCK_KINDS, NO_FAKETIME),
+            observation=self,
+        )
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         """How to start the node that lives at `place`.
@@ -172,7 +170,7 @@ class Etcd:
         )
 
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:
-        """Its nodes write none: they are asked (`observe`)."""
+        """Its nodes write none: they are asked (`Capabilities.observation`)."""
         return None
 
     async def observe(self, deployment: Deployment, node: NodeId) -> EtcdObserver:

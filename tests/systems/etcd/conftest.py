@@ -13,8 +13,8 @@ import pytest
 from splitbrain.harness.backends.local import LocalBackend, LocalDeployment
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.contract.clock import Runtime
+from splitbrain.harness.contract.read_modes import LINEARIZABLE, ReadMode
 from splitbrain.harness.systems.etcd import Etcd, EtcdSession
-from splitbrain.harness.systems.read_modes import LINEARIZABLE, ReadMode
 from tests.backends.support import missing, skip_without_namespaces
 
 OPTIONS: dict[str, Any] = {

@@ -62,7 +62,7 @@ def asked(
     async def scenario() -> tuple[Any, FakeNode]:
         async with fake_node(*steps) as node:
             try:
-                return await what(cast(EtcdMembership, etcd.membership), cast(Deployment, node)), node
+                return await what(cast(EtcdMembership, etcd.capabilities.membership), cast(Deployment, node)), node
             except (DefiniteError, IndefiniteError) as error:
                 return error, node
 
@@ -90,8 +90,8 @@ def test_a_removal_is_asked_for_by_the_id() -> None:
     found, node = removed(etcd, listed(NAMED[0], NAMED[2]))
     assert found is None
     assert [(request.path, request.body) for request in node.requests] == [("/v3/cluster/member/remove", {"ID": 0xA2})]
-    assert etcd.membership is not None
-    assert etcd.membership.unsettled("n2")
+    assert etcd.capabilities.membership is not None
+    assert etcd.capabilities.membership.unsettled("n2")
 
 
 def test_a_member_that_is_not_there_is_removed() -> None:
@@ -136,9 +136,9 @@ def test_who_joins_is_started_with_the_members_that_the_addition_returned() -> N
     options = options_of(etcd, "n2")
     assert options["--initial-cluster-state"] == "existing"
     assert options["--initial-cluster"] == "n1=http://10.0.0.1:7001,n2=http://10.0.0.2:7001"
-    assert etcd.membership is not None
-    etcd.membership.settle("n2")
-    assert not etcd.membership.unsettled("n2")
+    assert etcd.capabilities.membership is not None
+    etcd.capabilities.membership.settle("n2")
+    assert not etcd.capabilities.membership.unsettled("n2")
     assert options_of(etcd, "n2") == options, "also the next time"
     others = options_of(etcd, "n1")
     assert others["--initial-cluster-state"] == "new"
@@ -156,7 +156,7 @@ def test_a_new_deployment_has_its_first_members_again() -> None:
     etcd = known()
     removed(etcd, listed(NAMED[0], NAMED[2]))
     added(etcd, listed(NAMED[0], NAMED[2], NEW))
-    assert etcd.membership is not None
-    etcd.membership.begin()
+    assert etcd.capabilities.membership is not None
+    etcd.capabilities.membership.begin()
     assert options_of(etcd, "n2")["--initial-cluster-state"] == "new"
-    assert not etcd.membership.unsettled("n2")
+    assert not etcd.capabilities.membership.unsettled("n2")

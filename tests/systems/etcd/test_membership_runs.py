@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from splitbrain.harness import images
+from splitbrain.harness import KEY_VALUE, images, need
 from splitbrain.harness.backends.docker import DockerBackend
 from splitbrain.harness.backends.local import LocalBackend
 from splitbrain.harness.campaigns.compose import RunOptions, compose
@@ -108,7 +108,7 @@ def test_each_node_leaves_and_joins_as_another_member_with_all_data_and_the_othe
             ids = await cluster.members("n1")
             assert ids is not None
             assert sorted(ids) == list(nodes)
-            session = await cluster.test.system.connect(cluster.deployment, "n1")
+            session = need(await cluster.test.system.connect(cluster.deployment, "n1"), KEY_VALUE, "etcd")
             await session.write("kept", 7)
             await session.close()
             for node in nodes:
@@ -128,7 +128,7 @@ def test_each_node_leaves_and_joins_as_another_member_with_all_data_and_the_othe
                 assert sorted(now) == list(nodes)
                 assert now[node] not in ids.values()
                 assert [await cluster.members(other) for other in nodes] == [now] * count
-                session = await cluster.test.system.connect(cluster.deployment, node)
+                session = need(await cluster.test.system.connect(cluster.deployment, node), KEY_VALUE, "etcd")
                 assert (await session.read("kept")).value == 7
                 await session.close()
                 ids = now

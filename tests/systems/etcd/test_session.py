@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from splitbrain.harness.contract.read_modes import SERIALIZABLE, ReadMode
 from splitbrain.harness.contract.realtime import RealClock
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from splitbrain.harness.systems.etcd import EtcdSession
 from splitbrain.harness.systems.etcd.gateway import Gateway
-from splitbrain.harness.systems.read_modes import SERIALIZABLE, ReadMode
 from tests.systems.etcd.conftest import Running
 from tests.systems.etcd.fake_node import FakeNode, Step, fake_node, page, refuses, says, then_resets
 

@@ -1,0 +1,59 @@
+"""What a system can do beyond what every system has, declared in one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path  # noqa: TID251 - for types; the backends do the work
+from typing import TypeAlias
+
+from splitbrain.harness.contract.elections import Elections
+from splitbrain.harness.contract.embedding import Embeddable
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.membership import Membership
+from splitbrain.harness.contract.observing import Observable
+from splitbrain.harness.contract.read_modes import LINEARIZABLE, ReadMode
+
+CountMarks: TypeAlias = Callable[[], AbstractContextManager[Mapping[str, int]]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Capabilities:
+    """What a system can do beyond what every system has. By default it can do nothing of it.
+
+    A test checks it when it is made (`splitbrain.harness.contract.declarations`).
+
+    Attributes:
+        operations: groups of operations that its sessions have, by name
+            (`splitbrain.harness.contract.sessions.GROUPS`); a group of another package as "module:attribute".
+        read_modes: what it can promise of its reads, the usual mode first. One that has several takes `read_mode` when
+            it is made.
+        elections: how it elects leaders; without it neither quorum progress nor a quiet phase is judged.
+        membership: how its nodes leave and join while it runs; None if its members are fixed.
+        image: name of the image in whose containers its nodes run; None if they do not run in containers.
+        uploads: what is laid on a host that is to run a node: the name below `NodePlace.home_dir`, and the file or
+            folder here.
+        programs: programs that a machine must have to run a node, and Debian's package for each.
+        imports: modules that the Python of a host must have to run a node.
+        one_address: nodes know each other under one address for all, so that no proxy can stand between two of them.
+        immune: kinds of fault that cannot be done to its nodes wherever they live, and why.
+        simulation: starts nodes inside this process; None if they run as processes only.
+        observation: asks nodes for what they would have written as telemetry; None if they write it, or tell nothing.
+        count_marks: counts which of the system's own states simulated nodes reach while the context lasts, zeros
+            included; None if it counts none.
+    """
+
+    operations: frozenset[str] = frozenset()
+    read_modes: tuple[ReadMode, ...] = (LINEARIZABLE,)
+    elections: Elections | None = None
+    membership: Membership | None = None
+    image: str | None = None
+    uploads: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    programs: Mapping[str, str] = field(default_factory=dict[str, str])
+    imports: tuple[str, ...] = ()
+    one_address: bool = False
+    immune: Mapping[FaultKind, str] = field(default_factory=dict[FaultKind, str])
+    simulation: Embeddable | None = None
+    observation: Observable | None = None
+    count_marks: CountMarks | None = None

@@ -1,0 +1,164 @@
+"""What a system declares, checked once when a test is made: a mistake is an error then, and not a silent gap."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path  # noqa: TID251 - for types; the backends do the work
+from typing import Any, Final, NamedTuple, cast, get_args
+
+from splitbrain.harness.contract.capabilities import Capabilities
+from splitbrain.harness.contract.elections import Elections
+from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.read_modes import ReadMode
+from splitbrain.harness.contract.sessions import group_named, lacking
+from splitbrain.results.errors import UsageError
+
+_METHODS: Final = ("command", "connect", "view", "telemetry")
+_OF_MEMBERSHIP: Final = ("begin", "unsettled", "settle", "members", "remove", "add")
+
+
+class _Rule(NamedTuple):
+    """What a value must be, and how that is said."""
+
+    holds: Callable[[Any], bool]
+    words: str
+
+
+def check_system(system: Any) -> None:
+    """Refuse a system that lacks a member of its protocol, or that declares what cannot be.
+
+    Raises:
+        UsageError: it does; the message names the system, the member or field, and what belongs there.
+    """
+    name = getattr(system, "name", None) or type(system).__name__
+    for member, rule in _MEMBERS.items():
+        if not hasattr(system, member):
+            raise UsageError(f"system {name!r} has no {member!r}: add it, {rule.words} (harness.System).")
+        _require(name, member, getattr(system, member), rule)
+    _check_capabilities(name, system.capabilities)
+    _check_sessions(name, system)
+
+
+def _check_capabilities(system: str, declared: Capabilities) -> None:
+    for field, rule in _FIELDS.items():
+        _require(system, f"capabilities.{field}", getattr(declared, field), rule)
+    for group in sorted(declared.operations):
+        try:
+            group_named(group)
+        except UsageError as error:
+            raise UsageError(f"system {system!r}, capabilities.operations: {error}") from error
+
+
+def _require(system: str, member: str, value: object, rule: _Rule) -> None:
+    if not rule.holds(value):
+        raise UsageError(f"system {system!r}: {member} is {value!r:.80}; it must be {rule.words}.")
+
+
+def _check_sessions(name: str, system: Any) -> None:
+    """Refuse operations that sessions do not have, where `connect` says of which class they are."""
+    session = _session_class(system)
+    if session is None:
+        return
+    for group in sorted(system.capabilities.operations):
+        missing = lacking(session, group_named(group))
+        if missing:
+            raise UsageError(
+                f"system {name!r}: capabilities.operations has {group!r}, but {session.__name__}, which connect "
+                f"returns, lacks {', '.join(missing)}. Add these methods, or leave {group!r} out."
+            )
+
+
+def _session_class(system: Any) -> type | None:
+    """The class that `connect` is annotated with; None if that says nothing of methods.
+
+    A protocol, Any, a class that finds its methods at run time and an annotation that cannot be evaluated say nothing.
+    Each session is checked again when it is opened, so that nothing depends on the annotation alone.
+    """
+    try:
+        found = typing.get_type_hints(system.connect).get("return")
+    except (NameError, TypeError, AttributeError):
+        return None
+    if not isinstance(found, type) or found is Any or hasattr(found, "__getattr__"):
+        return None
+    return None if getattr(found, "_is_protocol", False) else found
+
+
+# --- rules ----------------------------------------------------------------------------------------------------------
+
+
+def _mapping_of(keys: type, values: type) -> Callable[[object], bool]:
+    def holds(value: object) -> bool:
+        if not isinstance(value, Mapping):
+            return False
+        known = cast("Mapping[object, object]", value)
+        return all(isinstance(key, keys) and isinstance(each, values) for key, each in known.items())
+
+    return holds
+
+
+def _kinds_and_reasons(value: object) -> bool:
+    texts = _mapping_of(str, str)(value)
+    return texts and all(kind in get_args(FaultKind) for kind in cast("Mapping[str, str]", value))
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _texts(kind: type) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, kind) and all(_is_name(each) for each in cast("Any", value))
+
+
+def _modes(value: object) -> bool:
+    known: tuple[object, ...] = get_args(ReadMode)
+    modes = cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
+    return bool(modes) and all(mode in known for mode in modes)
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+
+
+def _instance(kind: type) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, kind)
+
+
+def _none_or(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or holds(value)
+
+
+def _with(*methods: str) -> Callable[[object], bool]:
+    return lambda value: all(callable(getattr(value, method, None)) for method in methods)
+
+
+_MEMBERS: Final[Mapping[str, _Rule]] = {
+    "name": _Rule(_is_name, "the name as given to --system"),
+    "bugs": _Rule(_mapping_of(str, str), "a mapping from switches to a line on each, such as {}"),
+    "election_timeout_s": _Rule(_number, "a number of seconds above 0"),
+    "capabilities": _Rule(_instance(Capabilities), "a Capabilities(...)"),
+    **{method: _Rule(callable, "a method") for method in _METHODS},
+}
+
+_FIELDS: Final[Mapping[str, _Rule]] = {
+    "operations": _Rule(_texts(frozenset), 'a frozenset of names, such as frozenset({"key-value"})'),
+    "read_modes": _Rule(_modes, f"a tuple of one or more of {', '.join(get_args(ReadMode))}"),
+    "elections": _Rule(_none_or(_instance(Elections)), "an Elections(...), or None"),
+    "membership": _Rule(_none_or(_with(*_OF_MEMBERSHIP)), f"None, or have {', '.join(_OF_MEMBERSHIP)}"),
+    "image": _Rule(_none_or(_is_name), "the name of an image, or None"),
+    "uploads": _Rule(_mapping_of(str, Path), "a mapping from names to paths"),
+    "programs": _Rule(_mapping_of(str, str), "a mapping from programs to Debian's packages"),
+    "imports": _Rule(_texts(tuple), "a tuple of modules"),
+    "one_address": _Rule(_instance(bool), "true or false"),
+    "immune": _Rule(
+        _kinds_and_reasons, f"a mapping from kinds of fault to reasons; the kinds are {', '.join(get_args(FaultKind))}"
+    ),
+    "simulation": _Rule(
+        _none_or(_with("embed")), "None, or have embed (splitbrain.harness.contract.embedding.Embeddable)"
+    ),
+    "observation": _Rule(
+        _none_or(_with("observe")), "None, or have observe (splitbrain.harness.contract.observing.Observable)"
+    ),
+    "count_marks": _Rule(_none_or(callable), "None, or a function that returns a context"),
+}
+"""One rule for each field of `Capabilities`."""
