@@ -11,15 +11,17 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
-from splitbrain import Deployment, Test, Workload, run_and_judge
+from splitbrain import Test, Workload, run_and_judge
 from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, Special
 from splitbrain.checkers.verdict import CheckerSpec, Outcome
+from splitbrain.harness import KEY_VALUE, KeyValue
 from splitbrain.harness.backends.local import LocalBackend
 from splitbrain.harness.campaigns.words import sentences
 from splitbrain.harness.generators import Context, each, invoke, mix, once
 from splitbrain.harness.systems.metadata import Metadata
 from splitbrain.nemesis import catalogue as nemeses
 from splitbrain.results.history import Op
+from splitbrain.workloads.sessions import SessionClient
 
 KEY = "log"
 
@@ -45,33 +47,24 @@ class AppendLog:
         return f == "read"
 
 
-class LogClient:
-    """One client of the log, on one node."""
+class LogClient(SessionClient[KeyValue]):
+    """One client of the log, on one node; it needs a session with registers."""
 
-    def __init__(self, session: Any = None) -> None:
-        self._session = session
-
-    async def open(self, test: Test, deployment: Deployment, node: str) -> LogClient:
-        """A fresh client, connected."""
-        return LogClient(await test.system.connect(deployment, node))
+    operations = KEY_VALUE
 
     async def setup(self, test: Test) -> None:
         """Begin with an empty log."""
-        await self._session.write(KEY, [])
+        await self.session.write(KEY, [])
 
     async def invoke(self, test: Test, op: Op) -> Op:
         """Append or read. An append that lost its race certainly did not happen."""
-        current = await self._session.read(KEY)
+        current = await self.session.read(KEY)
         if op.f == "read":
             return op.complete("ok", current.value, term=current.term)
-        swapped = await self._session.compare_and_set(KEY, current.value, [*current.value, op.value])
+        swapped = await self.session.compare_and_set(KEY, current.value, [*current.value, op.value])
         if swapped.value:
             return op.complete("ok", op.value, term=swapped.term)
         return op.complete("fail", op.value, term=swapped.term, error="lost a race")
-
-    async def close(self) -> None:
-        """Drop the connection."""
-        await self._session.close()
 
 
 def workload() -> Workload:
@@ -87,6 +80,7 @@ def workload() -> Workload:
         final_generator=once(invoke("read")),
         checkers=(CheckerSpec("linearizable", {"model": "examples.own_workload:AppendLog"}),),
         fs=("append", "read"),
+        needs=frozenset({KEY_VALUE.name}),
     )
 
 

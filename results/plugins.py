@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from splitbrain.results.errors import UnknownNameError, UsageError
+from splitbrain.results.errors import SplitbrainError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -62,6 +62,10 @@ def find(kind: Kind, name: str, known: Iterable[str]) -> Any:
             found = getattr(found, attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"{kind} {name!r} cannot be imported: {error}. Give module:attribute.") from error
+    except SplitbrainError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{kind} {name!r} cannot be imported: {_of_its_code(error)}") from error
     return found
 
 
@@ -69,7 +73,7 @@ def made(kind: Kind, name: str, found: Any, **wanted: Any) -> Any:
     """Call what was found, with those of the wanted arguments that it takes.
 
     Raises:
-        UsageError: it is not callable, or wants other arguments.
+        UsageError: it is not callable, wants other arguments, or fails.
     """
     try:
         signature = inspect.signature(found)
@@ -80,4 +84,13 @@ def made(kind: Kind, name: str, found: Any, **wanted: Any) -> Any:
         signature.bind(**taken)
     except TypeError as error:
         raise UsageError(f"{kind} {name!r}: {error}; it is handed {', '.join(wanted) or 'nothing'}.") from error
-    return found(**taken)
+    try:
+        return found(**taken)
+    except SplitbrainError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{kind} {name!r} cannot be made: {_of_its_code(error)}") from error
+
+
+def _of_its_code(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}. Correct its code (--debug before the command shows where)."

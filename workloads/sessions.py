@@ -43,7 +43,11 @@ class SessionClient(Generic[AnySession]):
             ProtocolError: sessions with the system lack the operations.
         """
         session = await test.system.connect(deployment, node)
-        return type(self)(need(session, self.operations, test.system.name))
+        try:
+            return type(self)(need(session, self.operations, test.system.name))
+        except ProtocolError:
+            await session.close()
+            raise
 
     async def setup(self, test: Test) -> None:
         """Nothing to prepare: every workload begins with an empty system."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path  # noqa: TID251 - for types; the backends do the work
 from typing import Any, Final, NamedTuple, cast, get_args
 
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.faults import FaultKind
+from splitbrain.harness.contract.membership import Membership
 from splitbrain.harness.contract.read_modes import ReadMode
 from splitbrain.harness.contract.sessions import group_named, lacking
 from splitbrain.results.errors import UsageError
 
 _METHODS: Final = ("command", "connect", "view", "telemetry")
-_OF_MEMBERSHIP: Final = ("begin", "unsettled", "settle", "members", "remove", "add")
+_OF_MEMBERSHIP: Final = tuple(name for name in vars(Membership) if not name.startswith("_"))
 
 
 class _Rule(NamedTuple):
@@ -57,7 +59,7 @@ def _require(system: str, member: str, value: object, rule: _Rule) -> None:
 
 def _check_sessions(name: str, system: Any) -> None:
     """Refuse operations that sessions do not have, where `connect` says of which class they are."""
-    session = _session_class(system)
+    session = _session_class(getattr(system.connect, "__func__", system.connect))
     if session is None:
         return
     for group in sorted(system.capabilities.operations):
@@ -69,15 +71,16 @@ def _check_sessions(name: str, system: Any) -> None:
             )
 
 
-def _session_class(system: Any) -> type | None:
-    """The class that `connect` is annotated with; None if that says nothing of methods.
+@lru_cache(maxsize=32)
+def _session_class(connect: Callable[..., Any]) -> type | None:
+    """The class that `connect` is annotated to return; None if that says nothing of methods.
 
     A protocol, Any, a class that finds its methods at run time and an annotation that cannot be evaluated say nothing.
     Each session is checked again when it is opened, so that nothing depends on the annotation alone.
     """
     try:
-        found = typing.get_type_hints(system.connect).get("return")
-    except (NameError, TypeError, AttributeError):
+        found = typing.get_type_hints(connect).get("return")
+    except (NameError, TypeError, AttributeError, SyntaxError):
         return None
     if not isinstance(found, type) or found is Any or hasattr(found, "__getattr__"):
         return None

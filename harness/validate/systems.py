@@ -43,8 +43,12 @@ class _ValidSystem(Wrapper):
         session: Any = await self._inner.connect(deployment, node)
         if session is None or not hasattr(session, "close"):
             raise ProtocolError(f"system {self.name!r}: connect to {node} returned {short(session)}, not a Session.")
-        for group in sorted(self.capabilities.operations):
-            need(session, group_named(group), self.name)
+        try:
+            for group in sorted(self.capabilities.operations):
+                need(session, group_named(group), self.name)
+        except ProtocolError:
+            await session.close()
+            raise
         return _ValidSession(session, self.name)
 
     async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:

@@ -16,6 +16,7 @@ from splitbrain.harness.backends.local import LocalBackend
 
 from splitbrain.checkers.models import CasRegister
 from splitbrain.checkers.stats import Stats
+from splitbrain.harness import Capabilities
 from splitbrain.harness.systems.metadata import Metadata
 from splitbrain.workloads.register import register
 
@@ -33,6 +34,16 @@ class Here(LocalBackend):
 
 class Nowhere:
     name = "nowhere"
+
+class Typo(Own):
+    def __init__(self):
+        super().__init__()
+        self.capabilities = Capabilities(imune={})
+
+class Immune(Own):
+    def __init__(self):
+        super().__init__()
+        self.capabilities = Capabilities(immune={"killing": "it cannot die"})
 
 def shop(nodes, rate, concurrency):
     made = register(nodes=nodes, rate=rate, concurrency=concurrency)
@@ -181,6 +192,14 @@ def test_what_is_installed_is_listed(folder: Path) -> None:
         (["--backend", "her"], "there is no backend 'her'. Did you mean 'here'?"),
         (["--backend", "mine:Nowhere"], "not a Backend: it has no support, sweep, deploy"),
         (["--backend", "mine:greedy"], "backend 'mine:greedy': missing a required argument: 'nodes'"),
+        (
+            ["--system", "mine:Typo"],
+            "system 'mine:Typo' cannot be made: TypeError: Capabilities.__init__()",
+        ),
+        (
+            ["--system", "mine:Immune"],
+            "system 'own': capabilities.immune is {'killing': 'it cannot die'}; it must be",
+        ),
     ],
 )
 def test_what_cannot_be_had_is_one_clear_line(folder: Path, arguments: list[str], says: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from splitbrain.harness.contract.deployments import Deployment
-from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError
+from splitbrain.harness.contract.sessions import DefiniteError, IndefiniteError, Session
 from splitbrain.harness.contract.test import Client
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
@@ -146,6 +147,26 @@ def test_each_client_has_a_session_of_its_own_with_the_node_that_it_was_opened_f
 def test_a_node_that_cannot_be_reached_is_a_definite_error_of_open(prototype: Client) -> None:
     with pytest.raises(DefiniteError):
         run(prototype.open(as_test(Store(raises=DefiniteError("refused"))), cast("Deployment", None), "n1"))
+
+
+class Unable(Store):
+    """A system whose sessions can do nothing."""
+
+    async def connect(self, deployment: Any, node: str) -> Session:
+        """A session that can only be closed."""
+
+        async def close() -> None:
+            self.closed.append(node)
+
+        return cast("Session", SimpleNamespace(close=close))
+
+
+@pytest.mark.parametrize("prototype", PROTOTYPES)
+def test_a_session_that_lacks_what_the_workload_needs_is_refused_when_a_client_opens_it(prototype: Client) -> None:
+    store = Unable()
+    with pytest.raises(ProtocolError, match=r"system 'store': its sessions lack \w+.* of the operations"):
+        opened(prototype, store)
+    assert store.closed == ["n1"]
 
 
 @pytest.mark.parametrize("prototype", PROTOTYPES)

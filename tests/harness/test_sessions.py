@@ -1,0 +1,125 @@
+"""Sessions by their operations: a client gets what it needs, or an error that names it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import pytest
+from virtual import VirtualClock
+from worlds import FakeClient, MemoryDeployment, MemorySession, MemorySystem, make_test
+
+from splitbrain.harness import validate
+from splitbrain.harness.contract.sessions import GROUPS, KEY_VALUE, LEASE_LOCKS, LOCKS, Answer, calls, need
+from splitbrain.harness.running.recovery import PROBE_KEY, until_usable
+from splitbrain.results.errors import ProtocolError
+
+
+class Bare:
+    """A session without operations."""
+
+    closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Locking(Bare):
+    """A session that has locks only."""
+
+    async def lock(self, name: str, owner: int) -> Answer:
+        return Answer(1)
+
+    async def unlock(self, name: str, owner: int) -> Answer:
+        return Answer("yes")
+
+
+class SystemOf(MemorySystem):
+    """A system with this session, and these operations."""
+
+    def __init__(self, session: Any, *operations: str) -> None:
+        super().__init__()
+        self.session = session
+        self.capabilities = dataclasses.replace(self.capabilities, operations=frozenset(operations))
+
+    async def connect(self, deployment: Any, node: str) -> Any:
+        return self.session
+
+
+def test_each_group_has_its_own_calls() -> None:
+    assert {name: list(calls(group.protocol)) for name, group in GROUPS.items()} == {
+        "key-value": ["compare_and_set", "create", "read", "write"],
+        "collections": ["add", "elements"],
+        "locks": ["lock", "unlock"],
+        "lease-locks": ["lease_holds", "lease_lock", "lease_unlock"],
+    }
+    assert calls(LEASE_LOCKS.protocol) == {"lease_holds": False, "lease_lock": True, "lease_unlock": True}
+
+
+def test_a_session_that_has_what_is_needed_is_handed_on_as_it_is() -> None:
+    session = MemorySession(MemorySystem())
+    assert need(session, KEY_VALUE, "memory") is session
+
+
+def test_one_that_has_not_is_an_error_that_names_the_system_the_operations_and_the_calls() -> None:
+    with pytest.raises(ProtocolError) as refused:
+        need(MemorySession(MemorySystem()), LOCKS, "memory")
+    assert "system 'memory': its sessions lack lock, unlock of the operations 'locks'" in str(refused.value)
+
+
+def test_a_session_without_what_its_system_declares_is_refused_when_it_is_opened() -> None:
+    async def opened(*operations: str) -> Any:
+        return await validate.system(SystemOf(session, *operations)).connect(MemoryDeployment(), "n1")
+
+    session = Locking()
+    asyncio.run(opened("locks"))
+    assert not session.closed
+    with pytest.raises(ProtocolError, match="lack compare_and_set, create, read, write of the operations 'key-value'"):
+        asyncio.run(opened("locks", "key-value"))
+    assert session.closed
+
+
+def test_a_validated_session_has_the_calls_of_its_own_and_no_others() -> None:
+    async def check() -> None:
+        session = await validate.system(SystemOf(Locking(), "locks")).connect(MemoryDeployment(), "n1")
+        locks = need(session, LOCKS, "memory")
+        assert await locks.lock("a", 1) == await locks.lock("a", owner=1) == Answer(1)
+        with pytest.raises(ProtocolError, match="a session's unlock answered 'yes'; it answers whether it did it"):
+            await locks.unlock("a", 1)
+        with pytest.raises(ProtocolError, match="lack compare_and_set"):
+            need(session, KEY_VALUE, "memory")
+
+    asyncio.run(check())
+
+
+class Noted(Bare):
+    """A session that notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*arguments: Any) -> Answer:
+            self.asked.append(f"{name} {' '.join(map(str, arguments))}")
+            return Answer([])
+
+        return call
+
+
+@pytest.mark.parametrize(
+    ("operations", "asked"),
+    [
+        (("key-value", "collections"), f"read {PROBE_KEY}"),
+        (("collections", "locks"), f"elements {PROBE_KEY}"),
+        (("locks",), None),
+    ],
+)
+def test_a_system_is_usable_if_a_session_answers_what_it_can_be_asked(
+    operations: tuple[str, ...], asked: str | None
+) -> None:
+    session = Noted()
+    test = dataclasses.replace(make_test(FakeClient()), system=SystemOf(session, *operations))
+    usable = asyncio.run(until_usable(test, MemoryDeployment(), VirtualClock(), 1.0))
+    assert usable.problems == {}
+    assert session.asked == ([] if asked is None else [asked] * 3)
