@@ -16,6 +16,7 @@ from splitbrain.harness.contract.sessions import COLLECTIONS, KEY_VALUE, need
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.running.deadlines import together, within
 from splitbrain.harness.running.processes import describe
+from splitbrain.results.errors import ProtocolError
 
 POLL_NS = 100_000_000
 """Pause between two looks."""
@@ -24,7 +25,7 @@ ANSWER_LIMIT_S = 2.0
 """How long one node may take to answer one look."""
 
 PROBE_KEY = "splitbrain-probe"
-"""The key (or collection) that is read to see whether a node answers; nobody writes it."""
+"""The key (or collection) that is read to see whether a node answers; no client writes it."""
 
 
 class Usable(msgspec.Struct, frozen=True):
@@ -43,7 +44,11 @@ async def until_usable(
     nodes: Sequence[NodeId] | None = None,
     go_on: Callable[[], bool] = lambda: True,
 ) -> Usable:
-    """Wait until these nodes, or else all, are usable, for `limit_s` at most, or until `go_on` says no."""
+    """Wait until these nodes, or else all, are usable, for `limit_s` at most, or until `go_on` says no.
+
+    Raises:
+        ProtocolError: the system's sessions are not what it declares.
+    """
     nodes = test.nodes if nodes is None else nodes
     started_ns = clock.now_ns()
     end_ns = started_ns + round(limit_s * 1e9)
@@ -64,6 +69,9 @@ async def _look(test: Test, deployment: Deployment, clock: Clock, nodes: Sequenc
     if problems:
         return problems
     reads = await together([within(clock, ANSWER_LIMIT_S, _read(test, deployment, node)) for node in nodes])
+    for read in reads:
+        if isinstance(read, ProtocolError):  # no waiting makes it better
+            raise read
     return {
         node: f"does not answer a read: {describe(read)}"
         for node, read in zip(nodes, reads, strict=True)

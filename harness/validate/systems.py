@@ -30,6 +30,10 @@ class _ValidSystem(Wrapper):
     election_timeout_s: float
     capabilities: Capabilities
 
+    def __init__(self, inner: System) -> None:
+        super().__init__(inner)
+        self._answering = _calls_that_answer(inner.capabilities.operations)
+
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         command: Any = self._inner.command(test, place)
         if not isinstance(command, NodeCommand) or not command.argv:
@@ -49,7 +53,7 @@ class _ValidSystem(Wrapper):
         except ProtocolError:
             await session.close()
             raise
-        return _ValidSession(session, self.name)
+        return _ValidSession(session, self.name, self._answering)
 
     async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
         view: Any = await self._inner.view(deployment, node)
@@ -86,21 +90,26 @@ _OF_ANSWERS: Final[Mapping[str, Callable[[object], str | None]]] = {
 }
 """What is wrong with the value of an answer, by the call; calls that are left out may answer anything."""
 
-_AWAITED: Final = frozenset(
-    name for group in GROUPS.values() for name, awaited in calls(group.protocol).items() if awaited
-)
-"""The calls that answer an `Answer`. What calls of other packages' groups answer, only their workloads know."""
+
+def _calls_that_answer(operations: frozenset[str]) -> frozenset[str]:
+    """The calls of these groups that return an `Answer`.
+
+    Groups of other packages are left out: what their calls return, only their workloads know.
+    """
+    known = [GROUPS[name] for name in sorted(operations & GROUPS.keys())]
+    return frozenset(name for group in known for name, awaited in calls(group.protocol).items() if awaited)
 
 
 class _ValidSession(Wrapper):
-    def __init__(self, inner: Any, system: str) -> None:
+    def __init__(self, inner: Any, system: str, answering: frozenset[str]) -> None:
         super().__init__(inner)
         self._system = system
+        self._answering = answering
 
     def __getattr__(self, name: str) -> Any:
         """A method of the session; it is looked up here once, and found in the instance from then on."""
         found = super().__getattr__(name)
-        if name in _AWAITED:
+        if name in self._answering:
             found = self.__dict__[name] = self._checked(name, found)
         return found
 

@@ -91,7 +91,7 @@ def test_unserved_is_what_lies_between_answers() -> None:
 
 
 def test_both_systems_have_elections_and_each_shape_comes_once() -> None:
-    assert all(getattr(catalogue.build(system), "elections", None) is not None for system in SYSTEMS)
+    assert all(catalogue.build(system).capabilities.elections is not None for system in SYSTEMS)
     ops = schedule(5, 8.0, 14.0)
     shapes = [request["shape"] for _, f, request in ops if f == "start-partition" and request is not None]
     assert sorted(shapes) == sorted(SHAPES)

@@ -93,6 +93,28 @@ def test_a_validated_session_has_the_calls_of_its_own_and_no_others() -> None:
     asyncio.run(check())
 
 
+def test_a_run_ends_at_once_where_sessions_are_not_what_the_system_declares() -> None:
+    system = validate.system(SystemOf(Locking(), "key-value"))
+    test = dataclasses.replace(make_test(FakeClient()), system=system)
+    with pytest.raises(ProtocolError, match="of the operations 'key-value'"):
+        asyncio.run(until_usable(test, MemoryDeployment(), VirtualClock(), 1.0))
+
+
+class Own(Bare):
+    """A session with a call of another package's group, which is named like one of ours."""
+
+    async def read(self, place: int) -> int:
+        return place
+
+
+def test_calls_of_other_packages_may_answer_what_they_like() -> None:
+    async def check() -> int:
+        session: Any = await validate.system(SystemOf(Own())).connect(MemoryDeployment(), "n1")
+        return await session.read(7)
+
+    assert asyncio.run(check()) == 7
+
+
 class Noted(Bare):
     """A session that notes what it is asked."""
 

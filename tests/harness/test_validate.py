@@ -12,9 +12,10 @@ from worlds import NODES, FakeClient, FakeNemesis, MemoryBackend, MemoryDeployme
 
 from splitbrain import real_runtime
 from splitbrain.harness import validate
+from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.nodes import ClockOffset, NodePlace, NodeStatus, NodeView
 from splitbrain.harness.contract.rng import Streams
-from splitbrain.harness.contract.sessions import Answer
+from splitbrain.harness.contract.sessions import GROUPS, Answer
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.harness.generators import UNASSIGNED, Context, Pending, invoke, once
 from splitbrain.results.errors import ProtocolError, UnknownNodeError
@@ -298,6 +299,7 @@ class SystemOf(MemorySystem):
     def __init__(self, answer: Any) -> None:
         super().__init__()
         self.answer = answer
+        self.capabilities = Capabilities(operations=frozenset(GROUPS) if isinstance(answer, Wrong) else frozenset())
 
     def command(self, test: Any, place: NodePlace) -> Any:
         return self.answer
