@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from splitbrain import NemesisPackage, Test, Workload, real_runtime, run_test
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.deployments import Deployment, Surroundings
-from splitbrain.harness.contract.nodes import Link, NodeCommand, NodeId, NodePlace, NodeStatus, NodeView
-from splitbrain.harness.contract.sessions import Answer, Session
+from splitbrain.harness.contract.nodes import ClockOffset, Link, NodeCommand, NodeId, NodePlace, NodeStatus, NodeView
+from splitbrain.harness.contract.sessions import Session
 from splitbrain.harness.contract.test import Client
 from splitbrain.harness.generators import Context, Generator, concurrent_keys, invoke, limit, mix
 from splitbrain.results.history import Op
@@ -58,11 +58,7 @@ class NoOpClient:
 
 
 class NoSession:
-    """Answers the probe of the heal phase."""
-
-    async def read(self, key: str) -> Answer:
-        """Nothing is there."""
-        return Answer(None)
+    """A session without operations."""
 
     async def close(self) -> None:
         """Nothing to close."""
@@ -74,14 +70,14 @@ class NoSystem:
     name = "none"
     bugs: Mapping[str, str] = {}
     election_timeout_s = 1.0
-    capabilities = Capabilities(operations=frozenset({"key-value"}))
+    capabilities = Capabilities()
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         """Nobody runs it."""
         return NodeCommand(("true",))
 
     async def connect(self, deployment: Deployment, node: NodeId) -> Session:
-        """A session that answers the probe."""
+        """A session to be closed again."""
         return NoSession()
 
     async def view(self, deployment: Deployment, node: NodeId) -> NodeView | None:
@@ -105,6 +101,10 @@ class NoDeployment:
 
     async def cut(self, links: frozenset[Link]) -> None:
         """Nothing to cut."""
+
+    async def offsets(self) -> Mapping[NodeId, ClockOffset]:
+        """Nothing is known of the nodes' clocks."""
+        return {}
 
 
 def workload() -> Generator:
