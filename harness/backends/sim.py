@@ -16,7 +16,7 @@ from splitbrain.harness.contract.deployments import MessageConnection, Surroundi
 from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
 from splitbrain.harness.contract.nodes import Address, ClockOffset, Link, NodeId, NodePlace, NodeStatus
 from splitbrain.harness.contract.test import Test
-from splitbrain.harness.simulation.host import Outputs, SimHost
+from splitbrain.harness.simulation.host import DATA_DIR, Outputs, SimHost
 from splitbrain.harness.simulation.loop import SimLoop
 from splitbrain.harness.simulation.network import SimNetwork
 from splitbrain.harness.simulation.trace import Trace
@@ -256,7 +256,7 @@ class SimDeployment:
 
     def _place(self, node: NodeId) -> NodePlace:
         peers = {peer: _address(peer) for peer in self.nodes if peer != node}
-        return NodePlace(node, "data", _address(node), peers)
+        return NodePlace(node, DATA_DIR, _address(node), peers)
 
 
 def _address(node: NodeId) -> Address:

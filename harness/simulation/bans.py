@@ -2,16 +2,19 @@
 
 Two tables, because Python has two ways of finding out about a call. *Audit events* are raised by the interpreter itself
 for whatever touches files, sockets, processes and threads, however the function was come by. Reading a clock or the
-system's entropy raises none: those functions are *replaced* for as long as a simulation runs.
+system's entropy raises none: those functions are *replaced* for as long as a simulation runs. Some are replaced only so
+that a simulated process can answer them (`answers`): the interpreter refuses them to all others.
 """
 
 from __future__ import annotations
 
 import _thread
 import asyncio
+import builtins
 import concurrent.futures.thread
 import datetime
 import functools
+import io
 import os
 import queue
 import random
@@ -25,6 +28,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
+from splitbrain.harness.simulation.answers import DECLINED, answered, answering
+
 try:
     import numpy.random
 
@@ -35,41 +40,45 @@ except ImportError:  # the loop alone needs nothing but the standard library
 Check: TypeAlias = Callable[[str, str], None]
 """Called with the name of a call and what to use instead; raises if the call is forbidden now."""
 
-_TIME: Final = "Take time from the runtime's clock."
-_SLEEP: Final = "Sleep on the runtime's clock: it is virtual, and costs nothing."
-_RANDOM: Final = "Draw from one of the runtime's named streams."
-_SEED: Final = "Give it a seed drawn from one of the runtime's named streams."
-_THREAD: Final = "There is one thread in a simulation: do the work in place, or spawn a task."
-_FILE: Final = "Use the runtime's disk; what the harness keeps is kept outside of the simulation."
-_NETWORK: Final = "Use the connections of the runtime's network."
-_PROCESS: Final = "Processes and signals belong to a backend: there are none in a simulation."
-_ORDERED: Final = "It goes by memory addresses or by the version of Python: use splitbrain.harness.ordered.{}."
+TIME: Final = "Take time from the runtime's clock."
+SLEEP: Final = "Sleep on the runtime's clock: it is virtual, and costs nothing."
+RANDOM: Final = "Draw from one of the runtime's named streams."
+SEED: Final = "Give it a seed drawn from one of the runtime's named streams."
+THREAD: Final = "There is one thread in a simulation: do the work in place, or spawn a task."
+FILE: Final = "Use the runtime's disk; what the harness keeps is kept outside of the simulation."
+NETWORK: Final = "Use the connections of the runtime's network."
+PROCESS: Final = "Processes and signals belong to a backend: there are none in a simulation."
+ORDERED: Final = (
+    "It goes by memory addresses or by the version of Python: use splitbrain.harness.simulation.ordered.{}."
+)
+
+_REAL_DATETIME: Final = datetime.datetime
 
 AUDITED: Final[Mapping[str, str]] = {
-    "open": _FILE,
-    "os.": _FILE,
-    "shutil.": _FILE,
-    "tempfile.": _FILE,
-    "glob.": _FILE,
-    "pathlib.": _FILE,
-    "fcntl.": _FILE,
-    "mmap.": _FILE,
-    "sqlite3.": _FILE,
+    "open": FILE,
+    "os.": FILE,
+    "shutil.": FILE,
+    "tempfile.": FILE,
+    "glob.": FILE,
+    "pathlib.": FILE,
+    "fcntl.": FILE,
+    "mmap.": FILE,
+    "sqlite3.": FILE,
     "builtins.input": "Nobody answers in a simulation.",
-    "socket.": _NETWORK,
-    "subprocess.": _PROCESS,
-    "os.system": _PROCESS,
-    "os.fork": _PROCESS,
-    "os.forkpty": _PROCESS,
-    "os.exec": _PROCESS,
-    "os.posix_spawn": _PROCESS,
-    "os.spawn": _PROCESS,
-    "os.kill": _PROCESS,
-    "os.killpg": _PROCESS,
-    "signal.": _PROCESS,
-    "pty.": _PROCESS,
-    "_thread.": _THREAD,
-    "time.sleep": _SLEEP,
+    "socket.": NETWORK,
+    "subprocess.": PROCESS,
+    "os.system": PROCESS,
+    "os.fork": PROCESS,
+    "os.forkpty": PROCESS,
+    "os.exec": PROCESS,
+    "os.posix_spawn": PROCESS,
+    "os.spawn": PROCESS,
+    "os.kill": PROCESS,
+    "os.killpg": PROCESS,
+    "signal.": PROCESS,
+    "pty.": PROCESS,
+    "_thread.": THREAD,
+    "time.sleep": SLEEP,
 }
 """Audit events, or their first part with its dot, and what to use instead."""
 
@@ -112,7 +121,7 @@ _CLOCKS: Final = (
     *("process_time_ns", "thread_time", "thread_time_ns", "clock_gettime", "clock_gettime_ns"),
 )
 _CALENDARS: Final = {"localtime": 0, "gmtime": 0, "ctime": 0, "asctime": 0, "strftime": 1}
-_DISTRIBUTIONS: Final = (
+DISTRIBUTIONS: Final = (
     *("random", "uniform", "triangular", "randint", "choice", "randrange", "sample", "shuffle", "choices"),
     *("normalvariate", "lognormvariate", "expovariate", "vonmisesvariate", "gammavariate", "gauss", "betavariate"),
     *("binomialvariate", "paretovariate", "weibullvariate", "seed", "getrandbits", "randbytes"),
@@ -120,6 +129,9 @@ _DISTRIBUTIONS: Final = (
 _SECRETS: Final = ("token_bytes", "token_hex", "token_urlsafe", "randbelow", "randbits", "choice")
 _LOOKUPS: Final = ("stat", "lstat", "access", "read", "write")
 _OF_THE_MACHINE: Final = ("times", "getloadavg")
+_FILES: Final = (
+    *("open", "close", "fsync", "fdatasync", "replace", "rename", "remove", "unlink", "mkdir", "rmdir", "listdir"),
+)
 _SELECTORS: Final = ("select", "poll", "epoll", "kqueue", "devpoll")
 _OF_NUMPY: Final = (
     *("rand", "randn", "randint", "random", "random_sample", "ranf", "sample", "random_integers", "choice", "bytes"),
@@ -131,18 +143,19 @@ _WAITS: Final = ("wait", "wait_for", "as_completed")
 def _families() -> list[tuple[ModuleType, Sequence[str], str]]:
     """Functions that are forbidden whatever their arguments: their modules, names, and what to use instead."""
     families: list[tuple[ModuleType, Sequence[str], str]] = [
-        (time, _CLOCKS, _TIME),
-        (time, ("sleep",), _SLEEP),
-        (random, _DISTRIBUTIONS, _RANDOM),
-        (os, ("urandom", "getrandom"), _RANDOM),
-        (uuid, ("uuid1", "uuid4"), _RANDOM),
-        (secrets, _SECRETS, _RANDOM),
-        (os, _LOOKUPS, _FILE),
+        (time, _CLOCKS, TIME),
+        (time, ("sleep",), SLEEP),
+        (random, DISTRIBUTIONS, RANDOM),
+        (os, ("urandom", "getrandom"), RANDOM),
+        (uuid, ("uuid1", "uuid4"), RANDOM),
+        (secrets, _SECRETS, RANDOM),
+        (os, _LOOKUPS, FILE),
         (os, _OF_THE_MACHINE, "It differs from run to run: use what the test says."),
-        (select, _SELECTORS, _NETWORK),
+        (select, _SELECTORS, NETWORK),
+        (os, ("_exit",), PROCESS),
     ]
     if numpy_random is not None:
-        families.append((numpy_random, _OF_NUMPY, _RANDOM))
+        families.append((numpy_random, _OF_NUMPY, RANDOM))
     return families
 
 
@@ -150,7 +163,7 @@ def replacements(check: Check) -> list[Replacement]:
     """All replacements, asking `check`. Make them once: whoever imports one while it is in force keeps it."""
     found: list[Replacement] = []
 
-    def add(owner: Any, name: str, called: str, instead: str, forbids: Forbids = _always) -> None:
+    def add(owner: Any, name: str, called: str, instead: str | None, forbids: Forbids = _always) -> None:
         original: Any = owner.__dict__.get(name)
         if original is None:
             return  # another version of Python has it
@@ -160,36 +173,43 @@ def replacements(check: Check) -> list[Replacement]:
         found.append(Replacement(owner, name, original, substitute))
 
     for name, position in _CALENDARS.items():
-        add(time, name, f"time.{name}", _TIME, _without(position))
-    add(random.Random, "__init__", "random.Random without a seed", _SEED, _without(1))
-    add(random.Random, "seed", "random.Random.seed without a seed", _SEED, _without(1))
-    add(random, "_urandom", "random.SystemRandom", _RANDOM)
+        add(time, name, f"time.{name}", TIME, _without(position))
+    add(random.Random, "__init__", "random.Random without a seed", SEED, _without(1))
+    add(random.Random, "seed", "random.Random.seed without a seed", SEED, _without(1))
+    add(random, "_urandom", "random.SystemRandom", RANDOM)
     if numpy_random is not None:
-        add(numpy_random, "default_rng", "numpy.random.default_rng without a seed", _SEED, _without(0))
+        add(numpy_random, "default_rng", "numpy.random.default_rng without a seed", SEED, _without(0))
     for owner, names, instead in _families():
         for name in names:
             add(owner, name, f"{owner.__name__}.{name}", instead)
-    add(queue.Queue, "get", "queue.Queue.get", _THREAD)
-    add(threading.Thread, "start", "threading.Thread.start", _THREAD)
-    add(threading, "_start_new_thread", "_thread.start_new_thread", _THREAD)
-    add(_thread, "start_new_thread", "_thread.start_new_thread", _THREAD)
+    add(builtins, "open", "open", None)
+    add(io, "open", "open", None)
+    for name in _FILES:
+        add(os, name, f"os.{name}", None)
+    add(queue.Queue, "get", "queue.Queue.get", THREAD)
+    add(threading.Thread, "start", "threading.Thread.start", THREAD)
+    add(threading, "_start_new_thread", "_thread.start_new_thread", THREAD)
+    add(_thread, "start_new_thread", "_thread.start_new_thread", THREAD)
     pool = concurrent.futures.thread.ThreadPoolExecutor
-    add(pool, "submit", "concurrent.futures.ThreadPoolExecutor.submit", _THREAD)
+    add(pool, "submit", "concurrent.futures.ThreadPoolExecutor.submit", THREAD)
     for module in (asyncio, asyncio.tasks):
         for name in _WAITS:
-            add(module, name, f"asyncio.{name}", _ORDERED.format(name))
+            add(module, name, f"asyncio.{name}", ORDERED.format(name))
         add(module, "all_tasks", "asyncio.all_tasks", "It goes by memory addresses: keep a list of your own tasks.")
-    add(asyncio.TaskGroup, "__init__", "asyncio.TaskGroup", _ORDERED.format("TaskGroup"))
-    add(asyncio, "to_thread", "asyncio.to_thread", _THREAD)
+    add(asyncio.TaskGroup, "__init__", "asyncio.TaskGroup", ORDERED.format("TaskGroup"))
+    add(asyncio, "to_thread", "asyncio.to_thread", THREAD)
     found.append(Replacement(datetime, "datetime", datetime.datetime, _timeless_datetime(check)))
     found.append(Replacement(datetime, "date", datetime.date, _timeless_date(check)))
     return found
 
 
 class _Substitute:
-    """Stands in for a function. No function itself: one would become a method where a class keeps it."""
+    """Stands in for a function. No function itself: one would become a method where a class keeps it.
 
-    def __init__(self, check: Check, original: Any, called: str, instead: str, forbids: Forbids) -> None:
+    Without `instead` it refuses nothing: it is there to be answered.
+    """
+
+    def __init__(self, check: Check, original: Any, called: str, instead: str | None, forbids: Forbids) -> None:
         functools.update_wrapper(self, original)
         self._check = check
         self._original = original
@@ -199,7 +219,12 @@ class _Substitute:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._forbids([*args, *kwargs.values()]):
-            self._check(self._called, self._instead)
+            if answering() is not None:
+                answer = answered(self._called, *args, **kwargs)
+                if answer is not DECLINED:
+                    return answer
+            if self._instead is not None:
+                self._check(self._called, self._instead)
         return self._original(*args, **kwargs)
 
 
@@ -223,6 +248,15 @@ class _Timeless(type):
         return issubclass(subclass, cls.original)
 
 
+def _shown(tz: datetime.tzinfo | None) -> datetime.datetime | None:
+    """What the clock of the simulated process shows that runs now, None if none runs. Its time zone is UTC."""
+    seconds = answered("time.time")
+    if seconds is DECLINED:
+        return None
+    shown = _REAL_DATETIME.fromtimestamp(seconds, datetime.UTC)
+    return shown.replace(tzinfo=None) if tz is None else shown.astimezone(tz)
+
+
 def _timeless_datetime(check: Check) -> type:
     real = datetime.datetime
 
@@ -234,17 +268,26 @@ def _timeless_datetime(check: Check) -> type:
 
         @classmethod
         def now(cls, tz: datetime.tzinfo | None = None) -> Any:
-            check("datetime.datetime.now", _TIME)
+            shown = _shown(tz)
+            if shown is not None:
+                return shown
+            check("datetime.datetime.now", TIME)
             return real.now(tz)
 
         @classmethod
         def utcnow(cls) -> Any:
-            check("datetime.datetime.utcnow", _TIME)
+            shown = _shown(None)
+            if shown is not None:
+                return shown
+            check("datetime.datetime.utcnow", TIME)
             return real.utcnow()  # pyright: ignore[reportDeprecated] - it is what the caller asked for
 
         @classmethod
         def today(cls) -> Any:
-            check("datetime.datetime.today", _TIME)
+            shown = _shown(None)
+            if shown is not None:
+                return shown
+            check("datetime.datetime.today", TIME)
             return real.today()
 
     return _in_the_name_of(real, Timeless)
@@ -261,7 +304,10 @@ def _timeless_date(check: Check) -> type:
 
         @classmethod
         def today(cls) -> Any:
-            check("datetime.date.today", _TIME)
+            shown = _shown(None)
+            if shown is not None:
+                return shown.date()
+            check("datetime.date.today", TIME)
             return real.today()
 
     return _in_the_name_of(real, Timeless)

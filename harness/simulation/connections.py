@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from splitbrain.harness.contract.faults import LinkFault
 from splitbrain.harness.simulation.lanes import Lane
@@ -295,13 +295,17 @@ class End:
             self.owner.post(callback)
 
 
+EndT = TypeVar("EndT", bound=End)
+
+
 def connection(
+    kind: type[EndT],
     loop: SimLoop,
     owners: tuple[SimProcess | None, SimProcess | None],
     links: tuple[SimLink, SimLink],
     trace: Trace | None,
-) -> tuple[End, End]:
+) -> tuple[EndT, EndT]:
     """Both ends of a new connection; what the first one sends goes over the first link."""
-    here, there = End(loop, owners[0], links[0], trace), End(loop, owners[1], links[1], trace)
+    here, there = kind(loop, owners[0], links[0], trace), kind(loop, owners[1], links[1], trace)
     here.other, there.other = there, here
     return here, there

@@ -202,13 +202,19 @@ class SimDisk:
     def read(self, name: str) -> bytes | None:
         """See `MountedDisk.read`."""
         inode = self._directory.names.get(name)
-        if inode is None:
-            return None
+        return None if inode is None else self.content(name, inode)
+
+    def content(self, name: str, inode: Inode) -> bytes:
+        """What a file holds, under whichever name it was opened."""
         if self._fails():
             self.counters[_FAILED_READS] += 1
             raise _io_error(name)
         self.counters[_ROTTEN] += len(inode.rot)
         return inode.read()
+
+    def every_name(self) -> list[str]:
+        """See `MountedDisk.every_name`."""
+        return sorted(self._directory.names)
 
     def find_or_create(self, name: str) -> Inode:
         """The file of that name, created if missing."""
@@ -258,14 +264,40 @@ class SimDisk:
         finally:
             inode.end_sync(version, done=done)
 
+    def sync_at_once(self, name: str, inode: Inode) -> int:
+        """`sync` for a process that stands still meanwhile: nanoseconds that it takes."""
+        version = inode.begin_sync()
+        if self._fails() or (self._sync_fails and not version.same_as(inode.durable)):
+            inode.end_sync(version, done=False)
+            self._fail_sync(name, inode)
+        inode.end_sync(version, done=True)
+        return self._takes_ns()
+
+    def sync_names_at_once(self) -> int:
+        """`sync_names` for a process that stands still meanwhile: nanoseconds that it takes."""
+        self._require_sound()
+        self._directory.sync(self._directory.extent())
+        return self._takes_ns()
+
+    def _takes_ns(self) -> int:
+        """The time of one sync; what a fault adds is not cut short if it ends meanwhile."""
+        delay_ns = self._latency.draw(self._rng)
+        if self._fault is not None and self._fault.slow_ms:
+            self.counters[_SLOWED] += 1
+            delay_ns += int(self._fault.slow_ms * _NS_PER_MS)
+        return delay_ns
+
+    def _require_sound(self) -> None:
+        if self._fails():
+            self.counters[_FAILED] += 1
+            raise _io_error(".")
+
     async def sync_names(self, mounted: MountedDisk) -> None:
         """Make durable which names there are now."""
         extent = self._directory.extent()
         await self._busy(mounted)
         mounted.require_alive(".")
-        if self._fails():
-            self.counters[_FAILED] += 1
-            raise _io_error(".")
+        self._require_sound()
         self._directory.sync(extent)
 
     def _fails(self) -> bool:
@@ -321,6 +353,10 @@ class MountedDisk:
         """Names of all files, sorted; without those of replacements that a crash interrupted."""
         return self._disk.names()
 
+    def every_name(self) -> list[str]:
+        """Names of all files, sorted."""
+        return self._disk.every_name()
+
     def read(self, name: str) -> bytes | None:
         """The content of a file, None if there is none."""
         return self._disk.read(name)
@@ -355,6 +391,25 @@ class MountedDisk:
         """
         if self.alive():
             self._disk.remove(name)
+
+    def rename(self, source: str, target: str) -> None:
+        """Name a file otherwise (durably only after `sync_names`); one that had that name loses it.
+
+        Raises:
+            OSError: there is no such file, the disk is read-only, or fails.
+        """
+        if source not in self._disk.every_name():
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", source)
+        if self.alive():
+            self._disk.rename(source, target)
+
+    def sync_names_at_once(self) -> int:
+        """`sync_names` for a process that stands still meanwhile: nanoseconds that it takes.
+
+        Raises:
+            OSError: the disk fails.
+        """
+        return self._disk.sync_names_at_once() if self.alive() else 0
 
     async def sync_names(self) -> None:
         """Make creations, renames and removals durable."""
@@ -407,6 +462,28 @@ class SimFile:
         self._require_open()
         self._mounted.require_alive(self._name)
         await self._disk.sync(self._name, self._inode, self._mounted)
+
+    def sync_at_once(self) -> int:
+        """`sync` for a process that stands still meanwhile: nanoseconds that it takes.
+
+        Raises:
+            OSError: it failed (EIO), and all of the file that was not durable is gone.
+        """
+        self._require_open()
+        return self._disk.sync_at_once(self._name, self._inode) if self._mounted.alive() else 0
+
+    def size(self) -> int:
+        """Its length in bytes."""
+        return len(self._inode.data)
+
+    def content(self) -> bytes:
+        """What it holds.
+
+        Raises:
+            OSError: the disk fails.
+        """
+        self._require_open()
+        return self._disk.content(self._name, self._inode)
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes. Not durable before `sync` returned."""

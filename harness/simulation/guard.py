@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from types import FrameType, ModuleType
 from typing import Any, Final
 
+from splitbrain.harness.simulation.answers import advised
 from splitbrain.harness.simulation.bans import AUDITED, PERMITTED, Replacement, replacements
 from splitbrain.harness.simulation.places import caller
 from splitbrain.results.errors import SimulationError
@@ -32,6 +33,7 @@ _LENIENT: Final = frozenset(
     {
         *("importlib._bootstrap", "importlib._bootstrap_external", "_frozen_importlib", "_frozen_importlib_external"),
         *("zipimport", "linecache", "traceback", "warnings", "logging", "logging.handlers", "logging.config"),
+        "gettext",
     }
 )
 """Modules that may do what they like, and so may what they call."""
@@ -126,7 +128,7 @@ def _check(call: str, instead: str) -> None:
     guard = _guards.get(get_ident())
     if guard is None or guard.lets_pass(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
         return
-    raise offence(f"{call} was called inside a simulation, at {caller()}. {instead}")
+    raise offence(f"{call} was called inside a simulation, at {caller()}. {advised(instead)}")
 
 
 def _audit(event: str, args: tuple[Any, ...]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _MS = 1_000_000
 
+DATA_DIR: Final = "data"
+"""The directory of a node, as its command names it."""
+
 
 class Outputs(Protocol):
     """Where what nodes say goes."""
@@ -38,8 +41,9 @@ class Outputs(Protocol):
 
 
 class ProcessWorld(msgspec.Struct, frozen=True):
-    """Everything that a process is handed (`NodeWorld`)."""
+    """Everything that a process is handed (`NodeWorld`), and the process itself for what runs programs on it."""
 
+    process: SimProcess
     clock: ProcessClock
     rng: Rng
     network: ProcessNetwork
@@ -105,6 +109,7 @@ class SimHost:
                 self._say(line)
 
         return process, ProcessWorld(
+            process=process,
             clock=clock,
             rng=self._streams[f"node/{self.node}/{life}"],
             network=self._network.of(self.node, process),

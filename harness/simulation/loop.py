@@ -22,7 +22,7 @@ from _thread import get_ident
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 from weakref import ref
 
 from splitbrain.harness.contract.rng import Rng
@@ -54,6 +54,18 @@ MAX_UNHANDLED: Final = 100
 """How many unhandled errors are kept."""
 
 
+class Life(Protocol):
+    """What a process of its own loop leaves behind when the simulation is over."""
+
+    def dispose(self) -> None:
+        """Leave nothing behind that Python would complain of later."""
+        ...
+
+    def close_later(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Nothing refers any more to an asynchronous generator of this process."""
+        ...
+
+
 class SimLoop(Unreal):
     """An event loop under virtual time.
 
@@ -83,6 +95,8 @@ class SimLoop(Unreal):
         self._context = contextvars.Context()
         self._generators: dict[int, ref[AsyncGenerator[Any, Any]]] = {}
         self._generators_begun = 0
+        self._lives: list[Life] = []
+        self._generators_of_lives: dict[int, Life] = {}
         self._collect_ns = COLLECT_EVERY_NS
         self._left = MAX_CALLBACKS_PER_INSTANT
         self._running = False
@@ -122,6 +136,13 @@ class SimLoop(Unreal):
             heap[:] = [entry for entry in heap if entry[3].callback is not None]
             heapq.heapify(heap)
             self._forgotten = 0
+
+    def adopt(self, life: Life) -> None:
+        """Keep all that a process holds until the simulation is over, also when the process has ended.
+
+        Were it collected earlier, Python would run the `finally` blocks of a process that was killed.
+        """
+        self._lives.append(life)
 
     # --- running ------------------------------------------------------------------------------------------------
 
@@ -288,6 +309,9 @@ class SimLoop(Unreal):
         self._heap.clear()
         self._forgotten = 0
         self._left = MAX_CALLBACKS_PER_INSTANT
+        for life in self._lives:
+            life.dispose()
+        self._lives.clear()
         try:
             for _ in range(CLEANING_ROUNDS):
                 if not self._tasks:
@@ -494,12 +518,20 @@ class SimLoop(Unreal):
         """There is none."""
 
     def _generator_begun(self, generator: AsyncGenerator[Any, Any]) -> None:
+        running = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage]
+        self._generators_of_lives.pop(id(generator), None)
+        if running is not self:
+            self._generators_of_lives[id(generator)] = cast("Life", running)
+            return
         self._generators_begun += 1
         number = self._generators_begun
         self._generators[number] = ref(generator, lambda _: self._generators.pop(number, None))
 
     def _generator_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
-        if self._running:
+        life = self._generators_of_lives.pop(id(generator), None)
+        if life is not None:
+            life.close_later(generator)
+        elif self._running:
             self.create_task(_close(generator), name="closing of an asynchronous generator")
 
     def _living_generators(self) -> list[AsyncGenerator[Any, Any]]:

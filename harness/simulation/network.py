@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from splitbrain.harness.contract.faults import LinkFault
 from splitbrain.harness.contract.nodes import Address, Link, NodeId
@@ -14,6 +15,7 @@ from splitbrain.harness.simulation.connections import End, connection
 from splitbrain.harness.simulation.lanes import Lane
 from splitbrain.harness.simulation.links import SimLink
 from splitbrain.harness.simulation.process import resolve
+from splitbrain.harness.simulation.streams import StreamEnd
 from splitbrain.harness.simulation.worlds import World
 
 if TYPE_CHECKING:
@@ -33,9 +35,13 @@ CLIENT: Final = "client"
 """The source of what clients send; their links are never cut."""
 
 
+EndT = TypeVar("EndT", bound=End)
+
+
 class _Listener(NamedTuple):
     process: SimProcess
-    accept: Callable[[End], Awaitable[None]]
+    accept: Callable[[Any], Awaitable[None]]
+    kind: type[End]
 
 
 class SimNetwork:
@@ -54,6 +60,9 @@ class SimNetwork:
         self._client_links = {
             pair: SimLink(loop, pair, world.client, streams["network/{}>{}".format(*pair)]) for pair in to_clients
         }
+        self._loopbacks: dict[Link, SimLink] = {}
+        self._streams = streams
+        self._latency = world.link
 
     def of(self, node: NodeId, process: SimProcess) -> ProcessNetwork:
         """The network as a process of a node is handed it."""
@@ -99,7 +108,7 @@ class SimNetwork:
         """A process is gone: whoever it was connected to learns of it, unless its whole machine lost power."""
         self._listeners = {at: found for at, found in self._listeners.items() if found.process is not process}
         self._off[node] = process.silent
-        for links in (self.links, self._client_links):
+        for links in (self.links, self._client_links, self._loopbacks):
             for (source, _), link in links.items():
                 if source == node:
                     for end in [end for end in link.carried if isinstance(end, End) and end.owner is process]:
@@ -111,9 +120,19 @@ class SimNetwork:
 
     # --- connections ----------------------------------------------------------------------------------------------
 
-    def listen(self, process: SimProcess, address: Address, accept: Callable[[End], Awaitable[None]]) -> None:
-        """Serve an address until the process ends."""
-        self._listeners[address] = _Listener(process, accept)
+    def listen(
+        self, process: SimProcess, address: Address, accept: Callable[[EndT], Awaitable[None]], kind: type[EndT]
+    ) -> None:
+        """Serve an address until the process ends, or `stop_listening`; its connections are of that kind."""
+        self._listeners[address] = _Listener(process, accept, kind)
+
+    def listens(self, address: Address) -> bool:
+        """Whether the address is served."""
+        return address in self._listeners
+
+    def stop_listening(self, address: Address) -> None:
+        """Serve an address no more; its connections stay."""
+        self._listeners.pop(address, None)
 
     async def connect(self, node: NodeId, process: SimProcess, address: Address) -> End:
         """A connection between two nodes, dialled by a process of `node`.
@@ -122,9 +141,12 @@ class SimNetwork:
             ConnectionError: nobody listens there, or nothing came back within a second.
         """
         pair = (node, address[0])
-        if pair not in self.links:
+        if node == address[0]:
+            links = self._loopback(node), self._loopback(node)
+        elif pair in self.links:
+            links = self.links[pair], self.links[address[0], node]
+        else:
             raise ConnectionError(f"{address[0]}:{address[1]}: no route to host")
-        links = self.links[pair], self.links[address[0], node]
         outcome = self._shake_hands(process, links, address, CONNECT_NS, process.post)
         found = await outcome
         if isinstance(found, str):
@@ -143,6 +165,14 @@ class SimNetwork:
         if isinstance(found, str):
             raise DefiniteError(f"{node} cannot be reached: {found}")
         return found
+
+    def _loopback(self, node: NodeId) -> SimLink:
+        """What a node says to itself."""
+        pair = (node, node)
+        if pair not in self._loopbacks:
+            stream = self._streams["network/{}>{}".format(*pair)]
+            self._loopbacks[pair] = SimLink(self._loop, pair, self._latency, stream)
+        return self._loopbacks[pair]
 
     def _shake_hands(
         self,
@@ -173,9 +203,9 @@ class SimNetwork:
             if listener is None or (caller is not None and not caller.alive()):
                 settle("connection refused")
                 return
-            here, there = connection(loop, (caller, listener.process), links, self._trace)
-            process, accept = listener
-            process.post(lambda: process.spawn(accept(there), "accept"))
+            here, there = connection(listener.kind, loop, (caller, listener.process), links, self._trace)
+            process = listener.process
+            process.post(lambda: process.spawn(listener.accept(there), "accept"))
             settle(here)
 
         def send(link: SimLink, arrive: Callable[[], None]) -> None:
@@ -192,12 +222,16 @@ class SimNetwork:
 
 
 class ProcessNetwork:
-    """The network as one process is handed it (`splitbrain.cluster.runtime.Network`)."""
+    """The network as one process is handed it (`splitbrain.cluster.runtime.Network`).
+
+    Attributes:
+        node: the node on which the process runs.
+    """
 
     def __init__(self, network: SimNetwork, node: NodeId, process: SimProcess) -> None:
         self._network = network
-        self._node = node
         self._process = process
+        self.node = node
 
     async def connect(self, address: Address) -> End:
         """Open a connection.
@@ -205,8 +239,23 @@ class ProcessNetwork:
         Raises:
             ConnectionError: nobody listens there, or nothing came back within a second.
         """
-        return await self._network.connect(self._node, self._process, address)
+        return await self._network.connect(self.node, self._process, address)
 
     async def listen(self, address: Address, accept: Callable[[End], Awaitable[None]]) -> None:
         """Serve `address` until the process ends; `accept` runs as a task of its own per connection."""
-        self._network.listen(self._process, address, accept)
+        self._network.listen(self._process, address, accept, End)
+
+    def serve(self, port: int, accept: Callable[[StreamEnd], Awaitable[None]]) -> None:
+        """Serve streams on a port of the node, until the process ends or `stop`.
+
+        Raises:
+            OSError: the port is in use.
+        """
+        address = (self.node, port)
+        if self._network.listens(address):
+            raise OSError(errno.EADDRINUSE, f"address already in use: {self.node}:{port}")
+        self._network.listen(self._process, address, accept, StreamEnd)
+
+    def stop(self, port: int) -> None:
+        """Serve the port no more."""
+        self._network.stop_listening((self.node, port))

@@ -6,48 +6,49 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from splitbrain.harness.simulation.answers import advised
 from splitbrain.harness.simulation.guard import offence
 from splitbrain.harness.simulation.places import caller
 
-_NETWORK: Final = "Use the connections of the runtime's network: there are no sockets in a simulation."
-_THREADS: Final = "Do the work in place, or make it an event of the runtime's clock: a simulation has one thread."
-_PROCESSES: Final = "Processes, pipes and signals belong to a backend: there are none in a simulation."
+NETWORK: Final = "Use the connections of the runtime's network: there are no sockets in a simulation."
+THREADS: Final = "Do the work in place, or make it an event of the runtime's clock: a simulation has one thread."
+PROCESSES: Final = "Processes, pipes and signals belong to a backend: there are none in a simulation."
 _RUN: Final = "Use SimLoop.run."
 
 _INSTEAD: Final = {
     "run_forever": _RUN,
     "stop": _RUN,
-    "run_in_executor": _THREADS,
-    "set_default_executor": _THREADS,
-    "getaddrinfo": _NETWORK,
-    "getnameinfo": _NETWORK,
-    "create_connection": _NETWORK,
-    "create_server": _NETWORK,
-    "start_tls": _NETWORK,
-    "create_unix_connection": _NETWORK,
-    "create_unix_server": _NETWORK,
-    "connect_accepted_socket": _NETWORK,
-    "create_datagram_endpoint": _NETWORK,
-    "sendfile": _NETWORK,
-    "add_reader": _NETWORK,
-    "remove_reader": _NETWORK,
-    "add_writer": _NETWORK,
-    "remove_writer": _NETWORK,
-    "sock_recv": _NETWORK,
-    "sock_recv_into": _NETWORK,
-    "sock_recvfrom": _NETWORK,
-    "sock_recvfrom_into": _NETWORK,
-    "sock_sendto": _NETWORK,
-    "sock_sendall": _NETWORK,
-    "sock_connect": _NETWORK,
-    "sock_accept": _NETWORK,
-    "sock_sendfile": _NETWORK,
-    "connect_read_pipe": _PROCESSES,
-    "connect_write_pipe": _PROCESSES,
-    "subprocess_shell": _PROCESSES,
-    "subprocess_exec": _PROCESSES,
-    "add_signal_handler": _PROCESSES,
-    "remove_signal_handler": _PROCESSES,
+    "run_in_executor": THREADS,
+    "set_default_executor": THREADS,
+    "getaddrinfo": NETWORK,
+    "getnameinfo": NETWORK,
+    "create_connection": NETWORK,
+    "create_server": NETWORK,
+    "start_tls": NETWORK,
+    "create_unix_connection": NETWORK,
+    "create_unix_server": NETWORK,
+    "connect_accepted_socket": NETWORK,
+    "create_datagram_endpoint": NETWORK,
+    "sendfile": NETWORK,
+    "add_reader": NETWORK,
+    "remove_reader": NETWORK,
+    "add_writer": NETWORK,
+    "remove_writer": NETWORK,
+    "sock_recv": NETWORK,
+    "sock_recv_into": NETWORK,
+    "sock_recvfrom": NETWORK,
+    "sock_recvfrom_into": NETWORK,
+    "sock_sendto": NETWORK,
+    "sock_sendall": NETWORK,
+    "sock_connect": NETWORK,
+    "sock_accept": NETWORK,
+    "sock_sendfile": NETWORK,
+    "connect_read_pipe": PROCESSES,
+    "connect_write_pipe": PROCESSES,
+    "subprocess_shell": PROCESSES,
+    "subprocess_exec": PROCESSES,
+    "add_signal_handler": PROCESSES,
+    "remove_signal_handler": PROCESSES,
 }
 
 
@@ -57,7 +58,7 @@ class Unreal(asyncio.AbstractEventLoop):
 
 def _refusal(name: str, instead: str) -> Callable[..., Any]:
     def refuse(*_: Any, **__: Any) -> Any:
-        raise offence(f"{name} was called inside a simulation, at {caller(2)}. {instead}")
+        raise offence(f"{name} was called inside a simulation, at {caller(2)}. {advised(instead)}")
 
     refuse.__name__ = name
     refuse.__qualname__ = f"Unreal.{name}"

@@ -9,8 +9,15 @@ from typing import Any, TypeVar
 import pytest
 
 from splitbrain.harness.contract.rng import Rng
-from splitbrain.harness.ordered import FIRST_COMPLETED, FIRST_EXCEPTION, TaskGroup, as_completed, wait, wait_for
 from splitbrain.harness.simulation.loop import SimLoop
+from splitbrain.harness.simulation.ordered import (
+    FIRST_COMPLETED,
+    FIRST_EXCEPTION,
+    TaskGroup,
+    as_completed,
+    wait,
+    wait_for,
+)
 
 T = TypeVar("T")
 

@@ -1,0 +1,1 @@
+"""Programs in plain asyncio Python, unchanged, as the nodes of a simulation (`embedding`)."""
