@@ -1,6 +1,6 @@
 """Simulate one run and print what another run of the same seed must print as well.
 
-    fingerprint.py SEED WORKLOAD NEMESIS [--trace FILE] [--debug] [--careless]
+    fingerprint.py SEED WORKLOAD NEMESIS [--system NAME] [--trace FILE] [--debug] [--careless]
 
 Needs msgspec, numpy, pyarrow and click only, so that any Python can run it. With --careless the clients iterate over a
 set of strings, as no code that is simulated may.
@@ -35,11 +35,11 @@ class CarelessClient(RegisterClient):
         return await super().invoke(test, op)
 
 
-def options(seed: int, workload: str, nemesis: str, seconds: float = 15.0) -> RunOptions:
+def options(seed: int, workload: str, nemesis: str, seconds: float = 15.0, system: str = "metadata") -> RunOptions:
     return RunOptions.of(
         workload=workload,
         nemesis=nemesis,
-        system="metadata",
+        system=system,
         backend="sim",
         bug="",
         nodes="5",
@@ -59,6 +59,7 @@ def main() -> None:
     parser.add_argument("seed", type=int)
     parser.add_argument("workload")
     parser.add_argument("nemesis")
+    parser.add_argument("--system", default="metadata")
     parser.add_argument("--trace", type=Path)
     parser.add_argument("--debug", action="store_true")
     parser.add_argument("--careless", action="store_true")
@@ -66,7 +67,7 @@ def main() -> None:
     if given.debug:
         logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
     trace = Trace() if given.trace else None
-    test = compose(options(given.seed, given.workload, given.nemesis))
+    test = compose(options(given.seed, given.workload, given.nemesis, system=given.system))
     if given.careless:
         test = dataclasses.replace(test, workload=dataclasses.replace(test.workload, client=CarelessClient()))
     simulated = simulate(test, trace=trace)

@@ -86,6 +86,16 @@ def test_every_python_and_three_hash_seeds_give_the_same_history(python: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("python", pythons(), ids=lambda python: python.parts[-3])
+def test_every_python_and_hash_seed_gives_a_program_in_plain_asyncio_the_same_history(python: Path) -> None:
+    program = "examples.asyncio_kv_system:System"
+    simulated = simulate(compose(options(*SAMPLES[0], system=program)))
+    ours = f"{simulated.history_hash} {simulated.fingerprint} {len(simulated.ops)}\n"
+    arguments = ("--system", program)
+    assert [run(SAMPLES[0], *arguments, python=python, hash_seed=seed) for seed in (1, 2)] == [ours] * 2
+
+
+@pytest.mark.slow
 def test_twice_in_a_row_in_one_process_and_with_debug_logging_the_history_is_the_same() -> None:
     one, two = (simulate(compose(options(*SAMPLES[1]))) for _ in range(2))
     assert one.ops == two.ops

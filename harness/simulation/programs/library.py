@@ -11,15 +11,22 @@ from typing import Any, Final
 import msgspec
 
 from splitbrain.harness.contract.rng import Rng
-from splitbrain.harness.simulation import bans
+from splitbrain.harness.simulation import bans, refusals
 from splitbrain.harness.simulation.programs import waiting
+
+_STREAMS: Final = "Use asyncio.open_connection and asyncio.start_server, by the names of nodes."
+_ONE_THREAD: Final = "There is one thread in a simulation: do the work in place, or in a task."
+_ONE_PROCESS: Final = "A simulated node is one process, without signals."
 
 ADVICE: Final[Mapping[str, str]] = {
     bans.RANDOM: "Draw from the module random: in a simulation it is seeded from the node's stream.",
     bans.FILE: "A simulated node has the files of its data directory, by open() and the functions of os.",
-    bans.NETWORK: "Use asyncio.open_connection and asyncio.start_server, by the names of nodes.",
-    bans.THREAD: "There is one thread in a simulation: do the work in place, or in a task.",
-    bans.PROCESS: "A simulated node is one process, without signals.",
+    bans.NETWORK: _STREAMS,
+    refusals.NETWORK: _STREAMS,
+    bans.THREAD: _ONE_THREAD,
+    refusals.THREADS: _ONE_THREAD,
+    bans.PROCESS: _ONE_PROCESS,
+    refusals.PROCESSES: _ONE_PROCESS,
 }
 """What a refusal recommends to a program in place of what it recommends to code that is handed a runtime."""
 
