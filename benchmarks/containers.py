@@ -66,7 +66,8 @@ from benchmarks.container_figures import (
 )
 from benchmarks.syncs import ATTACHES_WITHIN_S, SyncCounter, sync_ms
 from splitbrain import DefiniteError, IndefiniteError, Runtime, System, Test, real_runtime
-from splitbrain.harness import KEY_VALUE, KeyValue, images, need
+from splitbrain import KEY_VALUE, KeyValue, need
+from splitbrain.harness import images
 from splitbrain.harness.backends.docker import DockerBackend
 from splitbrain.harness.backends.docker.deployment import DockerDeployment
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace

@@ -14,7 +14,7 @@ from typing import Any
 from splitbrain import Test, Workload, run_and_judge
 from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, Special
 from splitbrain.checkers.verdict import CheckerSpec, Outcome
-from splitbrain.harness import KEY_VALUE, KeyValue
+from splitbrain import KEY_VALUE, KeyValue
 from splitbrain.harness.backends.local import LocalBackend
 from splitbrain.harness.campaigns.words import sentences
 from splitbrain.harness.generators import Context, each, invoke, mix, once

@@ -36,7 +36,7 @@ def check_system(system: Any) -> None:
     name = getattr(system, "name", None) or type(system).__name__
     for member, rule in _MEMBERS.items():
         if not hasattr(system, member):
-            raise UsageError(f"system {name!r} has no {member!r}: add it, {rule.words} (harness.System).")
+            raise UsageError(f"system {name!r} has no {member!r}: add it, {rule.words} (splitbrain.System).")
         _require(name, member, getattr(system, member), rule)
     _check_capabilities(name, system.capabilities)
     _check_sessions(name, system)

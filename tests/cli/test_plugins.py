@@ -16,7 +16,7 @@ from splitbrain.harness.backends.local import LocalBackend
 
 from splitbrain.checkers.models import CasRegister
 from splitbrain.checkers.stats import Stats
-from splitbrain.harness import Capabilities
+from splitbrain import Capabilities
 from splitbrain.harness.systems.metadata import Metadata
 from splitbrain.workloads.register import register
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from splitbrain import Deployment, Session, System, Test
-from splitbrain.harness import Capabilities
+from splitbrain import Capabilities
 from splitbrain.harness.contract.nodes import NodeCommand, NodePlace, NodeView
 
 

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import pytest
 
-from splitbrain.harness import KEY_VALUE, images, need
+from splitbrain import KEY_VALUE, need
+from splitbrain.harness import images
 from splitbrain.harness.backends.docker import DockerBackend
 from splitbrain.harness.backends.local import LocalBackend
 from splitbrain.harness.campaigns.compose import RunOptions, compose
