@@ -65,8 +65,7 @@ from benchmarks.container_figures import (
     table,
 )
 from benchmarks.syncs import ATTACHES_WITHIN_S, SyncCounter, sync_ms
-from splitbrain import DefiniteError, IndefiniteError, Runtime, System, Test, real_runtime
-from splitbrain import KEY_VALUE, KeyValue, need
+from splitbrain import KEY_VALUE, DefiniteError, IndefiniteError, KeyValue, Runtime, System, Test, need, real_runtime
 from splitbrain.harness import images
 from splitbrain.harness.backends.docker import DockerBackend
 from splitbrain.harness.backends.docker.deployment import DockerDeployment

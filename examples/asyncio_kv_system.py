@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from examples.asyncio_kv import main
-from splitbrain import Deployment, Test
-from splitbrain.harness.contract.faults import FaultKind
-from splitbrain.harness.contract.membership import Membership
+from splitbrain import Capabilities, Deployment, Test
 from splitbrain.harness.contract.nodes import NodeCommand, NodePlace, NodeView
 from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
 from splitbrain.harness.simulation.programs.clients import open_streams
@@ -83,12 +81,8 @@ class System:
     name = "asyncio-kv"
     bugs: Mapping[str, str] = {}
     election_timeout_s = 1.0
-    image: str | None = None
-    uploads: Mapping[str, Path] = {}
-    immune: Mapping[FaultKind, str] = {}
-    membership: Membership | None = None
+    capabilities = Capabilities(operations=frozenset({"key-value", "collections"}), simulation=Program(main))
     arguments: tuple[str, ...] = ()
-    embed = Program(main).embed
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         """How to start a node."""

@@ -11,10 +11,9 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
-from splitbrain import Test, Workload, run_and_judge
+from splitbrain import KEY_VALUE, KeyValue, Test, Workload, run_and_judge
 from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, Special
 from splitbrain.checkers.verdict import CheckerSpec, Outcome
-from splitbrain import KEY_VALUE, KeyValue
 from splitbrain.harness.backends.local import LocalBackend
 from splitbrain.harness.campaigns.words import sentences
 from splitbrain.harness.generators import Context, each, invoke, mix, once

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from splitbrain import Deployment, Session, System, Test
-from splitbrain import Capabilities
+from splitbrain import Capabilities, Deployment, Session, System, Test
 from splitbrain.harness.contract.nodes import NodeCommand, NodePlace, NodeView
 
 

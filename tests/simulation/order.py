@@ -17,8 +17,8 @@ for _package in ("splitbrain", "splitbrain.harness", "splitbrain.harness.simulat
 
 import asyncio  # noqa: E402
 
-from splitbrain.harness import ordered  # noqa: E402
 from splitbrain.harness.contract.rng import Rng  # noqa: E402
+from splitbrain.harness.simulation import ordered  # noqa: E402
 from splitbrain.harness.simulation.guard import forbidden  # noqa: E402
 from splitbrain.harness.simulation.loop import SimLoop  # noqa: E402
 from splitbrain.harness.simulation.trace import Trace  # noqa: E402

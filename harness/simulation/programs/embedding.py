@@ -1,4 +1,4 @@
-"""How a system says that its nodes are a program in plain asyncio: `embed = Program(main).embed`.
+"""How a system says that its nodes are a program in plain asyncio: `Capabilities(simulation=Program(main))`.
 
 Each start of a node runs `main` in a module of its own: the program's package is imported anew, so that globals are
 gone with the process that they belong to.
