@@ -17,7 +17,7 @@ from tests.cli.support import answer, only_run, splitbrain
 
 SYSTEM = "examples.asyncio_kv_system:System"
 RIGHT = "examples.asyncio_kv_system:WriteBack"
-FAR_APART = ["--nodes", "5", "--world", "wan", "--rate", "50", "--concurrency", "2n", "--time-limit", "6"]
+FAR_APART = ["--nodes", "5", "--world", "wan", "--rate", "50", "--concurrency", "2n"]
 HUNT = ["--workload", "register", "--nemesis", "partition,kill", "--no-canary", "--interval", "2", *FAR_APART]
 
 
@@ -82,7 +82,22 @@ def test_slots_are_found_again_and_a_damaged_one_is_refused(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_a_hunt_finds_the_bug_and_makes_it_small_and_the_plan_repeats_it(tmp_path: Path) -> None:
     hunted = splitbrain(
-        *("hunt", "--system", SYSTEM, *HUNT, "--seed", "1", "--runs", "6", "--budget", "3000", "--jobs", "2"),
+        *(
+            "hunt",
+            "--system",
+            SYSTEM,
+            *HUNT,
+            "--time-limit",
+            "20",
+            "--seed",
+            "1",
+            "--runs",
+            "3",
+            "--budget",
+            "3000",
+            "--jobs",
+            "2",
+        ),
         *("--store", str(tmp_path / "store"), "--json"),
         timeout_s=3000,
     )
@@ -99,7 +114,22 @@ def test_a_hunt_finds_the_bug_and_makes_it_small_and_the_plan_repeats_it(tmp_pat
 @pytest.mark.slow
 def test_the_server_that_writes_back_survives_a_hunt(tmp_path: Path) -> None:
     hunted = splitbrain(
-        *("hunt", "--system", RIGHT, *HUNT, "--seed", "1", "--runs", "20", "--budget", "3000", "--jobs", "2"),
+        *(
+            "hunt",
+            "--system",
+            RIGHT,
+            *HUNT,
+            "--time-limit",
+            "6",
+            "--seed",
+            "1",
+            "--runs",
+            "20",
+            "--budget",
+            "3000",
+            "--jobs",
+            "2",
+        ),
         *("--store", str(tmp_path / "store"), "--json"),
         timeout_s=3000,
     )

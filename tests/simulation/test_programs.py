@@ -118,7 +118,10 @@ def test_a_stream_arrives_whole_and_in_order_over_a_link_that_loses_doubles_and_
         await hosts.start("n2", "say", "n1", *lines)
         await hosts.sleep(60)
 
-    assert simulated(scenario).printed["n2"] == lines
+    hosts = simulated(scenario)
+    assert hosts.printed["n2"] == lines
+    if fault.loss or fault.corrupt:
+        assert hosts.times[-1] > 200 * 10**6, "what is sent again comes late"
 
 
 def test_a_cut_that_lasts_breaks_a_connection_of_both_nodes() -> None:
@@ -223,11 +226,9 @@ def test_what_is_sent_after_a_call_that_blocks_leaves_after_it() -> None:
     async def scenario(hosts: Hosts) -> None:
         await hosts.start("n1", "serve")
         await hosts.start("n2", "sync_and_send", "n1")
-        await hosts.sleep(1.5)
-        assert hosts.printed["n2"] == []
         await hosts.sleep(5)
 
-    assert simulated(scenario).printed["n2"] == ["late"]
+    assert simulated(scenario).printed["n1"] == ["came at 2.0", "end of the stream"]
 
 
 def test_chance_comes_from_the_seed() -> None:

@@ -168,13 +168,16 @@ class ProgramLoop(Unreal, Answering):
 
     def _act(self, action: Callable[[], None]) -> None:
         """Do something to the world when the process is no longer held up, and never if it has ended by then."""
-        if self._disposed or not self._process.alive():
+        if self._over():
             return
         if self._held or self._still_held_ns():
             self._held.append(action)
             self._schedule()
         else:
             action()
+
+    def _over(self) -> bool:
+        return self._disposed or not self._process.alive()
 
     def _let_go(self) -> None:
         held, self._held = self._held, []
@@ -278,7 +281,9 @@ class ProgramLoop(Unreal, Answering):
         end = await self._connect((host, int(port)))
         protocol = protocol_factory()
         waiter = self.create_future()
-        transport = StreamTransport(self, end, protocol, {"sockname": mine, "peername": (host, port)}, self._act)
+        transport = StreamTransport(
+            self, end, protocol, {"sockname": mine, "peername": (host, port)}, self._act, self._over
+        )
         transport.begin(lambda: resolve(waiter, None))
         await waiter
         return transport, protocol
@@ -347,7 +352,7 @@ class ProgramLoop(Unreal, Answering):
 
         def begin() -> None:
             protocol = server.factory()
-            StreamTransport(self, end, protocol, {"sockname": mine, "peername": peer}, self._act).begin()
+            StreamTransport(self, end, protocol, {"sockname": mine, "peername": peer}, self._act, self._over).begin()
 
         self.call_soon(begin)
 

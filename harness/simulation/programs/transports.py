@@ -28,12 +28,15 @@ class StreamTransport(asyncio.Transport):
         protocol: asyncio.BaseProtocol,
         extra: Mapping[str, Any],
         act: Act,
+        over: Callable[[], bool],
     ) -> None:
+        """`over` tells whether its process has ended: then nobody need close it."""
         super().__init__(dict(extra))
         self._loop = loop
         self._end = end
         self._protocol = cast("asyncio.Protocol", protocol)
         self._act = act
+        self._over = over
         self._closing = False
         self._paused = False
         self._at_end = False
@@ -47,8 +50,7 @@ class StreamTransport(asyncio.Transport):
 
     def is_closing(self) -> bool:
         """Whether it was closed, or broke."""
-        owner = self._end.owner
-        return self._closing or (owner is not None and not owner.alive())
+        return self._closing or self._over()
 
     def close(self) -> None:
         """Close it; the other side learns of it behind all that was written."""
@@ -126,10 +128,10 @@ class StreamTransport(asyncio.Transport):
                 self._protocol.data_received(data)
                 continue
             if self._end.broken is not None:
-                self._over(self._end.broken)
+                self._ended(self._end.broken)
             return
 
-    def _over(self, reason: str) -> None:
+    def _ended(self, reason: str) -> None:
         if not self._end.ended:
             self._leave(_nothing, ConnectionResetError(reason))
         elif not self._at_end:
