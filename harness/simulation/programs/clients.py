@@ -27,7 +27,8 @@ async def open_streams(deployment: Deployment, node: NodeId) -> tuple[asyncio.St
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(loop=loop)
     protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
-    transport = StreamTransport(loop, found, protocol, {"peername": (node, 0)}, lambda action: action(), lambda: False)
+    extra = {"peername": (node, 0)}
+    transport = StreamTransport(loop, found, protocol, extra, lambda act: act(), lambda: not loop.is_running())
     made = loop.create_future()
     transport.begin(lambda: made.done() or made.set_result(None))
     await made

@@ -30,7 +30,7 @@ class StreamTransport(asyncio.Transport):
         act: Act,
         over: Callable[[], bool],
     ) -> None:
-        """`over` tells whether its process has ended: then nobody need close it."""
+        """`over` says whether its process, or the simulation, has ended: then it need not be closed."""
         super().__init__(dict(extra))
         self._loop = loop
         self._end = end
