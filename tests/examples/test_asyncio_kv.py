@@ -50,13 +50,15 @@ def test_it_runs_in_simulation_and_every_function_works(system: str) -> None:
 
 
 def test_a_connection_that_is_open_when_the_simulation_ends_is_no_leak(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def stay_open(_: KVSession) -> None:
-        pass
+    kept: list[KVSession] = []
+
+    async def stay_open(session: KVSession) -> None:
+        kept.append(session)
 
     monkeypatch.setattr(KVSession, "close", stay_open)
-    left = simulate(compose(options(RIGHT, 1, "none", 2.0)))
-    assert left.failure is None
-    del left
+    assert simulate(compose(options(RIGHT, 1, "none", 2.0))).failure is None
+    assert kept
+    kept.clear()
     gc.collect()  # pytest makes an error of a ResourceWarning
 
 
