@@ -43,6 +43,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "splitbrain.harness.cli.listing",
         "What there is: workloads, nemeses, checkers, models, systems, backends, bugs.",
     ),
+    "new": (
+        "splitbrain.harness.cli.new",
+        "Write a package with a part of your own that works, and its test.",
+    ),
     "doctor": ("splitbrain.harness.cli.doctor", "What works on this machine, and what is missing for the rest."),
     "cluster": ("splitbrain.harness.cli.cluster", "Start, stop and use the metadata cluster by hand."),
     "images": ("splitbrain.harness.cli.images", "Build the container images of nodes and of systems under test."),

@@ -281,6 +281,11 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
         "--json": "the answer is another",
     },
     "list": {"kind": [(["list", "wrokloads"], "'wrokloads' is not one of")], "--json": "the answer is another"},
+    "new": {
+        "kind": [(["new", "backend", "shop"], "'backend' is not one of")],
+        "name": [(["new", "model", "Shop"], "'Shop' cannot be the name of a package")],
+        "--into": [(["new", "model", "shop", "--into", "history.jsonl"], "Give another --into")],
+    },
     "doctor": {
         "--hosts": [(["doctor", "--hosts", "n1"], "'n1' is no host")],
         "--known-hosts": [(["doctor", "--known-hosts", "x"], "--known-hosts x: which hosts?")],

@@ -1,0 +1,110 @@
+"""Small parts that work, for `splitbrain new` to copy: "starter" stands for the name that the user gives.
+
+Each module here is one part with nothing left out, and the module test_NAME beside it proves it.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from splitbrain.results.errors import UnknownNameError, UsageError
+
+_HERE: Final = Path(__file__).parent
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
+_TAKEN: Final = frozenset({"splitbrain", "starter", "test", "tests"})
+
+KINDS: Final[Mapping[str, tuple[tuple[str, ...], str, str]]] = {
+    "workload": (("workload",), "splitbrain.workloads", "{module}.workload:{module}"),
+    "nemesis": (("nemesis",), "splitbrain.nemeses", "{module}.nemesis:{CONSTANT}"),
+    "system": (("server", "system"), "splitbrain.systems", "{module}.system:{Class}"),
+    "model": (("model",), "splitbrain.models", "{module}.model:{Class}"),
+    "checker": (("checker",), "splitbrain.checkers", "{module}.checker:{Class}"),
+}
+"""By kind of part: its modules, the group of its entry point, and what that leads to."""
+
+_PROJECT: Final = """[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{name}"
+version = "0.1.0"
+requires-python = ">=3.11"
+dependencies = ["splitbrain"]
+
+[project.entry-points."{group}"]
+{name} = "{location}"
+
+[tool.hatch.build.targets.wheel]
+packages = ["{module}"]
+
+[tool.pytest.ini_options]
+testpaths = ["tests"]
+pythonpath = ["."]
+"""
+
+
+def create(kind: str, name: str, into: Path) -> list[Path]:
+    """Write a package with one part that works, and its test; the files, in order.
+
+    Args:
+        kind: a key of `KINDS`.
+        name: what the part is called; its module has underscores for hyphens.
+        into: the folder in which the package's folder is made.
+
+    Raises:
+        UnknownNameError: there are no parts of this kind.
+        UsageError: the name cannot be that of a module, or the folder is there.
+    """
+    if kind not in KINDS:
+        raise UnknownNameError("kind of part", kind, KINDS)
+    module = name.replace("-", "_")
+    if not _NAME.fullmatch(name) or keyword.iskeyword(module) or module in _TAKEN:
+        raise UsageError(
+            f"{name!r} cannot be the name of a package: use small letters, digits and hyphens, as my-{kind}."
+        )
+    folder = into / name
+    if folder.exists():
+        raise UsageError(f"{folder} is there already: choose another name, or another folder with --into.")
+    return _write(folder, _contents(kind, name, module))
+
+
+def _contents(kind: str, name: str, module: str) -> dict[str, str]:
+    """The texts of the files, by path."""
+    modules, group, location = KINDS[kind]
+    words = {"module": module, "CONSTANT": module.upper(), "Class": module.title().replace("_", "")}
+    found = {
+        "pyproject.toml": _PROJECT.format(name=name, module=module, group=group, location=location.format(**words)),
+        f"{module}/__init__.py": f'"""A {kind} for splitbrain."""\n',
+    }
+    for each in modules:
+        found[f"{module}/{each}.py"] = _renamed((_HERE / f"{each}.py").read_text(), words)
+    found[f"tests/test_{module}.py"] = _renamed((_HERE / f"test_{kind}.py").read_text(), words)
+    return found
+
+
+def _renamed(text: str, words: Mapping[str, str]) -> str:
+    text = text.replace("splitbrain.harness.campaigns.starters", words["module"])
+    for token, word in (("STARTER", "CONSTANT"), ("Starter", "Class"), ("starter", "module")):
+        text = text.replace(token, words[word])
+    return text
+
+
+def _write(folder: Path, contents: Mapping[str, str]) -> list[Path]:
+    """Write all files.
+
+    Raises:
+        UsageError: the folder cannot be written.
+    """
+    paths = [folder / path for path in contents]
+    try:
+        for path, text in zip(paths, contents.values(), strict=True):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{error.filename} cannot be written: {error.strerror}. Give another --into.") from error
+    return paths

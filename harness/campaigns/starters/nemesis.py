@@ -1,0 +1,74 @@
+"""A kind of fault: a node is paused and goes on some seconds later."""
+
+from __future__ import annotations
+
+from splitbrain import FaultKind, NemesisContext, Op
+from splitbrain.nemesis.effects import Effect, carry_out
+from splitbrain.nemesis.kinds import Kind, Strike, Ways, always
+from splitbrain.nemesis.ledger import Ledger
+from splitbrain.nemesis.targets import choose, needs_views, views
+from splitbrain.results.errors import NemesisError
+from splitbrain.results.nemesisop import RequestOfNodes, asked
+
+
+class StarterRequest(RequestOfNodes, tag="starter", frozen=True, kw_only=True):
+    """Which nodes are paused (`spec`)."""
+
+
+class Starter:
+    """Pauses nodes (`starter`) and lets them go on (`stop-starter`)."""
+
+    fs = frozenset({"starter", "stop-starter"})
+    faults: frozenset[FaultKind] = frozenset({"pause"})
+
+    def __init__(self, ledger: Ledger | None = None) -> None:
+        self._ledger = ledger
+
+    async def invoke(self, context: NemesisContext, op: Op) -> Op:
+        """Carry out one op; `carry_out` adds what is in force afterwards."""
+        act = self._pause if op.f == "starter" else self._resume
+
+        async def do(effect: Effect) -> None:
+            await act(context, op, effect)
+
+        return await carry_out(context, op, do, self._ledger)
+
+    async def heal(self, context: NemesisContext) -> None:
+        """Let every paused node go on."""
+        for node in context.deployment.nodes:
+            if (await context.deployment.status(node)).state == "paused":
+                await context.deployment.resume(node)
+
+    async def _pause(self, context: NemesisContext, op: Op, effect: Effect) -> None:
+        wanted = asked(op.value, StarterRequest)
+        seen = await views(context) if needs_views(wanted.meant) else ()
+        nodes = choose(wanted.meant, wanted.order or context.deployment.nodes, seen)
+        effect.target = " ".join(nodes) or "nobody: no node was chosen"
+        for node in nodes:
+            state = (await context.deployment.pause(node)).state
+            effect.evidence[node] = {"state": state}
+            if state != "paused":
+                raise NemesisError(f"{node} is {state} instead of paused.")
+
+    async def _resume(self, context: NemesisContext, op: Op, effect: Effect) -> None:
+        effect.target = "all nodes"
+        await self.heal(context)
+
+
+STARTER = Kind(
+    request=StarterRequest,
+    nemesis=Starter,
+    start_f="starter",
+    stop_f="stop-starter",
+    example='{"spec": "leader"}',
+    needs=always("pause"),
+    ways={
+        "starter": Ways(
+            (
+                (Strike({"spec": "leader"}, nodes=1, needs=("pause",)),),
+                (Strike({"spec": "one"}, nodes=1, needs=("pause",)),),
+            ),
+            "pauses the leader, and any node, in turn",
+        )
+    },
+)

@@ -1,0 +1,85 @@
+"""`splitbrain new` writes packages that work: their own tests pass, and their parts are named like ours."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from splitbrain.harness.campaigns.starters import KINDS
+from splitbrain.harness.cli.new import KINDS as OFFERED
+from tests.cli.support import ROOT, answer, splitbrain
+
+
+def made(folder: Path, kind: str) -> Path:
+    done = splitbrain("new", kind, "my-part", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "my-part"
+
+
+def own_tests(package: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=package, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_all_kinds_are_offered() -> None:
+    assert set(KINDS) == set(OFFERED)
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_the_tests_of_a_package_pass(tmp_path: Path, kind: str) -> None:
+    tested = own_tests(made(tmp_path, kind))
+    assert tested.returncode == 0, tested.stdout
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_nothing_of_the_starter_is_left_in_a_package(tmp_path: Path, kind: str) -> None:
+    for path in made(tmp_path, kind).rglob("*"):
+        if path.is_file():
+            assert "starter" not in path.read_text().lower(), path
+            if path.suffix == ".py":
+                compile(path.read_text(), str(path), "exec")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "option", "location"),
+    [
+        ("workload", "--workload", "my_part.workload:my_part"),
+        ("nemesis", "--nemesis", "my_part.nemesis:MY_PART"),
+        ("system", "--system", "my_part.system:MyPart"),
+    ],
+)
+def test_a_part_is_run_by_the_name_of_its_entry_point(tmp_path: Path, kind: str, option: str, location: str) -> None:
+    package = made(tmp_path, kind)
+    assert f'my-part = "{location}"' in (package / "pyproject.toml").read_text()
+    named = (option, location) if kind == "nemesis" else (option, location, "--nemesis", "kill")
+    short = ("--backend", "sim", "--time-limit", "20", "--seed", "1", "--json")
+    assert answer(splitbrain("run", *named, *short, cwd=package))["outcome"] in ("pass", "inconclusive")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("workload", "Shop"), "'Shop' cannot be the name of a package"),
+        (("workload", "class"), "'class' cannot be the name of a package"),
+        (("workload", "tests"), "'tests' cannot be the name of a package"),
+        (("workload", "../shop"), "'../shop' cannot be the name of a package"),
+        (("workload", "there"), "there is there already"),
+        (("workload", "shop", "--into", "file"), "Give another --into"),
+        (("backend", "shop"), "'backend' is not one of"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "file").write_text("")
+    done = splitbrain("new", *arguments, cwd=tmp_path)
+    assert done.returncode == 254
+    assert says in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "there"]
