@@ -1,13 +1,13 @@
-"""Two models of one's own: an account with an overdraft, and a lease that may run out at any moment.
+"""Two example models: an account with an overdraft, and a lease that may expire at any moment.
 
-Give them to the checker by name, from the folder above this one; what is in parentheses is handed to the class:
+Give them to the checker by name, from the folder above this one; the parameter in parentheses is passed to the class:
 
     splitbrain check --model 'examples.own_model:Account(100)' history.jsonl
     splitbrain check --model examples.own_model:Lease history.jsonl
 
 A model sees one op at a time: its function, the value of its invocation and its result, the value of its completion.
-It answers what the object is like afterwards, or that no correct object can have given this result. Everything else
-(who waited for whom, what was under way at once, what crashed) is the search's business.
+It returns the state afterwards, or that no correct object can give this result. Everything else (order, concurrency,
+crashes) is done by the search.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Account:
         return 0
 
     def step(self, state: Any, f: str, value: Any, result: Any) -> Hashable | Special:
-        """The balance after an op; IMPOSSIBLE if a correct account would have answered otherwise.
+        """The balance after an op; IMPOSSIBLE if a correct account would give another result.
 
-        Nobody knows the result of an op that crashed, UNKNOWN: but where the balance decides it, so does the model.
+        The result of an op that crashed is UNKNOWN; if the balance decides it, so does the model.
         """
         if f == "deposit":
             return state + value
@@ -54,7 +54,7 @@ class Account:
 
 
 class Lease(NondeterministicModel):
-    """A lease with a fencing token; it ends when it is given back, or at any moment, and nobody is told.
+    """A lease with a fencing token; it ends when it is released, or at any moment without notice.
 
     `acquire` returns the token, 1 for the first lease and one more for each that follows. `holds TOKEN` returns whether
     that lease is still in force, and `release TOKEN` ends it and returns whether it had been. What must never be: a
@@ -69,7 +69,7 @@ class Lease(NondeterministicModel):
         return [(0, False)]
 
     def steps(self, state: Any, f: str, value: Any, result: Any) -> Iterable[Hashable]:
-        """All that may come of an op: the lease may have run out before it, whatever it was."""
+        """All possible results of an op: the lease may have expired before any op."""
         token, in_force = state
         for still in {in_force, False}:
             holds = still and value == token

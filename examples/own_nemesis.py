@@ -1,4 +1,4 @@
-"""A kind of fault of one's own: nodes are cut off from all others for a while, and from nobody else.
+"""An example of a kind of fault: nodes are cut off from all other nodes for a while, but not from clients.
 
 splitbrain run --nemesis examples.own_nemesis:EXILE --backend sim
 """
@@ -10,7 +10,7 @@ from splitbrain.harness.contract.nodes import Link
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.nemesis.effects import Effect, carry_out
 from splitbrain.nemesis.grudges import all_links
-from splitbrain.nemesis.kinds import Kind, Strike, Ways, always
+from splitbrain.nemesis.kinds import Injection, Kind, Ways, always
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.partition import verify
 from splitbrain.nemesis.targets import choose, fewest, needs_views, views
@@ -39,8 +39,8 @@ class Exile:
         async def exile(effect: Effect) -> None:
             wanted = asked(op.value, ExileRequest)
             nodes = context.deployment.nodes
-            seen = await views(context) if needs_views(wanted.meant) else ()
-            gone = choose(wanted.meant, wanted.order or nodes, seen)
+            seen = await views(context) if needs_views(wanted.target_spec) else ()
+            gone = choose(wanted.target_spec, wanted.order or nodes, seen)
             sent = [link for link in all_links(nodes) if link[0] in gone]
             heard = [link for link in all_links(nodes) if link[1] in gone]
             effect.target = " ".join(gone)
@@ -64,8 +64,8 @@ class Exile:
         effect.evidence.update(await verify(context.deployment, cut))
 
 
-def _who(*specs: str) -> tuple[Strike, ...]:
-    return tuple(Strike({"spec": spec}, nodes=max(2, fewest(spec)), needs=("cut",)) for spec in specs)
+def _who(*specs: str) -> tuple[Injection, ...]:
+    return tuple(Injection({"spec": spec}, nodes=max(2, fewest(spec)), needs=("cut",)) for spec in specs)
 
 
 EXILE = Kind(

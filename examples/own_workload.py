@@ -1,4 +1,4 @@
-"""A workload of one's own, run as a library: appends to a log that must never lose or reorder what it acknowledged.
+"""An example workload, run as a library: appends to a log that must never lose or reorder acknowledged entries.
 
 Every client appends to the same key by reading it and comparing-and-setting it to what it read plus its own mark; a
 model in plain Python says what a correct log does. Run it: python examples/own_workload.py [--bug M09]

@@ -1,12 +1,12 @@
-"""Bouncing: nodes are killed and started again at once, one after the other, many times.
+"""Bouncing: kill nodes and restart them at once, one after the other, many times.
 
-A kill that lasts gives the others time to elect somebody and to forget the dead. A node that is back within
-milliseconds takes part in the election in which it was killed: whatever it promised in it and did not store, it
-promises again to somebody else. (Jepsen's tests restart nodes so with `kill` and `start` back to back.)
+After a long kill the others elect a leader without the node. A node that is back within milliseconds takes part in the
+election in which it was killed. If it did not store its vote, it can vote again, for another candidate. (Jepsen's tests
+restart nodes like this with `kill` and `start` back to back.)
 
-An op carries the nodes in the order in which they are bounced, and the pauses between them, drawn when it is scheduled.
-Or it is for an election (`"when": "election"`): the leader is killed, and as soon as a node is seen to stand for
-election, every other one that runs is bounced, in the order that the op carries; the killed leader comes back last.
+An op has the order of the nodes and the pauses between them, drawn when it is scheduled. Or it waits for an election
+(`"when": "election"`): the leader is killed; as soon as a node is a candidate, every other running node is bounced, in
+the order of the op; the killed leader restarts last.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.nemesis.checks import check_name, check_nodes, check_over
 from splitbrain.nemesis.draws import STEPS_MAX, check_pauses
 from splitbrain.nemesis.effects import Effect, carry_out
-from splitbrain.nemesis.kinds import Asked, Kind, Strike, Ways, always
+from splitbrain.nemesis.kinds import Asked, Injection, Kind, Ways, always
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.targets import leader, views
 from splitbrain.results.errors import BackendError, NemesisError, UsageError
@@ -32,19 +32,19 @@ from splitbrain.results.nemesisop import Request, asked
 FAULT: Final = "bounce"
 
 ELECTION: Final = "election"
-"""The moment that an op can be for."""
+"""The moment that an op can wait for."""
 
 TIMES: Final = (6, 16)
-"""How many bounces an op has."""
+"""The number of bounces in an op."""
 
 PAUSES_MS: Final = (20, 300)
-"""How long the pause after each is."""
+"""The pause after each bounce."""
 
 ELECTION_S: Final = 3.0
-"""How long an op waits for an election, and for its end."""
+"""Timeout of the wait for an election, and for its end."""
 
 POLL_MS: Final = 10
-"""How often it looks."""
+"""The interval between two looks."""
 
 _MS: Final = 1_000_000
 
@@ -54,9 +54,9 @@ class BounceRequest(Request, tag="bounce", frozen=True, kw_only=True):
 
     Attributes:
         nodes: in this order.
-        pauses_ms: the pauses after each; there may be more of them than nodes, for shrinking leaves out nodes.
+        pauses_ms: the pauses after each; there may be more pauses than nodes, because shrinking removes nodes.
         when: "election" instead of these; None if it names them.
-        over: always: what it did is over when it ends.
+        over: always true: the fault ends with the op.
     """
 
     nodes: tuple[NodeId, ...] = ()
@@ -78,7 +78,7 @@ def draw(nodes: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
 class Bounce:
     """Bounces nodes (`bounce`); its stop (`stop-bounce`) starts those that did not come back.
 
-    Nodes that are down or paused by then are left as they are.
+    Nodes that are already down or paused are skipped.
 
     Args:
         ledger: shared with other nemeses of the test, if there are any.
@@ -92,7 +92,7 @@ class Bounce:
         self._down: dict[NodeId, None] = {}
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
-        """Bounce the nodes that the op names, or start those that stayed down; with the lives that they had."""
+        """Bounce the nodes of the op, or start those that stayed down; reports their lives."""
 
         async def bounce(effect: Effect) -> None:
             wanted = asked(op.value, BounceRequest)
@@ -118,10 +118,10 @@ class Bounce:
 
     async def _bounce(self, context: NemesisContext, bounces: BounceRequest, effect: Effect) -> None:
         lives: dict[NodeId, int] = {}
-        for node, pause_ms in zip(bounces.nodes, bounces.pauses_ms, strict=False):  # those of nodes that were left out
+        for node, pause_ms in zip(bounces.nodes, bounces.pauses_ms, strict=False):  # there may be more pauses
             await self._restart(context, node, lives)
             await context.runtime.clock.sleep_ns(pause_ms * _MS)
-        self._tell(lives, effect)
+        self._record_restarts(lives, effect)
 
     async def _bounce_in_election(self, context: NemesisContext, order: Sequence[NodeId], effect: Effect) -> None:
         deployment, clock, lives = context.deployment, context.runtime.clock, dict[NodeId, int]()
@@ -141,10 +141,10 @@ class Bounce:
             await clock.sleep_ns(POLL_MS * _MS)
         effect.evidence["killed"] = led
         await self._start_all(context)
-        self._tell(lives, effect, *[led] if led is not None else [])
+        self._record_restarts(lives, effect, *[led] if led is not None else [])
 
     async def _restart(self, context: NemesisContext, node: NodeId, lives: dict[NodeId, int]) -> None:
-        """Kill a node that runs, start it, and count its lives; one that does not start stays down for now."""
+        """Kill a running node, start it, and count its lives. A node that does not start stays down for now."""
         before = await context.deployment.status(node)
         if not await self._can_be_killed(context, node):
             return
@@ -156,12 +156,12 @@ class Bounce:
             reached("node bounced")
 
     async def _can_be_killed(self, context: NemesisContext, node: NodeId) -> bool:
-        """Whether it runs, and no other fault has a say in whether it does."""
+        """Whether it runs, and no other fault keeps it down."""
         running = (await context.deployment.status(node)).state == "running"
         return running and not self._ledger.held_by_others(node, FAULT)
 
     async def _started(self, context: NemesisContext, node: NodeId) -> str | None:
-        """Start a node; why it did not, None if it did."""
+        """Start a node; returns the problem, None if it started."""
         try:
             await context.deployment.start(node)
         except BackendError as problem:
@@ -169,7 +169,7 @@ class Bounce:
         self._down.pop(node, None)
         return None
 
-    def _tell(self, lives: Mapping[NodeId, int], effect: Effect, *killed: NodeId) -> None:
+    def _record_restarts(self, lives: Mapping[NodeId, int], effect: Effect, *killed: NodeId) -> None:
         effect.target = " ".join(dict.fromkeys([*killed, *lives])) or "nobody: no node was there to be bounced"
         effect.evidence["restarts"] = dict(lives)
         if missing := [node for node in self._down if not self._ledger.may_stay_down(node)]:
@@ -183,10 +183,10 @@ class Bounce:
 
 
 def check(wanted: BounceRequest, known: Sequence[NodeId]) -> None:
-    """Refuse bounces that cannot be made.
+    """Refuse bounces that are not possible.
 
     Raises:
-        UsageError: a request says of no node when it is bounced, or names nodes that are not in the test.
+        UsageError: a request names no nodes, or nodes that are not in the test.
     """
     strangers = [node for node in wanted.nodes if node not in known]
     if strangers or not wanted.nodes:
@@ -208,15 +208,15 @@ def _check(given: Asked[BounceRequest]) -> None:
     if wanted.when is not None:
         check_name(f"moment (when) of {given.f}", wanted.when, [ELECTION])
         if wanted.nodes or wanted.pauses_ms:
-            raise UsageError("who is bounced in an election, the election decides: leave nodes and pauses_ms out.")
+            raise UsageError("the election decides which nodes are bounced: remove nodes and pauses_ms.")
         return
     check_nodes(given.f, "nodes", wanted.nodes, given.nodes)
     check(wanted, given.nodes)
 
 
-_AT_RANDOM: Final = Strike({}, figures=draw, needs=("kill",))
+_AT_RANDOM: Final = Injection({}, figures=draw, needs=("kill",))
 
-_IN_ELECTION: Final = Strike({"when": ELECTION, "over": True}, nodes=3, needs=("kill",))
+_IN_ELECTION: Final = Injection({"when": ELECTION, "over": True}, nodes=3, needs=("kill",))
 
 KIND: Final = Kind(
     request=BounceRequest,
@@ -231,13 +231,14 @@ KIND: Final = Kind(
     ways={
         "bounce": Ways(
             ((_AT_RANDOM,), (_IN_ELECTION,)),
-            "kills nodes and starts them again at once: in turn one after the other, and those who vote in an election",
+            "kills nodes and restarts them at once: in turn one after the other, and those that vote in an election",
         ),
         "bounce-random": Ways(
-            ((_AT_RANDOM,),), "kills nodes and starts them again at once, one after the other, 6 to 16 times"
+            ((_AT_RANDOM,),), "kills nodes and restarts them at once, one after the other, 6 to 16 times"
         ),
         "bounce-election": Ways(
-            ((_IN_ELECTION,),), "kills the leader, and restarts at once whoever votes for its successor"
+            ((_IN_ELECTION,),),
+            "kills the leader, then kills and restarts at once the nodes that vote for its successor",
         ),
     },
 )

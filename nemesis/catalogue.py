@@ -1,10 +1,10 @@
 """Nemeses by name, as given to `--nemesis`.
 
-A name stands for a kind of fault and for groups of ways to inject it (`splitbrain.nemesis.kinds.Ways`): one of each
-group in turn. Names of the same kind add up: `partition-ring,partition-leader` draws from both in turn. Names of other
-packages are looked up as `splitbrain.results.plugins` says.
+A name stands for a kind of fault and for groups of ways to inject it (`splitbrain.nemesis.kinds.Ways`); ops take one
+way of each group in turn. Names of the same kind add up: `partition-ring,partition-leader` draws from both in turn.
+`splitbrain.results.plugins` looks up names of other packages.
 
-Every way says what it needs of a backend: of a mix is taken what works, and the rest is listed as left out. A name can
+Every way lists what it needs from a backend. Ways of a mix that the backend lacks are left out, and listed. A name can
 have a weight: `partition:2,kill` has two partitions for each kill.
 """
 
@@ -19,7 +19,7 @@ from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.test import NemesisPackage
 from splitbrain.nemesis import bounce, clock, cpu, disk, membership, packet, partition, process, rolling
 from splitbrain.nemesis.compose import INTERVAL_S, package
-from splitbrain.nemesis.kinds import Entry, Kind, Rounds, Strike, without_nodes
+from splitbrain.nemesis.kinds import Entry, Injection, Kind, Rounds, without_nodes
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.schedule import Fault
 from splitbrain.results import plugins
@@ -30,7 +30,7 @@ WEIGHT_MAX: Final = 20
 
 
 Supported: TypeAlias = Mapping[FaultKind, Support] | Mapping[str, Support]
-"""What a backend answers when it is asked for its support: something for every FaultKind."""
+"""The support of a backend: an answer for every FaultKind."""
 
 
 BUILT_IN: Final[tuple[Kind[Any], ...]] = (
@@ -46,22 +46,22 @@ BUILT_IN: Final[tuple[Kind[Any], ...]] = (
     membership.KIND,
     bounce.KIND,
 )
-"""The kinds of fault that splitbrain has, in the order in which hunts draw from them."""
+"""The built-in kinds of fault, in the order in which hunts draw from them."""
 
 KINDS: Final[Mapping[str, Kind[Any]]] = {kind.name: kind for kind in sorted(BUILT_IN, key=lambda kind: kind.healed)}
-"""By name, in the order in which a run is healed."""
+"""By name, in the order of healing."""
 
 NEMESES: Final[Mapping[str, Entry]] = {name: kind.entry(name) for kind in BUILT_IN for name in kind.ways}
 """What the names of `--nemesis` stand for, except `none` and those of other packages."""
 
 UNFAIR: Final = tuple(name for name, entry in NEMESES.items() if not entry.fair)
-"""What no mix and no hunt draws from unless it is named: systems that are correct by their own promises fail."""
+"""Names that a mix or a hunt draws from only if they are given: systems that keep their own promises fail them."""
 
 _OF_OPS: Final[Mapping[str, Kind[Any]]] = {f: kind for kind in BUILT_IN for f in (kind.start_f, kind.stop_f)}
 
 
 def descriptions() -> dict[str, str]:
-    """Every name that splitbrain has, with a line on it."""
+    """Every built-in name, with a line that describes it."""
     return {"none": "no faults", **{name: entry.line for name, entry in NEMESES.items()}}
 
 
@@ -70,7 +70,7 @@ def entry(name: str) -> Entry:
 
     Raises:
         UnknownNameError: there is none of that name.
-        UsageError: that of another package cannot be imported, or is no kind of fault.
+        UsageError: it is of another package and cannot be imported, or is not a kind of fault.
     """
     if name in NEMESES:
         return NEMESES[name]
@@ -81,17 +81,17 @@ def entry(name: str) -> Entry:
         found = cast("Kind[Any]", found).entry()
     if not isinstance(found, Entry):
         raise UsageError(
-            f"nemesis {name!r} is {found!r:.80}: it is no splitbrain.nemesis.kinds.Kind, nor an entry of one."
+            f"nemesis {name!r} is {found!r:.80}: it is neither a splitbrain.nemesis.kinds.Kind nor an entry of one."
         )
     _refuse_clash(name, found.kind)
     return found
 
 
 def _refuse_clash(name: str, kind: Kind[Any]) -> None:
-    """Refuse a kind of another package that is named like one of ours, or has ops that are.
+    """Refuse a kind of another package whose name or ops are those of a built-in kind.
 
     Raises:
-        UsageError: so it is.
+        UsageError: its name or an op is taken.
     """
     if kind.name in KINDS:
         raise UsageError(
@@ -103,22 +103,22 @@ def _refuse_clash(name: str, kind: Kind[Any]) -> None:
 
 
 def kind_of(f: str, named: Sequence[str] = ()) -> Kind[Any]:
-    """The kind of fault that a nemesis op is about.
+    """The kind of fault of a nemesis op.
 
     Args:
         f: the function of the op.
-        named: names of `--nemesis`, with weights or without: kinds of other packages are looked for among them, and
-            then among those that are installed.
+        named: names of `--nemesis`, with weights or without: kinds of other packages are searched among them first,
+            then among the installed ones.
 
     Raises:
         UnknownNameError: there is no such op.
-        UsageError: a name is that of another package, which cannot be imported.
+        UsageError: a name is of another package and cannot be imported.
     """
     return _OF_OPS[f] if f in _OF_OPS else _brought(f, named)[1]
 
 
 def name_for(f: str, named: Sequence[str] = ()) -> str:
-    """The name of `--nemesis` that brings the op: the kind, or the name under which another package brings that.
+    """The name of `--nemesis` that has the op: the kind, or the name that another package gives it.
 
     Raises:
         UnknownNameError, UsageError: as of `kind_of`.
@@ -127,7 +127,7 @@ def name_for(f: str, named: Sequence[str] = ()) -> str:
 
 
 def reduced(f: str, value: Any, gone: Sequence[NodeId], named: Sequence[str] = ()) -> Any:
-    """The value of a nemesis op without some nodes, as its kind says; None if nothing is left of it."""
+    """The value of a nemesis op without some nodes; its kind decides. None if nothing remains."""
     try:
         kind = kind_of(f, named)
     except UsageError:
@@ -136,7 +136,7 @@ def reduced(f: str, value: Any, gone: Sequence[NodeId], named: Sequence[str] = (
 
 
 def _brought(f: str, named: Sequence[str]) -> tuple[str, Kind[Any]]:
-    """The kind of another package that has this op, and under which name it is known."""
+    """The kind of another package that has this op, and its name."""
     theirs = [name for name in weights(named) if name not in NEMESES]
     known: dict[str, None] = dict.fromkeys(_OF_OPS)
     for name in dict.fromkeys([*theirs, *plugins.installed("nemesis")]):
@@ -148,7 +148,9 @@ def _brought(f: str, named: Sequence[str]) -> tuple[str, Kind[Any]]:
 
 
 def names_for(support: Supported) -> tuple[str, ...]:
-    """Every name except `none` of which a backend with this support can do something, in the order of `NEMESES`."""
+    """Every name except `none` for which a backend with this support can inject something, in the order of
+    `NEMESES`.
+    """
     return tuple(name for name, entry in NEMESES.items() if any(_doable(entry.rounds, support)))
 
 
@@ -156,15 +158,15 @@ def kinds(names: Sequence[str]) -> tuple[str, ...]:
     """The kinds of fault that names stand for, sorted. They may have weights.
 
     Raises:
-        UsageError: a name is not known, or a weight is none.
+        UsageError: a name is unknown, or a weight is not valid.
     """
     return tuple(sorted({entry(name).kind.name for name in weights(names)}))
 
 
 def weighted(text: str) -> tuple[str, str | None]:
-    """A name, and its weight as it was written; None if it has none.
+    """A name, and its weight as written; None if it has none.
 
-    What follows the colon of `module:attribute` is no weight.
+    The part after the colon of `module:attribute` is not a weight.
     """
     name, colon, last = (part.strip() for part in text.rpartition(":"))
     if not colon:
@@ -178,8 +180,8 @@ def weights(listed: Sequence[str]) -> dict[str, int]:
     """The names of a list such as ["partition:2", "kill"], without "none", with their weights; 1 where none is given.
 
     Raises:
-        UsageError: a name is not known or stands there twice, a weight is no whole number from 1 to `WEIGHT_MAX`, or
-            "none" has a weight or a name beside it.
+        UsageError: a name is unknown or given twice, a weight is not a whole number from 1 to `WEIGHT_MAX`, or "none"
+            has a weight or another name beside it.
     """
     found: dict[str, int] = {}
     for each in listed:
@@ -189,9 +191,9 @@ def weights(listed: Sequence[str]) -> dict[str, int]:
         if weight is not None and not (weight.isascii() and weight.isdigit() and 1 <= number(weight) <= WEIGHT_MAX):
             raise UsageError(f"--nemesis {each}: a weight is a whole number from 1 to {WEIGHT_MAX}, as in {name}:2.")
         if name == "none" and (weight is not None or len(listed) > 1):
-            raise UsageError(f"--nemesis {','.join(listed)}: none stands for no fault at all, and stands alone.")
+            raise UsageError(f"--nemesis {','.join(listed)}: none means no faults: give it alone and without a weight.")
         if name in found:
-            raise UsageError(f"--nemesis {','.join(listed)} names {name} twice: give it once, as in {name}:2.")
+            raise UsageError(f"--nemesis {','.join(listed)} has {name} twice: give it once, for example as {name}:2.")
         if name != "none":
             found[name] = 1 if weight is None else int(weight)
     return found
@@ -206,20 +208,21 @@ def build(
     support: Supported | None = None,
     where: str = "this backend",
 ) -> NemesisPackage:
-    """The package of all that was named.
+    """The nemesis package for the given names.
 
     Args:
-        names: names of `descriptions()`, with weights or without; no name, and "none", stand for nothing.
+        names: names of `descriptions()`, with weights or without; no name, or "none": no faults.
         interval_s: mean time between nemesis ops, in seconds; None for the default.
-        time_limit_s: length of the faults phase: no fault begins shortly before its end. None if it is not known.
-        nodes: the test's nodes, so that too few of them are refused here rather than when a fault is due.
-        support: what the backend can do: of a mix the rest is left out, and the package says so. None for everything.
+        time_limit_s: length of the faults phase: no fault begins shortly before its end. None if unknown.
+        nodes: the test's nodes; too few are refused here, not only when a fault is due.
+        support: what the backend can inject; the rest of a mix is left out and listed in the package. None for
+            everything.
         where: the backend, for errors.
 
     Raises:
-        UnknownNameError: a name is not known.
+        UnknownNameError: a name is unknown.
         UsageError: a weight is wrong, the interval is not positive, or a fault needs more nodes.
-        FaultNotSupportedError: the backend can do nothing of what a name stands for.
+        FaultNotSupportedError: the backend can inject nothing of a name.
     """
     rounds: dict[str, Rounds] = {}
     chosen: dict[str, Kind[Any]] = {}
@@ -230,7 +233,7 @@ def build(
         found = entry(name)
         kind = found.kind
         if chosen.setdefault(kind.name, kind) != kind:
-            raise UsageError(f"--nemesis {','.join(names)}: two of them bring a kind of fault {kind.name!r}.")
+            raise UsageError(f"--nemesis {','.join(names)}: two of them have a kind of fault {kind.name!r}.")
         groups = found.rounds if support is None else _doable(found.rounds, support)
         if support is not None:
             left_out += _missing(name, found, support, where, refused=not any(groups))
@@ -250,34 +253,34 @@ def build(
 
 
 def _doable(rounds: Rounds, support: Supported) -> Rounds:
-    """The groups with those ways only that work."""
-    return tuple(tuple(strike for strike in group if _works(strike, support)) for group in rounds)
+    """The groups, with only the ways that work."""
+    return tuple(tuple(injection for injection in group if _works(injection, support)) for group in rounds)
 
 
-def _works(strike: Strike, support: Supported) -> bool:
-    return all(support[kind].works for kind in strike.needs)
+def _works(injection: Injection, support: Supported) -> bool:
+    return all(support[kind].works for kind in injection.needs)
 
 
 def _missing(name: str, entry: Entry, support: Supported, where: str, *, refused: bool) -> list[str]:
-    """What is left out of a name, and why, in a line.
+    """A line that says what of a name is left out, and why.
 
     Raises:
-        FaultNotSupportedError: everything is.
+        FaultNotSupportedError: everything is left out.
     """
-    strikes = [strike for group in entry.rounds for strike in group]
+    injections = [injection for group in entry.rounds for injection in group]
     lacking: dict[FaultKind, None] = {
-        kind: None for strike in strikes for kind in strike.needs if not support[kind].works
+        kind: None for injection in injections for kind in injection.needs if not support[kind].works
     }
     reasons: dict[str, list[FaultKind]] = {}
     for kind in lacking:
         reasons.setdefault(support[kind].how.rstrip("."), []).append(kind)
     if refused:
-        told = "; ".join(f"{', '.join(map(repr, those))} here: {why}" for why, those in reasons.items())
+        listed = "; ".join(f"{', '.join(map(repr, those))} here: {why}" for why, those in reasons.items())
         raise FaultNotSupportedError(
-            f"{where} cannot inject {told}. Leave {name} out of --nemesis. (splitbrain doctor lists what works here)"
+            f"{where} cannot inject {listed}. Leave {name} out of --nemesis. (splitbrain doctor lists what works here)"
         )
-    told = "; ".join(f"{', '.join(those)} ({why})" for why, those in reasons.items())
-    return [f"{name}: without {told}"] if lacking else []
+    listed = "; ".join(f"{', '.join(those)} ({why})" for why, those in reasons.items())
+    return [f"{name}: without {listed}"] if lacking else []
 
 
 __all__ = [

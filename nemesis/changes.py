@@ -1,7 +1,8 @@
-"""Asking a cluster for a change that it may refuse, until it is made, refused for long enough, or in doubt too long.
+"""Request a change from a cluster that may refuse it, until it is done, refused for long enough, or its outcome is
+unknown for too long.
 
-What is asked for can be asked again without harm (`Membership`). So an answer that never came is made
-up for by asking again; but as long as none says that it is done, nobody knows, whatever refusals come after it.
+A request can be repeated safely (`Membership`), so a missing answer leads to a retry. Until an answer says that the
+change is done, its outcome stays unknown; later refusals do not change that.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.harness.running.deadlines import within
 
 REQUEST_S: Final = 3.0
-"""How long one request may take."""
+"""Timeout of one request."""
 
 IN_DOUBT_S: Final = 6.0
-"""How long it is asked again after an answer that never came."""
+"""How long a request is repeated after a missing answer."""
 
 POLL_MS: Final = 200
 
@@ -30,7 +31,7 @@ Attempt = Callable[[], Coroutine[Any, Any, T]]
 
 
 class NotDoneError(Exception):
-    """The change was not seen to be made; if `definite`, it was not made, and will not be."""
+    """The change was not seen to happen; if `definite`, it did not happen and will not."""
 
     def __init__(self, reason: str, *, definite: bool) -> None:
         super().__init__(reason)
@@ -38,14 +39,14 @@ class NotDoneError(Exception):
 
 
 class Deadline:
-    """An end of waiting, on the clock of a run."""
+    """A deadline on the clock of a run."""
 
     def __init__(self, context: NemesisContext, limit_s: float) -> None:
         self._clock = context.runtime.clock
         self._end_ns = self._clock.now_ns() + round(limit_s * 1e9)
 
     async def allows_another(self) -> bool:
-        """Wait a moment; whether there is still time."""
+        """Wait for a moment; whether the deadline is still ahead."""
         if self._clock.now_ns() >= self._end_ns:
             return False
         await self._clock.sleep_ns(POLL_MS * _MS)
@@ -57,15 +58,15 @@ async def certain(
     whom: Callable[[], Coroutine[Any, Any, Sequence[NodeId]]],
     ask: Callable[[NodeId], Coroutine[Any, Any, T]],
 ) -> tuple[NodeId, T]:
-    """Ask a node; where it is in doubt what became of that, ask on. Who was asked last, and its answer.
+    """Ask a node; while the outcome is unknown, ask again. Returns the node asked last, and its answer.
 
     Args:
         context: of the nemesis.
-        whom: finds the nodes that can be asked now; they are asked in turn.
+        whom: returns the nodes that can be asked now; they are asked in turn.
         ask: asks one of them.
 
     Raises:
-        NotDoneError: the first answer is a refusal, or none came that ends the doubt.
+        NotDoneError: the first answer is a refusal, or no answer made the outcome known.
     """
     deadline, turn, doubt = Deadline(context, IN_DOUBT_S), 0, ""
     while True:
@@ -87,10 +88,10 @@ async def certain(
 
 
 async def patiently(context: NemesisContext, limit_s: float, attempts: Sequence[Attempt[T]]) -> T:
-    """Make attempts in turn until one comes off, or the time is over.
+    """Make attempts in turn until one succeeds or the time is over.
 
     Raises:
-        NotDoneError: that of the last attempt: all were refused for that long, or this one is in doubt.
+        NotDoneError: that of the last attempt: all were refused for that long, or the outcome of this one is unknown.
     """
     deadline = Deadline(context, limit_s)
     while True:

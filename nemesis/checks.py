@@ -1,4 +1,4 @@
-"""What is wrong with a request that a person wrote, found before anything is started."""
+"""Checks of a request that a person wrote, before anything is started."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from splitbrain.results.errors import UnknownNameError, UsageError
 
 
 def check_enough(nodes: Sequence[NodeId], needed: int, what: str) -> None:
-    """Refuse too few nodes for what is wanted.
+    """Refuse too few nodes for a request.
 
     Raises:
         UsageError: there are fewer than `needed`.
@@ -29,7 +29,7 @@ def check_name(what: str, name: str | None, known: Collection[str]) -> None:
 
 
 def check_nodes(f: str, field: str, listed: Sequence[NodeId], nodes: Sequence[NodeId]) -> None:
-    """Refuse a field that names no node of the test, or another.
+    """Refuse a field that names no nodes, or nodes that are not in the test.
 
     Raises:
         UsageError: so it is.
@@ -42,10 +42,10 @@ def check_nodes(f: str, field: str, listed: Sequence[NodeId], nodes: Sequence[No
 
 
 def check_over(over: bool) -> None:
-    """Refuse an op that shall not be over when it ends, of a kind that always is.
+    """Refuse an op that asks not to be over when it ends, of a kind that always is.
 
     Raises:
         UsageError: so it is.
     """
     if not over:
-        raise UsageError(f"it is over when it ends, and that cannot be otherwise: leave over out, not {over!r}.")
+        raise UsageError(f"such a fault always ends with its op: remove over (here {over!r}).")

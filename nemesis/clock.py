@@ -1,8 +1,8 @@
-"""Clocks that jump, jump to and fro, or run too fast or too slow.
+"""Clocks that jump, jump back and forth, or run too fast or too slow.
 
-An op names whom it means (`spec`), and for every node what becomes of its clock if it is meant (`skew`: the fields of a
-`ClockFault`), drawn when the op is scheduled. Nodes that run come first: nobody reads the clock of
-one that is down.
+An op has the spec of its target nodes (`spec`), and for every node the fault of its clock if it is a target (`skew`:
+the fields of a `ClockFault`), drawn when the op is scheduled. Running nodes come first: no process reads the clock of a
+stopped node.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.nemesis.checks import check_nodes
 from splitbrain.nemesis.draws import magnitude, signed
 from splitbrain.nemesis.effects import Effect, carry_out, statuses
-from splitbrain.nemesis.kinds import Asked, Figures, Kind, Strike, Ways
+from splitbrain.nemesis.kinds import Asked, Figures, Injection, Kind, Ways
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.targets import choose, fewest, needs_views, views
 from splitbrain.results.errors import BackendError, NemesisError, UsageError
@@ -29,30 +29,31 @@ from splitbrain.results.history import Op
 from splitbrain.results.nemesisop import RequestOfNodes, asked
 
 OFFSET_MS = (10, 3_600_000)
-"""By how much clocks jump, either way."""
+"""The size of jumps, ahead or back."""
 
 DRIFT_PPM = (1_000, 100_000)
-"""By how much clocks run too fast or too slow."""
+"""The drift of clocks that run too fast or too slow."""
 
 STROBE_MS = (1, 60_000)
-"""By how much clocks jump to and fro."""
+"""The size of jumps back and forth."""
 
 STROBE_EVERY_MS = (10, 1_000)
-"""How often."""
+"""Their period."""
 
 TOLERANCE = 1.0
-"""How far a measured clock may be from what was asked for: milliseconds, and millionths. More where a backend measures
-less exactly, and says so ("accuracy"). Where that is not less than half of what was asked for, it was not seen."""
+"""The tolerance of a measured clock: milliseconds, and millionths. It is larger if a backend reports a lower accuracy
+("accuracy"). If the accuracy is not better than half of the fault, the fault was not verified.
+"""
 
 
 class ClockRequest(RequestOfNodes, tag="clock", frozen=True, kw_only=True):
-    """What becomes of the clocks of some nodes; `skew` says it for every node that may be chosen."""
+    """The clock faults of some nodes; `skew` has one for every node that may be chosen."""
 
     skew: dict[NodeId, ClockFault] = msgspec.field(default_factory=dict[NodeId, ClockFault])
 
 
 class _Change(NamedTuple):
-    """By how much a clock is to change."""
+    """The expected change of a clock."""
 
     offset_ms: float = 0.0
     drift_ppm: float = 0.0
@@ -79,7 +80,7 @@ def strobe(nodes: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
 
 
 class Clocks:
-    """Gives clocks a fault (`start-clock`) and sets them right (`stop-clock`).
+    """Skews clocks (`start-clock`) and corrects them (`stop-clock`).
 
     Args:
         ledger: shared with other nemeses of the test, if there are any.
@@ -91,10 +92,10 @@ class Clocks:
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger or Ledger()
         self._shown: dict[NodeId, Mapping[str, Any]] = {}  # what was measured before the fault
-        self._doubted: dict[NodeId, None] = {}  # of which nobody knows whether the fault is in force
+        self._doubted: dict[NodeId, None] = {}  # nodes whose fault may or may not be in force
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
-        """Skew the clocks of the nodes that the op's spec means now, or set all right; measured before and after."""
+        """Skew the clocks of the op's target nodes, or correct all; clocks are measured before and after."""
 
         async def start(effect: Effect) -> None:
             await self._set_right(context, Effect())
@@ -109,7 +110,7 @@ class Clocks:
         return await carry_out(context, op, start if op.f == "start-clock" else stop, self._ledger)
 
     async def heal(self, context: NemesisContext) -> None:
-        """Set every clock right.
+        """Correct every clock.
 
         Raises:
             NemesisError: a clock stays wrong.
@@ -124,8 +125,8 @@ class Clocks:
         seen = await statuses(context.deployment)
         up = [node for node in order if seen[node].state != "stopped"]
         down = [node for node in order if seen[node].state == "stopped"]
-        meant = choose(wanted.meant, up + down, await views(context) if needs_views(wanted.meant) else ())
-        chosen = [node for node in meant if node in up] or up[:1]
+        targets = choose(wanted.target_spec, up + down, await views(context) if needs_views(wanted.target_spec) else ())
+        chosen = [node for node in targets if node in up] or up[:1]
         return {node: skews[node] for node in chosen}
 
     async def _skew(self, context: NemesisContext, faults: Mapping[NodeId, ClockFault], effect: Effect) -> None:
@@ -150,7 +151,7 @@ class Clocks:
             if wrong and node in self._doubted and _is_back(node, fault, effect.evidence.get(node), self._shown[node]):
                 wrong = []
             if wrong:
-                self._doubted[node] = None  # the next attempt may find it set right
+                self._doubted[node] = None  # the next attempt may find it correct
                 problems += wrong
                 continue
             del self._ledger.skewed[node], self._shown[node]
@@ -166,7 +167,7 @@ class Clocks:
         changes: Sequence[_Change],
         effect: Effect,
     ) -> list[str]:
-        """Give one clock a fault, or none; problems unless it is measured to have changed by one of `changes`."""
+        """Set or remove the fault of one clock; returns problems unless the measured change is one of `changes`."""
         try:
             seen = await context.deployment.skew(node, fault)
         except BackendError as problem:
@@ -177,28 +178,27 @@ class Clocks:
 
 
 def _check_skews(skews: Mapping[NodeId, ClockFault]) -> None:
-    """Refuse a request that gives no clock a fault, and clocks that jump to and fro by nothing.
+    """Refuse a request without a clock fault, and strobes without an offset.
 
     Raises:
-        UsageError: it does so.
+        UsageError: it is such a request.
     """
     if not skews:
-        raise UsageError("a fault of clocks says for each node what becomes of its clock.")
+        raise UsageError("a clock fault needs a skew for each node.")
     for node, fault in skews.items():
         if fault.strobe_ms and not fault.offset_ms:
-            raise UsageError(f"the clock of {node} jumps to and fro by nothing: give it an offset_ms.")
+            raise UsageError(f"the clock of {node} has a strobe without an offset: give it an offset_ms.")
 
 
 def _undone(fault: ClockFault) -> list[_Change]:
-    """By how much a clock changes when it is set right; one that jumps to and fro may show no jump at the time."""
+    """The possible changes of a clock when it is corrected; a strobing clock may have no offset at that moment."""
     back = _Change(offset_ms=-fault.offset_ms, drift_ppm=-fault.drift_ppm)
     return [back, _Change(drift_ppm=-fault.drift_ppm)] if fault.strobe_ms else [back]
 
 
 def _is_back(node: NodeId, fault: ClockFault, seen: Mapping[str, Any] | None, at_first: Mapping[str, Any]) -> bool:
     """Whether a clock that was not seen to change shows what it showed before its fault, as far as that was measured.
-
-    Nobody knows what it gained by itself since then, so its offset has to be nearer to that than to the fault's.
+    Its own drift since then is unknown, so its offset must be nearer to the old one than to the fault's.
     """
     if seen is None or _differences(node, seen, _Change()):
         return False
@@ -211,7 +211,7 @@ def _is_back(node: NodeId, fault: ClockFault, seen: Mapping[str, Any] | None, at
 
 
 def _differences(node: NodeId, seen: Mapping[str, Any], change: _Change) -> list[str]:
-    """In what the measured change of a clock is not the one that was to be."""
+    """The differences between the measured and the expected change of a clock."""
     problems: list[str] = []
     for name, expected in (("offset_ms", change.offset_ms), ("drift_ppm", change.drift_ppm)):
         before, after = (_measured(seen, when, name) for when in ("before", "after"))
@@ -223,7 +223,7 @@ def _differences(node: NodeId, seen: Mapping[str, Any], change: _Change) -> list
 
 
 def _is_seen(changed: float, expected: float, tolerance: float) -> bool:
-    """Whether what was measured is what was to be, and not just as well nothing at all."""
+    """Whether the measured change is the expected one, and distinguishable from no change."""
     return abs(changed - expected) <= (min(tolerance, abs(expected) / 2) if expected else tolerance)
 
 
@@ -250,16 +250,16 @@ def _check(given: Asked[ClockRequest]) -> None:
     check_nodes(given.f, "skew", list(skews), given.nodes)
     _check_skews(skews)
     if not set(skews).intersection(given.order):
-        raise UsageError(f"its skew is of {', '.join(skews)}, and its order has none of them.")
+        raise UsageError(f"its skew has {', '.join(skews)}, and its order has none of them.")
 
 
 def _needs(request: ClockRequest) -> tuple[FaultKind, ...]:
     return tuple(need for fault in request.skew.values() for need in of_clock(fault))
 
 
-def _clocks(need: FaultKind, figures: Figures) -> tuple[Strike, ...]:
+def _clocks(need: FaultKind, figures: Figures) -> tuple[Injection, ...]:
     return tuple(
-        Strike({"spec": spec}, nodes=fewest(spec), figures=figures, needs=(need,))
+        Injection({"spec": spec}, nodes=fewest(spec), figures=figures, needs=(need,))
         for spec in ("one", "leader", "minority", "all")
     )
 
@@ -276,10 +276,12 @@ KIND: Final = Kind(
     ways={
         "clock": Ways(
             (_clocks("clock-jump", jump), _clocks("clock-drift", drift), _clocks("clock-strobe", strobe)),
-            "clocks in turn jump, run too fast or too slow, and jump to and fro",
+            "clocks in turn jump, run too fast or too slow, and jump back and forth",
         ),
         "clock-jump": Ways((_clocks("clock-jump", jump),), "wall clocks jump by 10 ms to an hour, either way"),
         "clock-drift": Ways((_clocks("clock-drift", drift),), "clocks run 0.1 to 10 % too fast or too slow"),
-        "clock-strobe": Ways((_clocks("clock-strobe", strobe),), "wall clocks jump to and fro every 10 to 1,000 ms"),
+        "clock-strobe": Ways(
+            (_clocks("clock-strobe", strobe),), "wall clocks jump back and forth every 10 to 1,000 ms"
+        ),
     },
 )

@@ -1,4 +1,4 @@
-"""Many faults in one test: one nemesis that hands each op to whom it concerns, one schedule, one healing at the end."""
+"""Many faults in one test: one nemesis that passes each op to the nemesis of its fault, one schedule, one healing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from splitbrain.results.history import Op
 from splitbrain.results.nemesisop import action_in, fault_in
 
 INTERVAL_S = 4.0
-"""Mean time between nemesis ops: in a run of half a minute several faults strike, and each lasts long enough for an
-election and for what follows it."""
+"""Mean time between nemesis ops: in a run of half a minute there are several faults, and each lasts long enough for an
+election and its consequences.
+"""
 
 
 class Composed:
@@ -32,13 +33,13 @@ class Composed:
         for nemesis in self._nemeses:
             for f in sorted(nemesis.fs):
                 if f in self._by_f:
-                    raise UsageError(f"two nemeses handle the op {f!r}: rename one's with f_map, or leave it out.")
+                    raise UsageError(f"two nemeses handle the op {f!r}: rename one op with f_map, or remove a nemesis.")
                 self._by_f[f] = nemesis
         self.fs = frozenset(self._by_f)
         self.faults: frozenset[FaultKind] = frozenset(kind for nemesis in self._nemeses for kind in nemesis.faults)
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
-        """Have the op carried out by the nemesis that handles it."""
+        """Pass the op to the nemesis that handles it."""
         self._mark(op)
         return await self._by_f[op.f].invoke(context, op)
 
@@ -52,10 +53,10 @@ class Composed:
             self._begun.pop(fault, None)
 
     async def heal(self, context: NemesisContext) -> None:
-        """Heal everything, in order; what cannot be healed does not keep the rest from it.
+        """Heal everything, in order; after a failure the rest is still healed.
 
         Raises:
-            NemesisError: something could not be healed, all of it named.
+            NemesisError: something could not be healed; it lists all of it.
         """
         problems: list[str] = []
         self._begun.clear()
@@ -76,14 +77,14 @@ def package(
     *,
     left_out: Sequence[str] = (),
 ) -> NemesisPackage:
-    """A package of faults that strike by one schedule. Heals in the order of `faults`.
+    """A package of faults with one schedule. Heals in the order of `faults`.
 
     Args:
         name: as given to `--nemesis`.
-        faults: what strikes; none of it for a test without faults.
+        faults: the faults; empty for a test without faults.
         interval_s: mean time between nemesis ops, in seconds.
         time_limit_s: length of the faults phase: no fault begins shortly before its end. None if it is not known.
-        left_out: what it does not do although it was named, and why.
+        left_out: what was named and is not injected, and why.
 
     Raises:
         UsageError: the interval is not positive, or two faults handle the same op.

@@ -1,6 +1,6 @@
 """Nodes that get little of a CPU: alive and slow, which a failure detector cannot tell from dead (a grey failure).
 
-An op names whom it means (`spec`) and what share of one CPU they get (`share`), drawn when it is scheduled.
+An op has the spec of its target nodes (`spec`) and their share of one CPU (`share`), drawn when it is scheduled.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from splitbrain.harness.contract.rng import Rng
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.nemesis.draws import magnitude
 from splitbrain.nemesis.effects import Effect, carry_out
-from splitbrain.nemesis.kinds import Kind, Strike, Ways, always
+from splitbrain.nemesis.kinds import Injection, Kind, Ways, always
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.targets import choose, fewest, leads, needs_views, views
 from splitbrain.results.errors import BackendError, NemesisError, UsageError
@@ -24,10 +24,10 @@ from splitbrain.results.history import Op
 from splitbrain.results.nemesisop import RequestOfNodes, asked
 
 PERCENT: Final = (1, 30)
-"""What share of a CPU is left."""
+"""The share of a CPU that remains."""
 
 SHARE: Final = Bounds(0.001, 1, "of a CPU")
-"""What a request may leave."""
+"""The bounds of a share."""
 
 
 def share(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
@@ -36,15 +36,15 @@ def share(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
 
 
 class CpuRequest(RequestOfNodes, tag="cpu", frozen=True, kw_only=True):
-    """What share of one CPU some nodes get."""
+    """The share of one CPU that some nodes get."""
 
     share: float
 
     def __post_init__(self) -> None:
-        """Refuse a share that is none (UsageError)."""
+        """Refuse a share out of bounds (UsageError)."""
         problem = SHARE.problem("share", self.share, whole=False)
         if problem is not None:
-            raise UsageError(f"a fault of CPUs leaves a share of a CPU: {problem}")
+            raise UsageError(f"the share of a CPU fault: {problem}")
 
 
 class Cpu:
@@ -61,14 +61,14 @@ class Cpu:
         self._ledger = ledger or Ledger()
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
-        """Throttle the nodes that the op's spec means now, or none; how often those before had to wait."""
+        """Throttle the op's target nodes, or none; reports how often the nodes throttled before had to wait."""
 
         async def start(effect: Effect) -> None:
             wanted = asked(op.value, CpuRequest)
             left = wanted.share
             await self._lift(context, Effect())
-            seen = await views(context) if needs_views(wanted.meant) else ()
-            chosen = choose(wanted.meant, wanted.order or context.deployment.nodes, seen)
+            seen = await views(context) if needs_views(wanted.target_spec) else ()
+            chosen = choose(wanted.target_spec, wanted.order or context.deployment.nodes, seen)
             effect.target = " ".join(chosen)
             for node in chosen:
                 self._ledger.throttled[node] = left
@@ -109,8 +109,8 @@ class Cpu:
 # --- the kind of fault ------------------------------------------------------------------------------------------------
 
 
-def _cpus(*names: str) -> tuple[Strike, ...]:
-    return tuple(Strike({"spec": name}, nodes=fewest(name), figures=share, needs=("cpu",)) for name in names)
+def _cpus(*names: str) -> tuple[Injection, ...]:
+    return tuple(Injection({"spec": name}, nodes=fewest(name), figures=share, needs=("cpu",)) for name in names)
 
 
 KIND: Final = Kind(

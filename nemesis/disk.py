@@ -1,16 +1,16 @@
-"""Disks that are full, read-only, slow, fail, rot, or lose ends of files.
+"""Disks that are full, read-only or slow, fail, rot, or lose the ends of files.
 
-They are those of a minority of the nodes, so that the cluster stays recoverable.
+Only a minority of the nodes is hit, so that the cluster stays recoverable.
 
-An op names whom it means (`spec`) and what becomes of the disks (`spoil`, the fields of `DiskFault`).
-A node whose disk fails should stop by itself rather than go on with promises that it cannot keep; those that did are
-started again when the fault is healed.
+An op has the spec of its target nodes (`spec`) and the fault of their disks (`spoil`, the fields of `DiskFault`).
+A node whose disk fails should stop rather than continue with promises that it cannot keep. Nodes that stopped are
+restarted when the fault is healed.
 
-Rot, like a file that lost its end, does not show before somebody reads: the node is killed, its disk rots, and it is
-started again on it. It should refuse; then it stays down until the fault is healed. Whatever it does, so much is never
-lost that a majority would not have it: over a whole run only the same minority of nodes ever rots, and nodes that are
-down count as lost meanwhile. (TigerBeetle's simulator bounds its storage faults by such an atlas; the hazard is that of
-Alagappan et al., "Protocol-Aware Recovery for Consensus-Based Storage", FAST 2018.)
+Rot, like a truncated file, shows only when the data is read: the node is killed, its disk rots, and the node is
+restarted on it. It should refuse to start; then it stays down until the fault is healed. In any case a majority keeps
+all data: over a whole run only the same minority of nodes rots, and nodes that are down count as lost meanwhile.
+(TigerBeetle's simulator bounds its storage faults by such an atlas; the hazard is that of Alagappan et al.,
+"Protocol-Aware Recovery for Consensus-Based Storage", FAST 2018.)
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from splitbrain.harness.contract.rng import Rng
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.nemesis.checks import check_enough
 from splitbrain.nemesis.draws import magnitude
-from splitbrain.nemesis.effects import Effect, carry_out, statuses, told
+from splitbrain.nemesis.effects import Effect, carry_out, status_evidence, statuses
 from splitbrain.nemesis.grudges import majority
-from splitbrain.nemesis.kinds import Asked, Figures, Kind, Strike, Ways
+from splitbrain.nemesis.kinds import Asked, Figures, Injection, Kind, Ways
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.targets import choose, fewest, needs_views, views
 from splitbrain.results.errors import BackendError, NemesisError, NodeStartError, UsageError
@@ -37,7 +37,7 @@ from splitbrain.results.history import Op
 from splitbrain.results.nemesisop import RequestOfNodes, asked
 
 NODES_MIN: Final = 3
-"""With fewer nodes every node is needed for a majority: no disk may fail."""
+"""With fewer nodes a majority needs every node: no disk may fail."""
 
 _FAULT: Final = "disk"
 
@@ -51,22 +51,24 @@ _MARKS: Final[Mapping[str, str]] = {
 """Coverage marks by what backends count."""
 
 _MET: Final = (*_MARKS, "dropped_bytes", "rotten_reads", "failed_calls", "halted")
-"""What backends tell of nodes that met a fault. The rest is what they did to the disk, and tried out themselves."""
+"""What backends report of nodes that met a fault. Other counts are of the fault itself and of the backend's own
+probes.
+"""
 
 
 class DiskRequest(RequestOfNodes, tag="disk", frozen=True, kw_only=True):
-    """What becomes of the disks of some nodes."""
+    """The disk fault of some nodes."""
 
     spoil: DiskFault
 
     def __post_init__(self) -> None:
-        """Refuse a fault that does nothing (UsageError)."""
+        """Refuse a fault without effect (UsageError)."""
         if self.spoil == DiskFault():
-            raise UsageError("a fault of disks does nothing at all: give it full, sync_fails, ... or rot.")
+            raise UsageError("the disk fault has no effect: give it full, sync_fails, ... or rot.")
 
 
 FULL: Final[Mapping[str, Any]] = {"spoil": {"full": True}}
-"""Writes that need more room fail."""
+"""Writes that need more space fail."""
 
 READ_ONLY: Final[Mapping[str, Any]] = {"spoil": {"read_only": True}}
 """Writes fail."""
@@ -94,7 +96,7 @@ def truncate(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
 
 
 class Disks:
-    """Gives disks a fault (`start-disk`), makes them well and starts nodes that stopped over it (`stop-disk`).
+    """Injects disk faults (`start-disk`); heals them and restarts nodes that stopped because of them (`stop-disk`).
 
     Args:
         ledger: shared with other nemeses of the test, if there are any.
@@ -107,7 +109,7 @@ class Disks:
         self._ledger = ledger or Ledger()
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
-        """Spoil the disks of the nodes that the op's spec means now, or make all well; say what the faults did."""
+        """Inject the fault into the disks of the op's target nodes, or heal all; reports what the faults did."""
 
         async def start(effect: Effect) -> None:
             wanted = asked(op.value, DiskRequest)
@@ -122,10 +124,10 @@ class Disks:
         return await carry_out(context, op, start if op.f == "start-disk" else stop, self._ledger)
 
     async def heal(self, context: NemesisContext) -> None:
-        """Make every disk well, and start the nodes that stopped over it.
+        """Heal every disk, and restart the nodes that stopped because of it.
 
         Raises:
-            NemesisError: a disk cannot be made well, or a node does not run afterwards.
+            NemesisError: a disk cannot be healed, or a node does not run afterwards.
         """
         try:
             await self._make_well(context.deployment, Effect())
@@ -133,28 +135,28 @@ class Disks:
             self._ledger.rotted.clear()
 
     async def _choose(self, context: NemesisContext, wanted: DiskRequest) -> list[NodeId]:
-        """The nodes that the spec means, as far as they can be spared; any one that can where none of them can."""
+        """The target nodes that can be spared; if none of them can, any other node that can."""
         order = wanted.order or context.deployment.nodes
         seen = await statuses(context.deployment)
         lost = [node for node, status in seen.items() if status.state == "stopped" or node in self._ledger.spoiled]
-        lost += self._ledger.rotted if _strikes_at_rest(wanted.spoil) else ()
-        meant = choose(wanted.meant, order, await views(context) if needs_views(wanted.meant) else ())
-        return spare(meant, seen, lost) or spare(order, seen, lost)[:1]
+        lost += self._ledger.rotted if _hits_stored_data(wanted.spoil) else ()
+        targets = choose(wanted.target_spec, order, await views(context) if needs_views(wanted.target_spec) else ())
+        return spare(targets, seen, lost) or spare(order, seen, lost)[:1]
 
     async def _spoil(self, deployment: Deployment, nodes: Sequence[NodeId], fault: DiskFault, effect: Effect) -> None:
         problems: list[str] = []
         for node in nodes:
-            evidence = effect.evidence[node] = {"before": told(await deployment.status(node))}
+            evidence = effect.evidence[node] = {"before": status_evidence(await deployment.status(node))}
             self._ledger.spoiled[node] = fault
             self._ledger.hold(node, _FAULT)
             try:
-                if _strikes_at_rest(fault):
+                if _hits_stored_data(fault):
                     await self._let_rot(deployment, node, fault, evidence)
                 else:
                     evidence["found"] = dict(await deployment.spoil(node, fault))
             except BackendError as problem:
                 problems.append(f"{node}: {problem}")
-            evidence["after"] = told(await deployment.status(node))
+            evidence["after"] = status_evidence(await deployment.status(node))
         if problems:
             raise NemesisError(f"disk: {'; '.join(problems)}.")
 
@@ -178,18 +180,20 @@ class Disks:
                 reached("node started on rotten data")
 
     async def _make_well(self, deployment: Deployment, effect: Effect) -> None:
-        """Take every fault away, then start every node that stopped over it, unless another fault keeps it down."""
+        """Remove every fault, then restart every node that stopped because of it, unless another fault keeps it
+        down.
+        """
         problems: list[str] = []
-        struck = list(self._ledger.spoiled)
-        for node in struck:
-            evidence = effect.evidence[node] = {"before": told(await deployment.status(node))}
+        hit = list(self._ledger.spoiled)
+        for node in hit:
+            evidence = effect.evidence[node] = {"before": status_evidence(await deployment.status(node))}
             try:
                 evidence.update(_did(await deployment.spoil(node, None)))
                 del self._ledger.spoiled[node]
             except BackendError as problem:
                 problems.append(f"{node}: {problem}")
         self._ledger.release(_FAULT)
-        for node in struck:
+        for node in hit:
             try:
                 problems += await self._start(deployment, node, effect.evidence[node])
             except BackendError as problem:
@@ -212,18 +216,18 @@ class Disks:
             status = await deployment.status(node)
             if status.state == "running":
                 reached("node restarted")
-        evidence["after"] = told(status)
+        evidence["after"] = status_evidence(status)
         must_run = not others and not self._ledger.may_stay_down(node)
         return [f"{node} is stopped instead of running"] if status.state == "stopped" and must_run else []
 
 
-def _strikes_at_rest(fault: DiskFault) -> bool:
-    """Whether it is for a disk on which no process runs, to be found by the next one."""
+def _hits_stored_data(fault: DiskFault) -> bool:
+    """Whether it damages stored data while no process runs; the next process finds the damage."""
     return bool(fault.rot or fault.truncate)
 
 
 def spare(wished: Sequence[NodeId], seen: Mapping[NodeId, NodeStatus], lost: Sequence[NodeId]) -> list[NodeId]:
-    """The first of the `wished` nodes that are alive and can be lost, beside those that are `lost`, to a minority.
+    """The first of the `wished` nodes that are alive and, together with the `lost` ones, stay a minority.
 
     `seen` holds the status of every node of the test.
     """
@@ -238,7 +242,7 @@ def spare(wished: Sequence[NodeId], seen: Mapping[NodeId, NodeStatus], lost: Seq
 
 
 def _did(counts: Mapping[str, Any]) -> dict[str, Any]:
-    """What a fault did while it lasted, and whether a node met it, where anybody counted."""
+    """What a fault did while it lasted, and whether a node met it, if the backend counts that."""
     for what, mark in _MARKS.items():
         if counts.get(what):
             reached(mark)
@@ -251,14 +255,14 @@ def _did(counts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check(given: Asked[DiskRequest]) -> None:
     if given.request.spoil.wipe:
-        raise UsageError("a disk is wiped when its node leaves the cluster, and only then: use the op leave.")
+        raise UsageError("a disk is wiped only when its node leaves the cluster: use the op leave.")
     check_enough(given.nodes, NODES_MIN, "a fault of disks")
 
 
-def _disks(need: FaultKind, request: Mapping[str, Any], figures: Figures | None = None) -> tuple[Strike, ...]:
+def _disks(need: FaultKind, request: Mapping[str, Any], figures: Figures | None = None) -> tuple[Injection, ...]:
     needs: tuple[FaultKind, ...] = (need, "kill")
     return tuple(
-        Strike({"spec": spec, **request}, nodes=max(NODES_MIN, fewest(spec)), figures=figures, needs=needs)
+        Injection({"spec": spec, **request}, nodes=max(NODES_MIN, fewest(spec)), figures=figures, needs=needs)
         for spec in ("one", "leader", "minority")
     )
 
@@ -280,7 +284,7 @@ KIND: Final = Kind(
                 _disks("disk-slow", {}, slow),
                 _disks("disk-rot", {}, rot),
             ),
-            "disks of a minority in turn are full or read-only, fail to sync or altogether, are slow, and rot",
+            "disks of a minority in turn are full or read-only, fail syncs or all I/O, are slow, and rot",
         ),
         "disk-read-only": Ways(
             (_disks("disk-read-only", READ_ONLY),), "disks of a minority of the nodes refuse writes"
@@ -290,12 +294,13 @@ KIND: Final = Kind(
         ),
         "disk-truncate": Ways(
             (_disks("disk-truncate", {}, truncate),),
-            "files of a minority of the nodes lose their ends, and the nodes are restarted on them (in no mix: no mere "
-            "crash does that)",
-            # A log whose end is gone looks like one whose last write never finished, to all who cannot tell them apart.
+            "files of a minority of the nodes lose their ends, and the nodes restart on them (in no mix: a crash alone "
+            "does not do that)",
+            # A log without its end looks like a log whose last write never finished; a system may be unable to
+            # distinguish them.
             fair=False,
         ),
-        "disk-full": Ways((_disks("disk-full", FULL),), "writes of a minority of the nodes find no room"),
+        "disk-full": Ways((_disks("disk-full", FULL),), "writes of a minority of the nodes find no space"),
         "disk-sync": Ways(
             (_disks("disk-sync", SYNC_FAILS),), "a sync of a minority of the nodes fails and drops what it synced"
         ),
@@ -303,7 +308,7 @@ KIND: Final = Kind(
             (_disks("disk-slow", {}, slow),), "syncs of a minority of the nodes take 20 ms to a second longer"
         ),
         "disk-rot": Ways(
-            (_disks("disk-rot", {}, rot),), "sectors of a minority of the nodes rot, which are restarted on them"
+            (_disks("disk-rot", {}, rot),), "sectors of a minority of the nodes rot, and the nodes restart on them"
         ),
     },
 )

@@ -1,4 +1,4 @@
-"""What a nemesis op did, as the history tells it: the request, what is in force afterwards, and the evidence.
+"""What a nemesis op did, as the history records it: the request, what is in force afterwards, and the evidence.
 
 What the value of a completion carries is in `splitbrain.results.nemesisop`.
 
@@ -26,13 +26,13 @@ T = TypeVar("T")
 
 @dataclass
 class Effect:
-    """What one nemesis op did, filled in while it is carried out: it stands in the history even if the op fails."""
+    """What one nemesis op did, filled in while it runs: it is recorded even if the op fails."""
 
     target: str = ""
     evidence: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-def told(status: NodeStatus) -> dict[str, Any]:
+def status_evidence(status: NodeStatus) -> dict[str, Any]:
     """A node's status as evidence."""
     return {"state": status.state, "life": status.life, "process": dict(status.evidence)}
 
@@ -43,15 +43,15 @@ async def statuses(deployment: Deployment) -> dict[NodeId, NodeStatus]:
 
 
 async def in_force(deployment: Deployment, ledger: Ledger, problems: list[str] | None = None) -> InForce:
-    """What is wrong now: links and processes as the backend and the operating system tell, the rest as it was done.
+    """The faults in force: links and processes as the backend and the operating system report them, others as injected.
 
     Args:
         deployment: the nodes.
         ledger: of the test's nemeses.
-        problems: takes what the backend says of a part that it cannot tell, which is then left out.
+        problems: takes the error if the backend cannot report a part; that part is then left out.
 
     Raises:
-        BackendError: it cannot tell a part, and there is no list of problems.
+        BackendError: it cannot report a part, and there is no list of problems.
     """
 
     async def asked(question: Awaitable[T]) -> T | None:
@@ -86,8 +86,8 @@ async def carry_out(
 ) -> Op:
     """Complete a nemesis op: `ok` with the effect of `act`, or `info` with what went wrong and what is in force.
 
-    What went wrong first comes first. Where the backend cannot say what is in force, that is wrong as well. `ledger` is
-    that of the nemesis, if it has one.
+    Problems are in the order in which they occurred. It is a problem too if the backend cannot report what is in force.
+    `ledger` is that of the nemesis, if it has one.
     """
     effect = Effect()
     problems: list[str] = []

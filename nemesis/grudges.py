@@ -1,4 +1,4 @@
-"""Network topologies as pure functions: from nodes in an order to the directed links that must drop everything.
+"""Network topologies as pure functions: from an order of nodes to the directed links that must drop everything.
 
 The word is Jepsen's, and so are most shapes; the one-way ones are from VOPR, FoundationDB and Antithesis. Randomness is
 the caller's: every function takes the nodes in an order that was drawn elsewhere, so that one order is one topology.
@@ -31,12 +31,12 @@ def all_links(nodes: Sequence[NodeId]) -> tuple[Link, ...]:
 
 
 def company(cut: frozenset[Link], nodes: Sequence[NodeId]) -> dict[NodeId, int]:
-    """For each node with how many it has direct links both ways, itself included."""
+    """For each node the number of nodes that it has direct links with both ways, itself included."""
     return {node: sum(node == other or not {(node, other), (other, node)} & cut for other in nodes) for node in nodes}
 
 
 def sides(*components: Sequence[NodeId]) -> Grudge:
-    """Whoever is in different components cannot reach each other; empty components are left out."""
+    """Nodes in different components cannot reach each other; empty components are left out."""
     parts = [part for part in components if part]
     cut = frozenset((a, b) for part in parts for other in parts if part is not other for a in part for b in other)
     return Grudge(cut, " | ".join(" ".join(sorted(part)) for part in parts))
@@ -72,7 +72,7 @@ def thirds(order: Sequence[NodeId]) -> Grudge:
 
 
 def bridge(order: Sequence[NodeId]) -> Grudge:
-    """Two sides that see each other only through one node, which sees everybody (Jepsen's bridge).
+    """Two sides that see each other only through one node, which sees all nodes (Jepsen's bridge).
 
     Being connected is not transitive here: with five nodes both sides reach a majority, through the same node.
     """
@@ -87,7 +87,7 @@ def majorities_ring(order: Sequence[NodeId]) -> Grudge:
     Links go both ways. With five nodes it is Jepsen's ring: each node sees exactly two others. Beyond five, where
     Jepsen draws links until it fits, this is a circulant graph: each node is linked with its nearest ones on the ring,
     and with the opposite one where a majority needs an odd number of others. If the number of nodes is odd too, no
-    graph gives everybody an odd number of neighbours: then the first node sees one more than it must.
+    graph gives every node an odd number of neighbours: then the first node sees one more than it must.
     """
     count = len(order)
     needed = majority(count) - 1
@@ -110,12 +110,12 @@ def majorities_ring(order: Sequence[NodeId]) -> Grudge:
 
 
 def mute(order: Sequence[NodeId], node: NodeId) -> Grudge:
-    """Nobody hears `node`; it hears everybody."""
+    """No node hears `node`; it hears all."""
     return Grudge(frozenset((node, other) for other in order if other != node), f"{node} mute: nobody hears it")
 
 
 def deaf(order: Sequence[NodeId], node: NodeId) -> Grudge:
-    """`node` hears nobody; everybody hears it."""
+    """`node` hears no other node; all others hear it."""
     return Grudge(frozenset((other, node) for other in order if other != node), f"{node} deaf: it hears nobody")
 
 

@@ -1,8 +1,8 @@
-"""What a kind of fault is: one record, which stands beside its nemesis and says all that the rest needs to know.
+"""A kind of fault: one record beside its nemesis, with everything that the rest of the code needs.
 
 `splitbrain.nemesis.catalogue` collects the records. A kind of another package is the same record, named as
 `module:attribute` or installed under the entry points `splitbrain.nemeses`: it is drawn, written in schedules, judged,
-replayed and shrunk like our own.
+replayed and shrunk like built-in ones.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from splitbrain.results.nemesisop import Request
 R = TypeVar("R", bound=Request)
 
 Figures: TypeAlias = Callable[[Sequence[NodeId], Rng], Mapping[str, Any]]
-"""Draws what else a request carries, for a test with these nodes."""
+"""Draws the rest of a request, for a test with these nodes."""
 
 
-class Strike(msgspec.Struct, frozen=True):
+class Injection(msgspec.Struct, frozen=True):
     """One way in which a fault can be injected.
 
     Attributes:
-        request: what its op carries, as in a schedule file.
+        request: the request of its op, as in a schedule file.
         nodes: how many nodes it needs.
         needs: the kinds of fault that a backend must be able to inject.
         figures: draws the rest of the request (how many messages are lost, by how much a clock jumps), so that a stored
@@ -49,7 +49,7 @@ class Strike(msgspec.Struct, frozen=True):
         return self.request if self.figures is None else {**self.request, **self.figures(nodes, rng)}
 
 
-Rounds: TypeAlias = tuple[tuple[Strike, ...], ...]
+Rounds: TypeAlias = tuple[tuple[Injection, ...], ...]
 """Ways to inject a fault, in groups: one of each group is drawn, in random order, before any group comes again."""
 
 
@@ -59,8 +59,7 @@ class Ways(NamedTuple):
     Attributes:
         rounds: the ways that are drawn from.
         line: what it does, for `splitbrain list nemeses`.
-        fair: whether a system that is correct by its own promises survives it; a hunt draws what is not only if it is
-            named.
+        fair: whether a system that keeps its own promises tolerates it; a hunt draws an unfair one only if it is named.
     """
 
     rounds: Rounds
@@ -78,11 +77,11 @@ class Asked(NamedTuple, Generic[R]):
 
 
 def _anything(_: Asked[Any]) -> None:
-    """Refuse nothing."""
+    """Accept every request."""
 
 
 def always(*needs: FaultKind) -> Callable[[Any], tuple[FaultKind, ...]]:
-    """What a kind needs of a backend whose requests all need the same (for `Kind.needs`)."""
+    """For `Kind.needs`: the needs of a kind whose requests all need the same."""
     return lambda _: needs
 
 
@@ -95,14 +94,14 @@ class Kind(Generic[R]):
         nemesis: makes what injects it; the nemeses of one test share a ledger.
         start_f: the function of ops that start it.
         stop_f: the function of ops that stop it.
-        ways: the names under which `--nemesis` knows it, each with what is drawn then; the first one is the mix.
+        ways: its names for `--nemesis`, each with what is drawn; the first one is the mix.
         example: a request as a person writes it, in JSON.
         needs: the kinds of fault that a request needs of a backend.
         healed: when it is healed at the end of a run, lower numbers first: links (10), disks and clocks (20), processes
             (40), members (80). Nodes that start must find their peers and their data.
         check: refuses requests that make no sense, with a UsageError.
         specs: the node specs that its requests may name, if they name any.
-        takes_s: how long its start may take, in seconds; so much earlier it is started for the last time.
+        takes_s: the longest time that its start may take, in seconds; the last start is that much earlier.
         over: whether it is over when the op that starts it ends.
         without: a request without some nodes, for shrinking; None if nothing is left of it.
 
@@ -153,7 +152,7 @@ class Kind(Generic[R]):
         return Entry(self, *self.ways[chosen])
 
     def reduced(self, value: Any, gone: Sequence[NodeId]) -> Any:
-        """The value of an op without some nodes, as JSON; None if nothing is left of it."""
+        """The value of an op without some nodes, as JSON; None if nothing remains."""
         return (self.without or without_nodes)(value, gone)
 
 
@@ -167,8 +166,8 @@ class Entry(NamedTuple):
 
     @property
     def fewest_nodes(self) -> int:
-        """With how many nodes at least something of it can be injected."""
-        return min(strike.nodes for group in self.rounds for strike in group)
+        """The smallest number of nodes for which some of it can be injected."""
+        return min(injection.nodes for group in self.rounds for injection in group)
 
 
 # --- requests without some nodes --------------------------------------------------------------------------------------
@@ -177,9 +176,10 @@ _NOTHING: Final = object()
 
 
 def without_nodes(value: Any, gone: Sequence[NodeId]) -> Any:
-    """What a request says without some nodes; None if it says nothing then.
+    """A request without some nodes; None if nothing remains.
 
-    A list of nodes gets shorter. A list in a list, such as a link, and a dict go as a whole with a node in them.
+    A list of nodes gets shorter. A list in a list, such as a link, and a dict are removed as a whole if they have such
+    a node.
     """
     left = _without(value, gone, within=False)
     return None if left is _NOTHING else left

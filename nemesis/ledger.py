@@ -1,8 +1,8 @@
-"""What the nemeses of one test know of each other: who keeps which node down, and what else is in force.
+"""State that the nemeses of one test share: which fault keeps which node down, and what else is in force.
 
-A node can be down for several reasons: it was killed, and its disk is full as well. A nemesis that relieves it of one
-leaves it to the other, so that no fault ends before the op that ends it. Only faults whose relief starts nodes keep one
-down: a pause does not, for a paused node that is killed is paused no longer.
+A node can be down for several reasons: it was killed, and its disk is full as well. A nemesis that heals one of them
+leaves the node down for the other, so that no fault ends before the op that ends it. Only faults whose healing starts
+nodes keep a node down. A pause does not: a paused node that is killed is no longer paused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Ledger:
         self._holds.setdefault(fault, {})[node] = None
 
     def release(self, fault: str) -> None:
-        """The fault keeps nobody down any more."""
+        """The fault keeps no node down any more."""
         self._holds.pop(fault, None)
 
     def may_stay_down(self, node: NodeId) -> bool:

@@ -1,18 +1,18 @@
 """Members that leave the cluster, and join it again as new ones with nothing on their disks.
 
-It is what operators do with a machine that is lost, and where systems have lost quorums and data: a majority is one of
-other members after a change than before it, and a member that was removed may not know (Ongaro's dissertation of 2014,
-chapter 4, and his correction of 2015; Jepsen's membership nemesis).
+Operators do this when they lose a machine, and systems have lost quorums and data by it: after a change a majority
+consists of other members than before, and a removed member may not know (Ongaro's dissertation of 2014, chapter 4, and
+his correction of 2015; Jepsen's membership nemesis).
 
-An op names whom it means (`spec`). A leave (`leave`) asks another member to have it removed, sees on the lists of
-others that it is gone, ends its process, and wipes its data. At most one node is out at a time, and none leaves unless
-the others keep a majority that is healthy: the cluster must be able to recover. A join (`join`) asks a member to take
-the node in, starts it, and waits until it serves and the lists agree.
+An op has the spec of its target (`spec`). A leave (`leave`) asks another member to remove it, verifies on the others'
+lists that it is gone, ends its process, and wipes its data. At most one node is out at a time, and a node leaves only
+if the others keep a healthy majority: the cluster must be able to recover. A join (`join`) asks a member to add the
+node, starts it, and waits until it serves and the lists agree.
 
-A system may refuse a change, as etcd does while not everybody has been connected for a while. It is asked again for
-some seconds; where another fault is in force, which no patience ends, not for long, but then any other member may leave
-instead. A leave that was refused strikes nobody. A join that was refused leaves the node out until the next one, at the
-latest until everything is healed.
+A system may refuse a change, as etcd does until all members have been connected for a while. The request is repeated
+for some seconds. While another fault is in force it is repeated for less time, and then any other member may leave
+instead. A refused leave removes no node. After a refused join the node stays out until the next join, at the latest
+until everything is healed.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.nemesis.changes import Deadline, NotDoneError, certain, patiently
 from splitbrain.nemesis.checks import check_enough
-from splitbrain.nemesis.effects import Effect, carry_out, in_force, told
+from splitbrain.nemesis.effects import Effect, carry_out, in_force, status_evidence
 from splitbrain.nemesis.grudges import majority
-from splitbrain.nemesis.kinds import Asked, Kind, Strike, Ways, always
+from splitbrain.nemesis.kinds import Asked, Injection, Kind, Ways, always
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.rosters import Members, can_spare, cut_off, reachable, roster, running, with_majority
 from splitbrain.nemesis.targets import choose, leads, needs_views, views
@@ -42,39 +42,39 @@ from splitbrain.results.nemesisop import RequestOfNodes, asked
 FAULT: Final = "membership"
 
 NODES_MIN: Final = 3
-"""With fewer nodes nobody is left to lead, or to be disturbed."""
+"""With fewer nodes no other node remains that could lead or be disturbed."""
 
 SPECS: Final = ("one", "leader", "follower")
 """Node specs that mean a single node."""
 
 LEAVES_S: Final = 3.0
-"""How long a leave may take that is not refused: a leader's is known to the others when they have another one."""
+"""Timeout of a leave that is not refused: the others know that a leader left once they have a new one."""
 
 PATIENT_S: Final = 9.0
-"""How long a change is asked for that is refused: etcd wants to have seen its members connected for five seconds."""
+"""How long a refused change is repeated: etcd requires that its members were connected for five seconds."""
 
 HURRIED_S: Final = 1.5
-"""How long, where another fault is in force: that does not end before this op does."""
+"""The same while another fault is in force: that fault does not end before this op."""
 
 HEALED_S: Final = 30.0
-"""How long, at most, when everything is healed."""
+"""The same limit when everything is healed."""
 
 SERVES_S: Final = 10.0
-"""How long lists may take to tell of a change, and a node that was taken in to serve."""
+"""Timeout for lists to show a change, and for an added node to serve."""
 
 
 class MembershipRequest(RequestOfNodes, tag="membership", frozen=True, kw_only=True):
-    """Who leaves: one of `SPECS`."""
+    """The node that leaves: one of `SPECS`."""
 
 
 @dataclass
 class _Out:
-    """What became of a node that left, or was asked to.
+    """The state of a node that left, or was asked to.
 
     Attributes:
         member: its id.
         gone: whether it was seen to be removed, has ended, and has no data.
-        added: its id as a new member, once it was taken in.
+        added: its id as a new member, once it was added.
     """
 
     member: str
@@ -98,17 +98,17 @@ class MembershipChanges:
         self._changed = False
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
-        """Let the node leave that the op's spec means now, or the one that left join; with what was listed."""
+        """Let the op's target leave, or let the node that left join; reports the members' lists."""
 
         async def leave(effect: Effect) -> None:
             if self._out:
                 effect.target = f"nobody: {' '.join(self._out)} is still out"
                 return
             wanted = asked(op.value, MembershipRequest)
-            # Who left when clients work no more was missed by nobody.
+            # A node that leaves after the clients have stopped has no effect on them.
             left_s = context.test.time_limit_s - op.time / 1e9 - LEAVES_S
             order = wanted.order or context.deployment.nodes
-            await self._leave(context, wanted.meant, order, left_s, effect)
+            await self._leave(context, wanted.target_spec, order, left_s, effect)
 
         async def join(effect: Effect) -> None:
             effect.target = " ".join(self._out) or "nobody: every node is a member"
@@ -126,7 +126,7 @@ class MembershipChanges:
         return await carry_out(context, op, leave if op.f == "leave" else join, self._ledger)
 
     async def heal(self, context: NemesisContext) -> None:
-        """Let whoever is out join, and wait until all nodes list all nodes; no longer than a recovery may take.
+        """Let the node that is out join, and wait until all nodes list all nodes; no longer than a recovery may take.
 
         Raises:
             NemesisError: a node is no member, or nodes list different members.
@@ -151,14 +151,14 @@ class MembershipChanges:
         self, context: NemesisContext, spec: str, order: Sequence[NodeId], left_s: float, effect: Effect
     ) -> None:
         before = await roster(context, _membership(context), await running(context))
-        effect.evidence["listed"] = before.told()
+        effect.evidence["listed"] = before.as_evidence()
         members = before.agreed()
         if members is None:
             effect.target = "nobody: no majority agrees on who is a member"
             return
         seen = await views(context) if needs_views(spec) else ()
-        meant = choose(spec, order, seen)
-        able = await self._able(context, [*meant, *(node for node in order if node not in meant)], members)
+        targets = choose(spec, order, seen)
+        able = await self._able(context, [*targets, *(node for node in order if node not in targets)], members)
         if not able:
             effect.target = "nobody: no member can be spared"
             return
@@ -183,7 +183,7 @@ class MembershipChanges:
             reached("leader removed")
 
     async def _able(self, context: NemesisContext, wished: Sequence[NodeId], members: Members) -> list[NodeId]:
-        """Of the nodes wished for those that run, are at no other fault's mercy, and can be spared."""
+        """Of the requested nodes those that run, have no other fault, and can be spared."""
         alive = await running(context)
         lost = {*self._ledger.spoiled, *self._ledger.rotted}
         healthy = [node for node in alive if node not in lost]
@@ -198,10 +198,10 @@ class MembershipChanges:
         ]
 
     async def _ask_to_leave(self, context: NemesisContext, node: NodeId, members: Members) -> tuple[NodeId, NodeId]:
-        """Have a node removed; the node, and who was asked for it.
+        """Remove a node; returns the node, and the member that was asked.
 
         Raises:
-            NotDoneError: it was refused, and the node stays; or nobody knows.
+            NotDoneError: it was refused, and the node stays; or the outcome is unknown.
         """
         member = next(member for member, found in members.items() if found == node)
         self._out[node] = _Out(member)
@@ -224,7 +224,7 @@ class MembershipChanges:
         return asked
 
     async def _expel(self, context: NemesisContext, node: NodeId, evidence: dict[str, Any]) -> None:
-        """See that a node which was removed is on no list of a node with a majority, end it, and wipe its data.
+        """Verify that no node with a majority lists the removed node, end its process, and wipe its data.
 
         Raises:
             NemesisError: it is still listed.
@@ -235,10 +235,10 @@ class MembershipChanges:
             if after.lists and len(after.without(out.member)) == len(after.lists):
                 break
             if not await deadline.allows_another():
-                raise NemesisError(f"{FAULT}: {node} was removed, and others still list it: {after.told()}.")
-        evidence["unlisted by"] = after.told()
-        evidence["before"] = told(await context.deployment.status(node))
-        evidence["after"] = told(await context.deployment.kill(node))
+                raise NemesisError(f"{FAULT}: {node} was removed, and others still list it: {after.as_evidence()}.")
+        evidence["unlisted by"] = after.as_evidence()
+        evidence["before"] = status_evidence(await context.deployment.status(node))
+        evidence["after"] = status_evidence(await context.deployment.kill(node))
         evidence["wiped"] = dict(await context.deployment.spoil(node, DiskFault(wipe=True))).get("wiped")
         self._ledger.damaged.pop(node, None)
         await context.deployment.spoil(node, None)
@@ -247,10 +247,10 @@ class MembershipChanges:
     # --- joining ------------------------------------------------------------------------------------------------------
 
     async def _join(self, context: NemesisContext, node: NodeId, limit_s: float, evidence: dict[str, Any]) -> None:
-        """Have a node that left taken in, start it, and see that it serves as a member.
+        """Add a node that left, start it, and verify that it serves as a member.
 
         Raises:
-            NotDoneError: it was refused, nobody knows, or the node does not serve.
+            NotDoneError: it was refused, its outcome is unknown, or the node does not serve.
         """
         system, out = _membership(context), self._out[node]
         if not out.gone:
@@ -275,7 +275,7 @@ class MembershipChanges:
         except NotDoneError:
             self._out[node] = _Out(out.added)  # not as this member any more: it may have taken itself for another
             raise
-        evidence["after"] = told(await context.deployment.status(node))
+        evidence["after"] = status_evidence(await context.deployment.status(node))
         self._settle(context, node)
         reached("member added")
 
@@ -293,28 +293,27 @@ class MembershipChanges:
                 raise NotDoneError(found, definite=False)
 
     async def _is_known(self, context: NemesisContext, node: NodeId, evidence: dict[str, Any]) -> str | None:
-        """Who of those that a node would hear from, once it starts, does not list it as the member that it is.
-
-        It would learn from them that it is the member who left, and speak as that one, with nothing on its disk: a
-        minority that is cut off keeps etcd's nodes from noticing.
+        """The nodes that would reach a starting node and do not list its new member id. From them it would learn that
+        it is the member that left, and act as that one, with an empty disk; a minority that is cut off keeps etcd's
+        nodes from noticing.
         """
         peers = await reachable(context, node, self._out)
         seen = await roster(context, _membership(context), peers)
-        evidence["listed by"] = seen.told()
+        evidence["listed by"] = seen.as_evidence()
         strangers = [peer for peer in peers if self._out[node].added not in seen.lists.get(peer, {})]
         return f"{node} was taken in, and {', '.join(strangers)} did not hear of it" if strangers else None
 
     async def _comes_up(self, context: NemesisContext, node: NodeId, evidence: dict[str, Any]) -> str | None:
-        """Start a node that was taken in; what it still lacks of a member that serves.
+        """Start an added node; returns what is missing for it to serve as a member.
 
-        A node of which a link is cut need not have heard of the change.
+        A node with a cut link need not know of the change.
         """
         try:
             await context.deployment.start(node)
         except NodeStartError as problem:
             return str(problem)
         seen = await roster(context, _membership(context), await running(context))
-        evidence["listed by"] = seen.told()
+        evidence["listed by"] = seen.as_evidence()
         own, excused = seen.lists.get(node), await cut_off(context)
         view = await context.test.system.view(context.deployment, node)
         if own is None or view is None or view.leader is None:
@@ -322,7 +321,7 @@ class MembershipChanges:
         agreeing = [other for other, listed in seen.lists.items() if listed == own]
         others = [other for other in seen.lists if other not in agreeing and other not in excused]
         if others or self._out[node].added not in own or len(agreeing) < majority(len(own)):
-            return f"{node} was taken in, and the members' lists differ: {seen.told()}"
+            return f"{node} was taken in, and the members' lists differ: {seen.as_evidence()}"
         return None
 
     async def _until_whole(self, context: NemesisContext, limit_s: float) -> None:
@@ -337,7 +336,7 @@ class MembershipChanges:
             ):
                 return
             if not await deadline.allows_another():
-                raise NemesisError(f"{FAULT}: not every node lists every node: {seen.told()}.")
+                raise NemesisError(f"{FAULT}: not every node lists every node: {seen.as_evidence()}.")
 
     # --- what else is in force ----------------------------------------------------------------------------------------
 
@@ -369,8 +368,8 @@ def _check(given: Asked[MembershipRequest]) -> None:
     check_enough(given.nodes, NODES_MIN, "a change of members")
 
 
-def _leaves(*specs: str) -> tuple[Strike, ...]:
-    return tuple(Strike({"spec": spec}, nodes=NODES_MIN, needs=("membership", "kill")) for spec in specs)
+def _leaves(*specs: str) -> tuple[Injection, ...]:
+    return tuple(Injection({"spec": spec}, nodes=NODES_MIN, needs=("membership", "kill")) for spec in specs)
 
 
 KIND: Final = Kind(

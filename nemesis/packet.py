@@ -1,8 +1,8 @@
 """Links that lose, double, reorder, corrupt, delay, throttle or hold back messages, or break connections.
 
-An op names what the links do (`disturb`, the fields of `LinkFault`), on which links (`scope`: "all",
-"link", or a key of `SIDES`), and of which nodes where that matters (`spec`, a key of
-`splitbrain.nemesis.targets.SPECS`). The figures are drawn when the op is scheduled.
+An op has the fault (`disturb`, the fields of `LinkFault`), its links (`scope`: "all", "link", or a key of `SIDES`),
+and, if the scope needs them, the nodes (`spec`, a key of `splitbrain.nemesis.targets.SPECS`). The figures are drawn
+when the op is scheduled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from splitbrain.nemesis.checks import check_enough, check_name
 from splitbrain.nemesis.draws import magnitude, share
 from splitbrain.nemesis.effects import Effect, carry_out
 from splitbrain.nemesis.grudges import all_links
-from splitbrain.nemesis.kinds import Asked, Figures, Kind, Strike, Ways
+from splitbrain.nemesis.kinds import Asked, Figures, Injection, Kind, Ways
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.targets import choose, fewest, needs_views, views
 from splitbrain.results.errors import NemesisError, UnknownNameError, UsageError
@@ -45,11 +45,9 @@ SIDES: Final[Mapping[str, Side]] = {
 
 
 class PacketRequest(RequestOfNodes, tag="packet", frozen=True, kw_only=True):
-    """What links do.
-
-    Attributes:
-        disturb: what each of them does.
-        scope: which links: `ALL_LINKS`, `ONE_LINK`, or a key of `SIDES`, which goes with the nodes of `spec`.
+    """What links do. Attributes:
+    disturb: what each of them does.
+    scope: which links: `ALL_LINKS`, `ONE_LINK`, or a key of `SIDES`, which goes with the nodes of `spec`.
     """
 
     disturb: LinkFault
@@ -58,7 +56,7 @@ class PacketRequest(RequestOfNodes, tag="packet", frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse a fault that does nothing (UsageError)."""
         if self.disturb == LinkFault():
-            raise UsageError("a fault of links does nothing at all: give it a loss, a delay, ...")
+            raise UsageError("the link fault has no effect: give it a loss, a delay, ...")
 
 
 _WORDS: Final[Mapping[str, str]] = {"node": "all links of", "out": "links out of", "in": "links into"}
@@ -96,7 +94,7 @@ def rate(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
 
 
 def mtu(_: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
-    """Packets of more than 80 to 600 bytes vanish, mostly small ones: heartbeats pass, what carries data does not."""
+    """Packets of more than 80 to 600 bytes vanish, mostly small limits: heartbeats pass, messages with data do not."""
     return {"disturb": {"mtu": rng.between(80, rng.choice((160, 600)))}}
 
 
@@ -120,7 +118,7 @@ _MARKS: Final[Mapping[str, str]] = {
 
 
 class Packet:
-    """Gives links a fault (`start-packet`) and takes it from them (`stop-packet`).
+    """Injects faults into links (`start-packet`) and removes them (`stop-packet`).
 
     Args:
         ledger: shared with other nemeses of the test, if there are any.
@@ -133,7 +131,7 @@ class Packet:
         self._ledger = ledger or Ledger()
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
-        """Replace the faults of all links, see that they are what was asked for, and say what the former ones did."""
+        """Replace the faults of all links, verify them, and report what the former ones did."""
 
         async def start(effect: Effect) -> None:
             wanted = asked(op.value, PacketRequest)
@@ -144,13 +142,13 @@ class Packet:
         async def stop(effect: Effect) -> None:
             counts = await context.deployment.disturbed()
             effect.target = "all links"
-            effect.evidence.update(_told(counts))
+            effect.evidence.update(_record_effects(counts))
             await self._set(context.deployment, {})
 
         return await carry_out(context, op, start if op.f == "start-packet" else stop, self._ledger)
 
     async def heal(self, context: NemesisContext) -> None:
-        """Take every fault from every link.
+        """Remove every fault from every link.
 
         Raises:
             NemesisError: a link keeps its fault.
@@ -158,9 +156,8 @@ class Packet:
         await self._set(context.deployment, {})
 
     async def _set(self, deployment: Deployment, faults: Mapping[Link, LinkFault]) -> list[Link]:
-        """Give exactly these links these faults, and see that exactly these have one and that clogged ones are shut.
-
-        The links that were seen to have one.
+        """Inject faults into exactly these links; verify that exactly these have one and that clogged ones are blocked.
+        Returns the links that have one.
         """
         self._ledger.clogged = frozenset()  # where it fails, links are left without faults
         await deployment.disturb(faults)
@@ -177,7 +174,7 @@ class Packet:
         return sorted(listed)
 
     async def _links(self, context: NemesisContext, wanted: PacketRequest, effect: Effect) -> list[Link]:
-        """The links that a request means now, sorted."""
+        """The target links of a request, sorted."""
         order = wanted.order or context.deployment.nodes
         if len(order) < 2:
             raise NemesisError("a fault of links needs 2 nodes, and there is one.")
@@ -190,12 +187,12 @@ class Packet:
             return [(order[0], order[1])]
         if scope not in SIDES:
             raise UnknownNameError("scope of links", scope, [ALL_LINKS, ONE_LINK, *SIDES])
-        chosen = choose(wanted.meant, order, await views(context) if needs_views(wanted.meant) else ())
+        chosen = choose(wanted.target_spec, order, await views(context) if needs_views(wanted.target_spec) else ())
         effect.target = f"{_WORDS[scope]} {' '.join(chosen)}"
         return [link for link in all_links(order) if SIDES[scope](link, chosen)]
 
 
-def _told(counts: Mapping[Link, Mapping[str, int]]) -> dict[str, Any]:
+def _record_effects(counts: Mapping[Link, Mapping[str, int]]) -> dict[str, Any]:
     """What the faults did: in all, and link by link; whether they did anything."""
     totals: dict[str, int] = {}
     for link in sorted(counts):
@@ -215,22 +212,24 @@ def _check(given: Asked[PacketRequest]) -> None:
     scope = given.request.scope
     check_name(f"scope of {given.f}", scope, [ALL_LINKS, ONE_LINK, *SIDES])
     if given.request.spec is not None and scope not in SIDES:
-        raise UsageError(f"the scope {scope!r} takes no spec: leave it out, or take {', '.join(SIDES)}.")
+        raise UsageError(f"the scope {scope!r} takes no spec: remove it, or use the scope {' or '.join(SIDES)}.")
     check_enough(given.order, 2, "a fault of links")
 
 
-def _somewhere(need: FaultKind, figures: Figures) -> tuple[Strike, ...]:
-    """What links can do, on each selection of them."""
+def _somewhere(need: FaultKind, figures: Figures) -> tuple[Injection, ...]:
+    """The faults of links, on each selection of links."""
     requests = [
         *({"scope": scope} for scope in (ALL_LINKS, ONE_LINK)),
         *({"scope": scope, "spec": spec} for scope in SIDES for spec in ("one", "leader")),
     ]
-    return tuple(Strike(request, nodes=2, figures=figures, needs=(need,)) for request in requests)
+    return tuple(Injection(request, nodes=2, figures=figures, needs=(need,)) for request in requests)
 
 
-def _clogs(*scopes: str) -> tuple[Strike, ...]:
+def _clogs(*scopes: str) -> tuple[Injection, ...]:
     return tuple(
-        Strike({"scope": scope, "spec": spec, "disturb": {"held": True}}, nodes=max(2, fewest(spec)), needs=("hold",))
+        Injection(
+            {"scope": scope, "spec": spec, "disturb": {"held": True}}, nodes=max(2, fewest(spec)), needs=("hold",)
+        )
         for scope in scopes
         for spec in ("one", "leader", "minority")
     )
@@ -257,7 +256,7 @@ KIND: Final = Kind(
             "links in turn lose or corrupt, double, reorder, delay or throttle messages, and break connections or "
             "swallow large packets",
         ),
-        "clog": Ways((_clogs("in"), _clogs("out")), "holds back what nodes are told, and what they say, in turn"),
+        "clog": Ways((_clogs("in"), _clogs("out")), "holds back what nodes receive, and what they send, in turn"),
         "packet-loss": Ways((_somewhere("loss", loss),), "links lose 5 to 40 % of the messages"),
         "packet-duplicate": Ways(
             (_somewhere("duplicate", duplicate),), "links deliver 5 to 40 % of the messages twice"
@@ -268,7 +267,7 @@ KIND: Final = Kind(
         "packet-rate": Ways((_somewhere("rate", rate),), "links carry 16 to 512 kbit/s"),
         "packet-mtu": Ways((_somewhere("mtu", mtu),), "packets of more than 80 to 600 bytes vanish"),
         "packet-flaky": Ways((_somewhere("reset", flaky),), "links break connections 0.5 to 3 times a second"),
-        "clog-in": Ways((_clogs("in"),), "holds back what nodes are told, until it is healed"),
-        "clog-out": Ways((_clogs("out"),), "holds back what nodes say, until it is healed"),
+        "clog-in": Ways((_clogs("in"),), "holds back what nodes receive, until it is healed"),
+        "clog-out": Ways((_clogs("out"),), "holds back what nodes send, until it is healed"),
     },
 )

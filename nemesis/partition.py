@@ -1,7 +1,7 @@
 """Network partitions: cut, measured, recorded, healed, measured again.
 
-An op names a shape and an order of the nodes, drawn when it was scheduled. Who leads is looked up when the fault
-strikes. So a schedule is a function of the seed, and a stored op says all that it takes to strike again. A swizzle is a
+An op has a shape and an order of the nodes, drawn when it was scheduled. The leader is looked up when the fault is
+injected. So a schedule is a function of the seed, and a stored op has all that is needed to repeat it. A swizzle is a
 partition that comes and goes in steps.
 """
 
@@ -19,7 +19,7 @@ from splitbrain.nemesis import grudges, swizzle
 from splitbrain.nemesis.checks import check_enough, check_name, check_nodes
 from splitbrain.nemesis.effects import Effect, carry_out
 from splitbrain.nemesis.grudges import Grudge
-from splitbrain.nemesis.kinds import Asked, Kind, Strike, Ways, always
+from splitbrain.nemesis.kinds import Asked, Injection, Kind, Ways, always
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.swizzle import Swizzle
 from splitbrain.nemesis.targets import leader, leads, views
@@ -36,14 +36,14 @@ def _by_chance(draw: Callable[[Sequence[NodeId]], Grudge]) -> Draw:
 
 
 def _of_first(draw: Draw) -> Draw:
-    """A topology about the first node of the order, whoever leads."""
+    """A topology around the first node of the order, independent of the leader."""
     return lambda order, _: draw(order, order[0])
 
 
 class Shape(NamedTuple):
     """A topology by name.
 
-    `draw` takes the nodes in random order and the node that leads (the first in the order where nobody is known to);
+    `draw` takes the nodes in random order and the node that leads (the first in the order if no leader is known);
     `by_role` says whether it looks at the leader; with fewer than `nodes` nodes the shape cuts nothing, or nothing of
     its own.
     """
@@ -120,8 +120,8 @@ async def verify(
 class Partition:
     """Cuts links by shape (`start-partition`) and heals them all (`stop-partition`).
 
-    The topology is measured when it is set, and again before it is replaced or healed: rules that somebody removed
-    meanwhile, or that expired, make the op info that finds it out.
+    The topology is measured when it is set, and again before it is replaced or healed. If rules were removed or expired
+    meanwhile, the op that finds it is info.
 
     Args:
         ledger: shared with other nemeses of the test, if there are any.
@@ -136,7 +136,7 @@ class Partition:
         self._topology: frozenset[Link] = frozenset()
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
-        """Replace the whole topology, measure it, and say what it is now."""
+        """Replace the whole topology, measure it, and report it."""
 
         async def start(effect: Effect) -> None:
             wanted = asked(op.value, PartitionRequest)
@@ -158,7 +158,7 @@ class Partition:
                 swallowed = await context.deployment.dropped()
                 if swizzled is not None:
                     swallowed = {**swallowed, **await self._unswizzle(context, swizzled, effect)}
-                _tell(swallowed, effect)
+                _record_dropped(swallowed, effect)
             except (NemesisError, BackendError) as problem:
                 problems.append(str(problem))
             try:
@@ -180,7 +180,7 @@ class Partition:
         await self._set(context.deployment, frozenset(), {})
 
     async def _cut(self, context: NemesisContext, wanted: PartitionRequest, effect: Effect) -> None:
-        """Cut what a request means now, at one stroke."""
+        """Cut the links of a request, all at once."""
         nodes = context.deployment.nodes
         name = str(wanted.shape)
         if name not in SHAPES:
@@ -212,7 +212,7 @@ class Partition:
         reached("swizzled")
 
     async def _unswizzle(self, context: NemesisContext, wanted: Swizzle, effect: Effect) -> dict[Link, int]:
-        """Let the nodes back one after the other; what each link swallowed until it was healed."""
+        """Reconnect the nodes one after the other; returns what each link dropped until it was healed."""
         nodes = context.deployment.nodes
         swallowed: dict[Link, int] = {}
         steps = _Steps(context, effect)
@@ -225,7 +225,7 @@ class Partition:
         return swallowed
 
     async def _lapsed(self, deployment: Deployment) -> list[str]:
-        """What is no longer as it was set; nothing if all of it still is, or nothing is cut."""
+        """Links that are no longer as they were set; empty if all are, or none is cut."""
         try:
             if self._topology:
                 await verify(deployment, self._topology, self._ledger.clogged)
@@ -240,8 +240,8 @@ class Partition:
         evidence.update(await verify(deployment, cut, self._ledger.clogged))
 
 
-def _tell(swallowed: Mapping[Link, int], effect: Effect) -> None:
-    """Write down what the cut links swallowed, and whether that was anything."""
+def _record_dropped(swallowed: Mapping[Link, int], effect: Effect) -> None:
+    """Record how many packets the cut links dropped, and whether there were any."""
     dropped = sum(swallowed.values())
     by_link = [[*link, swallowed[link]] for link in sorted(swallowed)]
     effect.evidence.update({"dropped": dropped, "dropped_by_link": by_link})
@@ -252,23 +252,23 @@ def _tell(swallowed: Mapping[Link, int], effect: Effect) -> None:
 
 
 class _Steps:
-    """Writes down the steps of a swizzle, and waits between them."""
+    """Records the steps of a swizzle, and waits between them."""
 
     def __init__(self, context: NemesisContext, effect: Effect) -> None:
         self._clock = context.runtime.clock
         self._began_ns = self._clock.now_ns()
-        self._told: list[dict[str, Any]] = effect.evidence.setdefault("steps", [])
+        self._steps: list[dict[str, Any]] = effect.evidence.setdefault("steps", [])
 
     async def end(self, node: NodeId, cut: frozenset[Link], pause_ms: int | None) -> None:
-        """A step was measured: `node` is cut off, or back, and these links are cut. Wait, if there is a next."""
+        """Record a measured step: `node` is cut off, or back, and these links are cut. Wait before the next one."""
         at_ms = round((self._clock.now_ns() - self._began_ns) / 1e6, 3)
-        self._told.append({"at_ms": at_ms, "node": node, "links_cut": len(cut)})
+        self._steps.append({"at_ms": at_ms, "node": node, "links_cut": len(cut)})
         if pause_ms is not None:
             await self._clock.sleep_ns(pause_ms * 1_000_000)
 
 
 def _mark(cut: frozenset[Link], nodes: Sequence[NodeId], boss: NodeId | None) -> None:
-    """Say which topologies were reached; `boss` is a node that said of itself that it led."""
+    """Count the topologies that were reached; `boss` is a node that reported that it led."""
     company = grudges.company(cut, nodes)
     enough = grudges.majority(len(nodes))
     if any((destination, source) not in cut for source, destination in sorted(cut)):
@@ -301,8 +301,8 @@ def _check(given: Asked[PartitionRequest]) -> None:
     check_enough(given.order, needed, f"a partition of shape {request.shape}")
 
 
-def _shapes(*names: str) -> tuple[Strike, ...]:
-    return tuple(Strike({"shape": name}, nodes=SHAPES[name].nodes, needs=("cut",)) for name in names)
+def _shapes(*names: str) -> tuple[Injection, ...]:
+    return tuple(Injection({"shape": name}, nodes=SHAPES[name].nodes, needs=("cut",)) for name in names)
 
 
 _ONE_WAY: Final = ("one-way-mute", "one-way-deaf", "one-way-mute-leader", "one-way-deaf-leader", "one-way-halves")
@@ -325,7 +325,7 @@ KIND: Final = Kind(
             "cuts links: in turn one that separates the leader from the majority, and one of any other shape",
         ),
         "swizzle": Ways(
-            ((Strike({"shape": swizzle.SHAPE}, nodes=2, figures=swizzle.draw, needs=("cut",)),),),
+            ((Injection({"shape": swizzle.SHAPE}, nodes=2, figures=swizzle.draw, needs=("cut",)),),),
             "cuts off some nodes one after the other, and lets them back in another order",
         ),
         "partition-halves": Ways((_shapes("halves"),), "a minority from a majority, at random"),

@@ -14,8 +14,8 @@ from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.nodes import NodeId, NodeStatus
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.harness.running.deadlines import together
-from splitbrain.nemesis.effects import Effect, carry_out, statuses, told
-from splitbrain.nemesis.kinds import Kind, Strike, Ways, always
+from splitbrain.nemesis.effects import Effect, carry_out, status_evidence, statuses
+from splitbrain.nemesis.kinds import Injection, Kind, Ways, always
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.targets import choose, fewest, leads, needs_views, views
 from splitbrain.results.errors import BackendError, NemesisError
@@ -62,43 +62,43 @@ class NodeFault:
         fault: FaultKind,
         request: type[RequestOfNodes],
         *,
-        strike_f: str,
-        relieve_f: str,
+        inject_f: str,
+        release_f: str,
         state: str,
         spares: tuple[str, ...],
-        strike: _Means,
-        relieve: _Means,
+        inject: _Means,
+        release: _Means,
         leader_mark: str,
         ledger: Ledger | None = None,
     ) -> None:
-        self.fs = frozenset({strike_f, relieve_f})
+        self.fs = frozenset({inject_f, release_f})
         self.faults: frozenset[FaultKind] = frozenset({fault})
         self._fault = fault
         self._request = request
-        self._strike_f = strike_f
+        self._inject_f = inject_f
         self._state = state
         self._spares = spares
-        self._strike = strike
-        self._relieve = relieve
+        self._inject = inject
+        self._release = release
         self._leader_mark = leader_mark
         self._ledger = ledger or Ledger()
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         """Strike the nodes that the op's spec means now, or relieve all that suffer; look at them, and say so."""
 
-        async def strike(effect: Effect) -> None:
+        async def inject(effect: Effect) -> None:
             chosen = await self._choose(context, asked(op.value, self._request))
             effect.target = " ".join(chosen) or "nobody: no node was running"
             for node in chosen if self._state == "stopped" else ():
                 self._ledger.hold(node, self._fault)
-            await self._apply(context.deployment, self._strike, chosen, self._state, effect)
+            await self._apply(context.deployment, self._inject, chosen, self._state, effect)
 
-        async def relieve(effect: Effect) -> None:
+        async def release(effect: Effect) -> None:
             suffering = await self._suffering(context.deployment, effect)
             effect.target = " ".join(suffering) or "nobody: no node had to be relieved"
-            await self._apply(context.deployment, self._relieve, suffering, "running", effect)
+            await self._apply(context.deployment, self._release, suffering, "running", effect)
 
-        return await carry_out(context, op, strike if op.f == self._strike_f else relieve, self._ledger)
+        return await carry_out(context, op, inject if op.f == self._inject_f else release, self._ledger)
 
     async def heal(self, context: NemesisContext) -> None:
         """Relieve every node that suffers.
@@ -108,7 +108,7 @@ class NodeFault:
         """
         effect = Effect()
         suffering = await self._suffering(context.deployment, effect)
-        await self._apply(context.deployment, self._relieve, suffering, "running", effect)
+        await self._apply(context.deployment, self._release, suffering, "running", effect)
 
     async def _choose(self, context: NemesisContext, wanted: RequestOfNodes) -> list[NodeId]:
         """The nodes to strike: those that can be struck come first in the order, so that the fault bites."""
@@ -116,8 +116,8 @@ class NodeFault:
         order = wanted.order or context.deployment.nodes
         able = [node for node in order if seen[node].state not in self._spares]
         unable = [node for node in order if seen[node].state in self._spares]
-        seen_roles = await views(context) if needs_views(wanted.meant) else ()
-        chosen = [node for node in choose(wanted.meant, able + unable, seen_roles) if node in able] or able[:1]
+        seen_roles = await views(context) if needs_views(wanted.target_spec) else ()
+        chosen = [node for node in choose(wanted.target_spec, able + unable, seen_roles) if node in able] or able[:1]
         if any(leads(node, seen_roles) for node in chosen):
             reached(self._leader_mark)
         return chosen
@@ -156,7 +156,7 @@ class NodeFault:
                 problems.append(f"{node}: {answer}")
         after = await statuses(deployment)
         for node in nodes:
-            effect.evidence[node] = {"before": told(before[node]), "after": told(after[node])}
+            effect.evidence[node] = {"before": status_evidence(before[node]), "after": status_evidence(after[node])}
             effect.evidence[node].update(_lost(answers.get(node)))
             _mark_restart(before[node], after[node])
             if after[node].state != state and not self._may_stay_down(node, state):
@@ -215,12 +215,12 @@ def kill(ledger: Ledger | None = None) -> NodeFault:
     return NodeFault(
         "kill",
         KillRequest,
-        strike_f="kill",
-        relieve_f="start",
+        inject_f="kill",
+        release_f="start",
         state="stopped",
         spares=("stopped",),
-        strike=_kill,
-        relieve=_start,
+        inject=_kill,
+        release=_start,
         leader_mark="leader killed",
         ledger=ledger,
     )
@@ -231,12 +231,12 @@ def power(ledger: Ledger | None = None) -> NodeFault:
     return NodeFault(
         "power",
         PowerRequest,
-        strike_f="power-off",
-        relieve_f="power-on",
+        inject_f="power-off",
+        release_f="power-on",
         state="stopped",
         spares=("stopped",),
-        strike=_power_off,
-        relieve=_start,
+        inject=_power_off,
+        release=_start,
         leader_mark="leader lost power",
         ledger=ledger,
     )
@@ -247,12 +247,12 @@ def pause(ledger: Ledger | None = None) -> NodeFault:
     return NodeFault(
         "pause",
         PauseRequest,
-        strike_f="pause",
-        relieve_f="resume",
+        inject_f="pause",
+        release_f="resume",
         state="paused",
         spares=("paused", "stopped"),
-        strike=_pause,
-        relieve=_resume,
+        inject=_pause,
+        release=_resume,
         leader_mark="leader paused",
         ledger=ledger,
     )
@@ -272,8 +272,8 @@ _WHOM: Final[Mapping[str, str]] = {
 }
 
 
-def _specs(need: FaultKind, *names: str) -> tuple[Strike, ...]:
-    return tuple(Strike({"spec": name}, nodes=fewest(name), needs=(need,)) for name in names)
+def _specs(need: FaultKind, *names: str) -> tuple[Injection, ...]:
+    return tuple(Injection({"spec": name}, nodes=fewest(name), needs=(need,)) for name in names)
 
 
 def _each(need: FaultKind, does: str) -> dict[str, Ways]:

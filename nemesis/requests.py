@@ -1,5 +1,6 @@
-"""Requests of nemesis ops, as plans and schedule files carry them: whether they make sense before anything is started,
-and what they need of a backend."""
+"""Requests of nemesis ops in plans and schedule files: checks before anything is started, and what they need from a
+backend.
+"""
 
 from __future__ import annotations
 
@@ -21,24 +22,24 @@ from splitbrain.results.nemesisop import RequestOfNodes, action_in, asked, fault
 
 
 def complete(f: str, value: Any, nodes: Sequence[NodeId], named: Sequence[str] = ()) -> dict[str, Any]:
-    """A request as a nemesis expects it, checked: kind and action are those of the op, a missing order that of `nodes`.
+    """A checked request: kind and action are those of the op, a missing order is that of `nodes`.
 
     Args:
         f: the function of the op.
         value: what the op carries; None for nothing.
         nodes: of the test.
-        named: names of `--nemesis`: kinds of other packages are looked for among them.
+        named: names of `--nemesis`: kinds of other packages are searched among them.
 
     Raises:
-        UsageError: there is no such op, or it asks for something that no nemesis understands.
+        UsageError: there is no such op, or its request is not valid.
     """
     kind = kind_of(f, named)
     action = "start" if f == kind.start_f else "stop"
     if value is not None and not isinstance(value, dict):
-        raise UsageError(f"{f} carries a mapping such as {kind.example}, not {value!r}.")
+        raise UsageError(f"{f} needs a mapping such as {kind.example}, not {value!r}.")
     for name, given, expected in (("fault", fault_in(value), kind.name), ("action", action_in(value), action)):
         if given not in (None, expected):
-            raise UsageError(f"{f} has the {name} {expected!r}, not {given!r}: leave it out.")
+            raise UsageError(f"{f} has the {name} {expected!r}, not {given!r}: remove it.")
     own = own_fields(value)
     if action == "stop":
         if own:
@@ -54,7 +55,7 @@ def complete(f: str, value: Any, nodes: Sequence[NodeId], named: Sequence[str] =
 
 
 def check_sequence(placed: Iterable[tuple[str, ScriptedFault]], named: Sequence[str] = ()) -> None:
-    """Refuse nemesis ops that are not in the order of their times, and heals of what did not begin.
+    """Refuse nemesis ops that are not in the order of their times, and heals of faults that did not begin.
 
     Args:
         placed: ops, each with the place at which it was found, for messages.
@@ -69,18 +70,20 @@ def check_sequence(placed: Iterable[tuple[str, ScriptedFault]], named: Sequence[
         kind = kind_of(fault.f, named)
         if fault.at_ns < last_ns:
             raise UsageError(
-                f"{place}: {fault.f} is due at {fault.at_ns / 1e9:g} s, before the op that stands before it "
+                f"{place}: {fault.f} is due at {fault.at_ns / 1e9:g} s, before the previous op "
                 f"({last_ns / 1e9:g} s): put them in the order of their times."
             )
         if fault.f == kind.start_f:
             begun[kind.name] = None
         elif kind.name not in begun:
-            raise UsageError(f"{place}: {fault.f} heals a {kind.name} fault, and none begins before it: leave it out.")
+            raise UsageError(
+                f"{place}: {fault.f} heals a {kind.name} fault, and no such fault begins before it: remove it."
+            )
         last_ns = fault.at_ns
 
 
 def needs_of(f: str, value: Any, named: Sequence[str] = ()) -> frozenset[FaultKind]:
-    """The kinds of fault that an op needs of a backend; none if it heals, or if no known nemesis understands it.
+    """The kinds of fault that an op needs from a backend; empty if it heals, or if no known nemesis has it.
 
     Args:
         f: the function of the op.
@@ -110,7 +113,7 @@ def _order(f: str, value: Any, nodes: Sequence[NodeId]) -> list[NodeId]:
 
 
 def _check(kind: Kind[Any], f: str, own: Mapping[str, Any], order: Sequence[NodeId], nodes: Sequence[NodeId]) -> None:
-    """Refuse what the nemesis of this kind would refuse, and names that it would pass over."""
+    """Refuse what the nemesis of this kind would refuse, and names that it would ignore."""
     for field, shape in _structs(kind.request).items():
         _check_struct(kind, f, field, own.get(field), shape)
     for field, shape in _structs_by_node(kind.request).items():
@@ -120,8 +123,8 @@ def _check(kind: Kind[Any], f: str, own: Mapping[str, Any], order: Sequence[Node
     try:
         wanted = asked({**own, "order": order}, kind.request)
         if isinstance(wanted, RequestOfNodes):
-            check_name(f"node spec of {f}", wanted.meant, kind.specs)
-            check_enough(order, fewest(wanted.meant), f"{f}: the node spec {wanted.meant!r}")
+            check_name(f"node spec of {f}", wanted.target_spec, kind.specs)
+            check_enough(order, fewest(wanted.target_spec), f"{f}: the node spec {wanted.target_spec!r}")
         kind.check(Asked(f, wanted, order, nodes))
     except UnknownNameError:
         raise
@@ -131,22 +134,22 @@ def _check(kind: Kind[Any], f: str, own: Mapping[str, Any], order: Sequence[Node
 
 @cache
 def _structs(of: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct]]:
-    """The fields that say what goes wrong, each with the type of what it says."""
+    """The fields that describe the fault, each with its type."""
     hints = get_type_hints(of)
     return {name: hint for name, hint in hints.items() if isinstance(hint, type) and issubclass(hint, msgspec.Struct)}
 
 
 @cache
 def _structs_by_node(of: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct]]:
-    """The fields that say so for each node."""
+    """The fields that describe it for each node."""
     hints = {name: get_args(hint) for name, hint in get_type_hints(of).items() if get_origin(hint) is dict}
     return {name: args[1] for name, args in hints.items() if issubclass(args[1], msgspec.Struct)}
 
 
 def _check_struct(kind: Kind[Any], f: str, field: str, given: Any, shape: type[msgspec.Struct]) -> None:
-    """Refuse a field that does not say what goes wrong, or says that nothing does."""
+    """Refuse a field that does not describe a fault, or describes one without effect."""
     if not isinstance(given, dict):
-        raise UsageError(f"{f} says in {field} what goes wrong, as in {kind.example}.")
+        raise UsageError(f"{f} needs the fault in {field}, as in {kind.example}.")
     for name in cast("dict[str, Any]", given):
         if name not in shape.__struct_fields__:
             raise UnknownNameError(f"field of {field}", name, shape.__struct_fields__)
@@ -155,4 +158,4 @@ def _check_struct(kind: Kind[Any], f: str, field: str, given: Any, shape: type[m
     except (msgspec.ValidationError, UsageError) as error:
         raise UsageError(f"{f}: {field}: {str(error).rstrip('.')}.") from None
     if fault == shape():
-        raise UsageError(f"{f}: {field} does nothing at all; it should be as in {kind.example}.")
+        raise UsageError(f"{f}: {field} has no effect; write it as in {kind.example}.")

@@ -1,10 +1,10 @@
 """A rolling restart: every node is restarted, one after the other, each once the one before it answers again.
 
-It is what operators do all the time, and no fault at all: a cluster that loses an acknowledged write, or its leader for
-longer than an election, in a rolling restart is not fit for use. A node ends by SIGKILL: a system that survives that
-survives the signal that it can prepare for.
+Operators do this all the time, and it is not a fault: a cluster must not lose an acknowledged write by it, nor its
+leader for longer than an election. Nodes end by SIGKILL: a system that survives it survives a signal that it can
+handle.
 
-An op carries the order in which nodes are restarted.
+An op has the order in which nodes are restarted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.test import NemesisContext
 from splitbrain.nemesis.checks import check_over
 from splitbrain.nemesis.effects import Effect, carry_out
-from splitbrain.nemesis.kinds import Asked, Kind, Strike, Ways, always
+from splitbrain.nemesis.kinds import Asked, Injection, Kind, Ways, always
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.results.errors import BackendError, NemesisError
 from splitbrain.results.history import Op
@@ -26,16 +26,16 @@ from splitbrain.results.nemesisop import Request, asked
 FAULT: Final = "restart"
 
 BACK_S: Final = 10.0
-"""How long the next node waits for one that does not answer."""
+"""Timeout of the wait for a node that does not answer."""
 
 POLL_MS: Final = 50
-"""How often a node is asked."""
+"""The interval between two questions to a node."""
 
 _MS: Final = 1_000_000
 
 
 class RestartRequest(Request, tag="restart", frozen=True, kw_only=True):
-    """That nodes are restarted in their order; what it did is always over when it ends."""
+    """A restart of nodes in their order; it is always over when the op ends."""
 
     over: bool = True
 
@@ -57,7 +57,7 @@ class RollingRestart:
         self._down: dict[NodeId, None] = {}
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
-        """Restart the nodes in the op's order, or start those that stayed down; with how long each was away."""
+        """Restart the nodes in the op's order, or start those that stayed down; reports how long each was away."""
 
         async def restart(effect: Effect) -> None:
             order = asked(op.value, RestartRequest).order or context.deployment.nodes
@@ -110,7 +110,7 @@ class RollingRestart:
         }
 
     async def _answers(self, context: NemesisContext, node: NodeId) -> bool:
-        """Wait until the node says something of itself; False if it does not in time, as behind another fault."""
+        """Wait until the node answers; False after the timeout, for example because of another fault."""
         clock = context.runtime.clock
         end_ns = clock.now_ns() + round(BACK_S * 1e9)
         while await context.test.system.view(context.deployment, node) is None:
@@ -152,7 +152,7 @@ KIND: Final = Kind(
     over=True,
     ways={
         "restart": Ways(
-            ((Strike({"over": True}, needs=("kill",)),),),
+            ((Injection({"over": True}, needs=("kill",)),),),
             "restarts all nodes, one after the other, each once the one before it answers again",
         ),
     },

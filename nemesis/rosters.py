@@ -1,4 +1,4 @@
-"""Who the members of a cluster are, as its nodes list them; which of them it can do without, and which can be asked."""
+"""The members of a cluster as its nodes list them: which of them it can spare, and which can be asked."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from splitbrain.harness.running.deadlines import together, within
 from splitbrain.nemesis.grudges import majority
 
 ANSWER_S: Final = 1.0
-"""How long one node may take to list the members."""
+"""Timeout for one node to list the members."""
 
 Members = Mapping[str, NodeId]
 """Members by their ids."""
 
 
 class Roster(msgspec.Struct, frozen=True):
-    """What nodes listed at about the same time; those that did not answer are not in it.
+    """What nodes listed at about the same time, without nodes that did not answer.
 
     Attributes:
         lists: by node the members that it lists.
@@ -42,7 +42,7 @@ class Roster(msgspec.Struct, frozen=True):
         """The nodes that do not list the member of this id."""
         return [node for node, listed in self.lists.items() if member not in listed]
 
-    def told(self) -> dict[NodeId, list[str]]:
+    def as_evidence(self) -> dict[NodeId, list[str]]:
         """As evidence: by node the ids that it lists."""
         return {node: sorted(listed) for node, listed in self.lists.items()}
 
@@ -88,11 +88,11 @@ async def reachable(context: NemesisContext, node: NodeId, out: Collection[NodeI
 async def with_majority(context: NemesisContext, out: Collection[NodeId]) -> list[NodeId]:
     """Nodes that run and have links, in both directions, to a majority of the members that run with them.
 
-    Others could take a request for a change, and nobody would know what becomes of it.
+    Other nodes could accept a request for a change, and its outcome would be unknown.
 
     Args:
         context: of the nemesis.
-        out: nodes that are no members, or may be none.
+        out: nodes that are not members, or may not be.
     """
     members = [node for node in context.deployment.nodes if node not in out]
     alive = [node for node in await running(context) if node not in out]

@@ -1,8 +1,8 @@
-"""When which fault strikes: a pure generator of nemesis ops, a function of the nemesis's stream of randomness.
+"""The schedule of faults: a pure generator of nemesis ops, a function of the nemesis's stream of randomness.
 
-One nemesis op at a time, an interval apart. Faults overlap now and then (a kill during a partition), two at most: more
-leave too little of a cluster to learn from. What strikes next comes from a shuffled hand, not from a die: in a short
-run a die leaves out what matters once in a few runs, a hand never does.
+One nemesis op at a time, an interval apart. Faults overlap now and then (a kill during a partition), two at most: with
+more of them too little of a cluster works. The next fault is drawn without replacement until every fault had its turn:
+with independent draws some faults would not occur in a short run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.rng import Rng
 from splitbrain.harness.contract.test import Nemesis
 from splitbrain.harness.generators import PENDING, Context, Generator, Pending, Result
-from splitbrain.nemesis.kinds import Kind, Rounds, Strike
+from splitbrain.nemesis.kinds import Injection, Kind, Rounds
 from splitbrain.results.errors import UsageError
 from splitbrain.results.history import NEMESIS, Op
 from splitbrain.results.nemesisop import request
@@ -25,14 +25,14 @@ IN_FORCE_MAX: Final = 2
 """Faults that are in force at once."""
 
 OVERLAP: Final = 0.3
-"""How often a second fault strikes before the first is healed."""
+"""The probability that a second fault begins before the first is healed."""
 
 SHORTEST, LONGEST = 0.5, 1.5
 """Bounds of the distance between two nemesis ops, in intervals; the mean is one. The lower one gives clients time to
 act in every fault window."""
 
 LASTING: Final = 0.75
-"""How long before the end of a run's faults the last one begins at the latest, in intervals."""
+"""The latest begin of a fault, before the end of the faults phase, in intervals."""
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Fault(msgspec.Struct, frozen=True):
         kind: what kind.
         nemesis: what injects it.
         rounds: the ways that are drawn from.
-        weight: how many turns it has for one of a fault of weight 1.
+        weight: its turns for each turn of a fault of weight 1.
     """
 
     kind: Kind[Any]
@@ -62,19 +62,19 @@ class Fault(msgspec.Struct, frozen=True):
         return _op(self.kind.stop_f, request(self.name, "stop"))
 
     def needs(self) -> frozenset[FaultKind]:
-        """Everything that one of its ways needs of a backend."""
-        return frozenset(kind for group in self.rounds for strike in group for kind in strike.needs)
+        """Everything that its ways need from a backend."""
+        return frozenset(kind for group in self.rounds for injection in group for kind in injection.needs)
 
-    def possible(self, nodes: Sequence[str]) -> list[list[Strike]]:
-        """The groups of ways in which it can strike so many nodes; never none.
+    def possible(self, nodes: Sequence[str]) -> list[list[Injection]]:
+        """The groups of ways that are possible with this number of nodes; never empty.
 
         Raises:
-            UsageError: it cannot strike so few nodes.
+            UsageError: there are too few nodes.
         """
-        groups = [[strike for strike in group if strike.nodes <= len(nodes)] for group in self.rounds]
+        groups = [[injection for injection in group if injection.nodes <= len(nodes)] for group in self.rounds]
         if not any(groups):
             raise UsageError(
-                f"fault {self.name!r} needs more nodes than {len(nodes)}: raise --nodes, or leave it out of --nemesis."
+                f"fault {self.name!r} needs more nodes than {len(nodes)}: raise --nodes, or remove it of --nemesis."
             )
         return [group for group in groups if group]
 
@@ -92,12 +92,12 @@ def _op(f: str, value: dict[str, Any]) -> Op:
 class Schedule(msgspec.Struct, frozen=True):
     """The generator: starts and stops `faults`, `interval_ns` apart on average, the first half an interval in.
 
-    If it is known when the run's faults end (`end_ns` of the run's time), none begins so late that it could not last:
-    clients that wait for an answer from before it need time to ask anything in it.
+    If the end of the faults phase is known (`end_ns` of the run's time), no fault begins so late that it could not
+    last: clients that still wait for an earlier answer need time for an op in its window.
 
-    The rest is its state: which faults are in force, in the order in which they began; for each fault what is left of
-    its round; which faults are left before every one has had its turn; when the next op is due (None while one is under
-    way, whose end decides).
+    The rest is its state: the faults in force, in the order of their begins; for each fault the rest of its round; the
+    faults that have not had their turn yet; when the next op is due (None while an op is in progress, whose end
+    decides).
     """
 
     faults: tuple[Fault, ...]
@@ -151,7 +151,7 @@ class Schedule(msgspec.Struct, frozen=True):
         return full or not overlaps or self._ends_soon(time_ns)
 
     def _waits_for_its_turn(self) -> bool:
-        """Whether all that have a turn left are in force. Where weights differ, others would get more than theirs."""
+        """Whether all faults with a turn left are in force. If weights differ, others would get too many turns."""
         weighted = any(fault.weight > 1 for fault in self.faults)
         return weighted and bool(self.turns) and all(fault in self.in_force for fault in self.turns)
 
@@ -164,16 +164,16 @@ class Schedule(msgspec.Struct, frozen=True):
         if not any(fault in able for fault in turns):
             weighted = [i for i, fault in enumerate(self.faults) for _ in range(fault.weight) if i not in turns]
             turns = (*turns, *_shuffled(weighted, rng))
-        struck = next(fault for fault in turns if fault in able)
-        fault = self.faults[struck]
+        chosen = next(fault for fault in turns if fault in able)
+        fault = self.faults[chosen]
         hands = self.hands or ((),) * len(self.faults)
-        drawn, *rest = hands[struck] or fault.draw(nodes, rng)
+        drawn, *rest = hands[chosen] or fault.draw(nodes, rng)
         order = list(_shuffled(nodes, rng))
         return _op(fault.kind.start_f, request(fault.name, "start", **drawn, order=order)), msgspec.structs.replace(
             self,
-            in_force=(*self.in_force, struck),
-            turns=_without_one(turns, struck),
-            hands=(*hands[:struck], tuple(rest), *hands[struck + 1 :]),
+            in_force=(*self.in_force, chosen),
+            turns=_without_one(turns, chosen),
+            hands=(*hands[:chosen], tuple(rest), *hands[chosen + 1 :]),
         )
 
 
@@ -184,7 +184,7 @@ def _shuffled(items: Sequence[T], rng: Rng) -> tuple[T, ...]:
 
 
 def _without_one(items: tuple[T, ...], item: T) -> tuple[T, ...]:
-    """Without the first of those that are the same."""
+    """The tuple without the first equal item."""
     place = items.index(item)
     return (*items[:place], *items[place + 1 :])
 

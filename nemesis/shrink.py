@@ -4,8 +4,8 @@ Delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Indu
 a plan consists of: keys, faults, client threads, ops, nodes; then over distances in time. Large steps come first: a run
 that is cut short after its violation takes less time, and so does every candidate after it.
 
-The search asks which of many candidates is the first that fails, in the order in which they are given. Whoever answers
-may judge any number of them at once: the result does not depend on it.
+The search asks which of many candidates, in the given order, is the first that fails. The judge may run any number of
+them at once: the result does not depend on it.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ from splitbrain.results.errors import ProtocolError
 T = TypeVar("T")
 
 Judge: TypeAlias = Callable[[Iterator[Plan]], "Plan | None"]
-"""The first of the candidates that fails as the original did: the very object; None if none of them does. It takes from
-the iterator as it goes along, and need not take all."""
+"""The first of the candidates that fails as the original did: the same object; None if none of them fails. It takes
+candidates from the iterator as needed, not necessarily all.
+"""
 
 EIGHTHS: Final = 8
-"""Into so many parts a stretch of time is divided to find out how much of it can go."""
+"""The number of parts into which a stretch of time is divided, to find out how much can be removed."""
 
 SHORT_NS: Final = 40_000_000
-"""Stretches of time that are shorter are left as they are."""
+"""Shorter stretches of time are not changed."""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """Where a search stands.
+    """The progress of a search.
 
     Attributes:
         plan: the smallest plan so far that fails.
         tried: how many candidates were judged.
-        doing: what is being left out now, in words.
+        doing: what it tries to remove now, in words.
     """
 
     plan: Plan
@@ -52,7 +53,7 @@ class Shrunk(msgspec.Struct, frozen=True):
 
     Attributes:
         plan: the smallest plan that fails.
-        minimal: whether the search came to its end: no single fault, op, client, node or key can be left out any more.
+        minimal: whether the search was complete: no single fault, op, client, node or key can be removed any more.
         tried: how many candidates were judged.
     """
 
@@ -68,13 +69,13 @@ def shrink(
     progress: Callable[[Step], None] = lambda _: None,
     go_on: Callable[[], bool] = lambda: True,
 ) -> Shrunk:
-    """Make a failing plan as small as it gets.
+    """Make a failing plan as small as possible.
 
     Args:
-        plan: a plan that fails. Its `expect.key`, if there is one, tells which key to keep before trying others.
-        judge: tells which of many candidates is the first that fails.
-        progress: told of every step.
-        go_on: asked before each candidate; False ends the search with the smallest plan so far.
+        plan: a plan that fails. Its `expect.key`, if there is one, is the key to keep before others are tried.
+        judge: returns the first of many candidates that fails.
+        progress: called with every step.
+        go_on: called before each candidate; False ends the search with the smallest plan so far.
 
     Raises:
         ProtocolError: the judge answered with a plan that it was not given.
@@ -110,7 +111,7 @@ class _Search:
     # --- what leaves out ----------------------------------------------------------------------------------------
 
     def cut_short(self) -> None:
-        """Leave out what comes after the violation, then what came long before it."""
+        """Remove what comes after the violation, then what came long before it."""
         self._doing = "end of the run"
         while self.best.end_ns > SHORT_NS and self._take(
             reductions.ending_at(self.best, self.best.end_ns * part // EIGHTHS) for part in range(1, EIGHTHS)
@@ -123,7 +124,7 @@ class _Search:
             pass
 
     def leave_out(self) -> None:
-        """Leave out whatever a plan consists of, until nothing can go by itself."""
+        """Remove parts of every sort, until no single part can be removed."""
         size = -1
         while size != reductions.size(self.best):
             size = reductions.size(self.best)
@@ -141,7 +142,9 @@ class _Search:
                 pass
 
     def close_up(self) -> None:
-        """Shorten every distance between two events, the longest first; then try round times, which are easier read."""
+        """Shorten every distance between two events, the longest first; then try round times, which are easier to
+        read.
+        """
         self._doing = "time"
         for gap in reductions.gaps(self.best):
             while self._shorten(gap):
@@ -156,7 +159,7 @@ class _Search:
         return self._take(reductions.with_gap(self.best, gap, length_ns * part // EIGHTHS) for part in range(EIGHTHS))
 
     def _guilty_key(self) -> None:
-        """Often it is enough to keep the key on which the violation was found; other keys are load."""
+        """Often the key of the violation is enough; other keys are only load."""
         key = self.best.expect.key if self.best.expect is not None else None
         keys = reductions.keys(self.best)
         self._doing = "keys"
@@ -164,12 +167,13 @@ class _Search:
             self._take(iter([reductions.with_keys(self.best, [key])]))
 
     def _reduce(self, doing: str, units: Sequence[T], build: Callable[[Plan, Sequence[T]], Plan | None]) -> None:
-        """Keep no more of `units` than it takes to fail: delta debugging, over complements of ever smaller chunks.
+        """Keep only the `units` that the failure needs: delta debugging, over complements of smaller and smaller
+        chunks.
 
         Args:
             doing: what they are, in words.
             units: parts of the best plan.
-            build: that plan with only some of them; None where that would be no plan.
+            build: returns the plan with only some of them; None if that is not a plan.
         """
         self._doing = doing
         base, kept, size = self.best, list(units), len(units)
@@ -180,7 +184,7 @@ class _Search:
             kept, size = rest, min(size, len(rest)) // 2
 
     def _without_chunks(self, kept: list[T], size: int, build: Callable[[Sequence[T]], Plan | None]) -> list[T]:
-        """Leave out chunks of so many units, one after the other, wherever that still fails; what is kept."""
+        """Remove chunks of this number of units, one after the other, if the plan still fails; returns what is kept."""
         start = 0
         while start < len(kept):
             rests = [(at, [*kept[:at], *kept[at + size :]]) for at in range(start, len(kept), size)]
@@ -196,9 +200,9 @@ class _Search:
         return self._first(candidates) is not None
 
     def _first(self, candidates: Iterator[Plan | None]) -> int | None:
-        """The place of the first candidate that fails, which becomes the best; None if none does.
+        """The index of the first candidate that fails, which becomes the best; None if none fails.
 
-        What was judged before is not judged again: it did not fail, else it would be the best.
+        A plan that was judged before is skipped: it did not fail, else it would be the best.
         """
         asked: dict[bytes, tuple[int, Plan]] = {}
         ended = False

@@ -1,7 +1,7 @@
-"""Swizzling: cut nodes off one after the other, and let them back one after the other in another order.
+"""Swizzling: cut nodes off one after the other, and reconnect them one after the other in another order.
 
-FoundationDB calls it swizzle-clogging and found that it catches what partitions at one stroke do not: every
-intermediate topology lasts for a moment, and the last node to go need not be the last to come back.
+FoundationDB calls it swizzle-clogging and found that it finds bugs that simple partitions do not: every intermediate
+topology lasts for a moment, and nodes come back in another order than they went.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from splitbrain.nemesis.grudges import all_links
 from splitbrain.results.errors import UsageError
 
 SHAPE: Final = "swizzle"
-"""The shape that ops of a swizzle carry."""
+"""The shape in ops of a swizzle."""
 
 LASTS_MS: Final = 2_000
-"""How long all steps of one direction take at most."""
+"""The longest time of all steps of one direction."""
 
 PAUSE_MIN_MS: Final = 50
 """The shortest pause between two steps."""
 
 
 class Swizzle(msgspec.Struct, frozen=True):
-    """The steps of a swizzle, as the request of its op carries them.
+    """The steps of a swizzle, as in the request of its op.
 
     Attributes:
-        nodes: who is cut off from all others, in this order.
+        nodes: the nodes that are cut off from all others, in this order.
         pauses_ms: the pauses between those steps.
         heal_nodes: the same nodes, in the order in which they come back.
         heal_pauses_ms: the pauses between those steps.
@@ -45,21 +45,21 @@ class Swizzle(msgspec.Struct, frozen=True):
 
 def draw(nodes: Sequence[NodeId], rng: Rng) -> Mapping[str, Any]:
     """A random subset of at least two nodes, and both orders and all pauses."""
-    struck = rng.sample(nodes, rng.between(2, len(nodes)))
-    back = rng.sample(struck, len(struck))
+    cut = rng.sample(nodes, rng.between(2, len(nodes)))
+    back = rng.sample(cut, len(cut))
     return {
-        "nodes": struck,
-        "pauses_ms": _pauses(len(struck), rng),
+        "nodes": cut,
+        "pauses_ms": _pauses(len(cut), rng),
         "heal_nodes": back,
-        "heal_pauses_ms": _pauses(len(struck), rng),
+        "heal_pauses_ms": _pauses(len(cut), rng),
     }
 
 
 def check(swizzle: Swizzle, known: Sequence[NodeId]) -> None:
-    """Refuse steps that cannot be made.
+    """Refuse steps that are not possible.
 
     Raises:
-        UsageError: they cut off no node, or nodes that are not in the test, or a pause is none.
+        UsageError: they cut off no node, or nodes that are not in the test, or a pause is not valid.
     """
     strangers = [node for node in (*swizzle.nodes, *swizzle.heal_nodes) if node not in known]
     if strangers or not swizzle.nodes:
@@ -69,7 +69,7 @@ def check(swizzle: Swizzle, known: Sequence[NodeId]) -> None:
 
 
 def cut_off(gone: Sequence[NodeId], nodes: Sequence[NodeId]) -> frozenset[Link]:
-    """The links that are cut while these nodes are gone: all of theirs, both ways."""
+    """The links that are cut while these nodes are cut off: all of theirs, both ways."""
     return frozenset(link for link in all_links(nodes) if link[0] in gone or link[1] in gone)
 
 

@@ -1,6 +1,7 @@
 """Which nodes a fault is for: node specs as in Jepsen's combined package, and roles.
 
-A spec is symbolic ("leader", "minority"); it is resolved when the fault strikes, since only then it is known who leads.
+A spec is symbolic ("leader", "minority"); it is resolved when the fault is injected, because only then the leader is
+known.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from splitbrain.results.errors import UnknownNameError
 
 
 async def views(context: NemesisContext) -> list[NodeView]:
-    """What the nodes that answer say of themselves, in the order of the test's nodes. Takes half a second at most."""
+    """The status of the nodes that answer, in the order of the test's nodes. Takes at most half a second."""
     system, deployment = context.test.system, context.deployment
     answers = await asyncio.gather(*(system.view(deployment, node) for node in deployment.nodes))
     seen = [view for view in answers if view is not None]
@@ -29,7 +30,9 @@ async def views(context: NemesisContext) -> list[NodeView]:
 
 
 def leader(seen: Sequence[NodeView]) -> NodeId | None:
-    """Who leads in the highest term: a node that says so of itself, else whom the others take for it, else None."""
+    """The leader of the highest term: a node that reports itself as leader, else the leader that others report, else
+    None.
+    """
     leading = [view for view in seen if view.role == "leader"]
     if leading:
         return max(leading, key=lambda view: view.term).node
@@ -38,12 +41,12 @@ def leader(seen: Sequence[NodeView]) -> NodeId | None:
 
 
 def primaries(seen: Sequence[NodeView]) -> list[NodeId]:
-    """Every node that takes itself for the leader, also one that was superseded and does not know."""
+    """Every node that reports itself as leader, also one that was superseded and does not know it."""
     return [view.node for view in seen if view.role == "leader"]
 
 
 def leads(node: NodeId | None, seen: Sequence[NodeView]) -> bool:
-    """Whether the node says of itself that it leads."""
+    """Whether the node reports itself as leader."""
     return node in primaries(seen)
 
 
@@ -74,25 +77,26 @@ SPECS: Final[Mapping[str, Choice]] = {
     "follower": _followers,
     "primaries": _primaries,
 }
-"""Node specs by name. "minority" is the largest one; "minority-third" what a Byzantine quorum tolerates; where nobody
-is known to lead, "leader" and "primaries" take the first node of the order."""
+"""Node specs by name. "minority" is the largest one; "minority-third" what a Byzantine quorum tolerates; if no leader
+is known, "leader" and "primaries" take the first node of the order.
+"""
 
 FEWEST: Final[Mapping[str, int]] = {"minority": 3, "minority-third": 4, "follower": 2}
-"""With fewer nodes than these a spec means none, or not what it says: what is left of two nodes is no majority."""
+"""With fewer nodes than these a spec has no target, or a wrong one: one of two nodes is not a majority."""
 
 
 def fewest(spec: str) -> int:
-    """How many nodes a test needs at least, for a spec to mean any of them."""
+    """The smallest number of nodes for which a spec has a target."""
     return FEWEST.get(spec, 1)
 
 
 def choose(spec: str, order: Sequence[NodeId], seen: Sequence[NodeView]) -> list[NodeId]:
-    """The nodes that a spec means now, in the order of `order`.
+    """The target nodes of a spec, in the order of `order`.
 
     Args:
         spec: a key of `SPECS`.
         order: every node of the test, in the order in which a random choice falls on them.
-        seen: what nodes say of themselves; only specs by role look at it.
+        seen: the status of the nodes; only specs by role use it.
 
     Raises:
         UnknownNameError: there is no such spec.

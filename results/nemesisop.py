@@ -52,7 +52,7 @@ class RequestOfNodes(Request, frozen=True, kw_only=True):
     spec: str | None = None
 
     @property
-    def meant(self) -> str:
+    def target_spec(self) -> str:
         """The spec that holds."""
         return self.spec or "one"
 

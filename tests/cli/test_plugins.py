@@ -187,7 +187,7 @@ def test_what_is_installed_is_listed(folder: Path) -> None:
         (["--system", "mine:shp"], "system 'mine:shp' cannot be imported"),
         (["--nemesis", "mine:shp"], "nemesis 'mine:shp' cannot be imported: module 'mine' has no attribute 'shp'"),
         (["--nemesis", "exil"], "there is no nemesis 'exil'. Did you mean 'exile'?"),
-        (["--nemesis", "mine:shop"], "it is no splitbrain.nemesis.kinds.Kind"),
+        (["--nemesis", "mine:shop"], "it is neither a splitbrain.nemesis.kinds.Kind"),
         (["--backend", "mine:shp"], "backend 'mine:shp' cannot be imported"),
         (["--backend", "her"], "there is no backend 'her'. Did you mean 'here'?"),
         (["--backend", "mine:Nowhere"], "not a Backend: it has no support, sweep, deploy"),

@@ -140,14 +140,14 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ('"start-packet", {"disturb": {"rate_kbit": 1e300}}', "disturb: Expected `int`, got `float`"),
         ('"start-clock", {"spec": "all", "skew": {"n1": {"drift_ppm": -1e6}}}', "drift_ppm is a number of -900,000 to"),
         ('"start-clock", {"skew": {"n1": {"offset_ms": 5, "strobe_ms": 1e-7}}}', "strobe_ms is a number of 1 to"),
-        ('"start-clock", {"skew": {"n1": {"strobe_ms": 10}}}', "jumps to and fro by nothing"),
+        ('"start-clock", {"skew": {"n1": {"strobe_ms": 10}}}', "has a strobe without an offset"),
         ('"start-disk", {"spoil": {"rot": -1}}', "rot is a whole number of 0 to 1,000 sectors, not -1"),
         ('"start-cpu", {"share": 1e-9}', "share is a number of 0.001 to 1 of a CPU"),
         ('"bounce", {"nodes": ["n1"], "pauses_ms": [1e99]}', "got `float` - at `$.pauses_ms[0]`"),
         ('"bounce", {"nodes": ["n1"], "pauses_ms": [99999999]}', "pauses_ms is a whole number of 0 to 60,000 ms"),
         ('"kill", {"order": ["n1", "n1"]}', "order names a node twice"),
         ('"kill"], ["stop-packet"', "this is not JSON"),
-        ('"start"', "start heals a kill fault, and none begins before it"),
+        ('"start"', "start heals a kill fault, and no such fault begins before it"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_line_before_anything_starts(tmp_path: Path, op: str, told: str) -> None:
@@ -159,7 +159,7 @@ def test_what_cannot_be_is_refused_in_a_line_before_anything_starts(tmp_path: Pa
 
 
 def test_lines_that_are_not_in_the_order_of_their_times_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"line 2: kill is due at 0.25 s, before the op that stands before it \(9 s\)"):
+    with pytest.raises(UsageError, match=r"line 2: kill is due at 0.25 s, before the previous op \(9 s\)"):
         read(schedule(tmp_path, '[9, "pause"]', '[0.25, "kill", {"spec": "all"}]'), FIVE, 30.0)
 
 
@@ -176,7 +176,7 @@ def test_an_impossible_schedule_ends_the_command_with_254_and_leaves_nothing(tmp
 def test_a_schedule_and_a_nemesis_are_not_given_at_once(tmp_path: Path) -> None:
     done = splitbrain("run", "--schedule", str(EXAMPLE), "--nemesis", "kill", "--backend", "sim", cwd=tmp_path)
     assert done.returncode == 254
-    assert "leave --nemesis out" in done.stderr
+    assert "remove --nemesis" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

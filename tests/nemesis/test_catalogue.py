@@ -88,7 +88,7 @@ def in_force(ops: Sequence[Op]) -> list[set[str]]:
     return found
 
 
-def strikes(ops: Sequence[Op]) -> list[dict[str, Any]]:
+def injections(ops: Sequence[Op]) -> list[dict[str, Any]]:
     return [op.value for op in ops if op.value["action"] == "start"]
 
 
@@ -149,7 +149,11 @@ def test_a_mix_takes_what_the_backend_can_do_and_says_what_it_leaves_out_and_why
     )
     assert package.left_out == ("packet: without reset, mtu (no packets are rewritten here)",)
     assert package.faults == OF_KINDS["packet"] - {"reset", "mtu"} | {"kill"}
-    ways = {next(iter(strike["disturb"])) for strike in strikes(schedule(package, seconds=2000)) if "disturb" in strike}
+    ways = {
+        next(iter(injection["disturb"]))
+        for injection in injections(schedule(package, seconds=2000))
+        if "disturb" in injection
+    }
     assert ways == {"loss", "corrupt", "duplicate", "reorder", "delay_ms", "rate_kbit"}
 
 
@@ -194,14 +198,17 @@ def test_what_strikes_unfairly_is_in_no_mix_and_drawn_by_no_default() -> None:
 
 
 def test_a_weight_is_the_number_of_turns_for_one_of_the_others() -> None:
-    found = Counter(strike["fault"] for strike in strikes(schedule(build(["partition:3", "kill"]), seconds=6000)))
+    found = Counter(
+        injection["fault"] for injection in injections(schedule(build(["partition:3", "kill"]), seconds=6000))
+    )
     assert found["partition"] / found["kill"] == pytest.approx(3, rel=0.1)
     assert build(["partition:3", "kill"]).name == "partition,kill"
 
 
 def test_the_names_of_one_kind_share_its_turns_by_their_weights() -> None:
     found = Counter(
-        strike["shape"] for strike in strikes(schedule(build(["partition-ring:4", "partition-one"]), seconds=4000))
+        injection["shape"]
+        for injection in injections(schedule(build(["partition-ring:4", "partition-one"]), seconds=4000))
     )
     assert found["majorities-ring"] / found["isolate-one"] == pytest.approx(4, rel=0.1)
 
@@ -243,7 +250,7 @@ def test_every_op_of_every_name_can_be_carried_out_and_is_undone_in_the_end(name
 
 @pytest.mark.parametrize("names", [["none", "kill"], ["kill", "none"], ["none:2"], ["kill:2", "kill"]])
 def test_what_contradicts_itself_is_refused(names: list[str]) -> None:
-    with pytest.raises(UsageError, match=r"stands alone|twice"):
+    with pytest.raises(UsageError, match=r"give it alone|twice"):
         build(names)
 
 
@@ -270,7 +277,9 @@ def test_a_test_with_too_few_nodes_for_a_fault_is_told_so() -> None:
     with pytest.raises(UsageError, match="'partition' needs more nodes than 2"):
         build(["kill", "partition-ring"], nodes=["n1", "n2"])
     build(["kill", "partition"], nodes=["n1", "n2"])
-    two = {strike["shape"] for strike in strikes(schedule(build(["partition"]), nodes=["n1", "n2"], seconds=600))}
+    two = {
+        injection["shape"] for injection in injections(schedule(build(["partition"]), nodes=["n1", "n2"], seconds=600))
+    }
     assert two
     assert all(SHAPES[shape].nodes <= 2 for shape in two)
 
@@ -311,7 +320,7 @@ def test_only_the_stream_of_the_nemesis_is_drawn_from() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_in_half_a_minute_several_faults_strike_each_for_at_least_half_an_interval(names: list[str], seed: int) -> None:
     ops = schedule(build(names), seed)
-    assert len(strikes(ops)) >= 3
+    assert len(injections(ops)) >= 3
     assert ops[0].time == 2 * SECOND
     gaps = [(b.time - a.time) / SECOND - 0.3 for a, b in itertools.pairwise(ops)]
     assert all(2 <= gap <= 6 for gap in gaps)
@@ -344,29 +353,29 @@ def test_faults_overlap_now_and_then_two_at_most_and_end_in_pairs(seed: int) -> 
 @pytest.mark.parametrize("seed", range(20))
 def test_every_kind_has_its_turn_before_any_has_its_third(seed: int) -> None:
     ops = schedule(build(["partition", "kill", "pause"]), seed, seconds=120)
-    kinds = [strike["fault"] for strike in strikes(ops)]
+    kinds = [injection["fault"] for injection in injections(ops)]
     assert set(kinds[:4]) == {"partition", "kill", "pause"}
 
 
 @pytest.mark.parametrize("seed", range(50))
 def test_with_partitions_alone_a_leader_is_cut_off_in_every_run_of_half_a_minute(seed: int) -> None:
-    shapes = [strike["shape"] for strike in strikes(schedule(build(["partition"]), seed))]
+    shapes = [injection["shape"] for injection in injections(schedule(build(["partition"]), seed))]
     assert {"isolate-leader", "leader-in-minority"} & set(shapes[:2])
 
 
 def test_all_shapes_and_specs_come_about() -> None:
-    partitions = strikes(schedule(build(["partition"]), seconds=3000))
-    counts = Counter(strike["shape"] for strike in partitions)
+    partitions = injections(schedule(build(["partition"]), seconds=3000))
+    counts = Counter(injection["shape"] for injection in partitions)
     assert set(counts) == set(SHAPES)
     leader_cut_off = counts["isolate-leader"] + counts["leader-in-minority"]
     assert leader_cut_off / len(partitions) == pytest.approx(0.5, abs=0.02)
-    specs = {strike["spec"] for strike in strikes(schedule(build(["kill"]), seconds=3000))}
+    specs = {injection["spec"] for injection in injections(schedule(build(["kill"]), seconds=3000))}
     assert specs == {"leader", "one", "minority", "majority", "all"}
     assert {NEMESES[name].rounds[0][0].request.get("spec") for name in NEMESES} >= set(SPECS)
 
 
 def test_orders_are_drawn_evenly() -> None:
-    first = Counter(strike["order"][0] for strike in strikes(schedule(build(["kill"]), seconds=5000)))
+    first = Counter(injection["order"][0] for injection in injections(schedule(build(["kill"]), seconds=5000)))
     assert set(first) == set(FIVE)
     assert max(first.values()) < 1.5 * min(first.values())
 
@@ -374,8 +383,8 @@ def test_orders_are_drawn_evenly() -> None:
 def test_names_of_one_kind_add_up_to_one_fault() -> None:
     package = build(["partition-ring", "kill-one", "partition-leader", "kill-leader"])
     assert package.name == "partition-ring,kill-one,partition-leader,kill-leader"
-    found = strikes(schedule(package, seconds=300))
-    assert {(strike["fault"], strike.get("shape") or strike.get("spec")) for strike in found} == {
+    found = injections(schedule(package, seconds=300))
+    assert {(injection["fault"], injection.get("shape") or injection.get("spec")) for injection in found} == {
         ("partition", "majorities-ring"),
         ("partition", "isolate-leader"),
         ("kill", "one"),
@@ -412,7 +421,7 @@ def test_heal_undoes_all_kinds_links_first_and_goes_on_when_one_fails() -> None:
 def test_every_request_says_all_that_it_takes_to_strike_again(count: int) -> None:
     """The same op strikes a fresh deployment in the same way, whatever became of the nemesis that it was made for."""
     names = [f"n{i}" for i in range(1, count + 1)]
-    possible = [name for name in MIXES if all(strike.nodes <= count for strike in NEMESES[name].rounds[0])]
+    possible = [name for name in MIXES if all(injection.nodes <= count for injection in NEMESES[name].rounds[0])]
     for op in schedule(build(possible), seed=count, seconds=400, nodes=names):
         if op.value["action"] == "stop":
             continue
@@ -430,16 +439,16 @@ def test_every_request_says_all_that_it_takes_to_strike_again(count: int) -> Non
 
 
 def test_figures_differ_from_strike_to_strike_and_from_seed_to_seed() -> None:
-    losses = [strike["disturb"]["loss"] for strike in strikes(schedule(build(["packet-loss"]), seconds=600))]
+    losses = [injection["disturb"]["loss"] for injection in injections(schedule(build(["packet-loss"]), seconds=600))]
     assert len(set(losses)) > len(losses) / 2
-    assert losses != [s["disturb"]["loss"] for s in strikes(schedule(build(["packet-loss"]), seed=2, seconds=600))]
+    assert losses != [s["disturb"]["loss"] for s in injections(schedule(build(["packet-loss"]), seed=2, seconds=600))]
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_mix_comes_to_each_of_its_ways_before_any_has_its_third_turn(seed: int) -> None:
     def ways(name: str, count: int) -> list[str]:
-        found = strikes(schedule(build([name]), seed, seconds=600))[:count]
-        return [next(iter(strike.get("disturb") or strike["spoil"])) for strike in found]
+        found = injections(schedule(build([name]), seed, seconds=600))[:count]
+        return [next(iter(injection.get("disturb") or injection["spoil"])) for injection in found]
 
     disks, links = set(ways("disk", 4)), set(ways("packet", 5))
     assert {"slow_ms", "rot"} < disks

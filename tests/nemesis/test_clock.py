@@ -74,7 +74,7 @@ def test_a_spec_chooses_among_the_nodes_for_which_the_request_has_a_fault() -> N
 
 
 def test_a_request_without_faults_is_no_silent_success() -> None:
-    assert "says for each node" in str(start(Clocks(), Nodes(), "one", skew={}).error)
+    assert "a skew for each node" in str(start(Clocks(), Nodes(), "one", skew={}).error)
 
 
 def test_a_new_fault_replaces_the_old_one_and_a_stop_without_a_start_does_nothing() -> None:

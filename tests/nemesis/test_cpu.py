@@ -68,8 +68,8 @@ def test_a_limit_that_cannot_be_lifted_is_told_and_does_not_keep_the_others_thro
 
 
 def test_shares_are_drawn_between_one_and_thirty_percent() -> None:
-    from tests.nemesis.test_catalogue import schedule, strikes
+    from tests.nemesis.test_catalogue import injections, schedule
 
-    drawn = [strike["share"] for strike in strikes(schedule(build(["cpu"]), seconds=3000))]
+    drawn = [injection["share"] for injection in injections(schedule(build(["cpu"]), seconds=3000))]
     assert 0.01 <= min(drawn) < 0.05
     assert 0.2 < max(drawn) <= 0.3

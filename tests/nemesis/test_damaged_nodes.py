@@ -43,7 +43,7 @@ def truncated(ledger: Ledger, nodes: Nodes) -> Disks:
     return disks
 
 
-def strike(nemesis: _Nemesis, deployment: Nodes, f: str) -> Op:
+def inject(nemesis: _Nemesis, deployment: Nodes, f: str) -> Op:
     return invoke(
         nemesis, deployment, f, action="start", spec="all", order=ORDER, nodes=ORDER, pauses_ms=[20] * 5, over=True
     )
@@ -58,7 +58,7 @@ def test_a_damaged_node_that_does_not_start_any_more_is_no_problem_and_the_other
     assert set(nodes.states.values()) == {"running"}
     nodes.fragile = {"n3"}
     nemesis = make(ledger)
-    for done in (strike(nemesis, nodes, begin), invoke(nemesis, nodes, end, action="stop")):
+    for done in (inject(nemesis, nodes, begin), invoke(nemesis, nodes, end, action="stop")):
         assert (done.type, done.error) == ("ok", None)
     run(nemesis.heal(context(nodes)))
     assert nodes.states == {**dict.fromkeys(FIVE, "running"), "n3": "stopped"}
@@ -71,7 +71,7 @@ def test_a_node_with_a_whole_disk_that_does_not_start_is_a_problem_beside_a_dama
     truncated(ledger, nodes)
     nodes.fragile, nodes.broken = {"n3"}, {"n5"}
     nemesis = make(ledger)
-    strike(nemesis, nodes, begin)
+    inject(nemesis, nodes, begin)
     done = invoke(nemesis, nodes, end, action="stop")
     assert done.type == "info"
     assert done.error is not None

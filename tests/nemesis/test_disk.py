@@ -209,25 +209,25 @@ def test_spare_takes_the_first_that_can_be_lost_and_as_many_as_can(count: int, d
 
 
 @pytest.mark.parametrize(
-    ("other", "strike_f", "relieve_f"), [(kill, "kill", "start"), (power, "power-off", "power-on")]
+    ("other", "inject_f", "release_f"), [(kill, "kill", "start"), (power, "power-off", "power-on")]
 )
-def test_who_keeps_a_node_down_decides_when_it_starts(other: Any, strike_f: str, relieve_f: str) -> None:
+def test_who_keeps_a_node_down_decides_when_it_starts(other: Any, inject_f: str, release_f: str) -> None:
     ledger, nodes = Ledger(), Nodes()
     disks, killer = Disks(ledger), other(ledger)
     start(disks, nodes, FULL)
-    run(killer.invoke(context(nodes), nemesis_op(strike_f, action="start", spec="all", order=ORDER)))
-    done = run(killer.invoke(context(nodes), nemesis_op(relieve_f, action="stop")))
+    run(killer.invoke(context(nodes), nemesis_op(inject_f, action="start", spec="all", order=ORDER)))
+    done = run(killer.invoke(context(nodes), nemesis_op(release_f, action="stop")))
     assert done.type == "ok"
     assert done.value["down"] == ["n3"], "its disk is still full"
     assert done.value["evidence"]["left to"] == {"n3": ["disk"]}
     assert stop(disks, nodes).value["down"] == []
 
     start(disks, nodes, FULL)
-    run(killer.invoke(context(nodes), nemesis_op(strike_f, action="start", spec="all", order=ORDER)))
+    run(killer.invoke(context(nodes), nemesis_op(inject_f, action="start", spec="all", order=ORDER)))
     done = stop(disks, nodes)
     assert done.type == "ok"
     assert len(done.value["down"]) == 5, "it is still to be down"
-    done = run(killer.invoke(context(nodes), nemesis_op(relieve_f, action="stop")))
+    done = run(killer.invoke(context(nodes), nemesis_op(release_f, action="stop")))
     assert (done.type, done.value["down"]) == ("ok", [])
 
 
@@ -242,7 +242,7 @@ def test_heal_makes_every_disk_well_and_complains_of_a_node_that_stays_down() ->
     run(nemesis.heal(context(nodes)))
 
 
-@pytest.mark.parametrize(("spoil", "words"), [({}, "does nothing at all"), (None, "got `null` - at `$.spoil`")])
+@pytest.mark.parametrize(("spoil", "words"), [({}, "has no effect"), (None, "got `null` - at `$.spoil`")])
 def test_a_request_that_asks_for_no_fault_is_info_and_not_a_silent_success(spoil: Any, words: str) -> None:
     done = start(Disks(), Nodes(), spoil)
     assert done.type == "info"

@@ -18,7 +18,7 @@ from splitbrain.harness.campaigns.swarm import asked_for, draw
 from splitbrain.harness.generators.script import ScriptedFault
 from splitbrain.harness.running.plan import load
 from splitbrain.nemesis import catalogue
-from splitbrain.nemesis.kinds import Kind, Strike, Ways, without_nodes
+from splitbrain.nemesis.kinds import Injection, Kind, Ways, without_nodes
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.reductions import with_nodes
 from splitbrain.nemesis.requests import complete, needs_of
@@ -118,7 +118,7 @@ def test_a_schedule_may_have_its_ops_if_nemesis_names_it(tmp_path: Path) -> None
         ({"one_way": "yes"}, r"Expected `bool`, got `str` - at `\$.one_way`"),
         ({"spec": "leeder"}, "node spec of exile 'leeder'. Did you mean 'leader'"),
         ({"order": ["n9"]}, "order names 'n9'"),
-        ("leader", 'carries a mapping such as {"spec": "leader", "one_way": true}'),
+        ("leader", 'needs a mapping such as {"spec": "leader", "one_way": true}'),
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused(value: Any, why: str) -> None:
@@ -185,7 +185,7 @@ ANOTHER_EXILE = dataclasses.replace(EXILE, takes_s=1.0)
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("NOT_A_KIND", "is no splitbrain.nemesis.kinds.Kind"),
+        ("NOT_A_KIND", "it is neither a splitbrain.nemesis.kinds.Kind"),
         ("ANOTHER_KILL", "there is a kind of fault 'kill' already"),
         ("OP_OF_OURS", "there is an op 'kill' already"),
         ("NOWHERE", "cannot be imported: module '.*' has no attribute 'NOWHERE'"),
@@ -197,7 +197,7 @@ def test_what_is_no_kind_of_its_own_is_refused(name: str, why: str) -> None:
 
 
 def test_two_kinds_of_one_name_are_refused() -> None:
-    with pytest.raises(UsageError, match="two of them bring a kind of fault 'exile'"):
+    with pytest.raises(UsageError, match="two of them have a kind of fault 'exile'"):
         catalogue.build([NAME, f"{__name__}:ANOTHER_EXILE"])
 
 
@@ -218,7 +218,7 @@ def test_a_record_that_contradicts_itself_is_refused_when_it_is_made() -> None:
             stop_f="b",
             example="{}",
             needs=lambda _: (),
-            ways={"a": Ways(((Strike({}),),), "")},
+            ways={"a": Ways(((Injection({}),),), "")},
         )
 
 

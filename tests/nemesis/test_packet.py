@@ -106,7 +106,7 @@ def test_a_fault_that_never_bit_is_told_and_is_no_failure() -> None:
 
 @pytest.mark.parametrize(
     ("disturb", "words"),
-    [({}, "does nothing at all"), ({"loss": "much"}, "at `$.disturb.loss`"), ([], "at `$.disturb`")],
+    [({}, "has no effect"), ({"loss": "much"}, "at `$.disturb.loss`"), ([], "at `$.disturb`")],
 )
 def test_a_request_that_asks_for_no_fault_is_info_and_not_a_silent_success(disturb: Any, words: str) -> None:
     op = nemesis_op("start-packet", scope="all", disturb=disturb)

@@ -18,7 +18,7 @@ def invoke(nemesis: NodeFault, f: str, nodes: Nodes, system: Roles | None = None
     return run(nemesis.invoke(context(nodes, system), nemesis_op(f, **request)))
 
 
-def strike(nodes: Nodes, f: str, spec: str, system: Roles | None = None) -> Op:
+def inject(nodes: Nodes, f: str, spec: str, system: Roles | None = None) -> Op:
     nemesis = kill() if f == "kill" else pause()
     return invoke(nemesis, f, nodes, system, fault=f, action="start", spec=spec, order=ORDER)
 
@@ -41,7 +41,7 @@ def test_a_strike_hits_whom_the_spec_means_and_nobody_else(
     f: str, state: str, column: str, spec: str, expected: list[str]
 ) -> None:
     nodes = Nodes()
-    done = strike(nodes, f, spec, led_by("n4"))
+    done = inject(nodes, f, spec, led_by("n4"))
     assert done.type == "ok"
     assert [node for node in FIVE if nodes.states[node] == state] == expected == done.value[column]
     assert sorted(done.value["target"].split()) == expected
@@ -54,7 +54,7 @@ def test_a_strike_hits_whom_the_spec_means_and_nobody_else(
 @pytest.mark.parametrize(("f", "stop_f", "column"), [("kill", "start", "down"), ("pause", "resume", "paused")])
 def test_the_relief_reaches_everybody_who_suffers(f: str, stop_f: str, column: str) -> None:
     nodes = Nodes()
-    strike(nodes, f, "majority")
+    inject(nodes, f, "majority")
     done = invoke(kill() if f == "kill" else pause(), stop_f, nodes, fault=f, action="stop")
     assert done.type == "ok"
     assert set(nodes.states.values()) == {"running"}
@@ -64,17 +64,17 @@ def test_the_relief_reaches_everybody_who_suffers(f: str, stop_f: str, column: s
 
 def test_a_killed_node_comes_back_in_a_new_life_and_a_paused_one_in_the_same() -> None:
     nodes = Nodes()
-    strike(nodes, "kill", "one")
+    inject(nodes, "kill", "one")
     done = invoke(kill(), "start", nodes)
     assert done.value["evidence"]["n3"]["after"]["life"] == 2
-    strike(nodes, "pause", "one")
+    inject(nodes, "pause", "one")
     done = invoke(pause(), "resume", nodes)
     assert done.value["evidence"]["n3"]["after"]["life"] == 2
 
 
 @pytest.mark.parametrize(("f", "state"), [("kill", "stopped"), ("pause", "paused")])
 def test_a_node_that_survives_makes_the_op_info_and_is_named(f: str, state: str) -> None:
-    done = strike(Nodes(immortal={"n1"}), f, "minority")
+    done = inject(Nodes(immortal={"n1"}), f, "minority")
     assert done.type == "info"
     assert f"n1 is running instead of {state}" in str(done.error)
     assert done.value["target"] == "n3 n1", "what was asked for and what is in force is recorded all the same"
@@ -82,7 +82,7 @@ def test_a_node_that_survives_makes_the_op_info_and_is_named(f: str, state: str)
 
 def test_a_node_that_does_not_start_does_not_keep_the_others_from_starting() -> None:
     nodes = Nodes(broken={"n1"})
-    strike(nodes, "kill", "all")
+    inject(nodes, "kill", "all")
     done = invoke(kill(), "start", nodes)
     assert done.type == "info"
     assert "n1: n1 ended at once: no such file" in str(done.error)
@@ -92,18 +92,18 @@ def test_a_node_that_does_not_start_does_not_keep_the_others_from_starting() -> 
 def test_a_strike_spares_nodes_that_suffer_already() -> None:
     nodes = Nodes()
     nodes.states["n3"] = "stopped"
-    done = strike(nodes, "pause", "one")
+    done = inject(nodes, "pause", "one")
     assert done.value["target"] == "n1"
     assert nodes.states["n3"] == "stopped"
-    done = strike(nodes, "kill", "minority")
+    done = inject(nodes, "kill", "minority")
     assert done.value["target"] == "n1 n5", "a paused node can be killed"
 
 
 def test_when_everybody_suffers_already_nobody_is_struck_and_it_says_so() -> None:
     nodes = Nodes()
-    strike(nodes, "kill", "all")
+    inject(nodes, "kill", "all")
     calls = len(nodes.calls)
-    done = strike(nodes, "pause", "majority")
+    done = inject(nodes, "pause", "majority")
     assert done.type == "ok"
     assert done.value["target"].startswith("nobody")
     assert done.value["paused"] == []
@@ -113,14 +113,14 @@ def test_when_everybody_suffers_already_nobody_is_struck_and_it_says_so() -> Non
 def test_a_leader_that_is_down_is_not_struck_again() -> None:
     nodes = Nodes()
     nodes.states["n4"] = "stopped"
-    done = strike(nodes, "kill", "leader", Roles({"n1": ("follower", 3, "n4")}))
+    done = inject(nodes, "kill", "leader", Roles({"n1": ("follower", 3, "n4")}))
     assert done.value["target"] == "n3"
 
 
 @pytest.mark.parametrize("f", ["kill", "pause"])
 def test_heal_makes_every_struck_node_run_as_often_as_it_is_called(f: str) -> None:
     nodes = Nodes()
-    strike(nodes, f, "all")
+    inject(nodes, f, "all")
     nemesis = kill() if f == "kill" else pause()
     run(nemesis.heal(context(nodes)))
     run(nemesis.heal(context(nodes)))
@@ -130,7 +130,7 @@ def test_heal_makes_every_struck_node_run_as_often_as_it_is_called(f: str) -> No
 
 def test_heal_complains_of_a_node_that_does_not_run_afterwards() -> None:
     nodes = Nodes(broken={"n2"})
-    strike(nodes, "kill", "all")
+    inject(nodes, "kill", "all")
     with pytest.raises(NemesisError, match="n2 is stopped instead of running"):
         run(kill().heal(context(nodes)))
     assert [node for node, state in nodes.states.items() if state == "stopped"] == ["n2"]
@@ -153,7 +153,7 @@ def test_a_loss_of_power_tells_what_it_cost_and_is_relieved_by_a_start(spec: str
 
 
 def test_a_kill_tells_of_no_loss() -> None:
-    assert "lost" not in strike(Nodes(), "kill", "one").value["evidence"]["n3"]
+    assert "lost" not in inject(Nodes(), "kill", "one").value["evidence"]["n3"]
 
 
 def test_a_node_that_lost_its_power_is_not_started_by_the_end_of_a_kill() -> None:

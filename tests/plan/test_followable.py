@@ -77,7 +77,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"faults": [{"at_ns": 5, "f": "start-partition", "value": {"shape": "blob"}}]}, "faults[0]: "),
     ({"faults": [{"at_ns": 5, "f": "leave"}]}, "faults[0]: leave is of none of the nemeses"),
     ({"faults": [{"at_ns": 5, "f": "kill", "value": {"order": ["n9"]}}]}, "order names 'n9'"),
-    ({"faults": [{"at_ns": 5, "f": "start"}]}, "faults[0]: start heals a kill fault, and none begins before"),
+    ({"faults": [{"at_ns": 5, "f": "start"}]}, "faults[0]: start heals a kill fault, and no such fault begins before"),
     ({"faults": [{"at_ns": 9, "f": "kill"}, {"at_ns": 5, "f": "start"}]}, "faults[1]: start is due at"),
     ({"format": 99}, "upgrade splitbrain"),
     ({"end_ns": 1e300}, "this is not a plan"),

@@ -1,6 +1,6 @@
-"""Small parts that work, for `splitbrain new` to copy: "starter" stands for the name that the user gives.
+"""Small working parts, which `splitbrain new` copies: "starter" stands for the name that the user gives.
 
-Each module here is one part with nothing left out, and the module test_NAME beside it proves it.
+Each module here is one complete part, and the module test_NAME beside it tests it.
 """
 
 from __future__ import annotations

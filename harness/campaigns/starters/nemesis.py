@@ -1,10 +1,10 @@
-"""A kind of fault: a node is paused and goes on some seconds later."""
+"""A kind of fault: a node is paused and resumed some seconds later."""
 
 from __future__ import annotations
 
 from splitbrain import FaultKind, NemesisContext, Op
 from splitbrain.nemesis.effects import Effect, carry_out
-from splitbrain.nemesis.kinds import Kind, Strike, Ways, always
+from splitbrain.nemesis.kinds import Injection, Kind, Ways, always
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.targets import choose, needs_views, views
 from splitbrain.results.errors import NemesisError
@@ -16,7 +16,7 @@ class StarterRequest(RequestOfNodes, tag="starter", frozen=True, kw_only=True):
 
 
 class Starter:
-    """Pauses nodes (`starter`) and lets them go on (`stop-starter`)."""
+    """Pauses nodes (`starter`) and resumes them (`stop-starter`)."""
 
     fs = frozenset({"starter", "stop-starter"})
     faults: frozenset[FaultKind] = frozenset({"pause"})
@@ -34,15 +34,15 @@ class Starter:
         return await carry_out(context, op, do, self._ledger)
 
     async def heal(self, context: NemesisContext) -> None:
-        """Let every paused node go on."""
+        """Resume every paused node."""
         for node in context.deployment.nodes:
             if (await context.deployment.status(node)).state == "paused":
                 await context.deployment.resume(node)
 
     async def _pause(self, context: NemesisContext, op: Op, effect: Effect) -> None:
         wanted = asked(op.value, StarterRequest)
-        seen = await views(context) if needs_views(wanted.meant) else ()
-        nodes = choose(wanted.meant, wanted.order or context.deployment.nodes, seen)
+        seen = await views(context) if needs_views(wanted.target_spec) else ()
+        nodes = choose(wanted.target_spec, wanted.order or context.deployment.nodes, seen)
         effect.target = " ".join(nodes) or "nobody: no node was chosen"
         for node in nodes:
             state = (await context.deployment.pause(node)).state
@@ -65,8 +65,8 @@ STARTER = Kind(
     ways={
         "starter": Ways(
             (
-                (Strike({"spec": "leader"}, nodes=1, needs=("pause",)),),
-                (Strike({"spec": "one"}, nodes=1, needs=("pause",)),),
+                (Injection({"spec": "leader"}, nodes=1, needs=("pause",)),),
+                (Injection({"spec": "one"}, nodes=1, needs=("pause",)),),
             ),
             "pauses the leader, and any node, in turn",
         )
