@@ -157,12 +157,12 @@ class SimDeployment:
         host = self._host(node)
         if host.process is not None and host.process.alive():
             return host.status()
-        process, handed = host.boot()
+        process, world = host.boot()
         command = self._test.system.command(self._test, self._place(node))
-        await process.run(self._simulation.embed(command, handed), "start")
+        await process.run(self._simulation.embed(command, world), "start")
         if not process.alive():
-            told = host.status().evidence.get("exit", "it was killed")
-            raise NodeStartError(f"{node} does not start: {told}")
+            reason = host.status().evidence.get("exit", "it was killed")
+            raise NodeStartError(f"{node} does not start: {reason}")
         return host.status()
 
     async def kill(self, node: NodeId) -> NodeStatus:

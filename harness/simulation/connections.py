@@ -156,23 +156,23 @@ class End:
 
     def _launch_over_fault(self, message: bytes, fault: LinkFault) -> None:
         link = self.link
-        if link.strikes(fault.loss):
+        if link.hits(fault.loss):
             link.count("lost")
             return
-        if link.strikes(fault.corrupt):
+        if link.hits(fault.corrupt):
             link.count("corrupted")
             return
         queued_ns = link.queued_ns(len(message))
         if queued_ns is None:
             self._give_up(_NOT_TAKEN)
             return
-        if link.strikes(fault.reorder):
+        if link.hits(fault.reorder):
             link.count("reordered")
             arrives_ns = self._lane.straggler_ns(queued_ns)
         else:
             arrives_ns = self._lane.next_ns(queued_ns)
         self._lane.carry(arrives_ns, lambda: self._arrive(message))
-        if link.strikes(fault.duplicate):
+        if link.hits(fault.duplicate):
             link.count("duplicated")
             self._lane.carry(arrives_ns + link.late_ns(), lambda: self._arrive(message))
 
@@ -228,20 +228,20 @@ class End:
 
     def _give_up(self, reason: str) -> None:
         """Break it here for good, and reset the other end if that gets through."""
-        self._tell_of_reset(reason)
+        self._send_reset(reason)
         self._stop_sending()
         self._break(reason)
 
-    def _tell_of_reset(self, reason: str) -> None:
+    def _send_reset(self, reason: str) -> None:
         """A reset is sent once: an end that it does not reach stays half open."""
         other, link = self.other, self.link
 
-        def told() -> None:
+        def reset() -> None:
             if link.passes():
                 other._stop_sending()
                 other._break(reason)
 
-        self._lane.carry(self._lane.next_ns(), told)
+        self._lane.carry(self._lane.next_ns(), reset)
 
     def _stop_sending(self) -> None:
         self._reset = True
@@ -269,7 +269,7 @@ class End:
             self.other._waiting.append(message)
             self.other._give_up_in_time()
         else:
-            self._tell_of_reset("connection reset by the other side")
+            self._send_reset("connection reset by the other side")
 
     def _note(self, message: bytes) -> None:
         if self._trace is not None:

@@ -117,7 +117,7 @@ class SimLink:
         """Whether anything gets through now."""
         return not self.cut and (self.fault is None or not self.fault.held)
 
-    def strikes(self, share: float) -> bool:
+    def hits(self, share: float) -> bool:
         """Whether a fault strikes that concerns such a share of all messages."""
         return share > 0 and self.rng.random() < share
 

@@ -297,10 +297,10 @@ class SimLoop(Unreal):
             return
         first = self.unhandled[0]
         error = first.get("exception")
-        told = first.get("message", "an error was not handled")
+        message = first.get("message", "an error was not handled")
         cause = "" if error is None else f": {type(error).__name__}: {error}"
         more = "" if len(self.unhandled) == 1 else f" ({len(self.unhandled) - 1} more)"
-        raise SimulationError(f"an error in the simulation was never handled: {told}{cause}{more}.{then}") from error
+        raise SimulationError(f"an error in the simulation was never handled: {message}{cause}{more}.{then}") from error
 
     def _clean_up(self) -> None:
         """Leave nothing behind that Python would complain of later. Virtual time stands still meanwhile."""

@@ -57,10 +57,10 @@ class StreamEnd(End):
         if queued_ns is None or late_ns > GIVEN_UP_NS:
             self._give_up("the other side does not take what is sent to it")
             return
-        if self.link.strikes(fault.reorder):
+        if self.link.hits(fault.reorder):
             self.link.count("reordered")
             late_ns += self.link.late_ns()
-        if self.link.strikes(fault.duplicate):
+        if self.link.hits(fault.duplicate):
             self.link.count("duplicated")
         self._lane.carry(self._lane.next_ns(queued_ns + late_ns), lambda: self._arrive(message))
 
@@ -68,9 +68,9 @@ class StreamEnd(End):
         """How much time goes by until a message gets through that may be lost or damaged."""
         late_ns, timeout_ns = 0, RETRANSMISSION_NS
         while late_ns <= GIVEN_UP_NS:
-            if self.link.strikes(fault.loss):
+            if self.link.hits(fault.loss):
                 self.link.count("lost")
-            elif self.link.strikes(fault.corrupt):
+            elif self.link.hits(fault.corrupt):
                 self.link.count("corrupted")
             else:
                 break

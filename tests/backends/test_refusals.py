@@ -115,12 +115,12 @@ def node() -> Generator[Node]:
 def test_what_a_node_was_refused_is_counted_whichever_of_its_threads_and_processes_it_was(node: Node, who: str) -> None:
     node.tell(who)
     with closing(Refusals(FULL, node.pid, 1)) as refusals:
-        assert refusals.told(1, halted=False) == {"failed_calls": 0}, "what was before does not count"
+        assert refusals.evidence(1, halted=False) == {"failed_calls": 0}, "what was before does not count"
         node.tell(who)
         expected = int(who.split()[1]) if " " in who else 1
-        assert refusals.told(1, halted=False) == {"failed_calls": expected}
+        assert refusals.evidence(1, halted=False) == {"failed_calls": expected}
         node.end()
-        assert refusals.told(1, halted=False) == {"failed_calls": expected}, "also once it is gone"
+        assert refusals.evidence(1, halted=False) == {"failed_calls": expected}, "also once it is gone"
 
 
 def test_what_others_are_refused_and_what_fails_for_other_reasons_does_not_count(node: Node) -> None:
@@ -129,28 +129,28 @@ def test_what_others_are_refused_and_what_fails_for_other_reasons_does_not_count
         with closing(Refusals(FULL, node.pid, 1)) as refusals:
             other.tell("fill 5")
             node.tell("talk 5")
-            assert refusals.told(1, halted=False) == {"failed_calls": 0}
+            assert refusals.evidence(1, halted=False) == {"failed_calls": 0}
         with closing(Refusals({"read_only": True}, node.pid, 1)) as refusals:
             node.tell("fill 5")
-            assert refusals.told(1, halted=False) == {"failed_calls": 0}
+            assert refusals.evidence(1, halted=False) == {"failed_calls": 0}
     finally:
         other.end()
 
 
 def test_another_life_of_the_node_may_have_been_refused_what_nobody_counted(node: Node) -> None:
     with closing(Refusals(FULL, node.pid, 1)) as refusals:
-        assert refusals.told(2, halted=False) == {"uncounted": "the node was started again meanwhile"}
+        assert refusals.evidence(2, halted=False) == {"uncounted": "the node was started again meanwhile"}
         node.tell("fill 2")
-        assert refusals.told(2, halted=False) == {"failed_calls": 2}, "at least so many"
+        assert refusals.evidence(2, halted=False) == {"failed_calls": 2}, "at least so many"
 
 
 def test_a_node_that_ended_over_its_disk_has_met_it_unless_it_never_ran_meanwhile(node: Node) -> None:
     with closing(Refusals(FULL, node.pid, 1)) as refusals:
-        assert refusals.told(1, halted=True) == {"halted": True, "failed_calls": 0}
+        assert refusals.evidence(1, halted=True) == {"halted": True, "failed_calls": 0}
     with closing(Refusals(FULL, None, 1)) as refusals:
         why = "the node did not run when its disk got the fault"
-        assert refusals.told(1, halted=True) == {"uncounted": why}
-        assert refusals.told(2, halted=True) == {"halted": True, "uncounted": why}
+        assert refusals.evidence(1, halted=True) == {"uncounted": why}
+        assert refusals.evidence(2, halted=True) == {"halted": True, "uncounted": why}
 
 
 def test_where_nobody_may_count_it_says_so_and_claims_nothing(monkeypatch: pytest.MonkeyPatch, node: Node) -> None:
@@ -159,13 +159,13 @@ def test_where_nobody_may_count_it_says_so_and_claims_nothing(monkeypatch: pytes
 
     monkeypatch.setattr("splitbrain.harness.backends.agent.syscalls.call", refused)
     with closing(Refusals(FULL, node.pid, 1)) as refusals:
-        told = refusals.told(1, halted=False)
-    assert list(told) == ["uncounted"]
-    assert "Operation not permitted" in told["uncounted"]
+        evidence = refusals.evidence(1, halted=False)
+    assert list(evidence) == ["uncounted"]
+    assert "Operation not permitted" in evidence["uncounted"]
 
 
 def test_of_a_process_that_is_gone_nothing_is_claimed() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     with closing(Refusals(FULL, ended.pid, 1)) as refusals:
-        assert "uncounted" in refusals.told(1, halted=False)
+        assert "uncounted" in refusals.evidence(1, halted=False)

@@ -104,8 +104,8 @@ class CpuGroups:
     def _stat(self, node: str) -> dict[str, int]:
         with open(os.path.join(self._folder, node, "cpu.stat")) as file:
             found = {words[0]: int(words[1]) for words in map(str.split, file) if len(words) == 2}
-        stood_ms = found.get("throttled_time", 0) // 1_000_000 + found.get("throttled_usec", 0) // 1000
-        return {"throttled": found["nr_throttled"], "throttled_ms": stood_ms}
+        throttled_ms = found.get("throttled_time", 0) // 1_000_000 + found.get("throttled_usec", 0) // 1000
+        return {"throttled": found["nr_throttled"], "throttled_ms": throttled_ms}
 
 
 def problem() -> str | None:

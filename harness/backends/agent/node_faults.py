@@ -96,7 +96,7 @@ class NodeFaults:
         if ends is None:
             return found
         try:
-            return {**found, **ends.told(life, halted)}
+            return {**found, **ends.evidence(life, halted)}
         finally:
             ends.close()
 

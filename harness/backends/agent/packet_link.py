@@ -157,7 +157,7 @@ class PacketLink:
     def _judge(self, packet: Packet, now_s: float) -> None:
         fault, content = self.fault, None
         length = segments.total_length(packet.content)
-        lost, late, twice, corrupt = map(self._strikes, (fault.loss, fault.reorder, fault.duplicate, fault.corrupt))
+        lost, late, twice, corrupt = map(self._hits, (fault.loss, fault.reorder, fault.duplicate, fault.corrupt))
         jitter_s = fault.jitter_ms / 1e3 * self._draw() if fault.jitter_ms else 0.0
         late_s = LATE_S * self._draw() if fault.reorder else 0.0
         copy_late_s = LATE_S * self._draw() if fault.duplicate else 0.0
@@ -194,7 +194,7 @@ class PacketLink:
             self.queue.drop(packet.number)
             self._wait(_Waiting(due_s, self._order, False, content or packet.content, late))
 
-    def _strikes(self, share: float) -> bool:
+    def _hits(self, share: float) -> bool:
         return share > 0 and self._draw() < share
 
     def _lose(self, packet: Packet, word: str) -> None:

@@ -66,7 +66,7 @@ class Refusals:
         """Whether a fault is of those that refuse calls."""
         return any(fault.get(name) for name in ERRORS)
 
-    def told(self, life: int, halted: bool) -> dict[str, Any]:
+    def evidence(self, life: int, halted: bool) -> dict[str, Any]:
         """What is known by now.
 
         Args:

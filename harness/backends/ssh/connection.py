@@ -275,7 +275,7 @@ def _private_key(inventory: Inventory) -> paramiko.PKey | None:
         return paramiko.PKey.from_path(inventory.key)
     except (paramiko.PasswordRequiredException, TypeError):  # the latter is what the parser of OpenSSH's format raises
         raise UsageError(
-            f"--ssh-key {inventory.key}: the key is encrypted. Add it to an ssh agent (ssh-add), leave --ssh-key out."
+            f"--ssh-key {inventory.key}: the key is encrypted. Add it to an ssh agent (ssh-add), or remove --ssh-key."
         ) from None
     except Exception as error:  # whatever its parsers make of a file that is no key
         raise UsageError(f"--ssh-key {inventory.key}: no private key can be read from it ({_line(error)}).") from None

@@ -142,8 +142,8 @@ class SshDeployment(Deployed[AgentNode]):
         Raises:
             BackendError: an agent does not answer; all such hosts are named.
         """
-        told = await self._on_all(lambda node: estimated(self._agents[node]))
-        return dict(zip(self.nodes, told, strict=True))
+        offsets = await self._on_all(lambda node: estimated(self._agents[node]))
+        return dict(zip(self.nodes, offsets, strict=True))
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

@@ -469,16 +469,16 @@ def _refuse_options(call: str, options: Mapping[str, Any]) -> None:
         if name not in _HARMLESS and value is not None:
             raise offence(
                 f"{call} was called with {name} inside a simulation, at {caller()}. Simulated connections are plain "
-                "TCP by the names of nodes: leave it out."
+                "TCP by the names of nodes: remove it."
             )
 
 
 def _as_of_the_system(error: ConnectionError) -> OSError:
     """As the operating system would say it."""
-    told = str(error)
+    text = str(error)
     kinds: tuple[tuple[str, Callable[[str], OSError]], ...] = (
         ("refused", ConnectionRefusedError),
         ("no answer", TimeoutError),
         ("no route", OSError),
     )
-    return next((kind(told) for words, kind in kinds if words in told), error)
+    return next((kind(text) for words, kind in kinds if words in text), error)
