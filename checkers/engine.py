@@ -37,7 +37,7 @@ def judge(
     specs: Sequence[CheckerSpec],
     telemetry: pa.Table | None = None,
     *,
-    tell: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str], None] = lambda _: None,
     weaker: bool = True,
 ) -> list[Verdict]:
     """One verdict per checker, in the order of `specs`.
@@ -59,7 +59,7 @@ def judge(
     recorded = _Recorded(history, telemetry)
     verdicts: list[Verdict] = []
     for spec, each in zip(specs, checkers, strict=True):
-        tell(spec.name)
+        progress(spec.name)
         verdicts.append(recorded.verdict(each, spec, weaker=weaker))
     return verdicts
 

@@ -19,7 +19,7 @@ from splitbrain.workloads.register import register
 
 
 class Builder(Protocol):
-    """Makes a workload for so many clients of these nodes."""
+    """Makes a workload for this number of clients of these nodes."""
 
     def __call__(
         self, *, nodes: Sequence[NodeId], concurrency: int, rate: float = 100.0, time_limit_s: float = 30.0
@@ -30,15 +30,15 @@ class Builder(Protocol):
 
 WORKLOADS: Final[Mapping[str, tuple[Builder, str]]] = {
     "register": (register, "read, write and compare-and-set over many keys; each key must be linearizable"),
-    "set": (grow_set, "add numbers, read them all; none that was acknowledged may be missing"),
-    "declare": (declare, "create if absent; exactly one client wins each key, and everybody reads the winner"),
-    "create-once": (create_once, "all create the same key at once, then each asks who won; there is one winner"),
+    "set": (grow_set, "add numbers, read them all; no acknowledged number may be missing"),
+    "declare": (declare, "create if absent; exactly one client wins each key, and all read the winner"),
+    "create-once": (create_once, "all create the same key at once, then each reads the winner; there is one winner"),
     "lock": (lock, "take a lock and give it back; one owner at a time, and its fencing tokens grow"),
     "lease-lock": (
         lease_lock,
-        "take a lock on a lease of 2 s that is kept alive, work, give it back; one owner at a time: must fail",
+        "acquire a lock on a lease of 2 s with keep-alive, work, release it; one owner at a time: must fail",
     ),
-    "records": (records, "write what nobody ever reads; only a quorum may acknowledge it"),
+    "records": (records, "write records that are never read; only a quorum may acknowledge them"),
 }
 """Name: (builder, a line on it)."""
 
@@ -86,7 +86,7 @@ def build(
 
 
 def check(name: str) -> None:
-    """Refuse a name that stands for no workload.
+    """Refuse an unknown workload.
 
     Raises:
         UnknownNameError: there is none of that name.

@@ -1,8 +1,8 @@
-"""Create once: all clients of a group create the same key at once, then each of them asks who won.
+"""Create once: all clients of a group create the same key at once, then each of them reads the winner.
 
-It is how a cluster's members agree on a first leader, or on a configuration: everybody tries, and everybody must come
-to know the same winner. In `declare` some clients watch while others race; here nobody watches, and every client that
-raced, whatever became of its creation, reads before it goes on to the next key, or gives up after a few attempts.
+Members of a cluster agree on a first leader, or on a configuration, in this way: all try, and all must learn the same
+winner. In `declare` some clients only read while others race; here every client races. After its creation, with any
+outcome, it reads before it continues with the next key, or gives up after a few attempts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ READS_MAX: Final = 2
 
 
 def _creation(ctx: Context) -> Op:
-    """A creation of the client's own number: a read tells who won."""
+    """A creation with the client's own number: a read shows the winner."""
     (thread,) = ctx.free_threads
     return invoke("create", ctx.processes[thread])
 
@@ -43,7 +43,7 @@ def _creation(ctx: Context) -> Op:
 def create_once(
     *, nodes: Sequence[NodeId], concurrency: int, rate: float = 100.0, time_limit_s: float = 30.0
 ) -> Workload:
-    """The workload for so many clients of these nodes, at `rate` ops per second for `time_limit_s`."""
+    """The workload for this number of clients of these nodes, at `rate` ops per second for `time_limit_s`."""
     threads = threads_per_key(concurrency, len(nodes))
 
     def of_key(_: str) -> Generator:

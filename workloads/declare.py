@@ -1,6 +1,6 @@
-"""Create if absent: several clients race for each key; exactly one wins, and everybody reads the winner.
+"""Create if absent: several clients race for each key; exactly one wins, and all read the winner.
 
-It is what declaring a queue comes down to. Each creation carries an id of its own, so a read tells who won. A creation
+Declaring a queue is such an operation. Each creation has its own id, so a read shows the winner. A creation
 that lost is a `fail` (it did not happen), and proves nothing by itself: the reads carry the proof.
 """
 
@@ -57,7 +57,7 @@ class DeclareClient(SessionClient[KeyValue]):
 
 
 class Creations(msgspec.Struct, frozen=True):
-    """Creations with the ids 0, 1, 2 and so on, whoever is free."""
+    """Creations with the ids 0, 1, 2 and so on, by any free client."""
 
     writer: int = 0
 
@@ -72,7 +72,7 @@ class Creations(msgspec.Struct, frozen=True):
 
 
 def declare(*, nodes: Sequence[NodeId], concurrency: int, rate: float = 100.0, time_limit_s: float = 30.0) -> Workload:
-    """The workload for so many clients of these nodes, at `rate` ops per second for `time_limit_s`."""
+    """The workload for this number of clients of these nodes, at `rate` ops per second for `time_limit_s`."""
     threads = threads_per_key(concurrency, len(nodes))
 
     def of_key(_: str) -> Generator:

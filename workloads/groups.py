@@ -47,9 +47,9 @@ def keys_used(rate: float, time_limit_s: float, ops_per_key: int) -> int:
 def readers_apart(threads: int, nodes: int, reads: Source, writes: Source) -> Generator:
     """On every node a thread that only reads; all other threads carry out `writes`.
 
-    A node that is cut off answers no write, and whoever waits for one asks nothing else. A thread of its own keeps
-    reading there, and sees it if the node goes on answering from what it remembers (Jepsen reserves readers for the
-    same reason). With fewer threads than two for each node, everybody draws from both.
+    A node that is cut off answers no write, and a client that waits for an answer sends nothing else. A separate thread
+    keeps reading there, and sees if the node still answers from its old state (Jepsen reserves readers for the same
+    reason). With fewer than two threads for each node, all threads draw from both.
     """
     if threads < 2 * nodes:
         return mix(reads, writes)

@@ -43,7 +43,7 @@ class SetClient(SessionClient[Collections]):
 
 
 class Adds(msgspec.Struct, frozen=True):
-    """Adds 0, 1, 2 and so on, whoever is free."""
+    """Adds 0, 1, 2 and so on, by any free client."""
 
     element: int = 0
 

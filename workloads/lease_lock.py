@@ -2,13 +2,13 @@
 
 A client takes a lock on a lease of two seconds, which it keeps alive, works for some seconds, and gives the lock back.
 Before each step of its work it looks whether it still has the lock, as far as it has heard (`hold`, true or false), and
-stops where it has not. That does not help: a client that is cut off from the leader goes on for as long as it believes,
-while the lease runs out and the next client gets the lock (Jepsen's analysis of etcd 3.4.3, 2020; Kleppmann's "How to
-do distributed locking", 2016). So the model `owner-mutex` breaks as soon as faults cut a holder off for longer than a
-lease, and that is no fault of the system: a run under such faults that passes has tested too little.
+stops where it has not. That does not help: a client that is cut off from the leader continues while it believes that it
+has the lock, while the lease expires and the next client gets the lock (Jepsen's analysis of etcd 3.4.3, 2020;
+Kleppmann's "How to do distributed locking", 2016). So the model `owner-mutex` breaks as soon as faults cut a holder off
+for longer than a lease, and that is no fault of the system: a run under such faults that passes has tested too little.
 
 What is judged is when clients are at work: from an acquire that is ok to the release, or to the `hold` that is false. A
-release ends the work when it begins, whatever comes of it. So it never fails: it is ok if a node answered, and info
+release ends the work when it begins, with any outcome. So it never fails: it is ok if a node answered, and info
 else; its client has crashed then, and its lease runs out. So has one whose `hold` did not end.
 """
 
@@ -109,7 +109,7 @@ def lease_lock(
     rate: float = 100.0,  # noqa: ARG001
     time_limit_s: float = 30.0,  # noqa: ARG001
 ) -> Workload:
-    """The workload for so many clients of these nodes; two clients of different nodes share a lock."""
+    """The workload for this number of clients of these nodes; two clients of different nodes share a lock."""
 
     def of_lock(_: str) -> Generator:
         acquire = until_ok(each(lambda _: invoke("acquire")))

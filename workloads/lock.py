@@ -1,8 +1,8 @@
-"""Locks: clients take a lock and give it back; it has one owner at a time, and its fencing tokens grow.
+"""Locks: clients acquire and release a lock; it has one owner at a time, and its fencing tokens grow.
 
-A lock that is held is refused at once (`fail`), and its client tries again; whoever got one gives it back with its next
-op. A client of which nobody knows whether it got the lock, or gave it back, has crashed, and a successor with another
-number takes its place; so a lock may stay taken for good, and clients go on to the next one after so many ops.
+A lock that is held is refused at once (`fail`), and its client tries again; an owner releases the lock with its next
+op. If the outcome of an acquire or a release is unknown, the client has crashed, and a successor with another number
+takes its place; so a lock may stay held for good, and clients use the next one after a number of ops.
 
 No lock is lost because a lease ran out: where a system ties a lock to a lease, the lease is longer than any run. So the
 model may demand that the next owner comes only after the last one gave the lock back (`fenced-mutex`).
@@ -65,7 +65,7 @@ def lock(
     rate: float = 100.0,  # noqa: ARG001 - as every builder
     time_limit_s: float = 30.0,  # noqa: ARG001
 ) -> Workload:
-    """The workload for so many clients of these nodes; one client of each node shares a lock with the others."""
+    """The workload for this number of clients of these nodes; one client of each node shares a lock with the others."""
     clients = min(max(len(nodes), CLIENTS_MIN), concurrency)
 
     def of_lock(_: str) -> Generator:

@@ -1,7 +1,7 @@
-"""Records that are written and never read: what is acknowledged is contradicted by nobody, whoever acknowledged it.
+"""Records that are written and never read: no later op can contradict an acknowledgement.
 
-Audit trails and heartbeats are like that: years pass until somebody looks. No history of such ops is ever wrong; that
-a node acknowledged one while it could not reach a majority is all that shows that it is lost (`quorum-progress`).
+Audit trails and heartbeats are like that: they may be read years later. No history of such ops is ever wrong; the only
+sign of a lost record is that a node acknowledged it while it could not reach a majority (`quorum-progress`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RecordsClient(SessionClient[KeyValue]):
 
 
 class Records(msgspec.Struct, frozen=True):
-    """Writes records 0, 1, 2 and so on, whoever is free."""
+    """Writes records 0, 1, 2 and so on, by any free client."""
 
     number: int = 0
 

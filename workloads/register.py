@@ -63,7 +63,7 @@ def register(
     time_limit_s: float = 30.0,
     ops_per_key: int = OPS_PER_KEY,
 ) -> Workload:
-    """The workload for so many clients of these nodes.
+    """The workload for this number of clients of these nodes.
 
     Args:
         nodes: names of the nodes.

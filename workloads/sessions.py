@@ -37,7 +37,7 @@ class SessionClient(Generic[AnySession]):
         return self._session
 
     async def open(self, test: Test, deployment: Deployment, node: NodeId) -> Self:
-        """A client of its own session with `node`.
+        """A client with its own session with `node`.
 
         Raises:
             ProtocolError: sessions with the system lack the operations.

@@ -37,7 +37,7 @@ ASKED: Final = Asked(
     interval=2.0,
     op_timeout=2.0,
 )
-"""A leader that answers reads without asking anybody, cut off from the majority while clients go on asking it."""
+"""A leader that answers reads without a quorum, cut off from the majority while clients still send it requests."""
 
 
 def check(
@@ -46,7 +46,7 @@ def check(
     """Find the canary. All workers are free before and afterwards.
 
     Returns:
-        What it took; there may be no violation in it if somebody interrupted.
+        The trials that it took; after an interrupt there may be no violation among them.
 
     Raises:
         HarnessError: it was not found.

@@ -166,7 +166,9 @@ def compose(options: RunOptions) -> Test:
         options.workload, nodes=nodes, concurrency=concurrency, rate=options.rate, time_limit_s=options.time_limit
     )
     if _unusual(options) and "read" not in workload.fs:
-        raise UsageError(f"--read-mode {options.read_mode}: workload {options.workload!r} reads nothing; leave it out.")
+        raise UsageError(
+            f"--read-mode {options.read_mode}: workload {options.workload!r} has no reads: remove --read-mode."
+        )
     test = Test(
         name=_name(options, nemesis_names, bugs),
         seed=options.seed,
@@ -190,10 +192,10 @@ def compose(options: RunOptions) -> Test:
 
 
 def backend_of(options: RunOptions) -> Backend:
-    """Where the nodes shall live.
+    """The backend of the options.
 
     Raises:
-        UsageError: there is no such backend, or it is not told of its hosts as it has to be.
+        UsageError: there is no such backend, or its hosts are missing or not valid.
     """
     if options.backend == "sim":
         return SimBackend(options.world)
@@ -263,7 +265,7 @@ def _interval_s(options: RunOptions, kinds: int) -> float | None:
 
 
 def _check_demands(options: RunOptions) -> None:
-    """Refuse a share or a size that is none. (Not a number compares as false.)"""
+    """Refuse a share or a size that is not valid. (Comparisons with NaN are false.)"""
     quantities.size("--keep-data", options.keep_data)
     if options.progress_bound is not None:
         check_number("progress bound", options.progress_bound, TIME_MAX_S)
@@ -272,11 +274,11 @@ def _check_demands(options: RunOptions) -> None:
 
 
 def _check_world(options: RunOptions) -> None:
-    """Refuse a world that is none, or that the backend does not have."""
+    """Refuse an unknown world, or one that the backend does not have."""
     if options.world not in WORLDS:
         raise UnknownNameError("world", options.world, WORLDS)
     if options.backend != "sim" and options.world != "lan":
-        raise UsageError(f"--world {options.world} is for simulated nodes: add --backend sim, or leave it out.")
+        raise UsageError(f"--world {options.world} is for simulated nodes: add --backend sim, or remove it.")
 
 
 _DEFAULTS = {

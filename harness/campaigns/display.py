@@ -1,4 +1,4 @@
-"""How a run is shown while it is under way. The command line draws a line; a library shows nothing by default."""
+"""How a run in progress is shown. The command line draws a line; the library shows nothing by default."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Display(Protocol):
     """Shows one run.
 
     Attributes:
-        leaders: knows who leads, once the nodes are up.
+        leaders: finds the leader, once the nodes are up.
     """
 
     leaders: Leaders | None
@@ -28,10 +28,10 @@ class Display(Protocol):
         ...
 
     def during(self, phase: str, hint: str = "") -> AbstractContextManager[Callable[[str], None]]:
-        """Show that something goes on outside the recorded phases; call what this gives with what it is about.
+        """Show a phase that is not recorded; gives a function to call with the current step.
 
         Args:
-            phase: what goes on ("judging").
+            phase: its name ("judging").
             hint: a line that stays, once it takes long.
         """
         ...

@@ -26,7 +26,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
         how: "interrupted" by Ctrl-C or a signal; "killed" where the controller died; "running" for
             one that is alive; "empty" for a run that recorded nothing.
         at_ns: when, since the test began; of a killed one, when its record ends.
-        rows: so many rows, from the first, every run of the seed has.
+        rows: the number of rows, from the first, that every run of the seed has.
         beginning: the hash (`splitbrain.results.arrow.history_hash`) of these rows.
     """
 
@@ -42,7 +42,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "interrupted": f"the run was interrupted at {at_s}",
             "killed": f"the controller of the run was killed or crashed at about {at_s}",
-            "running": f"the run is still under way, at {at_s}",
+            "running": f"the run is still in progress, at {at_s}",
             "empty": "the run was ended early",
         }[self.how]
 

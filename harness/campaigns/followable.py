@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from splitbrain.harness.contract.test import Test
 
 LONGER_MAX_S: Final = 600.0
-"""So much longer than its options' time limit and one op a plan's faults phase may last, in seconds: room for what is
-still under way at the limit, and for a few faults more. Each simulated second costs milliseconds, even an idle one."""
+"""How much longer the faults phase of a plan may be than its options' time limit and one op, in seconds: time for ops
+in progress at the limit, and for a few more faults. Each simulated second costs milliseconds, even an idle one.
+"""
 
 
 def checked(plan: Plan, test: Test) -> Plan:

@@ -1,7 +1,7 @@
-"""Options of a run that would be without effect beside its other options.
+"""Options of a run that have no effect beside its other options.
 
-`splitbrain run` refuses them, and the command that it prints leaves them out. Options that a run was stored with are
-composed again as they are.
+`splitbrain run` refuses them, and the command that it prints does not contain them. Options of a stored run are
+composed again unchanged.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 HOST_OPTIONS: Final = ("hosts", "known_hosts", "ssh_key", "ssh_user")
-"""How hosts are reached: for the backend that has any."""
+"""How hosts are reached: for the ssh backend only."""
 
 
 def idle(options: Mapping[str, Any]) -> dict[str, str]:
-    """The options of a test that change nothing, each with why, and what to do, as the end of a sentence.
+    """The options of a test that have no effect, each with the reason and what to do, as the end of a sentence.
 
     Args:
         options: by name, as `splitbrain.harness.campaigns.compose.RunOptions` has them.
@@ -22,17 +22,17 @@ def idle(options: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     backend = options["backend"]
     if backend != "ssh":
-        found |= dict.fromkeys(HOST_OPTIONS, f"that is for --backend ssh, not {backend}.")
+        found |= dict.fromkeys(HOST_OPTIONS, f"it is for --backend ssh, not {backend}.")
     if backend != "sim":
-        found["world"] = "that is for simulated nodes: add --backend sim, or leave it out."
+        found["world"] = "it is for simulated nodes: add --backend sim, or remove it."
     else:
-        found["keep_data"] = "simulated nodes leave no data: leave it out."
+        found["keep_data"] = "simulated nodes leave no data: remove it."
     if options["schedule"]:
         if not _brings_kinds(str(options["nemesis"])):
-            found["nemesis"] = "--schedule says itself what breaks: leave --nemesis out."
-        found["interval"] = "--schedule says itself when something breaks: leave --interval out."
+            found["nemesis"] = "--schedule already says which faults there are: remove --nemesis."
+        found["interval"] = "--schedule already says when faults begin: remove --interval."
     elif str(options["nemesis"]).strip() == "none":
-        found["interval"] = "--nemesis none breaks nothing: leave --interval out."
+        found["interval"] = "it has no effect with --nemesis none: remove it."
     return found
 
 

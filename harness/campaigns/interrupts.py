@@ -1,4 +1,4 @@
-"""Asked to end: by Ctrl-C, by SIGTERM, by a terminal that is gone. What was started is brought to its end then."""
+"""Requests to end: Ctrl-C, SIGTERM, a terminal that was closed. Started work is then ended cleanly."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from contextlib import contextmanager, suppress
 
 
 @contextmanager
-def heeded(note: Callable[[], object]) -> Generator[None]:
+def on_interrupt(note: Callable[[], object]) -> Generator[None]:
     """Call `note` at every SIGINT and SIGTERM while the context lasts, and at the first SIGHUP.
 
-    Whoever asked for that to be ignored (nohup) gets it so. After a SIGHUP no other counts, also when the context is
-    over: a terminal that goes away says so more than once. What is printed for a terminal that is gone is lost, and
-    does no harm.
+    A SIGHUP that is ignored (nohup) stays ignored. After the first SIGHUP others are ignored, also after the context: a
+    closed terminal may send several. Output for a closed terminal is discarded.
     """
     terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
     hung_up = False
@@ -58,7 +57,7 @@ def _write_line(line: str) -> None:
 
 
 class Interrupts:
-    """Whether somebody wants an end of a command that simulates many runs."""
+    """Whether a command that simulates many runs was asked to end."""
 
     def __init__(self) -> None:
         self.seen = False
@@ -78,5 +77,5 @@ class Interrupts:
             if answer:
                 _write_line(answer)
 
-        with heeded(note):
+        with on_interrupt(note):
             yield

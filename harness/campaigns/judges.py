@@ -25,7 +25,7 @@ def with_judges(test: Test, backend: Backend) -> Test:
     a run inconclusive.
 
     Raises:
-        UsageError: the test demands what its system does not tell of.
+        UsageError: the test needs figures that its system does not have.
     """
     named = {spec.name for spec in test.workload.checkers}
     specs = [_with_load(spec, test) for spec in test.workload.checkers]
@@ -51,8 +51,8 @@ def _applicable(test: Test, backend: Backend) -> list[CheckerSpec]:
         specs.append(_quorum_progress(test, elections))
     elif test.quiet_s is not None or test.availability:
         raise UsageError(
-            f"--progress-bound and --availability are for systems with elections, and {test.system.name} tells of "
-            "none: leave them out."
+            f"--progress-bound and --availability are for systems with elections, and {test.system.name} has "
+            "none: remove them."
         )
     if isinstance(backend, SimBackend):
         specs.append(CheckerSpec("crashes"))

@@ -10,7 +10,7 @@ import msgspec
 
 from splitbrain.checkers import engine, stored
 from splitbrain.checkers.verdict import Outcome, Verdict
-from splitbrain.harness.campaigns.rejudging import command_for, told_to_analyze
+from splitbrain.harness.campaigns.rejudging import advising_on_interrupt, command_for
 from splitbrain.results.clocks import Clocks, clocks_in
 from splitbrain.results.errors import RunNotFoundError
 from splitbrain.results.figures import write_figures
@@ -47,16 +47,16 @@ class Conclusion(msgspec.Struct, frozen=True):
 
 
 def judge_inline(
-    run: RunDir, harness_error: str | None = None, tell: Callable[[str], None] = lambda _: None
+    run: RunDir, harness_error: str | None = None, progress: Callable[[str], None] = lambda _: None
 ) -> Conclusion:
-    """Judge one run in this process; `tell` is called with the name of each checker before it judges.
+    """Judge one run in this process; `progress` is called with the name of each checker before it judges.
 
     Raises:
         SplitbrainError: the run cannot be read.
         JudgingStoppedError: an interrupt, or too little memory.
     """
-    with told_to_analyze(command_for(run.path)):
-        return _judged_here(finish(run), harness_error, tell)
+    with advising_on_interrupt(command_for(run.path)):
+        return _judged_here(finish(run), harness_error, progress)
 
 
 def judge_with_spark(
@@ -70,7 +70,7 @@ def judge_with_spark(
     """
     from splitbrain.checkers.spark.pipeline import judge_runs
 
-    with told_to_analyze(", ".join(command_for(run.path) for run in runs)):
+    with advising_on_interrupt(", ".join(command_for(run.path) for run in runs)):
         finished = {run.path: finish(run) for run in runs}
         verdicts = judge_runs(spark.session, list(finished))
         errors = harness_errors or {}
@@ -83,7 +83,7 @@ def judge_run(
     engine_name: str,
     spark: Callable[[], Spark],
     harness_error: str | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Conclusion:
     """Judge one run with the engine of that name; `spark` gives the session where one is needed.
 
@@ -95,11 +95,11 @@ def judge_run(
 
         path = run.folder.path
         return _conclude(run, judge_runs(spark().session, [path])[path], "spark", harness_error)
-    return _judged_here(run, harness_error, tell)
+    return _judged_here(run, harness_error, progress)
 
 
-def _judged_here(run: LoadedRun, harness_error: str | None, tell: Callable[[str], None]) -> Conclusion:
-    verdicts = engine.judge(run.history, stored.specs_of(run), run.telemetry, tell=tell)
+def _judged_here(run: LoadedRun, harness_error: str | None, progress: Callable[[str], None]) -> Conclusion:
+    verdicts = engine.judge(run.history, stored.specs_of(run), run.telemetry, progress=progress)
     return _conclude(run, verdicts, "inline", harness_error)
 
 

@@ -1,8 +1,7 @@
-"""Who leads while a run is under way, for those who watch it.
+"""The leader during a run, for its display.
 
-The nodes' own telemetry says so without anybody asking. Where it is not at hand (a system that has none, hosts from
-which it is fetched at the end) one node after the other is asked, never more than one a second, as a nemesis asks
-before it strikes the leader.
+It comes from the nodes' telemetry. If that is not available (a system without it, hosts from which it is fetched at the
+end) the nodes are polled in turn, at most one per second, in the same way as a nemesis finds the leader.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ PAUSE_S: Final = 1.0
 
 
 class Leaders(Protocol):
-    """Something that knows who leads."""
+    """Something that finds the leader."""
 
     def leader(self) -> str | None:
         """The node that led in the highest term any node was heard of, with that term; None if that is not known."""
@@ -45,7 +44,7 @@ class LeaderWatch:
         self._read = dict.fromkeys(self._sources, 0)
         self._roles: dict[str, tuple[str, int]] = {}
 
-    def at_hand(self) -> bool:
+    def any_exists(self) -> bool:
         """Whether any of the files is there."""
         return any(path.exists() for path in self._sources.values())
 

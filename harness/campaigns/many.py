@@ -1,7 +1,7 @@
 """Judging any number of stored runs: batch by batch, so that what this process holds does not grow with the store.
 
-Verdicts of a batch are kept first, all of them: the page of a run tells what the other runs of its test came to. Then
-the pages are written, by as many processes as there are cores, since one alone would take longer than the judging.
+All verdicts of a batch are stored first: the page of a run shows the outcomes of other runs of its test. Then the pages
+are written, by as many processes as there are cores, since one alone would take longer than the judging.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from splitbrain.checkers.spark.session import Spark
 
 BATCH_RUNS: Final = 250
-"""Runs in one pass of the pipeline. A pass costs some seconds whatever is in it; the verdicts of a run are tens of
-kilobytes, and all those of a batch are held at once."""
+"""Runs in one pass of the pipeline. A pass costs some seconds for any number of runs; the verdicts of a run are tens of
+kilobytes, and those of a batch are in memory at once.
+"""
 
 ALONE_RUNS: Final = 16
-"""The pages of so few runs are written here: a process of its own takes as long to start."""
+"""The pages of up to this number of runs are written here: another process takes as long to start."""
 
 _PAGES_LIMIT_S: Final = 600.0
 _TICK_S: Final = 0.5
@@ -65,7 +66,7 @@ class Judged(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def page_writers(runs: int, jobs: int) -> Generator[Pages | None]:
-    """Processes that write the pages of so many runs; None where this one does it as fast."""
+    """Processes that write the pages of this number of runs; None if this process is as fast."""
     if runs < ALONE_RUNS or jobs < 2:
         yield None
         return
@@ -87,10 +88,10 @@ def judge_in_batches(
         spark: the session.
         pages: who writes the pages.
         show: called after each batch with how many runs are judged.
-        warn: called with what keeps a run from its verdict or its page.
+        warn: called with the reason why a run has no verdict or no page.
 
-    A run that cannot be judged, or whose page cannot be written, is a harness error of its own, and keeps no other from
-    its verdict and its page.
+    A run that cannot be judged, or whose page cannot be written, is a harness error; the other runs still get their
+    verdicts and pages.
 
     Raises:
         EngineError: Spark failed.

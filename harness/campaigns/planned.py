@@ -50,7 +50,7 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Guilt(msgspec.Struct, frozen=True):
-    """A violation: who found it, what it is, and on which key, where the checker tells."""
+    """A violation: its checker, its anomaly, and its key if the checker reports one."""
 
     checker: str
     anomalies: tuple[str, ...]
@@ -101,7 +101,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def test_of(options: RunOptions, plan: Plan | None) -> Test:
-    """The test that the options describe, scripted where there is a plan: then it needs what the plan strikes with.
+    """The test that the options describe, scripted if there is a plan: then it needs the faults of the plan.
 
     Raises:
         UsageError: an option is wrong, or the plan cannot be followed.
@@ -116,14 +116,14 @@ def test_of(options: RunOptions, plan: Plan | None) -> Test:
     return dataclasses.replace(scripted, nemesis=dataclasses.replace(scripted.nemesis, faults=needs, left_out=()))
 
 
-def play(task: Task, tell: Callable[[str], None] | None = None) -> Played:
-    """Simulate and judge. Whatever goes wrong is in the answer.
+def play(task: Task, progress: Callable[[str], None] | None = None) -> Played:
+    """Simulate and judge. Errors are recorded in the answer.
 
     Args:
         task: what to simulate.
-        tell: called with what is done, in words: often while it is simulated, and before each checker.
+        progress: called with the current step, in words: often during the simulation, and before each checker.
     """
-    say = tell or _ignore
+    say = progress or _ignore
 
     def observe(op: Op) -> None:
         say(f"simulating, at {op.time / 1e9:.0f} s of its time")
@@ -131,9 +131,9 @@ def play(task: Task, tell: Callable[[str], None] | None = None) -> Played:
     try:
         test = test_of(task.options, None if task.plan is None else plans.decode(task.plan))
         specs = [spec for spec in test.workload.checkers if task.checker in (None, spec.name)]
-        left = simulate(test, world=task.options.world, observe=None if tell is None else observe)
+        left = simulate(test, world=task.options.world, observe=None if progress is None else observe)
         verdicts = engine.judge(
-            left.history, specs, left.telemetry, tell=lambda name: say(f"judging: {name}"), weaker=False
+            left.history, specs, left.telemetry, progress=lambda name: say(f"judging: {name}"), weaker=False
         )
     except SplitbrainError as error:
         return Played(number=task.number, outcome=Outcome.HARNESS_ERROR, harness_error=str(error))
@@ -217,7 +217,7 @@ def with_revision(found: Mapping[str, str], git: Mapping[str, Any] | None) -> di
 
 
 def cores(jobs: int | None) -> int:
-    """So many worker processes: as asked for, else one a core.
+    """The number of worker processes: as given, else one per core.
 
     Raises:
         UsageError: that is no number of processes.

@@ -55,7 +55,7 @@ async def write_telemetry(
 
 
 def line_of(seen: Seen, wall_ns: int) -> bytes:
-    """The raw line of what arrived at a Unix time of so many nanoseconds; it ends with a newline."""
+    """The raw line of an answer that arrived at a Unix time (in nanoseconds); it ends with a newline."""
     stamp = msgspec.json.encode(_Line(wall_ns, seen.at_ns, seen.event))
     said = msgspec.json.encode(seen.said)
     return stamp[:-1] + (b"," + said[1:] if seen.said != Observed() else b"}") + b"\n"

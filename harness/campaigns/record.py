@@ -64,7 +64,7 @@ def run_and_judge(
     from splitbrain.harness.campaigns.documents import keep_plan
     from splitbrain.harness.campaigns.judges import with_judges
     from splitbrain.harness.campaigns.judging import judge_run
-    from splitbrain.harness.campaigns.rejudging import command_for, told_to_analyze
+    from splitbrain.harness.campaigns.rejudging import advising_on_interrupt, command_for
     from splitbrain.results.loaded import finish
 
     test = with_judges(test, backend)
@@ -77,10 +77,10 @@ def run_and_judge(
         again = command_for(run.path)
         kept = f"judging takes long; the run is kept, and can be judged again:  {again}"
         spark = _no_spark if pending is None else pending.result
-        with display.during("judging", kept) as tell, told_to_analyze(again):
+        with display.during("judging", kept) as progress, advising_on_interrupt(again):
             loaded = finish(run)
             keep_plan(loaded, test)
-            return judge_run(loaded, engine_name=engine, spark=spark, harness_error=error, tell=tell)
+            return judge_run(loaded, engine_name=engine, spark=spark, harness_error=error, progress=progress)
 
 
 def record(
@@ -94,7 +94,7 @@ def record(
 ) -> tuple[RunDir, RunSummary]:
     """Run a test and keep its history in the store; nothing is judged.
 
-    The run stays held by this process: until its verdict is kept, or this process ends, it is under way for others.
+    This process keeps the run locked: until its verdict is stored, or this process ends, others see it as in progress.
 
     Args:
         test: the test.
@@ -126,7 +126,7 @@ async def _record(
     notes: Mapping[str, Any],
 ) -> tuple[RunDir, RunSummary]:
     from splitbrain.harness.campaigns.documents import document_of_deployed, keep_surroundings, telemetry_of
-    from splitbrain.harness.campaigns.interrupts import heeded
+    from splitbrain.harness.campaigns.interrupts import on_interrupt
     from splitbrain.harness.campaigns.leaders import LeaderPoll, LeaderWatch
     from splitbrain.harness.campaigns.runlog import RunLog
     from splitbrain.harness.contract.clock import Runtime
@@ -167,13 +167,13 @@ async def _record(
         found = folders[-1]
         keep_surroundings(found, deployment)
         files = {node: found.path / path for node, path in telemetry_of(test, found).items()}
-        told, asked = LeaderWatch(files), test.system.capabilities.observation
+        watch, asked = LeaderWatch(files), test.system.capabilities.observation
         if asked is not None:
-            display.leaders = told
+            display.leaders = watch
             await _ask(asked, deployment, files, clock, logs[-1])
             return
-        if told.at_hand():
-            display.leaders = told
+        if watch.any_exists():
+            display.leaders = watch
             return
         display.leaders = poll = LeaderPoll()
         await poll.ask(test, deployment)
@@ -186,7 +186,7 @@ async def _record(
 
     loop = asyncio.get_running_loop()
     try:
-        with heeded(lambda: loop.call_soon_threadsafe(stop.request)):
+        with on_interrupt(lambda: loop.call_soon_threadsafe(stop.request)):
             summary = await run(
                 test,
                 backend=backend,
@@ -210,18 +210,18 @@ async def _record(
 
 def _give_up(folders: Sequence[RunDir], error: BaseException) -> None:
     """Hold runs no more that came to no end; of one that was ended at once, the error gets the command to judge it."""
-    from splitbrain.harness.campaigns.rejudging import told_to_judge
+    from splitbrain.harness.campaigns.rejudging import with_advice
 
     for found in folders:
         found.release()
     if isinstance(error, RunEndedError) and folders:
-        raise told_to_judge(error, folders[-1].path) from None
+        raise with_advice(error, folders[-1].path) from None
 
 
 async def _ask(
     system: Observable, deployment: Deployment, files: Mapping[str, Path], clock: RealClock, log: RunLog
 ) -> None:
-    """Write the telemetry of nodes that write none; what ends that before its time is told in the log."""
+    """Write the telemetry of nodes that write none; an error that ends it early is logged."""
     from splitbrain.harness.campaigns.polling import write_telemetry
 
     try:
@@ -231,7 +231,7 @@ async def _ask(
 
 
 class _PendingSpark:
-    """A Spark session that starts in a thread when it is told to."""
+    """A Spark session that starts in a thread on request."""
 
     def __init__(self, start: Callable[[], Spark]) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="spark")

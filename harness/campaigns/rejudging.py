@@ -1,4 +1,4 @@
-"""Judging that is cut short loses nothing: what was recorded is kept, and whoever ended it learns how to go on."""
+"""Judging that is interrupted loses nothing: the recording is kept, and the error has the command that judges it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def command_for(run: Path) -> str:
 
 
 @contextmanager
-def told_to_analyze(command: str) -> Generator[None]:
-    """Judge in here: an interrupt, a SIGTERM or a lack of memory becomes an error that ends with the command.
+def advising_on_interrupt(command: str) -> Generator[None]:
+    """A context for judging: an interrupt, a SIGTERM or a MemoryError becomes an error that ends with the command.
 
     Raises:
-        JudgingStoppedError: judging was cut short.
+        JudgingStoppedError: judging was interrupted.
     """
     try:
         with _terminated_as_interrupted():
@@ -33,11 +33,11 @@ def told_to_analyze(command: str) -> Generator[None]:
         ) from error
     except MemoryError as error:
         raise JudgingStoppedError(
-            f"memory ran out while judging; what was recorded is kept. {_advice(command)}, where there is more memory"
+            f"memory ran out while judging; what was recorded is kept. {_advice(command)}, with more memory"
         ) from error
 
 
-def told_to_judge(error: RunEndedError, run: Path) -> RunEndedError:
+def with_advice(error: RunEndedError, run: Path) -> RunEndedError:
     """The error of a run that was ended at once, with the command that judges what it recorded."""
     return RunEndedError(f"{error} {_advice(command_for(run))}")
 

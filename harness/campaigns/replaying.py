@@ -1,4 +1,4 @@
-"""What a replay begins with, carrying it out, and comparing what comes of it with what came of it before."""
+"""A replay: its original, running it, and comparing its result with the original one."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Original(msgspec.Struct, frozen=True, kw_only=True):
         source: the run's or the file's name.
         options: what its test is composed from.
         plan: the plan that it follows; None for a run that follows its seed.
-        outcome, history, fingerprint: what came of it; None for what nobody knows.
-        versions: of what it was recorded with.
-        changed: whether the plan is another one than that which was run then: it is judged as a plan of its own.
-        cut: where the simulated run was ended early, None if it came to its end: a replay goes on beyond that.
+        outcome, history, fingerprint: its results; None if unknown.
+        versions: of the software that recorded it.
+        changed: whether the plan was changed after that run: then it is judged as a new plan.
+        cut: where the simulated run was ended early, None if it was complete; a replay continues beyond it.
     """
 
     source: str
@@ -161,7 +161,7 @@ def _elsewhere(original: Original, backend: str | None) -> Original:
 def replay(
     original: Original, times: int, jobs: int, show: Callable[[int, str], None] = lambda _, __: None
 ) -> list[Played]:
-    """Simulate it so many times, in as many processes; in the order in which they were begun.
+    """Simulate it this number of times, in parallel; results in the order of their begins.
 
     Args:
         original: what is to be run again.
@@ -173,7 +173,7 @@ def replay(
         HarnessError: a worker process died.
     """
     plan = None if original.plan is None else encode(original.plan)
-    test_of(original.options, original.plan)  # whatever is wrong with them is told at once
+    test_of(original.options, original.plan)  # raises errors at once
     if times == 1:
         return [play(_task(original, plan, 0), lambda what: show(0, f"replaying {original.source}: {what}"))]
     played: dict[int, Played] = {}
@@ -253,10 +253,10 @@ def _another(original: Original, hashes: Mapping[str, int], differences: Sequenc
         original: what was replayed.
         hashes: what came up.
         differences: versions that are others now.
-        then: that it is another history, in words that more can follow.
+        then: says that the history differs, as the begin of a sentence.
     """
     if not differences and "git" not in original.versions:
-        differences = ["nobody knows of which revision the code was then"]
+        differences = ["the revision of the code of that run is unknown"]
     if differences:
         return _comparison(original, hashes, differences, None, f"{then}: {'; '.join(differences)}.")
     problem = f"{then}, although code and Python are the same: the simulation is not deterministic."
@@ -271,7 +271,7 @@ def _comparison(
 
 
 def _differences(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Versions that are others now; code with changes that nobody committed may be any code."""
+    """Versions that differ now; code with uncommitted changes counts as different."""
     return [
         f"{name} {then[name]} then, {now.get(name, 'none')} now"
         for name in sorted(then, key=lambda name: name != "git")
@@ -303,7 +303,7 @@ def keep(original: Original, store: Path, displays: Displays = silent) -> Conclu
 
 
 def plan_to_repeat(original: Original) -> Plan:
-    """The plan, with the options that hold now.
+    """The plan, with the current options.
 
     Raises:
         SplitbrainError: there is none.

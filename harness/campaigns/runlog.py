@@ -1,4 +1,4 @@
-"""`splitbrain.log`: what the controller did in a run, a line each, for whoever reads along with the nodes' logs."""
+"""`splitbrain.log`: what the controller did in a run, one line each, to read beside the nodes' logs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RunLog:
             self.write(f"left out: {line}")
 
     def observe(self, op: Op) -> None:
-        """Take note of an op, unless it is a client's or has only begun."""
+        """Log an op, unless it is a client's or an invocation."""
         if op.process >= 0 or op.type == "invoke":
             return
         is_fault = op.process == NEMESIS and isinstance(op.value, dict)
@@ -34,7 +34,7 @@ class RunLog:
         self.write(f"{op.time / 1e9:10.4f} s  {op.f} {op.type}  {what}{error}")
 
     def write(self, line: str) -> None:
-        """Add a line, at once on disk for whoever follows the file."""
+        """Add a line, flushed at once for readers that follow the file."""
         self._file.write(line + "\n")
         self._file.flush()
 

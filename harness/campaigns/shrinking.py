@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from splitbrain.harness.campaigns.judging import Conclusion
 
 SEEDS: Final = 20
-"""So many seeds are tried with a plan: other delays, the same ops and faults. One of them must fail."""
+"""The number of seeds that are tried with a plan: other delays, the same ops and faults. One of them must fail."""
 
 FEW_OPS: Final = 10
-"""So many ops a person can follow: with more the search goes on with other delays."""
+"""The number of ops that a person can follow: with more the search continues with other delays."""
 
 _TICK_S: Final = 0.2
 
@@ -52,7 +52,7 @@ class Failure(msgspec.Struct, frozen=True):
 
     Attributes:
         plan: the plan, with options for simulated nodes.
-        guilt: what was found, any of which will do; empty if nobody knows.
+        guilt: the violations, any of which is accepted; empty if unknown.
         source: where it is from, for errors.
     """
 
@@ -119,7 +119,7 @@ def _followable(plan: Plan) -> Plan:
 
 
 def plan_of_run(run: RunDir) -> Plan:
-    """The plan of a stored run: as stored, else as its history tells.
+    """The plan of a stored run: as stored, else from its history.
 
     Raises:
         SplitbrainError: the run cannot be read.
@@ -176,11 +176,11 @@ def smallest(
         failure: where to begin.
         jobs: worker processes; the result does not depend on their number.
         budget_s: in seconds of real time; then the smallest plan so far is taken.
-        go_on: False ends the search likewise.
-        show: told of every step.
+        go_on: returns False to end the search.
+        show: called with every step.
 
     Raises:
-        UsageError: no simulated run of the plan fails, whatever its delays.
+        UsageError: no simulated run of the plan fails, with any of the delays tried.
     """
     with Workers(play, jobs, prepare=warm_up, limit_s=LIMIT_S) as workers:
         pool = Pool(workers)
@@ -203,7 +203,7 @@ def smallest(
 
 
 def _with_other_delays(found: Shrunk, search: Callable[[Plan], Shrunk], fails: Callable[[Plan], bool]) -> Shrunk:
-    """A search that got stuck on many ops goes on with the delays of later seeds, as long as what is left fails too.
+    """If a search stops with many ops, it continues with the delays of later seeds, if the plan still fails with them.
 
     Every op that is left out shifts the delays of what follows: a plan can be stuck because of that alone.
     """
@@ -367,8 +367,8 @@ def store_run(plan: Plan, store: Path, display: Display, derived_from: str) -> C
     try:
         run.write_plan(encode(plan))
         run.amend_test(scripted=True)
-        with display.during("judging") as tell:
-            return judge_inline(run, None if summary.failure is None else str(summary.failure), tell)
+        with display.during("judging") as progress:
+            return judge_inline(run, None if summary.failure is None else str(summary.failure), progress)
     finally:
         run.release()
 

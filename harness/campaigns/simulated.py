@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from splitbrain.harness.campaigns.documents import document_of, telemetry_of
-from splitbrain.harness.campaigns.interrupts import heeded
-from splitbrain.harness.campaigns.rejudging import told_to_judge
+from splitbrain.harness.campaigns.interrupts import on_interrupt
+from splitbrain.harness.campaigns.rejudging import with_advice
 from splitbrain.harness.campaigns.runlog import RunLog
 from splitbrain.harness.running.runner import RunSummary, Stop
 from splitbrain.harness.running.simulate import Simulated, log_line, simulate, with_true_time
@@ -77,13 +77,13 @@ def record_simulated(
     if simulated.summary is None:
         run.release()
         if isinstance(simulated.failure, RunEndedError):
-            raise told_to_judge(simulated.failure, run.path)
+            raise with_advice(simulated.failure, run.path)
         raise simulated.failure or HarnessError("the simulation ended without a result.")
     return run, simulated.summary
 
 
 def keep_figures(run: RunDir, simulated: Simulated) -> None:
-    """Store what a simulation tells beside its history: marks, and what another run of the seed must agree with."""
+    """Store the other results of a simulation: marks, and what another run of the seed must agree with."""
     figures = {"simulated_s": round(simulated.simulated_s, 3), "fingerprint": simulated.fingerprint}
     run.amend_test(simulation=figures)
     run.write_marks(simulated.marks)
@@ -132,5 +132,5 @@ def _interruptible(stop: Stop) -> Generator[None]:
         except RuntimeError:
             stop.request()
 
-    with heeded(note):
+    with on_interrupt(note):
         yield

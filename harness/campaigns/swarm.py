@@ -33,7 +33,7 @@ CONCURRENCY: Final = ("1n", "2n", "2n", "3n")
 RATES_HZ: Final = (20.0, 50.0, 100.0, 200.0)
 TIME_LIMITS_S: Final = (5.0, 8.0, 12.0, 20.0, 30.0, 60.0)
 S_PER_KIND: Final = 5.0
-"""A kind of fault that was asked for and never struck makes a run inconclusive: in shorter tests many never do."""
+"""A run is inconclusive if a requested kind of fault did not occur; in shorter tests many do not occur."""
 
 INTERVALS_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Shorter than an election as well as longer than one."""
@@ -42,7 +42,7 @@ PATIENT: Final = 1 / 3
 """One test in three has a single kind of fault, each in force for long: only then does it show who never recovers."""
 
 LASTING: Final = ("partition-one-way", "partition", "kill", "pause")
-"""What a patient test draws from: faults of which it is certain whom they strike."""
+"""The faults of a patient test: faults whose targets are certain."""
 
 PATIENT_LIMIT_S: Final = 55.0
 PATIENT_INTERVAL_S: Final = 14.0
@@ -54,7 +54,7 @@ OP_TIMEOUTS_S: Final = (1.0, 2.0, 2.0, 5.0)
 RECOVERY_S: Final = 20.0
 
 KINDS_MAX: Final = 4
-"""Kinds of fault in one test: of more, none has the time to strike often."""
+"""The largest number of kinds of fault in one test: with more, none occurs often."""
 
 NAMES_CHARS_MAX: Final = 80
 """The names of a test's nemeses are part of its folder's name."""
@@ -65,7 +65,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         workloads: one of them.
-        nemeses: some of them; nothing breaks if there is none but "none".
+        nemeses: some of them; no faults if there is only "none".
         nodes: one of these numbers.
         world: as for `splitbrain run`; "swarm" is drawn itself.
         bug: switched on in every test.
@@ -116,12 +116,12 @@ def _refuse_too_few(asked: Asked) -> None:
     """Refuse numbers of nodes that no seed would draw.
 
     Raises:
-        UsageError: with one of them nothing that was asked for can strike.
+        UsageError: with one of them no requested nemesis is possible.
     """
     for count in asked.nodes:
         if count not in _node_counts(asked):
             raise UsageError(
-                f"--nodes {count}: no nemesis of {','.join(asked.nemeses)} can strike so few nodes: leave it out."
+                f"--nodes {count}: no nemesis of {','.join(asked.nemeses)} can run on so few nodes: remove it."
             )
 
 
@@ -135,12 +135,12 @@ def _refuse_too_large(asked: Asked) -> None:
         if name != "none" and entry(name).fewest_nodes > max(asked.nodes):
             raise UsageError(
                 f"--nemesis {name}: it needs {entry(name).fewest_nodes} nodes, and no test has so many: raise "
-                "--nodes, or leave it out."
+                "--nodes, or remove it."
             )
 
 
 def _fair(system: str) -> tuple[str, ...]:
-    """What a hunt draws from unless told otherwise: all that a correct system of that name survives in simulation."""
+    """The default nemeses of a hunt: all that a correct system of that name tolerates in simulation."""
     support = supported(backends.build("sim"), systems.build(system))
     return tuple(name for name in names_for(support) if name not in UNFAIR)
 
@@ -152,11 +152,11 @@ def check(asked: Asked) -> None:
         UsageError: it names what does not exist or cannot be.
     """
     if not asked.workloads:
-        raise UsageError("--workload names no workload: give some of splitbrain list workloads, or leave it out.")
+        raise UsageError("--workload names no workload: give some of splitbrain list workloads, or remove it.")
     for workload in asked.workloads:
         check_workload(workload)
     if not asked.nemeses:
-        raise UsageError("--nemesis names no nemesis: give some of splitbrain list nemeses, or leave it out.")
+        raise UsageError("--nemesis names no nemesis: give some of splitbrain list nemeses, or remove it.")
     for nemesis in asked.nemeses:
         if nemesis == "none" and len(asked.nemeses) > 1:
             raise UsageError(f"--nemesis {','.join(asked.nemeses)}: none stands for no fault at all, and stands alone.")
@@ -164,7 +164,7 @@ def check(asked: Asked) -> None:
             entry(nemesis)
     if not _node_counts(asked):
         raise UsageError(
-            f"--nodes {','.join(map(str, asked.nodes))}: no nemesis of {','.join(asked.nemeses)} can strike so few "
+            f"--nodes {','.join(map(str, asked.nodes))}: no nemesis of {','.join(asked.nemeses)} can run on so few "
             f"nodes: raise --nodes."
         )
     _compose_all(asked)
@@ -228,7 +228,7 @@ def _given(given: float | None, drawn: float) -> float:
 
 
 def _long_enough(drawn_s: float, kinds: int) -> float:
-    """The time limit that was drawn, or the shortest one in which each of so many kinds of fault has its turn."""
+    """The drawn time limit, or the shortest one in which each of this number of kinds of fault has its turn."""
     return min(each for each in TIME_LIMITS_S if each >= max(drawn_s, S_PER_KIND * kinds))
 
 
@@ -242,7 +242,7 @@ def _interval(rng: Rng, time_limit_s: float, kinds: int) -> float:
 
 
 def _faults(rng: Rng, asked: Sequence[str], nodes: int) -> tuple[int, str]:
-    """A few of the nemeses that were asked for and can strike so many nodes: of how many kinds, and which.
+    """Draw some of the requested nemeses that are possible with this number of nodes: of how many kinds, and which.
 
     Kinds are drawn first: a kind that has ten names is drawn no more often than one that has two.
     """
@@ -272,7 +272,7 @@ def _short(drawn: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _node_counts(asked: Asked) -> list[int]:
-    """The numbers of nodes with which some nemesis of those asked for can strike."""
+    """The numbers of nodes for which a requested nemesis is possible."""
     if all(name == "none" for name in asked.nemeses):
         return list(asked.nodes)
     fewest = min(entry(name).fewest_nodes for name in asked.nemeses if name != "none")

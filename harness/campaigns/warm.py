@@ -8,7 +8,7 @@ from splitbrain.checkers import linearizable
 
 
 def warm_up() -> None:
-    """Load the kernels, and keep the libraries to this process's one core: every core has a process of its own."""
+    """Load the kernels, and limit the libraries to one core: every core has its own process."""
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     linearizable.warm_up()

@@ -29,17 +29,17 @@ def figures(verdicts: list[Verdict]) -> str:
     return f"{counted} {len(coverage.get('windows', ()))} fault windows."
 
 
-CLOCK_ERROR_TOLD_S = 0.001
+CLOCK_ERROR_SHOWN_S = 0.001
 """From more than that on it is said how inexactly a host's clock is known."""
 
 
 def inexact_clocks(clocks: Clocks) -> str | None:
     """A line on hosts whose clocks are not known exactly; None if all are."""
-    worst = {node: error for node, error in clocks.errors_s.items() if error > CLOCK_ERROR_TOLD_S}
+    worst = {node: error for node, error in clocks.errors_s.items() if error > CLOCK_ERROR_SHOWN_S}
     if not worst:
         return None
     each = ", ".join(f"{node} ±{error * 1000:.1f} ms" for node, error in worst.items())
-    return f"clocks  {each}: what these nodes told is placed in time no better than that, and rules allow for it"
+    return f"clocks  {each}: the times of these nodes' telemetry have this error, and the rules allow for it"
 
 
 def hot_keys(verdicts: list[Verdict]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Worker processes, each busy with one task at a time. One that dies costs its own task and nobody else's.
+"""Worker processes, each with one task at a time. If one dies, only its own task is lost.
 
 A pool of the standard library breaks as a whole when a process of it is killed, and does not say what it was doing.
 """
@@ -41,10 +41,10 @@ class Report(Generic[Task, Answer]):
 
 
 class Workers(Generic[Task, Answer]):
-    """So many processes that do the same work on different tasks. A context manager: all of them are gone at its end.
+    """A number of processes that do the same work on different tasks. A context manager: all of them end with it.
 
-    Workers do not react to Ctrl-C, which a terminal sends to them as well: it is for whoever started them. They end
-    with their parent, however that ends.
+    Workers do not react to Ctrl-C, which a terminal sends to them as well: their parent handles it. They end with their
+    parent, also if it is killed.
 
     Args:
         work: what is done with a task; a function of a module, since a new process imports it.
@@ -65,7 +65,7 @@ class Workers(Generic[Task, Answer]):
         self._busy: dict[Connection, _Busy[Task]] = {}
 
     def __enter__(self) -> Workers[Task, Answer]:
-        """Start all workers; they get ready while nobody waits for them."""
+        """Start all workers; they get ready in the background."""
         try:
             while len(self._idle) < self._jobs:
                 self._idle.append(self._start())
@@ -93,11 +93,11 @@ class Workers(Generic[Task, Answer]):
         assert self.free, "every worker is busy"
         worker = self._idle.pop() if self._idle else self._start()
         self._busy[worker.connection] = _Busy(worker, task, time.monotonic())
-        with contextlib.suppress(OSError):  # it died while it had nothing to do: `wait` tells
+        with contextlib.suppress(OSError):  # it died without a task: `wait` reports it
             worker.connection.send(task)
 
     def wait(self, timeout_s: float) -> list[Report[Task, Answer]]:
-        """What became of tasks until now; waits up to `timeout_s` for the first."""
+        """The results of tasks so far; waits up to `timeout_s` for the first."""
         ready = wait(list(self._busy), timeout_s)
         reports = [self._receive(connection) for connection in list(self._busy) if connection in ready]
         now = time.monotonic()
@@ -145,7 +145,7 @@ class _Worker:
     connection: Connection
 
     def bury(self) -> str:
-        """Wait until the process is gone, with force if need be; how it ended."""
+        """Wait until the process has ended, and kill it if necessary; returns how it ended."""
         self.connection.close()
         self.process.join(STOP_S)
         if self.process.exitcode is None:
@@ -183,7 +183,7 @@ def _without_interrupts() -> Generator[None]:
 
 
 def _serve(connection: Connection, work: Callable[[Task], Answer], prepare: Callable[[], None] | None) -> None:
-    """Do one task after the other until the parent is gone."""
+    """Do one task after the other until the parent has ended."""
     for number in (signal.SIGINT, signal.SIGHUP):  # a terminal sends them to all; the parent decides
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
@@ -203,7 +203,7 @@ def _serve(connection: Connection, work: Callable[[Task], Answer], prepare: Call
 
 
 def _end_with_parent() -> None:
-    """A task may take minutes: nothing goes on for somebody who was killed meanwhile."""
+    """A task may take minutes: it must not continue after the parent was killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

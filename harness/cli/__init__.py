@@ -1,1 +1,1 @@
-"""The command line. It composes everything and is imported by nobody."""
+"""The command line. It parses and prints; no other package imports it."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from splitbrain.results.store import RunDir, Store
 
 STARTED: Final = "Spark is up"
-"""How the line begins that tells that judging begins."""
+"""The beginning of the line that says that judging begins."""
 
 
 @click.command("analyze", cls=parsing.Command)
@@ -32,18 +32,18 @@ STARTED: Final = "Spark is up"
 def command(
     ctx: click.Context, runs: tuple[str, ...], store: str, engine: str | None, master: str, as_json: bool
 ) -> None:
-    """Judge stored runs again, all of a store or those named, in one pass of the Spark pipeline.
+    """Judge stored runs again, in one pass of the Spark pipeline: all runs of a store, or those named.
 
-    A RUN is the path of its folder, its name, the beginning of its name, or "latest". A run whose controller was
-    killed is recovered first: every operation that had been flushed is judged. A run that is damaged is named with the
-    file and the cause, counts as an error of the harness, and keeps no other from its verdict. Runs still under way are
-    named and left alone.
+    A RUN is the path of its folder, its name, the beginning of its name, or "latest". If the controller of a run was
+    killed, the run is recovered first: every operation that was flushed is judged. A damaged run is listed with the
+    file and the cause, and counts as a harness error; the other runs are still judged. Runs that are still in progress
+    are listed and skipped.
     """
     engine = options.engine_of_a_store(engine)
     options.check_master(ctx, engine, master)
 
     from splitbrain.checkers.verdict import worst
-    from splitbrain.harness.campaigns.rejudging import told_to_analyze
+    from splitbrain.harness.campaigns.rejudging import advising_on_interrupt
     from splitbrain.results.store import Store
     from splitbrain.results.stores import is_run
 
@@ -51,7 +51,7 @@ def command(
     options.check_store(ctx, runs)
     chosen = _choose(Store(Path(store)), runs)
     where = [] if runs and all(map(is_run, runs)) else ["--store", store]
-    with told_to_analyze(shlex.join(["splitbrain", "analyze", *runs, *where])):
+    with advising_on_interrupt(shlex.join(["splitbrain", "analyze", *runs, *where])):
         judged = _judge(chosen, engine, master)
     if as_json:
         _print_json(judged)
@@ -61,11 +61,11 @@ def command(
 
 
 def _choose(store: Store, references: Sequence[str]) -> list[RunDir]:
-    """The runs that are meant: each named one, or all of the store but those of which nothing is there to be judged.
+    """The selected runs: each named one, or all runs of the store that have something to judge.
 
     Raises:
-        RunNotFoundError: there is none.
-        UsageError: a run that was named is under way.
+        RunNotFoundError: there is no such run.
+        UsageError: a named run is in progress.
     """
     if not references:
         found = [run for run in store.folders() if _is_over(run)]
@@ -77,26 +77,26 @@ def _choose(store: Store, references: Sequence[str]) -> list[RunDir]:
         run = store.find(reference)
         path = run.path.resolve()
         if path in named:
-            raise UsageError(f"RUN {reference} is run {run.name}, which is named before: once is enough.")
+            raise UsageError(f"RUN {reference} is run {run.name}, which is given twice: give it once.")
         named[path] = run
     for run in named.values():
         if _standing(run) == "running":
-            raise UsageError(f"run {run.name} of test {run.test_name} is still under way: wait for it, or stop it.")
+            raise UsageError(f"run {run.name} of test {run.test_name} is still in progress: wait for it, or stop it.")
     return list(named.values())
 
 
 def _is_over(run: RunDir) -> bool:
-    """Whether there is something to judge; if not, that is told. What cannot be told of a run is found out later."""
+    """Whether there is something to judge; if not, a line says so. Damage is found later."""
     standing = _standing(run)
     if standing in ("running", "empty"):
-        why = "is under way" if standing == "running" else "recorded nothing"
+        why = "is in progress" if standing == "running" else "recorded nothing"
         click.echo(f"left out: {run.test_name}/{run.name} {why}", err=True)
         return False
     return True
 
 
 def _standing(run: RunDir) -> str:
-    """ "running", "empty", or "over"; also of a run that is damaged."""
+    """ "running", "empty", or "over". A damaged run has a standing too."""
     from splitbrain.checkers.stored import or_unjudged
 
     if or_unjudged(run.path, run.is_running) is True:
@@ -121,23 +121,23 @@ def _judge(runs: list[RunDir], engine: str, master: str) -> list[Judged]:
                     click.echo(f"judged {done} of {len(runs)} runs in {time.monotonic() - began_s:.0f} s", err=True)
 
         if engine == "inline":
-            stack.enter_context(steps).tell("judging runs")
+            stack.enter_context(steps).describe("judging runs")
             return judge_one_by_one(runs, show, _warn)
         from splitbrain.checkers.spark.session import session
 
         click.echo(f"starting Spark ({master}) for {len(runs)} runs", err=True)
-        stack.enter_context(steps).tell("starting Spark")
+        stack.enter_context(steps).describe("starting Spark")
         pages = stack.enter_context(page_writers(len(runs), cores(None)))
         spark = stack.enter_context(session(master))
         with steps.aside():
             click.echo(f"{STARTED} after {spark.start_s:.1f} s", err=True)
-        steps.tell("judging runs")
+        steps.describe("judging runs")
         began_s = time.monotonic()
         return judge_in_batches(runs, spark, pages, show, _warn)
 
 
 def _print_json(judged: list[Judged]) -> None:
-    """An array with a document per run, one after the other: all of them at once may be more than fits into memory."""
+    """Print an array with a document per run, one at a time: all of them may not fit into memory."""
     from splitbrain.harness.campaigns.judging import damaged_document, stored_document
 
     click.echo("[")

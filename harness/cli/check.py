@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 MEMORY_MAX_MB: Final = 1 << 30
-"""A petabyte: no machine has more."""
+"""A petabyte: more than any machine has."""
 
 
 @click.command("check", cls=parsing.Command)
@@ -33,14 +33,14 @@ MEMORY_MAX_MB: Final = 1 << 30
     default="linearizable",
     show_default=True,
     metavar="NAME",
-    help="Who judges (splitbrain list checkers).",
+    help="The checker (splitbrain list checkers).",
 )
 @click.option(
     "--model",
     default="cas-register",
     show_default=True,
     metavar="NAME|MODULE:CLASS",
-    help="For linearizable: what a correct object does (splitbrain list models).",
+    help="For linearizable: the model of a correct object (splitbrain list models).",
 )
 @options.history_format
 @options.independent
@@ -50,7 +50,7 @@ MEMORY_MAX_MB: Final = 1 << 30
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="For linearizable, CPU seconds for each key; what is not decided by then is unknown.",
+    help="For linearizable: the limit of CPU seconds for each key; a key that is not decided by then is unknown.",
 )
 @click.option(
     "--memory-limit",
@@ -58,18 +58,18 @@ MEMORY_MAX_MB: Final = 1 << 30
     default=1024,
     show_default=True,
     metavar="MB",
-    help="For linearizable, for each key; what does not fit is unknown.",
+    help="For linearizable: the memory limit for each key; a key that needs more is unknown.",
 )
 @click.option(
     "--witness-time",
     type=float,
     default=None,
     metavar="SECONDS",
-    help="For linearizable, CPU seconds to make the evidence of a violation small, within the limit.  "
+    help="For linearizable: CPU seconds to minimize the evidence of a violation, within the limit.  "
     "[default: as many as the verdict took; at least 0.5, at most 2]",
 )
 @counterexample.option
-@click.option("--no-picture", is_flag=True, help="No picture, as without --picture: for scripts that say so.")
+@click.option("--no-picture", is_flag=True, help="No picture, as without --picture; for scripts.")
 @options.as_json
 @click.pass_context
 def command(
@@ -88,8 +88,8 @@ def command(
 ) -> None:
     """Judge history files: is what clients saw allowed?
 
-    A FILE is a history in one of the formats, the folder of a stored run, or - for standard input. One that cannot be
-    judged does not keep the others from it.
+    A FILE is a history in one of the formats, the folder of a stored run, or - for standard input. If a file cannot be
+    judged, the others still are.
 
     \b
     Examples:
@@ -103,11 +103,11 @@ def command(
     from splitbrain.harness.cli.steps import Steps
     from splitbrain.results.store import plain_verdict
 
-    # What is imported by now stays until the end: the interpreter need not take it apart at the exit, which takes a
-    # tenth of the check of a small history. Models of the user's own are imported later, and are not meant.
+    # Objects imported so far live until the end. The interpreter must not free them at exit: that would take a tenth of
+    # the check of a small history. A user's own models are imported later and are not affected.
     gc.freeze()
     if no_picture and picture is not None:
-        raise UsageError("--picture and --no-picture exclude each other: leave out one of them.")
+        raise UsageError("--picture and --no-picture exclude each other: remove one of them.")
     refuse_missing(files, format_name, independent)
     _refuse_settings(ctx)
     pictures = None if picture is None else counterexample.Pictures(picture, files)
@@ -149,18 +149,18 @@ def command(
 
 
 def _refuse_settings(ctx: click.Context) -> None:
-    """Refuse settings of the checker "linearizable" that are given to another, or with which nothing can be judged.
+    """Refuse settings of the checker "linearizable" for another checker, and settings that no check can run with.
 
     Raises:
-        UsageError: there is one.
+        UsageError: there is such a setting.
     """
     checker = ctx.params["checker_name"]
     settings = [each for each in ("model", "time_limit", "memory_limit", "witness_time") if options.given(ctx, each)]
     for name in [*settings, *(["picture"] if options.given(ctx, "picture") else [])]:
         if checker != "linearizable":
             raise UsageError(
-                f"{options.written(name)} {ctx.params[name]}: that is for the checker linearizable, not {checker}: "
-                "leave it out."
+                f"{options.written(name)} {ctx.params[name]}: it is for the checker linearizable, not {checker}: "
+                "remove it."
             )
     if not settings:
         return
@@ -175,13 +175,13 @@ def _refuse_settings(ctx: click.Context) -> None:
         check_number("--witness-time", witness_time, TIME_MAX_S)
         if witness_time > time_limit:
             raise UsageError(
-                f"--witness-time {witness_time:g} is within the limit, and --time-limit is {time_limit:g}: give less "
-                "of the one, or more of the other."
+                f"--witness-time {witness_time:g} must not be above --time-limit {time_limit:g}: reduce it, "
+                "or raise --time-limit."
             )
 
 
 def _exit_code(found: Outcome, problems: Sequence[SplitbrainError]) -> int:
-    """A violation decides, whatever else could not be judged; then that something could not."""
+    """A violation has precedence; then a file that could not be judged."""
     from splitbrain.checkers.verdict import Outcome
 
     if problems and found is not Outcome.VIOLATION:
@@ -203,11 +203,11 @@ def _print(file: str, verdict: Verdict, picture: str | None, *, asked: bool) -> 
     if picture is not None:
         click.echo(f"        picture: {picture}")
     elif not asked and counterexample.is_drawable(verdict):
-        click.echo("        to see it drawn: add --picture PATH")
+        click.echo("        to draw it: add --picture PATH")
 
 
 def _read(file: str, format_name: str | None, independent: Independent, checker_name: str) -> pa.Table | LongHistory:
-    """The history of a file: a long one only for the checker that judges it without its table."""
+    """The history of a file. A long one is read in pieces if the checker can judge it without the table."""
     from splitbrain.harness.cli.histories import read_history_of, read_long_history_of
     from splitbrain.results.arrow import client_ops
 
@@ -217,7 +217,7 @@ def _read(file: str, format_name: str | None, independent: Independent, checker_
             return long
     history = read_history_of(file, format_name, independent)
     if history.num_rows == 0 or (checker_name == "linearizable" and client_ops(history) == 0):
-        raise HistoryFormatError(file, "holds no operation of a client: there is nothing to judge.")
+        raise HistoryFormatError(file, "has no client operation: there is nothing to judge.")
     return history
 
 
@@ -246,7 +246,7 @@ def _ops(history: pa.Table | LongHistory) -> int:
 
 
 def _telemetry(file: str) -> pa.Table | None:
-    """What the nodes told, where the file is the folder of a stored run."""
+    """The nodes' telemetry, if the file is the folder of a stored run."""
     from splitbrain.results.store import RunDir
 
     return RunDir(Path(file)).telemetry() if Path(file).is_dir() else None

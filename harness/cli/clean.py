@@ -1,4 +1,4 @@
-"""`splitbrain clean`: remove what controllers left that were killed."""
+"""`splitbrain clean`: remove what killed controllers left behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command("clean", cls=parsing.Command)
 @options.stored
 @options.hosts
-@click.option("--dry-run", is_flag=True, help="Only tell what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
 @options.as_json
 @click.pass_context
 def command(
@@ -31,11 +31,12 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Remove what killed controllers left: processes, containers, networks, mounts, control groups, images of disks.
+    """Remove what killed controllers left behind: processes, containers, networks, mounts, control groups, images of
+    disks.
 
-    Only what carries splitbrain's label goes, and only if its controller is dead; runs that go on lose nothing. Each
-    run does the same when it starts, but for the images of disks, which lie in the store. With --hosts hosts are
-    cleaned, and not this machine.
+    Removes only what carries splitbrain's label and whose controller is dead; running tests are not affected. Each run
+    does the same when it starts, except for the images of disks, which are in the store. With --hosts the hosts are
+    cleaned, not this machine.
 
     \b
     Examples:
@@ -47,18 +48,18 @@ def command(
     from splitbrain.harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory
 
     if hosts is None:
-        options.check_hosts(ctx, "which hosts? Add --hosts, or leave it out.")
+        options.check_hosts(ctx, "it needs --hosts: add --hosts, or remove this option.")
         cleaned = cleaning.clean_here(Path(store), dry_run=dry_run)
     else:
         if options.given(ctx, "store"):
-            raise UsageError("--store is on this machine, and --hosts cleans hosts: leave out one of them.")
+            raise UsageError("--store is on this machine, and --hosts cleans hosts: remove one of them.")
         options.check_user(hosts, ssh_user)
         inventory = Inventory.of(hosts, known_hosts or KNOWN_HOSTS, ssh_key, ssh_user)
         cleaned = cleaning.clean_hosts(inventory, dry_run=dry_run)
-    _tell(cleaned, dry_run, as_json)
+    _report(cleaned, dry_run, as_json)
 
 
-def _tell(cleaned: Cleaned, dry_run: bool, as_json: bool) -> None:
+def _report(cleaned: Cleaned, dry_run: bool, as_json: bool) -> None:
     if as_json:
         document = {"dry_run": dry_run, "removed": cleaned.removed, "notes": cleaned.notes}
         click.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
@@ -68,4 +69,4 @@ def _tell(cleaned: Cleaned, dry_run: bool, as_json: bool) -> None:
     for line in cleaned.notes:
         click.echo(line, err=True)
     if not cleaned.removed:
-        click.echo("nothing is left of killed controllers")
+        click.echo("killed controllers left nothing behind")

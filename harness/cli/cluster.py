@@ -1,4 +1,6 @@
-"""`splitbrain cluster`: the metadata cluster by hand, as processes on this machine that stay until they are stopped."""
+"""`splitbrain cluster`: run the metadata cluster by hand, as processes on this machine that live until they are
+stopped.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ _DOWN_S: Final = 5.0
 
 
 class NodeProcess(msgspec.Struct, frozen=True):
-    """A node that `cluster up` started. `started` is its start time in clock ticks: a reused pid has another."""
+    """A node that `cluster up` started. `started` is its start time in clock ticks: it differs if a pid is reused."""
 
     node: str
     port: int
@@ -38,7 +40,7 @@ class NodeProcess(msgspec.Struct, frozen=True):
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """What `cluster up` leaves for the other commands."""
+    """What `cluster up` stores for the other commands."""
 
     nodes: list[NodeProcess]
 
@@ -55,7 +57,7 @@ folder = click.option(
     show_default=True,
     metavar="DIR",
     callback=_check_folder,
-    help="Where the nodes' data and logs are.",
+    help="The folder of the nodes' data and logs.",
 )
 
 
@@ -77,20 +79,22 @@ def command() -> None:
 
 
 @command.command("up")
-@click.option("-n", "--nodes", default="3", show_default=True, metavar="N|NAME[,NAME...]", help="How many, or names.")
+@click.option(
+    "-n", "--nodes", default="3", show_default=True, metavar="N|NAME[,NAME...]", help="Number of nodes, or their names."
+)
 @click.option(
     "--base-port",
     default=7101,
     show_default=True,
     type=click.IntRange(1024, 65000),
-    help="Port of the first node on 127.0.0.1; the others follow.",
+    help="Port of the first node on 127.0.0.1; the others take the next ports.",
 )
 @click.option(
     "--bug", default="", callback=parsing.named, metavar="ID[,ID...]", help="Switch bugs on (splitbrain list bugs)."
 )
 @folder
 def up(nodes: str, base_port: int, bug: str, directory: str) -> None:
-    """Start the nodes and wait until one leads. Data of an earlier `up` in the same DIR is used again."""
+    """Start the nodes and wait for a leader. Data of an earlier `up` in the same DIR is reused."""
     from splitbrain.cluster.client import BUGS
     from splitbrain.harness.campaigns.compose import node_names
     from splitbrain.harness.contract.listed import names
@@ -100,7 +104,7 @@ def up(nodes: str, base_port: int, bug: str, directory: str) -> None:
             raise UnknownNameError("bug", each, BUGS)
     home = Path(directory)
     if any(_alive(node) for node in _read_state(home)):
-        raise UsageError(f"a cluster is up in {home} already. To stop it: splitbrain cluster down --dir {home}")
+        raise UsageError(f"a cluster is already up in {home}. To stop it: splitbrain cluster down --dir {home}")
     listed = node_names(nodes)
     ports = {node: base_port + i for i, node in enumerate(listed)}
     check_writable(home, "--dir")
@@ -121,16 +125,16 @@ def up(nodes: str, base_port: int, bug: str, directory: str) -> None:
 @command.command("down")
 @folder
 def down(directory: str) -> None:
-    """Stop every node that `up` started. Data stays; the next `up` uses it again."""
+    """Stop every node that `up` started. The data stays; the next `up` reuses it."""
     stopped = _stop_all(Path(directory))
     click.echo(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
 
 
 def _check_free(node: str, port: int) -> None:
-    """Refuse a port on which somebody listens: a node could not, and another cluster might answer in its place.
+    """Refuse a port that is in use: a node could not listen there, and another cluster might answer instead.
 
     Raises:
-        UsageError: the port cannot be had.
+        UsageError: the port is not free.
     """
     import socket
 
@@ -156,7 +160,7 @@ def _start(home: Path, node: str, ports: dict[str, int], bug: str) -> NodeProces
 
 
 def _stop_all(home: Path) -> list[str]:
-    """Stop what runs of the cluster in `home`, by pid, and forget it; names of the nodes that ran."""
+    """Stop the running nodes of the cluster in `home`, by pid, and remove its state; names of the nodes that ran."""
     running = [node for node in _read_state(home) if _alive(node)]
     for number, patience_s in ((signal.SIGTERM, _DOWN_S), (signal.SIGKILL, _DOWN_S)):
         for node in running:
@@ -168,13 +172,13 @@ def _stop_all(home: Path) -> list[str]:
             time.sleep(0.05)
     left = [node.node for node in running if _alive(node)]
     if left:
-        raise BackendError(f"{', '.join(left)} did not stop, not even after SIGKILL.")
+        raise BackendError(f"{', '.join(left)} did not stop after SIGKILL.")
     (home / _STATE).unlink(missing_ok=True)
     return [node.node for node in running]
 
 
 async def _until_led(home: Path, nodes: list[NodeProcess]) -> str:
-    """The node that leads, once a majority agrees on it."""
+    """The leader, once a majority agrees on it."""
     deadline = time.monotonic() + _UP_S
     while time.monotonic() < deadline:
         for node in nodes:
@@ -186,7 +190,7 @@ async def _until_led(home: Path, nodes: list[NodeProcess]) -> str:
             if leaders.count(leader) > len(nodes) // 2:
                 return leader
         await asyncio.sleep(0.1)
-    raise NodeStartError(f"no node led after {_UP_S:g} s. The nodes' logs are {home}/*.log.")
+    raise NodeStartError(f"no leader after {_UP_S:g} s. The nodes' logs are {home}/*.log.")
 
 
 # --- status and ctl -------------------------------------------------------------------------------------------------
@@ -197,7 +201,7 @@ async def _until_led(home: Path, nodes: list[NodeProcess]) -> str:
 @options.as_json
 @click.pass_context
 def status(ctx: click.Context, directory: str, as_json: bool) -> None:
-    """What every node says of itself. Exit code 0 if a majority agrees on a leader, else 1."""
+    """The status of every node. Exit code 0 if a majority agrees on a leader, else 1."""
     nodes = _state(Path(directory))
     found = asyncio.run(_statuses(nodes))
     if as_json:
@@ -220,9 +224,9 @@ def _said(status: dict[str, Any]) -> str:
 
 @command.command("ctl")
 @click.option(
-    "--node", default=None, callback=parsing.named, metavar="NAME", help="Which node to ask.  [default: the first]"
+    "--node", default=None, callback=parsing.named, metavar="NAME", help="The node to ask.  [default: the first]"
 )
-@click.option("--timeout", default=5.0, show_default=True, metavar="SECONDS", help="How long to wait for an answer.")
+@click.option("--timeout", default=5.0, show_default=True, metavar="SECONDS", help="Timeout of an answer.")
 @folder
 @click.argument("verb", type=click.Choice(["get", "children", "put", "create", "update", "cas", "delete"]))
 @click.argument("path")
@@ -231,9 +235,9 @@ def _said(status: dict[str, Any]) -> str:
 def ctl(
     ctx: click.Context, node: str | None, timeout: float, directory: str, verb: str, path: str, values: tuple[str, ...]
 ) -> None:
-    """One operation on the metadata tree, through one node. Values are JSON, or else taken as plain text.
+    """One operation on the metadata tree, through one node. Values are JSON; other text is taken as a string.
 
-    Exit code 1 if it was refused, or if nobody knows whether it happened.
+    Exit code 1 if it was refused, or if its outcome is unknown.
 
     \b
     get PATH | children PATH | delete PATH
@@ -273,7 +277,7 @@ def _value(text: str) -> Any:
 
 
 async def _statuses(nodes: list[NodeProcess]) -> list[dict[str, Any]]:
-    """One document per node: what it says of itself, or what is wrong with it."""
+    """One document per node: its status, or what is wrong with it."""
     from splitbrain.cluster.client import Client, ClusterError
 
     async def ask(client: Client) -> dict[str, Any]:
@@ -325,7 +329,7 @@ def _read_state(home: Path) -> list[NodeProcess]:
     except FileNotFoundError:
         return []
     except msgspec.DecodeError as error:
-        raise UsageError(f"{home / _STATE} is damaged: {error}. Remove it once its nodes are stopped.") from error
+        raise UsageError(f"{home / _STATE} is damaged: {error}. Stop its nodes, then remove it.") from error
 
 
 def _write_state(home: Path, nodes: list[NodeProcess]) -> None:

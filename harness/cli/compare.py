@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _CHOSEN_BY = ("outcome", "workload", "nemesis", "nemeses", "system", "backend", "bug", "since", "until")
-"""Filters of the site's table that can stand for a set of runs. What they mean: `splitbrain.results.site.selection`."""
+"""Filters of the site's table that can select a set of runs; see `splitbrain.results.site.selection`."""
 
 
 @click.command("compare", cls=parsing.Command)
@@ -46,7 +46,7 @@ def command(ctx: click.Context, a: str, b: str, store: str, page: str | None, as
       a run        its folder, its name or the beginning of it, "latest"
       a test       its name: all its runs
       a pattern    of tests, of runs, or of both with a slash: 'metadata-*/202611*'
-      filters      'system=etcd backend=local': all runs that fit. There are outcome,
+      filters      'system=etcd backend=local': all runs that match. There are outcome,
                    workload, nemesis (one of a run's), nemeses (all of them), system,
                    backend, bug (or any, none), since and until (days, as 2026-11-21)
       a folder     a store, or a test in one
@@ -57,25 +57,25 @@ def command(ctx: click.Context, a: str, b: str, store: str, page: str | None, as
       splitbrain compare 'system=etcd nemesis=partition' 'system=metadata nemesis=partition'
       splitbrain compare 'since=2026-11-20 until=2026-11-20' 'since=2026-11-21' --page nights.html
 
-    What differs in what was tested comes first, then outcomes and verdicts by how many runs, then figures: the value of
-    a run, or the median of a set with its range and the number of runs (n). Recovery times are those after each
-    operation of the nemesis in all runs of a side, as median and 95th percentile; "without" counts those after which
-    nobody answered before the next one. A star marks a figure whose difference is larger than the spread
-    within either side; that takes at least four values on each.
+    First come differences in what was tested, then outcomes and verdicts with the number of runs, then figures: the
+    value of a run, or the median of a set with its range and the number of runs (n). Recovery times are those after
+    each operation of the nemesis in all runs of a side, as median and 95th percentile; "without" counts operations
+    after which no node answered before the next one. A star marks a figure whose difference is larger than the spread
+    within either side; that needs at least four values on each side.
 
-    The exit code is 0 whatever was found: verdicts are not judged again.
+    The exit code is always 0: verdicts are not judged again.
     """
     from splitbrain.results.comparison import compare
     from splitbrain.results.targets import check_target
 
     if page is not None:
         check_target("--page", page)
-    meant = [_meant(each, store) for each in (a, b)]
-    if {run.path.resolve() for run in meant[0]} == {run.path.resolve() for run in meant[1]}:
-        raise UsageError(f"A {a!r} and B {b!r} are the same: name other runs as B.")
+    selected = [_selected(each, store) for each in (a, b)]
+    if {run.path.resolve() for run in selected[0]} == {run.path.resolve() for run in selected[1]}:
+        raise UsageError(f"A {a!r} and B {b!r} are the same: give other runs as B.")
     if all(Path(each).is_dir() for each in (a, b)) and options.given(ctx, "store"):
-        raise UsageError(f"--store {store}: A and B are both named by their folders: leave --store out.")
-    (side_a, runs_a), (side_b, runs_b) = (_side(each, runs) for each, runs in zip((a, b), meant, strict=True))
+        raise UsageError(f"--store {store}: A and B are both given as folders: remove --store.")
+    (side_a, runs_a), (side_b, runs_b) = (_side(each, runs) for each, runs in zip((a, b), selected, strict=True))
     found = compare(side_a, side_b)
     if page is not None:
         _write(Path(page), found, runs_a, runs_b)
@@ -107,13 +107,13 @@ def _write(page: Path, found: Comparison, a: Sequence[RunDir], b: Sequence[RunDi
 # --- which runs -----------------------------------------------------------------------------------------------------
 
 
-def _side(reference: str, meant: Sequence[RunDir]) -> tuple[Side, list[RunDir]]:
-    """The runs that are meant, as they are compared and where they lie.
+def _side(reference: str, selected: Sequence[RunDir]) -> tuple[Side, list[RunDir]]:
+    """The selected runs, as they are compared, and their folders.
 
-    Those that cannot be read are told and left out, unless there is no other.
+    Runs that cannot be read are printed and left out, unless there is no other.
 
     Raises:
-        SplitbrainError: there is none that can be read.
+        SplitbrainError: no run can be read.
     """
     from splitbrain.results.comparison import Side, Subject, subject_of
     from splitbrain.results.errors import SplitbrainError
@@ -121,7 +121,7 @@ def _side(reference: str, meant: Sequence[RunDir]) -> tuple[Side, list[RunDir]]:
     subjects: list[Subject] = []
     runs: list[RunDir] = []
     refused: list[SplitbrainError] = []
-    for run in meant:
+    for run in selected:
         try:
             subjects.append(subject_of(run))
             runs.append(run)
@@ -134,7 +134,7 @@ def _side(reference: str, meant: Sequence[RunDir]) -> tuple[Side, list[RunDir]]:
     return Side(reference if len(subjects) > 1 else subjects[0].name, subjects), runs
 
 
-def _meant(reference: str, store: str) -> list[RunDir]:
+def _selected(reference: str, store: str) -> list[RunDir]:
     """At least one run.
 
     Raises:
@@ -146,7 +146,7 @@ def _meant(reference: str, store: str) -> list[RunDir]:
     filters = {name: value for name, _, value in words}
     if filters and all(name in _CHOSEN_BY and value for name, value in filters.items()):
         if len(filters) < len(words):
-            raise UsageError(f"{reference!r} names a filter twice, and one would count: give each once.")
+            raise UsageError(f"{reference!r} has a filter twice: give each filter once.")
         return _that_fit(filters, store)
     if not reference.strip():
         raise RunNotFoundError(f"{reference!r} names no run: give a run, a test, a pattern, filters or a folder.")
@@ -162,7 +162,7 @@ def _meant(reference: str, store: str) -> list[RunDir]:
         if any(mark in reference for mark in "*?["):
             chosen = [run for run in runs if _fits(run, pattern)]
             if not chosen:
-                raise RunNotFoundError(f"no run of the store {store} fits the pattern {reference!r}.")
+                raise RunNotFoundError(f"no run of the store {store} matches the pattern {reference!r}.")
             return chosen
         chosen = [run for run in runs if run.test_name == pattern.strip("/")]
         if chosen:
@@ -171,7 +171,7 @@ def _meant(reference: str, store: str) -> list[RunDir]:
 
 
 def _that_fit(filters: dict[str, str], store: str) -> list[RunDir]:
-    """The runs that the site's table shows with these filters, the oldest first.
+    """The runs that the site's table shows with these filters, oldest first.
 
     Raises:
         RunNotFoundError: there is none.
@@ -185,12 +185,12 @@ def _that_fit(filters: dict[str, str], store: str) -> list[RunDir]:
     chosen = choose(rows, parse({**filters, "sort": "start", "down": "0"}), per_page=max(len(rows), 1)).rows
     if not chosen:
         words = " ".join(f"{name}={value}" for name, value in filters.items())
-        raise RunNotFoundError(f"no run of the store {store} fits {words!r}: splitbrain serve shows what there is.")
+        raise RunNotFoundError(f"no run of the store {store} matches {words!r}: splitbrain serve shows all runs.")
     return [RunDir(Path(store, *row.parts)) for row in chosen]
 
 
 def _fits(run: RunDir, pattern: str) -> bool:
-    """A pattern without a slash is one of tests, or of runs."""
+    """A pattern without a slash is a pattern of tests or of runs."""
     names = [f"{run.test_name}/{run.name}"] if "/" in pattern else [run.test_name, run.name]
     return any(fnmatch.fnmatchcase(name, pattern) for name in names)
 
@@ -272,7 +272,7 @@ def _table(title: str, *columns: str, right: bool = True) -> Table:
 
 
 def _spread(found: Spread | None, missing: int, pooled: bool) -> str:
-    """A figure of one side: its median, how far it goes where there are several, and how often there was none."""
+    """A figure of one side: its median, its range if there are several values, and how many runs had none."""
     if found is None:
         return f"- ({missing} without)" if missing else "-"
     far = f"p95 {_number(found.p95)}" if pooled else f"{_number(found.low)} to {_number(found.high)}"

@@ -1,4 +1,4 @@
-"""Where `splitbrain check` puts the pictures of what it found."""
+"""The pictures of violations that `splitbrain check` writes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ option = click.option(
     "--picture",
     default=None,
     metavar="PATH",
-    help=f"Draw what is not linearizable into this file, or into this folder as FILE{SUFFIX}.",
+    help=f"Draw the violation into this file, or into this folder as FILE{SUFFIX}.",
 )
-"""The option of a command that draws pictures where it is asked to: `picture`."""
+"""The option `picture` of a command that can draw pictures."""
 
 
 def is_drawable(verdict: Verdict) -> bool:
@@ -43,11 +43,11 @@ class Pictures:
 
         Args:
             target: the file to write, or a folder that is there.
-            files: what is judged.
+            files: the files that are judged.
 
         Raises:
-            UsageError: one file cannot take the pictures of several histories, the folder is missing, or neither is
-                named.
+            UsageError: one file cannot hold the pictures of several histories, the folder is missing, or neither is
+                given.
         """
         if not target.strip():
             raise UsageError("--picture names neither a file nor a folder (. is the current one).")
@@ -57,7 +57,7 @@ class Pictures:
             self._paths = {file: folder / name for file, name in self._paths.items()}
         elif len(self._paths) > 1:
             raise UsageError(
-                f"--picture {target}: there is no such folder, and one file cannot take the pictures of "
+                f"--picture {target}: there is no such folder, and one file cannot hold the pictures of "
                 f"{len(self._paths)} histories. Make the folder first."
             )
         elif not folder.parent.is_dir():
@@ -69,7 +69,7 @@ class Pictures:
     def draw(self, file: str, history: pa.Table | LongHistory, verdict: Verdict) -> str | None:
         """Write the picture of a verdict on `file`, and return its path; None if there is nothing to draw.
 
-        A picture that cannot be written is told on standard error: the verdict stands without it.
+        If the picture cannot be written, a line on standard error says so; the verdict does not change.
         """
         if not is_drawable(verdict):
             return None
@@ -87,7 +87,7 @@ class Pictures:
 
 
 def _names(files: Sequence[str]) -> list[Path]:
-    """A name per file, from the file's; the second of two that are alike is numbered."""
+    """A picture name per file, from the file's name; equal names get a number."""
     found: list[Path] = []
     for file in files:
         path = Path(file).resolve()

@@ -1,4 +1,4 @@
-"""`splitbrain demo`: the main job in two minutes, on a cluster that is well and on one with a bug."""
+"""`splitbrain demo`: two tests in two minutes, of a correct cluster and of one with a bug."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ BUG = "M23"
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long each of the two runs is under faults.",
+    help="How long each of the two runs has faults.",
 )
 @click.option("--seed", type=int, default=None, help="Root of all randomness.  [default: drawn, and printed]")
 @click.pass_context
 def command(ctx: click.Context, store: str, time_limit: float, seed: int | None) -> None:
-    """Run five nodes under partitions and kills twice: as they are, and with a bug switched on; judge both with Spark.
+    """Run five nodes under partitions and kills twice: without and with a bug switched on; judge both with Spark.
 
     The first run must pass. In the second a leader answers reads without asking a majority, and the checker must find
-    an answer that is older than an acknowledged write. Exit code 0 means that both came out so.
+    an answer that is older than an acknowledged write. Exit code 0 means that both did.
     """
     from splitbrain.harness.campaigns.compose import RunOptions, backend_of, compose
     from splitbrain.harness.campaigns.record import record
@@ -81,8 +81,8 @@ def _judge(runs: list[RunDir], errors: Mapping[Path, str | None]) -> list[Conclu
     if not is_installed():
         click.echo("Spark is not installed (pip install 'splitbrain[spark]'): this process judges", err=True)
         return [judge_inline(run, errors[run.path]) for run in runs]
-    with Progress("both runs") as progress, progress.during("Spark") as tell, session() as spark:
-        tell("judging")
+    with Progress("both runs") as progress, progress.during("Spark") as show_step, session() as spark:
+        show_step("judging")
         return judge_with_spark(runs, spark, errors)
 
 
@@ -115,6 +115,6 @@ def _show(conclusions: list[Conclusion], chosen: list[RunOptions]) -> int:
     if [each.outcome for each in conclusions] == expected:
         return 0
     click.echo(
-        f"\nThe demo did not come out as expected. Each run is kept; run it again with its seed: {chosen[0].seed}."
+        f"\nThe demo did not end as expected. Both runs are kept; to repeat them, use the seed {chosen[0].seed}."
     )
     return EXIT_HARNESS_ERROR

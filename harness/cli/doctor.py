@@ -30,8 +30,8 @@ def command(
 ) -> None:
     """What works on this machine and on hosts, and what is missing for the rest.
 
-    Faults are rows, backends are columns; below stands how each backend does what it can do, and why it cannot do the
-    rest and what would help. Everything that is tried out is taken back at once.
+    Faults are rows, backends are columns. Below the table: how each backend injects the faults it supports, and what is
+    missing for the others. All probes are undone at once.
 
     \b
     Examples:
@@ -43,7 +43,7 @@ def command(
 
     inventory = None
     if hosts is None:
-        options.check_hosts(ctx, "which hosts? Add --hosts, or leave it out.")
+        options.check_hosts(ctx, "it needs --hosts: add --hosts, or remove this option.")
     else:
         options.check_user(hosts, ssh_user)
         inventory = Inventory.of(hosts, known_hosts or KNOWN_HOSTS, ssh_key, ssh_user)
@@ -94,9 +94,10 @@ def _show_matrix(faults: Sequence[Fault]) -> None:
 
 
 def _show_reasons(console: Console, faults: Sequence[Fault]) -> None:
-    """For each backend what it cannot do and why, then how it does the rest; kinds with one reason share it.
+    """For each backend the faults that it cannot inject and why, then how it injects the others. Kinds with one reason
+    share a line.
 
-    A reason of several lines (hosts, each with its own) is told line by line.
+    A reason of several lines (one per host) is printed line by line.
     """
     from rich.markup import escape
 

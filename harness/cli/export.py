@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     type=click.Choice(["edn", "jsonl"]),
     default="edn",
     show_default=True,
-    help="edn is what Jepsen, Knossos and Elle read; jsonl has every field of ours.",
+    help="edn is for Jepsen, Knossos and Elle; jsonl has every field of a splitbrain history.",
 )
-@click.option("-o", "--output", default=None, metavar="FILE", help="Where to.  [default: standard output]")
+@click.option("-o", "--output", default=None, metavar="FILE", help="The file to write.  [default: standard output]")
 @options.source_format
 @options.independent
 def command(file: str, target: str, output: str | None, format_name: str | None, independent: Independent) -> None:
-    """Write a history for other tools, an op a line.
+    """Write a history for other tools, one op per line.
 
-    RUN is the folder of a stored run, FILE a history in one of the formats. What is written reads back as the same
-    history (splitbrain check does).
+    RUN is the folder of a stored run, FILE a history in one of the formats. The output can be read back as the same
+    history, for example by splitbrain check.
 
     \b
     Examples:
@@ -65,11 +65,11 @@ def _write(history: pa.Table, target: str, file: TextIO, steps: Steps) -> None:
 
     for written, text in pieces(history, target):
         file.write(text)
-        steps.tell(f"writing, {written} of {history.num_rows} rows")
+        steps.describe(f"writing, {written} of {history.num_rows} rows")
 
 
 def _write_file(history: pa.Table, target: str, path: Path, steps: Steps) -> None:
-    """Write the whole file or none: half a history would pass for one."""
+    """Write the whole file or none: half a history could be taken for a whole one."""
 
     def fill(aside: Path) -> None:
         with aside.open("w", encoding="utf-8") as file:

@@ -24,11 +24,11 @@ PARQUET_BYTES = b"PAR1"
 def refuse_missing(
     files: Sequence[str], format_name: str | None, independent: Independent, option: str = "--format"
 ) -> None:
-    """Refuse files of which one is not there or is named twice, before any is read; and what says how to read a file
-    where a stored run is meant, which says so itself.
+    """Refuse missing files and files given twice, before any is read; and options on the format of a stored run, which
+    records its own.
 
     Raises:
-        UsageError: there is such a file.
+        UsageError: there is such a file or option.
     """
     refuse_twice("FILE", files)
     for file in files:
@@ -37,19 +37,19 @@ def refuse_missing(
         if not Path(_path(file)).is_dir():
             continue
         if format_name is not None:
-            raise UsageError(f"{file}: {option} {format_name} is for files, and this is a folder: leave it out.")
+            raise UsageError(f"{file}: {option} {format_name} is for files, and this is a folder: remove it.")
         if independent != "auto":
             raise UsageError(
-                f"{file}: --independent {independent}: a stored run has keys apart from values: leave it out."
+                f"{file}: --independent {independent}: a stored run stores keys apart from values: remove it."
             )
 
 
 def read_history_of(file: str, format_name: str | None, independent: Independent) -> pa.Table:
-    """The history; fields of the file that a history has no place for are told on standard error.
+    """The history. Fields of the file that a history cannot hold are listed on standard error.
 
     Raises:
         UsageError: there is no such file, or it cannot be read.
-        HistoryFormatError: something in it is not what its format has there.
+        HistoryFormatError: the file does not follow its format.
     """
     from splitbrain.results.formats import read_table
     from splitbrain.results.store import RunDir
@@ -67,7 +67,7 @@ def read_history_of(file: str, format_name: str | None, independent: Independent
 
 
 def read_long_history_of(file: str, format_name: str | None, independent: Independent) -> LongHistory | None:
-    """The history, where it is a Parquet file that can be read piece by piece; else None.
+    """The history, if it is a Parquet file that can be read in pieces; else None.
 
     Raises:
         HistoryFormatError: it is damaged.
@@ -81,7 +81,7 @@ def read_long_history_of(file: str, format_name: str | None, independent: Indepe
             if opened.read(len(PARQUET_BYTES)) != PARQUET_BYTES:
                 return None
     except OSError:
-        return None  # who reads it as a table says what is wrong with it
+        return None  # reading it as a table then raises an error that says what is wrong
     from splitbrain.checkers.long_histories import read_long_history
 
     return read_long_history(path)

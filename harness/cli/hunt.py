@@ -1,4 +1,4 @@
-"""`splitbrain hunt`: seeds in simulation, on all cores, until something breaks."""
+"""`splitbrain hunt`: simulate seeds on all cores until a checker finds a violation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 SEED_END = 2**62
-"""The first seed is below, so that there is no end to those that follow."""
+"""The first seed is below this limit, so that the seeds that follow are valid too."""
 
 
 @click.command("hunt", cls=parsing.Command)
@@ -37,7 +37,7 @@ SEED_END = 2**62
 @click.option(
     "--nemesis",
     metavar="NAME[,NAME...]",
-    help="Each seed draws some of these.  [default: all that can be simulated and that a correct system survives]",
+    help="Each seed draws some of these.  [default: all that can be simulated and that a correct system tolerates]",
 )
 @click.option("--system", default="metadata", show_default=True, metavar="NAME", help="What is tested.")
 @click.option(
@@ -49,34 +49,40 @@ SEED_END = 2**62
 )
 @click.option("-n", "--nodes", metavar="N[,N...]", help="Each seed draws one of these numbers.  [default: 3,4,5,6,7]")
 @click.option(
-    "--world", default="swarm", show_default=True, metavar="NAME", help="As of splitbrain run; swarm is drawn itself."
+    "--world",
+    default="swarm",
+    show_default=True,
+    metavar="NAME",
+    help="As in splitbrain run; with swarm each seed draws its own.",
 )
-@click.option("-c", "--concurrency", metavar="N|Nn", help="Client processes of every run.  [default: drawn]")
-@click.option("--rate", type=float, metavar="HZ", help="Operations a second of every run.  [default: drawn]")
+@click.option("-c", "--concurrency", metavar="N|Nn", help="Client processes, in every run.  [default: drawn]")
+@click.option("--rate", type=float, metavar="HZ", help="Operations per second, in every run.  [default: drawn]")
 @click.option(
-    "--time-limit", type=float, metavar="SECONDS", help="Simulated time under faults.  [default: drawn, 5 to 60]"
+    "--time-limit", type=float, metavar="SECONDS", help="Simulated time with faults.  [default: drawn, 5 to 60]"
 )
 @click.option(
     "--interval", type=float, metavar="SECONDS", help="Mean time between nemesis operations. [default: drawn]"
 )
-@click.option("--op-timeout", type=float, metavar="SECONDS", help="As of splitbrain run.  [default: drawn]")
-@click.option("--seed", type=int, metavar="N", help="The first seed; the next is one more.  [default: drawn, printed]")
+@click.option("--op-timeout", type=float, metavar="SECONDS", help="As in splitbrain run.  [default: drawn]")
+@click.option(
+    "--seed", type=int, metavar="N", help="The first seed; each next seed is one higher.  [default: drawn, printed]"
+)
 @click.option(
     "--budget",
     type=float,
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Real time after which no further seed is begun.",
+    help="Real time after which no new seed starts.",
 )
-@click.option("--runs", type=int, metavar="N", help="So many seeds at most.")
-@click.option("--jobs", type=int, metavar="N", help="Worker processes.  [default: one a core]")
-@click.option("--keep-going", is_flag=True, help="Do not stop at a violation: count how often each kind is found.")
-@click.option("--shrink/--no-shrink", default=True, show_default=True, help="Make the first violation smaller.")
+@click.option("--runs", type=int, metavar="N", help="The largest number of seeds.")
+@click.option("--jobs", type=int, metavar="N", help="Worker processes.  [default: one per core]")
+@click.option("--keep-going", is_flag=True, help="Do not stop at a violation; count each kind of violation.")
+@click.option("--shrink/--no-shrink", default=True, show_default=True, help="Shrink the first violation.")
 @click.option(
     "--canary/--no-canary",
     default=None,
-    help="First find a bug that is certainly there.  [default: --canary, without --bug]",
+    help="First find a known bug.  [default: --canary, without --bug]",
 )
 @options.store
 @options.as_json
@@ -94,32 +100,31 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Try one seed after the other in simulation, on all cores, until something breaks; then make it smaller.
+    """Simulate seed after seed on all cores until a checker finds a violation; then shrink it.
 
-    Each seed draws its whole test, within what is asked for: nodes, clients, load, what breaks and how often. Options
-    that are given are the same in every run. What is found is run once more into the store, with its report, and its
-    history must be the same to the byte. A seed found today is found again tomorrow, by the same code.
+    Each seed draws its own test, within the given options: nodes, clients, load, faults and their rate. Options that
+    are given are the same in every run. Each finding is run once more and stored with its report; its history must be
+    the same, byte for byte. The same code and seed give the same finding.
 
     \b
     Examples:
-      splitbrain hunt                                          a minute of everything
+      splitbrain hunt                                          one minute, all kinds of tests
       splitbrain hunt --budget 3600 --keep-going               an hour, all kinds of violations
       splitbrain hunt --bug M23 --workload register            how long until a bug is found?
       splitbrain hunt --nemesis power,disk --nodes 3,5         crashes only, on small clusters
       splitbrain hunt --seed 1 --runs 200 --budget 600         the same 200 tests every night
 
-    Short random runs often test too little to prove anything. They are counted as inconclusive, and decide the exit
-    code (2) only if no run of the hunt proved anything; a violation is 1, an error of the harness 255, else it is 0.
-
-    Ctrl-C ends the hunt at once with what was found. Each hunt leaves its figures in STORE/hunts, for trends.
+    Short random runs often test too little to pass. They count as inconclusive. The exit code is 2 only if every run of
+    the hunt was inconclusive; it is 1 after a violation, 255 after a harness error, else 0. Ctrl-C ends the hunt at
+    once with what was found. Each hunt writes its figures to STORE/hunts, for trends.
     """
     from splitbrain.harness.campaigns.swarm import asked_for
 
     _check(seed, budget, runs)
     if keep_going and runs == 1:
-        raise UsageError("--keep-going: after --runs 1 there is nothing to go on with: leave out one of them.")
+        raise UsageError("--keep-going has no effect with --runs 1: remove one of them.")
     if given["nemesis"] is not None and given["nemesis"].strip() == "none" and given["interval"] is not None:
-        raise UsageError(f"--interval {given['interval']:g}: --nemesis none breaks nothing: leave --interval out.")
+        raise UsageError(f"--interval {given['interval']:g}: it has no effect with --nemesis none: remove it.")
     asked = asked_for(**given)
     first = secrets.randbelow(2**31) if seed is None else seed
 
@@ -147,7 +152,7 @@ def command(
 
 
 def _check(seed: int | None, budget: float, runs: int | None) -> None:
-    """Refuse numbers with which nothing can be hunted.
+    """Refuse numbers that are out of bounds.
 
     Raises:
         UsageError: a number is out of bounds.
@@ -156,15 +161,15 @@ def _check(seed: int | None, budget: float, runs: int | None) -> None:
 
     check_number("budget", budget, TIME_MAX_S)
     if runs is not None and not 1 <= runs <= SEED_END:
-        raise UsageError(f"--runs {runs}: a hunt needs at least one run, and has {SEED_END} at most.")
+        raise UsageError(f"--runs {runs}: give 1 to {SEED_END}.")
     if seed is not None and not 0 <= seed < SEED_END:
-        raise UsageError(f"--seed {seed}: the first seed of a hunt is a whole number from 0 to {SEED_END - 1}.")
+        raise UsageError(f"--seed {seed}: give a whole number from 0 to {SEED_END - 1}.")
 
 
 def _hunt(
     asked: Asked, first: int, limits: Limits, jobs: int, canary_first: bool, interrupts: Interrupts
 ) -> tuple[Tally, float]:
-    """The canary if it is wanted, then the hunt: what was tried, and for how many seconds."""
+    """Run the canary if it is enabled, then the hunt; what was tried, and for how many seconds."""
     from splitbrain.harness.campaigns import canary
     from splitbrain.harness.campaigns.hunting.search import TRIAL_LIMIT_S, search
     from splitbrain.harness.campaigns.hunting.trial import carry_out
@@ -189,7 +194,7 @@ def _hunt(
 
 
 def _smaller(kept: list[Finding], store: Path, jobs: int, interrupts: Interrupts) -> Smaller | None:
-    """The first violation, made smaller until somebody asks for an end."""
+    """The first violation, shrunk until the search ends or is interrupted."""
     from splitbrain.harness.campaigns.hunting.smaller import shrink_first
     from splitbrain.harness.cli.progress import Progress
     from splitbrain.harness.cli.shrink import shown_steps
@@ -205,7 +210,7 @@ def _smaller(kept: list[Finding], store: Path, jobs: int, interrupts: Interrupts
 
 
 def _exit_code(tally: Tally, kept: list[Finding]) -> int:
-    """Of what was found; what could not be repeated says that the harness is broken."""
+    """The exit code. A finding that could not be repeated is a harness error."""
     from splitbrain.checkers.verdict import Outcome
 
     if any(finding.problem is not None for finding in kept) and tally.outcome is not Outcome.VIOLATION:

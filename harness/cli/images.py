@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 100
 _PLAIN_S = 5.0
-"""How often something is said where there is no terminal."""
+"""Seconds between two lines where there is no terminal."""
 
 
 @click.group("images", cls=parsing.Group)
 def command() -> None:
     """Build the container images of nodes and of systems under test.
 
-    The docker backend runs them. They are built from Debian's packages, which needs root and debootstrap, or from a
-    registry's image with --base.
+    The docker backend runs them. They are built from Debian packages, which needs root and debootstrap, or with --base
+    from an image of a registry.
 
     \b
     Examples:
@@ -46,18 +46,20 @@ def command() -> None:
     default=None,
     callback=parsing.named,
     metavar="REF",
-    help="Build on this Debian image of a registry's, not on packages.",
+    help="Build on this Debian image of a registry instead of packages.",
 )
 @click.option(
     "--suite",
     default=None,
     callback=parsing.named,
     metavar="NAME",
-    help="Build on the packages of this Debian suite: bookworm or trixie.  [default: as before, at first trixie]",
+    help="Build on packages of this Debian suite: bookworm or trixie.  [default: that of the last build, else trixie]",
 )
-@click.option("--rebuild", is_flag=True, help="Build anew, with today's packages, what is up to date too.")
+@click.option(
+    "--rebuild", is_flag=True, help="Build images again with current packages, also those that are up to date."
+)
 def build(names: tuple[str, ...], base: str | None, suite: str | None, rebuild: bool) -> None:
-    """Build images, and what they stand on, as far as they are not up to date. Without a NAME: all of them."""
+    """Build images that are not up to date, and the images that they need. Without a NAME: all of them."""
     from splitbrain.harness.images.build import build as build_images
     from splitbrain.harness.images.build import choose_foundation
     from splitbrain.harness.images.catalogue import IMAGES, find
@@ -66,11 +68,11 @@ def build(names: tuple[str, ...], base: str | None, suite: str | None, rebuild: 
     from splitbrain.results.errors import UsageError
 
     if base is not None and suite is not None:
-        raise UsageError("--base and --suite exclude each other: an image of a registry's has its suite already.")
+        raise UsageError("--base and --suite exclude each other: an image of a registry has its suite already.")
     parsing.refuse_twice("NAME", names)
     if suite is not None:
         check_suite(suite)
-    # However it is asked to end, it must not leave half a Debian behind.
+    # Every way to end this command must remove an unfinished Debian tree.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup
             signal.signal(number, signal.default_int_handler)
@@ -103,11 +105,12 @@ def list_images(as_json: bool) -> None:
 
 @command.command("prune")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--dry-run", is_flag=True, help="Only tell what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
 def prune(names: tuple[str, ...], dry_run: bool) -> None:
-    """Remove images that were built from other files than this checkout's. Without a NAME: of all of them.
+    """Remove images that were built from other files than this checkout's. Without a NAME: all such images.
 
-    Kept are images that containers or other kept images need, and the latest of each, from which its next build begins.
+    Images that containers or other kept images need are kept, and the latest of each name, from which its next build
+    begins.
     """
     from splitbrain.harness.images.connection import engine
     from splitbrain.harness.images.stale import prune as prune_images
@@ -126,21 +129,22 @@ def prune(names: tuple[str, ...], dry_run: bool) -> None:
 
 
 class _Screen:
-    """Tells how a build goes: on a terminal one line that changes, elsewhere a line for each step, and one every few
-    seconds of a step that takes long."""
+    """Shows a build: on a terminal one line that changes; elsewhere a line per step, and one every few seconds in a
+    long step.
+    """
 
     def __init__(self) -> None:
         from rich.console import Console
 
         self._console = Console(stderr=True, highlight=False)
-        self._status = self._console.status("looking at what there is") if self._console.is_terminal else None
+        self._status = self._console.status("checking existing images") if self._console.is_terminal else None
         self._begun = time.monotonic()
-        self._about = ("", "looking at what there is")
+        self._about = ("", "checking existing images")
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name="progress", daemon=True)
 
     def _repeat(self) -> None:
-        """Say what goes on, again and again, until the end."""
+        """Print the current step at intervals, until the end."""
         while not self._ended.wait(_PLAIN_S):
             image, text = self._about
             click.echo(f"{image or 'images'}: {time.monotonic() - self._begun:.0f} s  {text}", err=True)
@@ -149,7 +153,7 @@ class _Screen:
         if self._status is not None:
             self._status.start()
         else:
-            click.echo("images: looking at what there is", err=True)
+            click.echo("images: checking existing images", err=True)
             self._thread.start()
         return self
 
@@ -161,7 +165,7 @@ class _Screen:
             self._status.stop()
 
     def begin(self, image: Image) -> Callable[[str], None]:
-        """An image's build begins; what takes its output."""
+        """The build of an image begins; returns the function that takes its output."""
 
         def say(line: str) -> None:
             text = " ".join(line.split())[:_WIDTH]
@@ -179,8 +183,8 @@ class _Screen:
         return say
 
     def done(self, built: Built) -> None:
-        """An image is up to date now."""
+        """An image is up to date."""
         now = time.monotonic()
         took = f"built in {now - self._begun:.1f} s" if built.fresh else "up to date"
-        self._begun, self._about = now, ("", f"{built.name} is there")
+        self._begun, self._about = now, ("", f"{built.name} is ready")
         click.echo(f"{built.name:8} {took:18} {built.tag}")

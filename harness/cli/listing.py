@@ -1,4 +1,4 @@
-"""`splitbrain list`: what there is, by kind."""
+"""`splitbrain list`: all parts, by kind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = ("workloads", "nemeses", "checkers", "models", "systems", "backends", "b
 @click.argument("kind", type=click.Choice(KINDS), required=False)
 @options.as_json
 def command(kind: str | None, as_json: bool) -> None:
-    """What there is to choose from, all of it or one KIND.
+    """List the available parts: all of them, or those of one KIND.
 
     Bugs are listed as SYSTEM:ID; --bug takes the ID.
     """
@@ -36,12 +36,12 @@ def command(kind: str | None, as_json: bool) -> None:
 
 
 class _Model(msgspec.Struct, frozen=True):
-    """What a user must know of a model to name it.
+    """What a user must know to name a model.
 
     Attributes:
         line: what it is.
         fs: its functions.
-        parameter: what may follow the name in parentheses, empty if nothing.
+        parameter: what may follow the name in parentheses; empty if nothing may.
     """
 
     line: str
@@ -54,7 +54,7 @@ def _of_model(name: str, about: _Model) -> tuple[str, str]:
 
 
 def _entries(kind: str) -> Mapping[str, str | _Model]:
-    """Name and one line on each."""
+    """The name and one line for each."""
     if kind == "workloads":
         from splitbrain.workloads.catalogue import WORKLOADS, needs
 

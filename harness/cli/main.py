@@ -21,36 +21,42 @@ import click
 from splitbrain.results.errors import EXIT_HARNESS_ERROR, EXIT_USAGE, SplitbrainError
 
 _IMPOSSIBLE = (errno.ENAMETOOLONG, errno.ELOOP)
-"""What the system says of a name that no file can have: only the user can have given it."""
+"""Errors of the operating system for an invalid file name: the user gave that name."""
 
 GARBAGE_AFTER = 20_000
-"""Objects made and not freed between two looks for garbage among them. Python's own 700 suit no program this large."""
+"""Allocations between two garbage collections. Python's default of 700 is too small for a program this large."""
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("splitbrain.harness.cli.run", "Run one test: break a cluster and judge what its clients saw."),
-    "replay": ("splitbrain.harness.cli.replay", "Run a stored run again, exactly in simulation; or a plan."),
-    "shrink": ("splitbrain.harness.cli.shrink", "The smallest schedule and op set that still fails."),
-    "hunt": ("splitbrain.harness.cli.hunt", "Simulate seed after seed on all cores until something breaks."),
+    "replay": ("splitbrain.harness.cli.replay", "Run a stored run or a plan again; in simulation exactly."),
+    "shrink": (
+        "splitbrain.harness.cli.shrink",
+        "Shrink a failing run: the smallest schedule and op set that still fails.",
+    ),
+    "hunt": ("splitbrain.harness.cli.hunt", "Simulate seed after seed on all cores until a checker finds a violation."),
     "check": ("splitbrain.harness.cli.check", "Judge history files: is what clients saw allowed by a model?"),
     "export": ("splitbrain.harness.cli.export", "Write a history as EDN (Jepsen, Knossos, Elle) or JSON lines."),
-    "analyze": ("splitbrain.harness.cli.analyze", "Judge stored runs, all at once, with the Spark pipeline."),
+    "analyze": ("splitbrain.harness.cli.analyze", "Judge stored runs, all in one pass, with the Spark pipeline."),
     "report": ("splitbrain.harness.cli.report", "Build the report page of a run again."),
-    "serve": ("splitbrain.harness.cli.serve", "The store as a web site: runs, verdicts, figures, files; live."),
-    "compare": ("splitbrain.harness.cli.compare", "Two runs, or two sets of runs, side by side."),
+    "serve": ("splitbrain.harness.cli.serve", "Serve the store as a web site: runs, verdicts, figures, files; live."),
+    "compare": ("splitbrain.harness.cli.compare", "Compare two runs, or two sets of runs."),
     "prune": ("splitbrain.harness.cli.prune", "Remove runs from a store, by age, number and size."),
-    "clean": ("splitbrain.harness.cli.clean", "Remove what killed controllers left on this machine, or on hosts."),
+    "clean": ("splitbrain.harness.cli.clean", "Remove what killed controllers left behind, here or on hosts."),
     "list": (
         "splitbrain.harness.cli.listing",
-        "What there is: workloads, nemeses, checkers, models, systems, backends, bugs.",
+        "List workloads, nemeses, checkers, models, systems, backends and bugs.",
     ),
     "new": (
         "splitbrain.harness.cli.new",
         "Write a package with a part of your own that works, and its test.",
     ),
-    "doctor": ("splitbrain.harness.cli.doctor", "What works on this machine, and what is missing for the rest."),
+    "doctor": (
+        "splitbrain.harness.cli.doctor",
+        "Show which backends and faults work here, and what is missing for the others.",
+    ),
     "cluster": ("splitbrain.harness.cli.cluster", "Start, stop and use the metadata cluster by hand."),
     "images": ("splitbrain.harness.cli.images", "Build the container images of nodes and of systems under test."),
-    "demo": ("splitbrain.harness.cli.demo", "Two short tests, one of them with a bug switched on, judged by Spark."),
+    "demo": ("splitbrain.harness.cli.demo", "Run two short tests, one with a bug switched on, judged by Spark."),
     "prepare": ("splitbrain.harness.cli.prepare", "Compile the kernels and prepare Spark's start (set-up does this)."),
 }
 
@@ -59,7 +65,7 @@ class LazyGroup(click.Group):
     """A group that imports a subcommand's module when the subcommand is used, not before."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of the subcommands, in the order in which a newcomer meets them."""
+        """Names of the subcommands, in the order of first use."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -82,7 +88,7 @@ class LazyGroup(click.Group):
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(package_name="splitbrain", prog_name="splitbrain")
 def splitbrain(debug: bool) -> None:
-    """Break clustered systems on purpose, and prove what their clients saw right or wrong.
+    """Inject faults into a clustered system, and check whether what its clients saw is allowed.
 
     A first run:  splitbrain run --workload register --nemesis partition,kill --time-limit 30
     """
@@ -91,23 +97,24 @@ def splitbrain(debug: bool) -> None:
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     arguments = list(sys.argv[1:] if args is None else args)
-    # NumPy's BLAS starts a thread per core, which spins at first: a tenth of a CPU second, and nothing here uses it.
+    # NumPy's BLAS starts a thread per core, which spins at first. That costs a tenth of a CPU second, and no code here
+    # uses BLAS.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Many thousands of objects are imported, and stay: to look through them for garbage time and again is of no use.
+    # Imports create many thousands of objects that stay; collecting garbage among them again and again finds nothing.
     gc.set_threshold(GARBAGE_AFTER, *gc.get_threshold()[1:])
-    # A model or checker of the user's own is a module in the folder where the command is given.
+    # A user's own model or checker may be a module in the current folder.
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:
         code = splitbrain.main(arguments, prog_name="splitbrain", standalone_mode=False)
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
-        hint = f" ({context.command_path} --help tells more)" if context is not None else ""
+        hint = f" (see {context.command_path} --help)" if context is not None else ""
         click.echo(f"splitbrain: {' '.join(error.format_message().split())}{hint}", err=True)
         code = EXIT_USAGE
     except (click.Abort, KeyboardInterrupt):
-        # It ends now: another Ctrl-C could only turn the exit code into a death by signal.
-        with contextlib.suppress(ValueError):  # in another thread than the main one, which is not interrupted
+        # The process ends now: another Ctrl-C would only replace the exit code by a signal.
+        with contextlib.suppress(ValueError):  # another thread than the main one is not interrupted
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         click.echo("splitbrain: interrupted", err=True)
         code = EXIT_HARNESS_ERROR
@@ -117,13 +124,13 @@ def main(args: Sequence[str] | None = None) -> None:
         click.echo(f"splitbrain: {error}", err=True)
         code = error.exit_code
     except (BrokenPipeError, SystemExit):
-        # Nobody reads what is printed. click turns that into an exit with 1, which would say that there is a violation.
+        # The reader of the output is gone. click would exit with 1, which means a violation.
         code = EXIT_HARNESS_ERROR
     except Exception as error:
         if "--debug" in arguments:
             traceback.print_exc()
         if isinstance(error, OSError) and error.errno in _IMPOSSIBLE and error.filename is not None:
-            click.echo(f"splitbrain: {error.filename!r}: {error.strerror}. Give another name.", err=True)
+            click.echo(f"splitbrain: {error.filename!r}: {error.strerror}. Choose another name.", err=True)
             sys.exit(EXIT_USAGE)
         what = f"unexpected {type(error).__name__}: {error}"
         click.echo(f"splitbrain: {what} (a bug of splitbrain; --debug before the command shows where)", err=True)

@@ -1,4 +1,4 @@
-"""`splitbrain new`: a small package with a part of one's own that works."""
+"""`splitbrain new`: write a small working package with a part of your own."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ KINDS = ("workload", "nemesis", "system", "model", "checker")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("name")
 @click.option(
-    "--into", default=".", show_default=True, metavar="FOLDER", help="Where the folder of the package is made."
+    "--into", default=".", show_default=True, metavar="FOLDER", help="The folder in which the package is created."
 )
 def command(kind: str, name: str, into: str) -> None:
-    """Write a package NAME with a KIND of your own: it works, has a test, and can be installed.
+    """Write a package NAME with a KIND of your own. It works, has a test, and can be installed.
 
     \b
     Examples:

@@ -26,21 +26,21 @@ def _apply(options: list[Callable[[Any], Any]]) -> Callable[[F], F]:
 
 
 MASTER = "local[*]"
-"""Spark's master, unless another is asked for."""
+"""The default of Spark's master."""
 
 
 def written(name: str) -> str:
-    """An option as people write it, by the name of its parameter."""
+    """An option as it is written on the command line, from the name of its parameter."""
     return f"--{name.replace('_', '-')}"
 
 
 def given(ctx: click.Context, name: str) -> bool:
-    """Whether a parameter of the command was given, and is not its default."""
+    """Whether the user gave a parameter of the command."""
     return ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
 
 
 def _store(check: Callable[[Path, bool], None]) -> Callable[[F], F]:
-    """The option `--store`; `check` is called with the folder, and with whether it was given."""
+    """The option `--store`; `check` gets the folder, and whether the user gave it."""
 
     def checked(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
         folder = Path(value)
@@ -53,7 +53,7 @@ def _store(check: Callable[[Path, bool], None]) -> Callable[[F], F]:
         default=stores.STORE,
         show_default=True,
         metavar="DIR",
-        help="Where runs are kept.",
+        help="The folder of stored runs.",
         callback=checked,
     )
 
@@ -64,35 +64,35 @@ def _refuse_missing(folder: Path, asked: bool) -> None:
 
 
 def _take(folder: Path, asked: bool) -> None:
-    """Take any."""
+    """Accept any folder."""
 
 
 store = _store(lambda folder, _: stores.check_writable(folder))
-"""Of a command that puts runs into it: made if it is not there."""
+"""For a command that writes runs: the folder is created if it is missing."""
 
 stored = _store(_refuse_missing)
-"""Of a command that reads runs: one that is named must be there."""
+"""For a command that reads runs: a folder that is given must exist."""
 
 store_or_none = _store(_take)
-"""Of a command that reads runs from it, or none, and may put some into it."""
-as_json = click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for a machine.")
+"""For a command that may read or write runs."""
+as_json = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 history_format = click.option(
     "--format",
     "format_name",
     default=None,
     metavar="NAME",
-    help="edn, jsonl, parquet, porcupine or compact (splitbrain list formats).  [default: recognised]",
+    help="edn, jsonl, parquet, porcupine or compact (splitbrain list formats).  [default: detected]",
 )
 source_format = click.option(
-    "--from", "format_name", default=None, metavar="NAME", help="The format of FILE.  [default: recognised]"
+    "--from", "format_name", default=None, metavar="NAME", help="The format of FILE.  [default: detected]"
 )
 independent = click.option(
     "--independent",
     type=click.Choice(["auto", "yes", "no"]),
     default="auto",
     show_default=True,
-    help="In EDN and JSON: whether values are [key value], as jepsen.independent makes them. auto: if all of them are "
-    "pairs, reads included.",
+    help="In EDN and JSON: whether values are [key value], as jepsen.independent writes them. auto: yes if all of "
+    "them are pairs, reads included.",
 )
 engine = _apply(
     [
@@ -100,8 +100,8 @@ engine = _apply(
             "--engine",
             type=click.Choice(["inline", "spark"]),
             default=None,
-            help="Who judges: this process at once, or the Spark pipeline.  [default: inline for one run or "
-            "file; for a store spark, where it is installed]",
+            help="inline: judge in this process; spark: in the Spark pipeline.  [default: inline for one run or "
+            "file; for a store spark, if it is installed]",
         ),
         click.option("--master", default=MASTER, show_default=True, metavar="URL", help="Spark's master."),
     ]
@@ -109,17 +109,17 @@ engine = _apply(
 
 
 def engine_of_a_store(engine: str | None) -> str:
-    """The engine that judges a whole store if none is asked for: Spark where it is installed."""
+    """The engine for a whole store. The default is Spark if it is installed."""
     from splitbrain.checkers.spark.session import is_installed
 
     return engine or ("spark" if is_installed() else "inline")
 
 
 def check_master(ctx: click.Context, engine: str, master: str) -> None:
-    """Refuse Spark where it is not installed, a master that is none, and a master where Spark does not judge.
+    """Refuse Spark if it is not installed, an invalid master, and a master for another engine.
 
     Raises:
-        UsageError: it is such a one.
+        UsageError: one of these was given.
     """
     if engine == "spark":
         from splitbrain.checkers.spark.session import check_installed, check_master
@@ -127,15 +127,15 @@ def check_master(ctx: click.Context, engine: str, master: str) -> None:
         check_master(master)
         check_installed()
     elif given(ctx, "master"):
-        raise UsageError(f"--master is for Spark, and the {engine} engine judges: add --engine spark, or leave it out.")
+        raise UsageError(f"--master is for Spark, and the engine is {engine}: add --engine spark, or remove --master.")
 
 
 def check_hosts(ctx: click.Context, why: str) -> None:
-    """Refuse options on how to reach hosts where there are none.
+    """Refuse options on how to reach hosts if no hosts are given.
 
     Args:
         ctx: of the command.
-        why: there are none, and what to do, as the end of a sentence.
+        why: the reason and what to do, as the end of a sentence.
 
     Raises:
         UsageError: one was given.
@@ -146,26 +146,28 @@ def check_hosts(ctx: click.Context, why: str) -> None:
 
 
 def check_user(hosts: str, user: str | None) -> None:
-    """Refuse a user with whom no host is left to log in: each names its own.
+    """Refuse a user if every host names its own.
 
     Raises:
-        UsageError: so it is, or the hosts are none.
+        UsageError: every host names its own, or the list of hosts is not valid.
     """
     from splitbrain.harness.backends.ssh.inventory import parse_hosts
 
     if user is not None and all(host.user is not None for host in parse_hosts(hosts)):
-        raise UsageError(f"--ssh-user {user}: each of --hosts names who logs in there: leave one of them out.")
+        raise UsageError(
+            f"--ssh-user {user}: each of --hosts has a user already: remove --ssh-user, or the users in --hosts."
+        )
 
 
 def check_store(ctx: click.Context, references: Iterable[str]) -> None:
-    """Refuse a store that was given, and from which no run is read: each is named by the path of its folder.
+    """Refuse a store if no run is read from it, because each run is given as a folder.
 
     Raises:
-        UsageError: so it is.
+        UsageError: the store has no effect.
     """
     references = tuple(references)
     if given(ctx, "store") and references and all(map(stores.is_run, references)):
-        raise UsageError(f"--store {ctx.params['store']}: each run is named by its folder: leave --store out.")
+        raise UsageError(f"--store {ctx.params['store']}: each run is given as a folder: remove --store.")
 
 
 _HOSTS = [
@@ -174,28 +176,28 @@ _HOSTS = [
         default=None,
         callback=parsing.named,
         metavar="NODE=[USER@]HOST[:PORT][,...]|@FILE",
-        help="The hosts of --backend ssh, one per node; in a FILE one a line.",
+        help="The hosts of --backend ssh, one per node; in a FILE one per line.",
     ),
     click.option(
         "--known-hosts",
         default=None,
         callback=parsing.named,
         metavar="FILE",
-        help="Keys of hosts; one with another key, or none there, is refused.  [default: ~/.ssh/known_hosts]",
+        help="Known host keys; a host with another key or none is refused.  [default: ~/.ssh/known_hosts]",
     ),
     click.option(
         "--ssh-key",
         default=None,
         callback=parsing.named,
         metavar="FILE",
-        help="The private key to log in with.  [default: those of the ssh agent and ~/.ssh]",
+        help="The private key for the login.  [default: those of the ssh agent and ~/.ssh]",
     ),
     click.option(
         "--ssh-user",
         default=None,
         callback=parsing.named,
         metavar="NAME",
-        help="Who logs in to hosts that name nobody.  [default: you]",
+        help="The user on hosts for which --hosts names no user.  [default: your own name]",
     ),
 ]
 hosts = _apply(_HOSTS)
@@ -215,15 +217,15 @@ test = _apply(
             default="partition,kill",
             show_default=True,
             metavar="NAME[:WEIGHT][,...]",
-            help="What breaks (splitbrain list nemeses), drawn from the seed; partition:2,kill has two partitions for "
-            "each kill; none for nothing.",
+            help="The faults to draw from the seed (splitbrain list nemeses); partition:2,kill has two partitions for "
+            "each kill; none has no faults.",
         ),
         click.option(
             "--schedule",
             default="",
             callback=parsing.named,
             metavar="FILE",
-            help="Just these faults at these times, instead of those drawn for --nemesis: JSON lines such as "
+            help="Exactly these faults at these times, instead of drawing them for --nemesis: JSON lines such as "
             '[2.5, "kill", {"spec": "leader"}], or the plan.json of a run.',
         ),
         click.option(
@@ -231,22 +233,22 @@ test = _apply(
             default="metadata",
             show_default=True,
             metavar="NAME",
-            help="What is tested (splitbrain list systems).",
+            help="The system under test (splitbrain list systems).",
         ),
         click.option(
             "--read-mode",
             default="linearizable",
             show_default=True,
             metavar="NAME",
-            help="What the system promises of reads: linearizable, or serializable where it has that (etcd); workloads "
-            "demand the same of either.",
+            help="The mode of reads: linearizable, or serializable if the system has that (etcd). Workloads check the "
+            "same property in both modes.",
         ),
         click.option(
             "--backend",
             default="local",
             show_default=True,
             metavar="NAME",
-            help="Where nodes live (splitbrain list backends; splitbrain doctor tells what works here).",
+            help="Where nodes run (splitbrain list backends; splitbrain doctor shows what works here).",
         ),
         *_HOSTS,
         click.option(
@@ -254,7 +256,7 @@ test = _apply(
             default="lan",
             show_default=True,
             metavar="NAME",
-            help="What a simulated network, disk and clock are like: lan, wan, or swarm (drawn from the seed).",
+            help="The properties of the simulated network, disks and clocks: lan, wan, or swarm (drawn from the seed).",
         ),
         click.option(
             "--bug",
@@ -268,7 +270,7 @@ test = _apply(
             "--nodes",
             default=None,
             metavar="N|NAME[,NAME...]",
-            help="How many nodes, or their names.  [default: 5, or those of --hosts]",
+            help="The number of nodes, or their names.  [default: 5, or those of --hosts]",
         ),
         click.option(
             "-c",
@@ -276,7 +278,7 @@ test = _apply(
             default="2n",
             show_default=True,
             metavar="N|Nn",
-            help="Client processes; 2n is two a node.",
+            help="The number of client processes; 2n is two per node.",
         ),
         click.option(
             "--rate",
@@ -284,7 +286,7 @@ test = _apply(
             default=100.0,
             show_default=True,
             metavar="HZ",
-            help="Operations a second, of all clients together.",
+            help="Operations per second, of all clients together.",
         ),
         click.option(
             "--time-limit",
@@ -292,7 +294,7 @@ test = _apply(
             default=30.0,
             show_default=True,
             metavar="SECONDS",
-            help="How long faults and load last.",
+            help="Duration of faults and load.",
         ),
         click.option(
             "--interval",
@@ -307,7 +309,7 @@ test = _apply(
             default=2.0,
             show_default=True,
             metavar="SECONDS",
-            help="After that nobody knows how an operation ended.",
+            help="Timeout of an operation; after it, the outcome is unknown.",
         ),
         click.option(
             "--recovery",
@@ -315,15 +317,15 @@ test = _apply(
             default=20.0,
             show_default=True,
             metavar="SECONDS",
-            help="How long the healed system may take until every node answers.",
+            help="Timeout of recovery: after healing, every node must answer within it.",
         ),
         click.option(
             "--progress-bound",
             type=float,
             default=None,
             metavar="SECONDS",
-            help="How long a quorum may take to answer again after links or nodes changed.  [default: some election "
-            "timeouts of the system]",
+            help="Timeout within which a quorum must answer again after links or nodes changed.  [default: some "
+            "election timeouts of the system]",
         ),
         click.option(
             "--availability",
@@ -337,7 +339,7 @@ test = _apply(
             default="256M",
             show_default=True,
             metavar="SIZE",
-            help="How much of the nodes' data is kept, packed: 0, 500M, 2G.",
+            help="The limit of the nodes' data to keep, packed: 0, 500M, 2G.",
         ),
         click.option(
             "--seed", type=int, default=None, metavar="N", help="Root of all randomness.  [default: drawn, and printed]"

@@ -1,4 +1,4 @@
-"""How commands take their options: each once, and with a word in it."""
+"""How commands parse options: each at most once, and not empty."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from splitbrain.results.errors import UsageError
 
 
 class Command(click.Command):
-    """A command that refuses an option given twice: click lets the last one count, and says nothing of the others."""
+    """A command that refuses an option given twice. click would silently use the last one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line.
@@ -22,7 +22,7 @@ class Command(click.Command):
         for parameter in self.params:
             times = sum(each is parameter for each in order)
             if isinstance(parameter, click.Option) and not parameter.multiple and times > 1:
-                raise UsageError(f"{'/'.join(_long(parameter))} is given {times} times, and one would count: give one.")
+                raise UsageError(f"{'/'.join(_long(parameter))} is given {times} times: give it once.")
         return super().parse_args(ctx, args)
 
 
@@ -33,14 +33,14 @@ class Group(click.Group):
 
 
 def named(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """For an option that names something (click's `callback`): one that is given names something.
+    """Refuse an empty name; a click `callback` for options that take a name.
 
     Raises:
-        UsageError: there is nothing but blanks in it.
+        UsageError: the value is blank.
     """
     source = ctx.get_parameter_source(str(parameter.name))
     if value is not None and not value.strip() and source is not click.core.ParameterSource.DEFAULT:
-        raise UsageError(f"{_long(parameter)[0]} {value!r} names nothing: leave it out, or name something.")
+        raise UsageError(f"{_long(parameter)[0]} {value!r} is empty: remove it, or give a value.")
     return value
 
 
@@ -48,17 +48,17 @@ def refuse_twice(what: str, references: Sequence[str]) -> None:
     """Refuse an argument given twice.
 
     Args:
-        what: how the command calls it, for the message ("FILE").
+        what: the name of the argument, for the message ("FILE").
         references: as given.
 
     Raises:
-        UsageError: one of them names nothing, or is there twice.
+        UsageError: one of them is blank, or is given twice.
     """
     for each in references:
         if not each.strip():
-            raise UsageError(f"{what} {each!r} names nothing: leave it out, or name one.")
+            raise UsageError(f"{what} {each!r} is empty: remove it, or give a name.")
         if references.count(each) > 1:
-            raise UsageError(f"{what} {each} is named twice: once is enough.")
+            raise UsageError(f"{what} {each} is given twice: give it once.")
 
 
 def _long(parameter: click.Parameter) -> list[str]:

@@ -1,4 +1,4 @@
-"""`splitbrain prepare`: what set-up does once, so that no test and no demo waits for a compiler."""
+"""`splitbrain prepare`: compile once at set-up, so that tests and demos do not wait for a compiler."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from splitbrain.harness.cli import parsing
 
 @click.command("prepare", cls=parsing.Command)
 def command() -> None:
-    """Compile the checking kernels and make the archive that halves Spark's start.
+    """Compile the checking kernels, and create the archive that halves the start-up time of Spark.
 
-    Run once by set-up; run it again after Java or Python changed. Without it everything works, only the first use
-    waits for the compiler.
+    Set-up runs this once; run it again after Java or Python changed. Without it the first use waits for the compiler.
     """
     from splitbrain.checkers import linearizable
     from splitbrain.checkers.linearizable import deciders

@@ -1,8 +1,8 @@
-"""Live progress of a run: elapsed time, operations, the fault in force, who leads.
+"""Live progress of a run: elapsed time, operations, the fault in force, the leader.
 
 On a terminal one status line is redrawn four times a second. Elsewhere (CI, a pipe) a plain line goes to standard error
-every ten seconds, so that a log shows that the run lives. What follows the run (`during`) may not return for long: a
-thread shows it, from two seconds on.
+every ten seconds, so that a log shows that the run makes progress. Work after the run (`during`) may block for long: a
+thread shows it, after two seconds.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _REDRAW_S = 0.25
 _PLAIN_S = 10.0
 _QUIET_S = 2.0
 
-BEHIND_TOLD_NS = 1_000_000_000
-"""From so much on it is told how late ops begin: no client was free when they were due."""
+BEHIND_SHOWN_NS = 1_000_000_000
+"""The least delay of ops that is shown: no client was free when they were due."""
 
 
 class Progress:
@@ -46,7 +46,7 @@ class Progress:
         self._live = Live(console=self.console, refresh_per_second=4, transient=True) if sys.stderr.isatty() else None
 
     def __enter__(self) -> Progress:
-        """Start to show."""
+        """Show the line."""
         if self._live is not None:
             self._live.start()
         else:
@@ -54,12 +54,12 @@ class Progress:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Stop to show; the line vanishes from a terminal."""
+        """Remove the line from a terminal."""
         if self._live is not None:
             self._live.stop()
 
     def observe(self, op: Op) -> None:
-        """Take note of an op that was recorded."""
+        """Count an op that was recorded."""
         if op.process == NEMESIS:
             self._observe_fault(op)
         elif op.process == HARNESS:
@@ -73,23 +73,23 @@ class Progress:
         self.show()
 
     def up(self, seconds: float) -> None:
-        """Say, to stay, how long it took from the first step of deploying until every node answered."""
+        """Print a line that stays: the time from the first step of deploying until every node answered."""
         self.console.print(f"{self.title}  up in {seconds:.1f} s", highlight=False, soft_wrap=True)
 
     def enter(self, phase: str) -> None:
-        """Say what goes on outside the recorded phases ("judging")."""
+        """Show a phase that is not recorded ("judging")."""
         self.phase = phase
         self.show(now=True)
 
     @contextmanager
     def during(self, phase: str, hint: str = "") -> Generator[Callable[[str], None]]:
-        """Show that something goes on that does not observe; call what this gives with what it is about.
+        """Show a phase that does not call `observe`; gives a function to call with the current step.
 
         Args:
-            phase: what goes on.
-            hint: a line that stays, once it takes long.
+            phase: its name.
+            hint: a line that stays, printed once the phase takes long.
         """
-        self.leaders = None  # whoever follows the nodes' files is not made for two threads
+        self.leaders = None  # following the nodes' files is not thread-safe
         ended = threading.Event()
 
         def watch() -> None:
@@ -100,20 +100,20 @@ class Progress:
                 wait_s = _PLAIN_S if self._live is None else _REDRAW_S
                 self.show(now=True)
 
-        def tell(what: str) -> None:
+        def show_step(what: str) -> None:
             self.phase = f"{phase}: {what}"
 
         self.enter(phase)
         thread = threading.Thread(target=watch, name="progress", daemon=True)
         thread.start()
         try:
-            yield tell
+            yield show_step
         finally:
             ended.set()
             thread.join()
 
     def show(self, *, now: bool = False) -> None:
-        """Redraw, if it is time."""
+        """Redraw the line if it is due."""
         elapsed = time.monotonic() - self._shown
         if not now and elapsed < (_REDRAW_S if self._live is not None else _PLAIN_S):
             return
@@ -134,7 +134,7 @@ class Progress:
         fault = ", ".join(self.faults.values()) or "none"
         leader = self.leaders.leader() if self.leaders is not None else None
         ended = f"{counts['ok']} ok, {counts['fail']} fail, {counts['info']} info"
-        late = f"{self.behind_ns / 1e9:.1f} s behind --rate  " if self.behind_ns >= BEHIND_TOLD_NS else ""
+        late = f"{self.behind_ns / 1e9:.1f} s behind --rate  " if self.behind_ns >= BEHIND_SHOWN_NS else ""
         return (
             f"{elapsed}  {counts['invoke']} ops ({ended})  {late}"
             f"fault: {fault}{f'  leader: {leader}' if leader is not None else ''}"

@@ -17,24 +17,26 @@ if TYPE_CHECKING:
 
 @click.command("prune", cls=parsing.Command)
 @options.stored
-@click.option("--older-than", default=None, metavar="AGE", help="Runs that began longer ago: 90m, 12h, 30d, 8w.")
+@click.option("--older-than", default=None, metavar="AGE", help="Remove runs that began longer ago: 90m, 12h, 30d, 8w.")
 @click.option(
     "--keep",
     type=click.IntRange(0, 1_000_000_000),
     default=None,
     metavar="N",
-    help="All but the newest N of each test.",
+    help="Remove all but the newest N runs of each test.",
 )
-@click.option("--max-size", default=None, metavar="SIZE", help="The oldest, until the store takes no more: 500M, 20G.")
+@click.option(
+    "--max-size", default=None, metavar="SIZE", help="Remove the oldest runs until the store is no larger: 500M, 20G."
+)
 @click.option(
     "--outcome",
     default="pass,inconclusive,harness-error",
     show_default=True,
     metavar="NAME[,...]",
-    help="Only runs that ended so; also violation, and unjudged for runs that nobody judged.",
+    help="Only runs with these outcomes; violation and unjudged (a run without a verdict) only if named here.",
 )
 @click.option("--test", "tests", default=None, metavar="NAME[,...]", help="Only runs of these tests.")
-@click.option("--dry-run", is_flag=True, help="Only tell what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
 @options.as_json
 def command(
     store: str,
@@ -46,10 +48,10 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Remove runs from a store: by age, by number for each test, by the size of the store.
+    """Remove runs from a store: by age, by number per test, by the size of the store.
 
-    A run goes if any of the three limits asks for it. Violations, and runs that nobody judged, stay unless --outcome
-    names them. A run that is under way always stays.
+    A run is removed if it exceeds any of the three limits. Violations and runs without a verdict stay unless --outcome
+    names them. A run in progress always stays.
 
     \b
     Examples:
@@ -82,8 +84,8 @@ def command(
             problems.append(str(error))
         else:
             removed.append(run)
-    _tell(runs, removed, problems, dry_run, as_json)
-    _tell_what_stays(runs, removed, limits)
+    _report(runs, removed, problems, dry_run, as_json)
+    _report_what_stays(runs, removed, limits)
     if problems:
         raise HarnessError(f"{len(problems)} of {len(chosen)} runs were not removed: {problems[0]}")
 
@@ -94,7 +96,7 @@ def _limits(older_than: str | None, keep: int | None, max_size: str | None, outc
     from splitbrain.results.pruning import OUTCOMES, Limits
 
     if older_than is None and keep is None and max_size is None:
-        raise UsageError("say what may go: give --older-than, --keep or --max-size.")
+        raise UsageError("no limit is given: give --older-than, --keep or --max-size.")
     outcomes = _named("--outcome", outcome)
     for name in sorted(outcomes - set(OUTCOMES)):
         raise UnknownNameError("outcome", name, OUTCOMES)
@@ -113,12 +115,12 @@ def _named(option: str, text: str) -> frozenset[str]:
 
     found = frozenset(names(option, text))
     if not found:
-        raise UsageError(f"{option} {text!r} names nothing: leave it out.")
+        raise UsageError(f"{option} {text!r} is empty: remove it.")
     return found
 
 
-def _tell_what_stays(runs: list[Candidate], removed: list[Candidate], limits: Limits) -> None:
-    """Say on standard error what keeps the store from what was asked for."""
+def _report_what_stays(runs: list[Candidate], removed: list[Candidate], limits: Limits) -> None:
+    """Print on standard error why the store is still above the limits."""
     from splitbrain.results.quantities import shown
 
     gone = {run.path for run in removed}
@@ -126,7 +128,7 @@ def _tell_what_stays(runs: list[Candidate], removed: list[Candidate], limits: Li
     unknown = [run.path for run in rest if run.outcome is None]
     if unknown:
         many = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        click.echo(f"left alone: {unknown[0]}{many}: under way, damaged, or of a newer version", err=True)
+        click.echo(f"skipped: {unknown[0]}{many}: in progress, damaged, or of a newer version", err=True)
     left = sum(run.size_bytes for run in rest)
     if limits.max_bytes is not None and left > limits.max_bytes:
         click.echo(
@@ -136,7 +138,7 @@ def _tell_what_stays(runs: list[Candidate], removed: list[Candidate], limits: Li
         )
 
 
-def _tell(runs: list[Candidate], removed: list[Candidate], problems: list[str], dry_run: bool, as_json: bool) -> None:
+def _report(runs: list[Candidate], removed: list[Candidate], problems: list[str], dry_run: bool, as_json: bool) -> None:
     from splitbrain.results.quantities import shown
 
     freed = sum(run.size_bytes for run in removed)
@@ -154,5 +156,5 @@ def _tell(runs: list[Candidate], removed: list[Candidate], problems: list[str], 
     for run in removed:
         click.echo(f"{would} {run.path}  {run.outcome}, {shown(run.size_bytes)}")
     for problem in problems:
-        click.echo(f"left: {problem}", err=True)
+        click.echo(f"not removed: {problem}", err=True)
     click.echo(f"{would} {len(removed)} of {len(runs)} runs, {shown(freed)}")

@@ -1,4 +1,4 @@
-"""`splitbrain replay`: a stored run again, or a plan."""
+"""`splitbrain replay`: run a stored run or a plan again."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ TIMES_MAX = 100_000
 
 @click.command("replay", cls=parsing.Command)
 @click.argument("what", metavar="RUN|PLAN")
-@click.option("--times", type=int, default=1, show_default=True, metavar="N", help="So many times.")
-@click.option("--jobs", type=int, metavar="N", help="Worker processes, in simulation.  [default: one a core]")
+@click.option("--times", type=int, default=1, show_default=True, metavar="N", help="The number of replays.")
+@click.option("--jobs", type=int, metavar="N", help="Worker processes, in simulation.  [default: one per core]")
 @click.option(
     "--backend",
     metavar="NAME",
-    help="Carry out the plan there instead.  [default: where it was recorded]",
+    help="Run the plan on this backend.  [default: where it was recorded]",
 )
-@click.option("--keep", is_flag=True, help="Keep a simulated replay as a run of its own, with its report.")
+@click.option("--keep", is_flag=True, help="Store a simulated replay as a new run, with its report.")
 @options.store_or_none
 @options.as_json
 @click.pass_context
@@ -43,15 +43,15 @@ def command(
     store: str,
     as_json: bool,
 ) -> None:
-    """Run a stored run again, or a plan.
+    """Run a stored run or a plan again.
 
-    In simulation that is exact: the history must be the same to the byte, or what differs is named (another version of
-    the code, another Python). A run that was ended early is compared as far as it goes. On real nodes it is the plan
-    that is repeated, the same operations and the same faults at the same times; nobody can repeat how threads and
-    packets raced. There, say how often: each replay is kept, and you are told how many of them failed.
+    In simulation a replay is exact: the history must be the same, byte for byte; if it is not, the cause is named
+    (another version of the code, another Python). A run that was ended early is compared up to its end. On real nodes
+    the plan is repeated: the same operations and the same faults at the same times. Races of threads and packets are
+    not repeatable, so give --times: each replay is kept, and the number of failed ones is printed.
 
-    A RUN is named as in splitbrain analyze. A PLAN is a file: of splitbrain shrink, or the plan.json of a run. A replay
-    that is kept does not become the "latest" run.
+    A RUN is named as in splitbrain analyze. A PLAN is a file: the output of splitbrain shrink, or the plan.json of a
+    run. A kept replay does not become the "latest" run.
 
     \b
     Examples:
@@ -60,7 +60,7 @@ def command(
       splitbrain replay tests/regressions/stale-read.json --times 100
       splitbrain replay latest --backend local --times 5
 
-    The exit code is that of the most severe outcome; 255 if a simulation of the same code gave another history.
+    The exit code is that of the most severe outcome, or 255 if a simulation of the same code gave another history.
     """
     from splitbrain.harness.campaigns.planned import cores
     from splitbrain.harness.campaigns.replaying import original_of
@@ -80,20 +80,22 @@ def command(
 
 
 def _refuse_idle(ctx: click.Context, original: Original, times: int, *, keep: bool) -> None:
-    """Refuse options that were given and have no effect on this replay.
+    """Refuse options that have no effect on this replay.
 
     Raises:
-        UsageError: there is one.
+        UsageError: there is such an option.
     """
     backend = original.options.backend
     if backend != "sim" and options.given(ctx, "jobs"):
-        raise UsageError(f"--jobs {ctx.params['jobs']}: that is for simulations, and {backend} has one at a time.")
+        raise UsageError(f"--jobs {ctx.params['jobs']}: it is for simulations; {backend} runs one replay at a time.")
     if times == 1 and options.given(ctx, "jobs"):
-        raise UsageError(f"--jobs {ctx.params['jobs']}: one replay is one process: add --times, or leave it out.")
+        raise UsageError(f"--jobs {ctx.params['jobs']}: one replay needs one process: add --times, or remove --jobs.")
     if backend != "sim" and keep:
-        raise UsageError(f"--keep: each replay on {backend} is kept anyway: leave it out.")
+        raise UsageError(f"--keep: each replay on {backend} is kept anyway: remove it.")
     if backend == "sim" and not keep and Path(ctx.params["what"]).is_file() and options.given(ctx, "store"):
-        raise UsageError(f"--store {ctx.params['store']}: a plan is no run of it: add --keep, or leave it out.")
+        raise UsageError(
+            f"--store {ctx.params['store']}: a plan is not read from a store: add --keep, or remove --store."
+        )
     if backend == "sim" and not keep:
         options.check_store(ctx, [ctx.params["what"]])
 
@@ -111,7 +113,7 @@ def _exactly(original: Original, times: int, jobs: int, store: Path | None, as_j
 
         def show(done: int, what: str) -> None:
             steps.reach(done)
-            steps.tell(what)
+            steps.describe(what)
 
         show(0, f"replaying {original.source}")
         runs = replay(original, times, jobs, show)

@@ -1,4 +1,4 @@
-"""`splitbrain report`: the page of a run, again."""
+"""`splitbrain report`: build the page of a run again."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from splitbrain.results.errors import SplitbrainError
 @options.as_json
 @click.pass_context
 def command(ctx: click.Context, runs: tuple[str, ...], store: str, as_json: bool) -> None:
-    """Build the report page of runs again, from what is stored; the latest run if none is named. One that cannot be
-    read does not keep the others from their pages.
+    """Build the report pages of runs again, from what is stored. Without a RUN: of the latest run. If a run cannot be
+    read, the other pages are still built.
 
     The verdict stays as it is: `splitbrain analyze RUN` judges again.
     """

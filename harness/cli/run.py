@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 @options.as_json
 @click.pass_context
 def command(ctx: click.Context, engine: str | None, master: str, store: str, as_json: bool, **given: Any) -> None:
-    """Run one test: start a cluster, break it while clients use it, heal it, and judge what the clients saw.
+    """Run one test: start a cluster, inject faults while clients use it, heal it, and judge what the clients saw.
 
-    Ctrl-C ends the load at once: faults are healed, nodes stopped, and what was recorded is judged; a second Ctrl-C
-    skips the final reads; a third ends everything at once, and tells how to judge what was recorded. SIGTERM and a
-    terminal that is closed do the same (with nohup the latter is ignored).
+    Ctrl-C ends the load at once: faults are healed, nodes stopped, and the recorded history is judged. A second Ctrl-C
+    skips the final reads. A third ends the command at once and prints how to judge what was recorded. SIGTERM and
+    closing the terminal do the same (with nohup the latter is ignored).
 
     \b
     Examples:
@@ -67,10 +67,10 @@ def command(ctx: click.Context, engine: str | None, master: str, store: str, as_
 
 
 def _refuse_idle(ctx: click.Context, given: Mapping[str, Any]) -> None:
-    """Refuse options that were given and have no effect beside the others.
+    """Refuse options that have no effect beside the others.
 
     Raises:
-        UsageError: there is one.
+        UsageError: there is such an option.
     """
     from splitbrain.harness.campaigns.idle import idle
     from splitbrain.harness.contract.listed import names
@@ -83,11 +83,11 @@ def _refuse_idle(ctx: click.Context, given: Mapping[str, Any]) -> None:
         options.check_user(given["hosts"], given["ssh_user"])
     alone = names("--nemesis", given["nemesis"])
     if len(alone) == 1 and weighted(alone[0])[1] is not None and not alone[0].startswith("none"):
-        raise UsageError(f"--nemesis {alone[0]}: a weight compares with those of others: leave it out, or name others.")
+        raise UsageError(f"--nemesis {alone[0]}: a weight has no effect on a single nemesis: remove it, or add others.")
 
 
 def show(conclusion: Conclusion, again: str) -> None:
-    """Outcome, sentences, report and the command to run it again."""
+    """Print the outcome, the sentences, the report and the command to run the test again."""
     from splitbrain.harness.campaigns.words import COLOURS, figures, inexact_clocks, sentences
 
     outcome = conclusion.outcome

@@ -1,4 +1,4 @@
-"""`splitbrain serve`: the store as a web site."""
+"""`splitbrain serve`: serve the store as a web site."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from splitbrain.harness.cli import options, parsing
     callback=parsing.named,
     show_default=True,
     metavar="ADDRESS",
-    help="Where to listen. Whoever reaches another address than this machine's own can read the whole store.",
+    help="The address to listen on. Every host that can reach it can read the whole store.",
 )
 @click.option(
     "--port",
@@ -28,14 +28,14 @@ from splitbrain.harness.cli import options, parsing
     default=8080,
     show_default=True,
     metavar="N",
-    help="0 for one that is free.",
+    help="0: any free port.",
 )
 @options.as_json
 def command(store: str, host: str, port: int, as_json: bool) -> None:
-    """Show the store as a web site: its runs, what was found in each, their files; two runs side by side; and after a
-    nightly the matrix of workload and nemesis against system and backend, at /matrix.
+    """Serve the store as a web site: its runs with findings and files, a comparison of two runs, and after a nightly
+    the matrix of workload and nemesis against system and backend, at /matrix.
 
-    Runs that are added or end meanwhile show up by themselves. Nothing is ever written. Ctrl-C ends it.
+    Pages show new and finished runs without a restart. Nothing is written. Ctrl-C ends it.
     """
     from splitbrain.results.site.routes import loopback_hosts
     from splitbrain.results.site.server import SiteServer
@@ -46,7 +46,7 @@ def command(store: str, host: str, port: int, as_json: bool) -> None:
     server = SiteServer(root, host, port)
 
     def stop(_: int, __: object) -> None:
-        # `shutdown` waits until the loop has ended, which this thread is in.
+        # `shutdown` waits for the loop to end, and the loop runs in this thread.
         threading.Thread(target=server.shutdown, daemon=True).start()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -56,7 +56,7 @@ def command(store: str, host: str, port: int, as_json: bool) -> None:
         else:
             click.echo(f"serving {store} at {server.url}  (Ctrl-C ends it)")
         if loopback_hosts(host) is None:
-            click.echo(f"note: whoever reaches {host} can read every run of this store.", err=True)
+            click.echo(f"note: every host that can reach {host} can read all runs of this store.", err=True)
         server.serve_forever(poll_interval=0.1)
     finally:
         server.server_close()

@@ -1,4 +1,4 @@
-"""`splitbrain shrink`: the smallest schedule and op set that still fails."""
+"""`splitbrain shrink`: find the smallest schedule and op set that still fails."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 BUDGET_S = 300.0
 
 ENDING = (
-    "splitbrain: ending the search with the smallest plan so far, which is run once more for the store. Ctrl-C again "
-    "ends the search at once, and keeps nothing."
+    "splitbrain: the search ends with the smallest plan so far, which is run once more and stored. Ctrl-C again "
+    "ends at once, and keeps nothing."
 )
-"""What a first Ctrl-C is answered with."""
+"""The answer to the first Ctrl-C."""
 
 _REDRAW_S = 0.25
 _PLAIN_S = 10.0
@@ -37,30 +37,34 @@ _PLAIN_S = 10.0
 
 @click.command("shrink", cls=parsing.Command)
 @click.argument("what", metavar="RUN|PLAN")
-@click.option("-o", "--output", metavar="FILE", help="Write the plan there as well, to keep it as a regression test.")
+@click.option(
+    "-o", "--output", metavar="FILE", help="Also write the plan to this file, for example as a regression test."
+)
 @click.option(
     "--budget",
     type=float,
     default=BUDGET_S,
     show_default=True,
     metavar="SECONDS",
-    help="Real time after which the smallest plan so far is taken.",
+    help="Limit of real time; the result is the smallest plan found by then.",
 )
-@click.option("--jobs", type=int, metavar="N", help="Worker processes; the result is the same.  [default: one a core]")
+@click.option(
+    "--jobs", type=int, metavar="N", help="Worker processes; the result does not depend on it.  [default: one per core]"
+)
 @options.store_or_none
 @options.as_json
 @click.pass_context
 def command(
     ctx: click.Context, what: str, output: str | None, budget: float, jobs: int | None, store: str, as_json: bool
 ) -> None:
-    """Make a failing run smaller: fewer faults, operations, clients and nodes, and less time, as long as it fails.
+    """Shrink a failing run: fewer faults, operations, clients and nodes, and less time, while it still fails.
 
-    Smaller plans are run in simulation and judged by the checker that found the violation. The search ends when
-    nothing can be left out any more. The result is run once more into the store, with its report; its plan is a file
-    that `splitbrain replay` carries out, to the byte.
+    Smaller plans are run in simulation and judged by the checker that found the violation. The search ends when nothing
+    more can be removed. The result is run once more and stored with its report. Its plan is a file that `splitbrain
+    replay` runs again, byte for byte.
 
-    A RUN is named as in splitbrain analyze; its plan is taken from what clients and nemesis did. A run of real nodes
-    is shrunk in simulation, if it fails there as well. A PLAN is a file.
+    A RUN is named as in splitbrain analyze; its plan is what clients and nemesis did. A run on real nodes is shrunk in
+    simulation, if it fails there too. A PLAN is a file.
 
     \b
     Examples:
@@ -74,7 +78,7 @@ def command(
       from splitbrain.harness.running.plan import load
       assert not play_plan(load("tests/regressions/stale-read.json")).guilt
 
-    Exit code 1 says that the smallest plan ends in the violation, as it should.
+    Exit code 1 means that the smallest plan ends in the violation, as expected.
     """
     from splitbrain.harness.campaigns.interrupts import Interrupts
     from splitbrain.harness.campaigns.planned import cores
@@ -116,13 +120,13 @@ def command(
 
 @contextlib.contextmanager
 def shown_steps(title: str, interrupts: Interrupts) -> Generator[Callable[[Step], None]]:
-    """Show a search for a smaller plan; a request for an end is answered with a line at once."""
+    """Show a search for a smaller plan. A request to end it is answered at once with a line."""
     with interrupts.heard(ENDING), ShrinkProgress(title) as shown:
         yield shown.show
 
 
 def sizes(plan: Plan) -> str:
-    """How large a plan is, in words."""
+    """The size of a plan, in words."""
     from splitbrain.harness.running.plan import figures
 
     size = figures(plan)
@@ -132,7 +136,7 @@ def sizes(plan: Plan) -> str:
 
 
 def replay_command(plan_file: Path) -> str:
-    """The command that carries out a plan file."""
+    """The command that runs a plan file."""
     return f"splitbrain replay {shlex.quote(str(plan_file))}"
 
 
@@ -147,7 +151,7 @@ def _print(found: Smallest, conclusion: Conclusion, plan_file: Path) -> None:
     click.echo(f"before  {sizes(found.before)}")
     then, now = found.before.options["seed"], found.after.options["seed"]
     if then != now:
-        click.echo(f"seed    {now}: with the delays of seed {then} it did not fail, or less could be left out")
+        click.echo(f"seed    {now}: with the delays of seed {then} the plan did not fail, or less could be removed")
     click.echo(f"tried   {found.tried} simulated runs; {_ended(found)}")
     problem = difference(found.after, conclusion)
     if problem is not None:
@@ -158,12 +162,12 @@ def _print(found: Smallest, conclusion: Conclusion, plan_file: Path) -> None:
 
 
 def _ended(found: Smallest) -> str:
-    """How the search ended, in words."""
+    """The end of the search, in words."""
     if found.smaller:
-        return "nothing more can be left out" if found.minimal else "ended early: there may be a smaller one"
+        return "nothing more can be removed" if found.minimal else "ended early: a smaller plan may exist"
     if found.minimal:
-        return "nothing can be left out: the plan is as it was"
-    return "ended early: nothing smaller was found by then, the plan is as it was"
+        return "nothing can be removed: the plan is unchanged"
+    return "ended early: no smaller plan was found, the plan is unchanged"
 
 
 def _document(found: Smallest, conclusion: Conclusion, plan_file: Path) -> dict[str, Any]:
@@ -187,7 +191,7 @@ def _document(found: Smallest, conclusion: Conclusion, plan_file: Path) -> dict[
 
 
 class ShrinkProgress:
-    """Shows how large the smallest plan is: a status line on a terminal, elsewhere a plain line every ten seconds."""
+    """Shows the size of the smallest plan: a status line on a terminal; elsewhere a plain line every ten seconds."""
 
     def __init__(self, title: str) -> None:
         from rich.console import Console
@@ -199,18 +203,18 @@ class ShrinkProgress:
         self._live = Live(console=self.console, refresh_per_second=4, transient=True) if sys.stderr.isatty() else None
 
     def __enter__(self) -> ShrinkProgress:
-        """Start to show."""
+        """Show the line."""
         if self._live is not None:
             self._live.start()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Stop to show; the line vanishes from a terminal."""
+        """Remove the line from a terminal."""
         if self._live is not None:
             self._live.stop()
 
     def show(self, step: Step) -> None:
-        """Redraw, if it is time."""
+        """Redraw the line if it is due."""
         from rich.text import Text
 
         now = time.monotonic()

@@ -1,7 +1,7 @@
-"""What a command that reads and judges files is about: shown on standard error once it takes long.
+"""Progress of a command that reads and judges files, shown on standard error once it takes long.
 
-On a terminal, after two seconds, one line is redrawn. Elsewhere (CI, a pipe) a plain line after two seconds, and then
-every ten, says that the command lives and what it does.
+On a terminal one line is redrawn, from two seconds on. Elsewhere (CI, a pipe) a plain line after two seconds, and then
+every ten, shows the current step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PLAIN_S: Final = 10.0
 
 
 class Steps:
-    """The steps of a command: `enter` says what comes next; a thread shows it, as the work itself may not return."""
+    """The steps of a command: `enter` names the next one. A thread shows it, because the work itself may block."""
 
     def __init__(self, count: int, file: TextIO | None = None) -> None:
         self._count = count
@@ -44,24 +44,24 @@ class Steps:
             self._clear()
 
     def enter(self, what: str) -> None:
-        """Say what is done from now on."""
+        """Begin a step."""
         with self._lock:
             self._done += bool(self._what)
             self._what = what
 
     def reach(self, done: int) -> None:
-        """Say how many steps are done."""
+        """Set the number of finished steps."""
         with self._lock:
             self._done = done
 
-    def tell(self, what: str) -> None:
-        """Say how far the step is."""
+    def describe(self, what: str) -> None:
+        """Replace the text of the current step."""
         with self._lock:
             self._what = what
 
     @contextmanager
     def aside(self) -> Generator[None]:
-        """Print something else, without the line in between."""
+        """Let the caller print while the line is cleared."""
         with self._lock:
             self._clear()
             yield

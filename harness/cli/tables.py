@@ -1,4 +1,4 @@
-"""Tables of text: fitted to a terminal; elsewhere (a pipe, a file) a line a row, whatever its length."""
+"""Tables of text: fitted to a terminal; elsewhere (a pipe, a file) one line per row, of any length."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _WIDE: Final = 1_000_000
 
 
 def print_whole(what: Table | Text) -> None:
-    """Print to standard output. Where that is no terminal nothing is folded or cut, for those who search in it."""
+    """Print to standard output. If it is not a terminal, lines are neither folded nor cut, so that they can be
+    searched.
+    """
     if sys.stdout.isatty():
         Console(highlight=False).print(what)
         return

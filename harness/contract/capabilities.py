@@ -39,7 +39,7 @@ class Capabilities:
         one_address: nodes know each other under one address for all, so that no proxy can stand between two of them.
         immune: kinds of fault that cannot be done to its nodes wherever they live, and why.
         simulation: starts nodes inside this process; None if they run as processes only.
-        observation: asks nodes for what they would have written as telemetry; None if they write it, or tell nothing.
+        observation: polls nodes for telemetry; None if they write it themselves, or have none.
         count_marks: counts which of the system's own states simulated nodes reach while the context lasts, zeros
             included; None if it counts none.
     """

@@ -22,7 +22,7 @@ class Clock(Protocol):
 
 
 class Runtime(msgspec.Struct, frozen=True):
-    """What a run is handed instead of reaching for the world: time, and named streams of randomness."""
+    """The runtime that a run gets: its only source of time, and of named streams of randomness."""
 
     clock: Clock
     streams: Streams

@@ -85,9 +85,9 @@ class Deployment(Protocol):
         ...
 
     async def power_off(self, node: NodeId) -> NodeStatus:
-        """End the node's process as a loss of power does: what it wrote and did not sync may be lost, or torn.
+        """End the node's process like a loss of power: writes that were not synced may be lost or torn.
 
-        The status's evidence tells how many bytes were lost and how many sectors torn.
+        The status's evidence has the number of lost bytes and of torn sectors.
         """
         ...
 
@@ -115,20 +115,20 @@ class Deployment(Protocol):
         ...
 
     async def offsets(self) -> Mapping[NodeId, ClockOffset]:
-        """How far the clocks of the nodes' hosts are ahead of the controller's now.
+        """The current offsets of the clocks of the nodes' hosts from the controller's clock.
 
-        Of a node that is left out nothing is known; what it tells is placed in time by its wall clock, as if that were
-        the controller's.
+        The offset of a node that is left out is unknown; its telemetry is placed in time by its wall clock, as if that
+        were the controller's.
         """
         ...
 
     async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
         """Connect to the node's client address: a connected non-blocking TCP socket; in a simulation, a connection.
 
-        Clients live outside the nodes' network: no cut touches them.
+        Clients are outside the nodes' network: cuts do not affect them.
 
         Raises:
-            DefiniteError: nobody listens there.
+            DefiniteError: the connection was refused.
         """
         ...
 
@@ -148,7 +148,7 @@ class MessageConnection(Protocol):
         """The next message.
 
         Raises:
-            ConnectionError: the other side is gone.
+            ConnectionError: the peer closed the connection.
         """
         ...
 

@@ -14,11 +14,11 @@ class Elections(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         timeout_s: after so long without a leader's word a node stands for election at the latest.
-        recovery_s: for so long after a change no answer is demanded; None for RECOVERY_ELECTIONS times `timeout_s`.
-        recovery_per_outage: for each second for which nodes were cut off from each other, so many more seconds until an
-            answer is demanded of them; more than 0 where connections outlive a cut.
+        recovery_s: no answer is required for this time after a change; None for RECOVERY_ELECTIONS times `timeout_s`.
+        recovery_per_outage: seconds added to the recovery time for each second for which nodes were cut off from each
+            other; more than 0 if connections survive a cut.
         outage_limit_s: outages are counted up to this length.
-        lease_s: for so long a node that lost its majority may go on to answer.
+        lease_s: a node that lost its majority may continue to answer for this time.
         local: functions of ops that a node answers by itself, from what it holds.
     """
 
@@ -31,5 +31,5 @@ class Elections(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bound_s(self) -> float:
-        """The bound in force: on recovery, and on how long replicas may differ once nobody asks for anything."""
+        """The bound in force: on recovery, and on how long replicas may differ after the last request."""
         return RECOVERY_ELECTIONS * self.timeout_s if self.recovery_s is None else self.recovery_s

@@ -1,8 +1,7 @@
-"""Systems whose nodes can run inside this process, each on a world that it is handed: what a simulation needs of them.
+"""Systems whose nodes can run inside this process, each with a given world: what a simulation needs from them.
 
-What the parts of a world must do is stated by the metadata cluster, the first that needed them: see
-`splitbrain.cluster.runtime`. A node that reaches past its world, for a clock or a socket of its own, cannot be
-simulated.
+`splitbrain.cluster.runtime` defines what the parts of a world must do. A node that uses anything else, such as a clock
+or a socket of the operating system, cannot be simulated.
 """
 
 from __future__ import annotations
@@ -59,9 +58,9 @@ class Embeddable(Protocol):
     async def embed(self, command: NodeCommand, world: NodeWorld) -> None:
         """Start the node that `command` (the system's own, see `System.command`) would start, on `world`.
 
-        Returns when the node serves; it lives on in the tasks that it spawned, and dies with them.
+        Returns when the node serves; the node then lives in the tasks that it spawned, and ends with them.
 
         Raises:
-            Exception: the node cannot start; whatever it is, its message is for the person who runs the test.
+            Exception: the node cannot start; the message is for the person who runs the test.
         """
         ...

@@ -35,8 +35,9 @@ FaultKind: TypeAlias = Literal[
     "clock-strobe",
     "membership",
 ]
-"""What a backend can be asked to do to links, processes, disks, clocks and the set of members. The ways in which
-nemeses strike name the kinds that they need; a delay includes jitter."""
+"""The faults that a backend may inject into links, processes, disks, clocks and the set of members. Each way of a
+nemesis lists the kinds that it needs; a delay includes jitter.
+"""
 
 
 HOUR_MS: Final = 3_600_000
@@ -55,15 +56,15 @@ class LinkFault(msgspec.Struct, frozen=True):
     """What a directed link does to the messages that it carries, beyond its nature.
 
     Attributes:
-        delay_ms: how much longer each message takes.
-        jitter_ms: up to so much more, evenly spread, without disturbing the order.
+        delay_ms: the delay added to each message.
+        jitter_ms: the largest additional delay, uniform; the order is kept.
         loss: the share of messages that vanish.
         duplicate: the share of messages that arrive twice, the second time a little later.
         reorder: the share of messages that later ones may overtake.
-        resets: how often a second, on average, connections over the link break (a flaky link).
-        held: nothing arrives until the fault is gone, then everything does (a clogged link).
+        resets: how often per second, on average, connections over the link break (a flaky link).
+        held: nothing arrives until the fault is healed, then everything does (a clogged link).
         corrupt: the share of messages in which a bit is flipped; checksums on the way drop most of them.
-        rate_kbit: no more than so many kilobits a second get through, the rest waits; 0 for no limit.
+        rate_kbit: the limit in kilobits per second, further messages wait; 0 for no limit.
         mtu: larger packets, in bytes, vanish without a word (a black hole of path MTU discovery); 0 for none.
     """
 
@@ -87,17 +88,16 @@ class DiskFault(msgspec.Struct, frozen=True):
     """What a node's disk does wrong.
 
     Attributes:
-        full: writes that need more room fail (ENOSPC).
-        sync_fails: the next sync fails (EIO), and what it should have made durable is gone from the cache as well: a
-            sync after it succeeds and proves nothing (the kernel's behaviour behind PostgreSQL's "fsyncgate" of 2018).
-        slow_ms: how much longer each sync takes.
-        rot: flip a bit in so many of the sectors that were durable when the fault began; they read well again once it
-            is gone.
+        full: writes that need more space fail (ENOSPC).
+        sync_fails: the next sync fails (EIO), and its data are lost from the cache as well: a later sync succeeds and
+            proves nothing (the kernel's behaviour behind PostgreSQL's "fsyncgate" of 2018).
+        slow_ms: the delay added to each sync.
+        rot: flip a bit in this number of sectors that were durable when the fault began; healing restores them.
         read_only: writes fail (EROFS).
-        fails: every read, write and sync fails (EIO) until the fault is gone.
-        truncate: cut off the end of so many files, at a random place within the last sector; gone for good.
-        wipe: everything that the node ever wrote is gone for good. A fault that only a member that left is given
-            ("membership"): one that forgets what it voted for breaks what every system builds on.
+        fails: every read, write and sync fails (EIO) until the fault is healed.
+        truncate: cut off the end of this number of files, at a random place within the last sector; not restored.
+        wipe: everything that the node ever wrote is lost for good. Only for a member that left ("membership"): a member
+            that forgets its vote breaks the assumption of every consensus system.
     """
 
     full: bool = False
@@ -118,9 +118,9 @@ class ClockFault(msgspec.Struct, frozen=True):
     """What is wrong with a node's clock.
 
     Attributes:
-        offset_ms: the wall clock jumps by so much when the fault begins, and back when it ends.
-        drift_ppm: both the wall clock and timers run so much too fast (or, below 0, too slow), in millionths.
-        strobe_ms: the jump comes and goes every so many milliseconds instead of lasting; 0 for no strobe.
+        offset_ms: the wall clock jumps by this much when the fault begins, and back when it ends.
+        drift_ppm: the drift of the wall clock and of timers, in millionths; below 0 they are too slow.
+        strobe_ms: the period with which the jump comes and goes; 0 for a jump that lasts.
     """
 
     offset_ms: Annotated[float, Bounds(-YEAR_MS, YEAR_MS, "ms")] = 0.0

@@ -1,8 +1,8 @@
 """What a generator is, and what it sees.
 
-A generator is a pure value, as in Jepsen's `jepsen.generator`: asked for an op it answers with the op and with the
-generator that remains; told of an event it answers with the generator that takes the event into account. Nothing is
-mutated, so a workload's generator can be tested without a cluster and used again for the next run.
+A generator is a pure value, as in Jepsen's `jepsen.generator`: asked for an op it returns the op and the following
+generator; given an event it returns the generator after that event. Nothing is mutated, so a workload's generator can
+be tested without a cluster and used again for the next run.
 
 Two things differ from Jepsen. An op is always meant for *now*: a generator that wants to wait answers `Pending`, with
 the time at which it wants to be asked again. And an op that was answered is always carried out: no answer is thrown
@@ -170,7 +170,7 @@ def swapped(children: tuple[Generator, ...], i: int, child: Generator) -> tuple[
 
 
 def updated(children: tuple[Generator, ...], ctx: Context, event: Op) -> tuple[Generator, ...]:
-    """Every child told of an event; the very same tuple if none of them changed."""
+    """Every child, updated with an event; the same tuple if none of them changed."""
     for i, child in enumerate(children):
         after = child.update(ctx, event)
         if after is not child:

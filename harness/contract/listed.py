@@ -11,8 +11,9 @@ _DIGITS_MAX: Final = 18
 
 
 def number(text: str) -> int:
-    """A whole number of which nothing but digits, a sign and blanks around them is given; of more digits than any
-    option takes, the most that so many make, with its sign: it is out of every bound."""
+    """A whole number of digits, with an optional sign and blanks around it. A number with more digits than any option
+    takes becomes a number that is out of all bounds, with its sign.
+    """
     text = text.strip()
     if len(text.lstrip("+-")) <= _DIGITS_MAX:
         return int(text)
@@ -33,7 +34,7 @@ def names(option: str, text: str) -> tuple[str, ...]:
         return ()
     found = tuple(name.strip() for name in text.split(","))
     if not all(found):
-        raise UsageError(f"{option} {text!r} names nothing between two commas, or at an end: leave that out.")
+        raise UsageError(f"{option} {text!r} has an empty name between two commas, or at an end: remove it.")
     twice = next((name for name in found if found.count(name) > 1), None)
     if twice is not None:
         raise UsageError(f"{option} {text!r} names {twice!r} twice: once is enough.")

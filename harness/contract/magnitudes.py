@@ -16,7 +16,7 @@ class Bounds(NamedTuple):
     Attributes:
         least, most: both are allowed.
         unit: for messages.
-        off: a number below `least` that stands for "not at all"; None if there is none.
+        off: a number below `least` that means "off"; None if there is none.
     """
 
     least: float
@@ -36,7 +36,7 @@ class Bounds(NamedTuple):
 
 
 def check_magnitudes(fault: msgspec.Struct) -> None:
-    """Refuse figures that are out of their bounds, and whatever is no number where one belongs.
+    """Refuse figures that are out of their bounds or not numbers.
 
     Raises:
         UsageError: a field is wrong; which, and what it may be.

@@ -35,26 +35,26 @@ class Membership(Protocol):
         """The members as this node lists them: by the id of each, which node it is, also of one that never ran.
 
         Raises:
-            DefiniteError, IndefiniteError: it does not tell.
+            DefiniteError, IndefiniteError: it does not answer.
         """
         ...
 
     async def remove(self, deployment: Deployment, asked: NodeId, node: NodeId, member: str) -> None:
-        """Ask a node to have another one, the member of this id, removed. It may be asked again, whatever came of it.
+        """Ask a node to remove another one, the member of this id. The request may be repeated after any outcome.
 
         Raises:
             DefiniteError: it was refused.
-            IndefiniteError: nobody knows whether it was removed, or will be.
+            IndefiniteError: the outcome is unknown; it may still be removed later.
         """
         ...
 
     async def add(self, deployment: Deployment, asked: NodeId, node: NodeId) -> str:
-        """Ask a node to have another one, which has no data, taken in; the id of the new member.
+        """Ask a node to add another one, which has no data; returns the id of the new member.
 
-        It may be asked again, whatever came of it. From now on the node is started as one that joins.
+        The request may be repeated after any outcome. From now on the node is started as one that joins.
 
         Raises:
             DefiniteError: it was refused.
-            IndefiniteError: nobody knows whether it was taken in, or will be.
+            IndefiniteError: the outcome is unknown; it may still be added later.
         """
         ...

@@ -58,7 +58,7 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """The state of a node's process as the operating system tells it.
+    """The state of a node's process as the operating system reports it.
 
     `life` counts starts from 1; 0 means never started. `evidence` holds what was seen (pid, state letter, ...).
     """

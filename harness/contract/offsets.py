@@ -3,7 +3,7 @@
 Cristian's method (Probabilistic clock synchronization, 1989), as NTP uses it (RFC 5905, sections 8 and 10): a host is
 asked what its clock shows; it looked between the question and the answer. If it looked half-way, its clock is ahead by
 what it showed less the middle of the two; the truth cannot be further from that than half of the time between. Of
-several exchanges the shortest one tells most. Nothing is assumed of the two ways being equally long.
+several exchanges the shortest one is the most exact. The two ways need not take equally long.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def between(first: ClockOffset, last: ClockOffset) -> ClockOffset:
 def all_between(
     first: Mapping[NodeId, ClockOffset], last: Mapping[NodeId, ClockOffset]
 ) -> Mapping[NodeId, ClockOffset]:
-    """`between` for every node of which both tell."""
+    """`between` for every node that is in both."""
     return {node: between(offset, last[node]) for node, offset in first.items() if node in last}
 
 

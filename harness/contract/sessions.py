@@ -24,11 +24,11 @@ class DefiniteError(Exception):
 
 
 class IndefiniteError(Exception):
-    """Nobody knows whether the op happened. Recorded as `info`, as is every exception that is not a DefiniteError."""
+    """The outcome of the op is unknown. Recorded as `info`, like every exception that is not a DefiniteError."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a node answered, and the term in which it did, where the system tells."""
+    """The answer of a node, and its term, if the system reports it."""
 
     value: Any = None
     term: int | None = None
@@ -58,11 +58,11 @@ class KeyValue(Session, Protocol):
         ...
 
     async def compare_and_set(self, key: str, expected: Any, value: Any) -> Answer:
-        """Set a key if it holds `expected`; the answer's value tells whether it did. A missing key matches nothing."""
+        """Set a key if it holds `expected`; the answer's value is whether it did. A missing key matches nothing."""
         ...
 
     async def create(self, key: str, value: Any) -> Answer:
-        """Set a key if it does not exist; the answer's value tells whether this call created it."""
+        """Set a key if it does not exist; the answer's value is whether this call created it."""
         ...
 
 
@@ -90,7 +90,7 @@ class Locks(Session, Protocol):
         ...
 
     async def unlock(self, name: str, owner: int) -> Answer:
-        """Give a lock back; the answer's value tells whether `owner` held it, and does no more."""
+        """Release a lock; the answer's value is whether `owner` held it."""
         ...
 
 
@@ -98,17 +98,17 @@ class LeaseLocks(Session, Protocol):
     """Locks that stand on short leases. A session keeps its lease alive until it is closed."""
 
     async def lease_lock(self, name: str, owner: int, lease_s: int) -> Answer:
-        """Take a lock on a lease of so many seconds if it is free; a fencing token, None if the lock is held."""
+        """Acquire a lock with a lease (in seconds) if it is free; a fencing token, None if the lock is held."""
         ...
 
     def lease_holds(self, name: str) -> bool:
-        """Whether this client believes that it holds the lock. It asks no node: it tells what it has heard so far."""
+        """Whether this client believes that it holds the lock. It asks no node: it uses the answers so far."""
         ...
 
     async def lease_unlock(self, name: str, owner: int) -> Answer:
-        """Give a lock back; the answer's value tells whether it was still held.
+        """Release a lock; the answer's value is whether it was still held.
 
-        A client that knows that its lease is gone asks no node.
+        A client that knows that its lease has expired asks no node.
         """
         ...
 

@@ -24,7 +24,7 @@ from splitbrain.results.history import Op
 
 NODES_MAX = 100
 CONCURRENCY_MAX = 1000
-"""Each client has a connection of its own, and file descriptors are few."""
+"""Each client has its own connection, and file descriptors are limited."""
 
 RATE_MAX = 1_000_000
 TIME_MAX_S = 1_000_000
@@ -69,8 +69,8 @@ class Workload:
             left out are not.
         needs: the groups of operations that its clients need of sessions, by name ("key-value"); a system that has
             them lists them in `Capabilities.operations`.
-        local: those of its functions that a client may carry out without a node: their answers tell nothing about who
-            can reach whom.
+        local: those of its functions that a client may carry out without a node: their answers do not show which nodes
+            can reach each other.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Workload:
 
 @dataclass(frozen=True, kw_only=True)
 class NemesisPackage:
-    """Faults, and when they strike (a package in Jepsen's sense).
+    """Faults and their schedule (a package in Jepsen's sense).
 
     Attributes:
         name: as given to `--nemesis`.
@@ -128,8 +128,8 @@ class Test:
         op_timeout_s: after that a client's op is recorded as `info`.
         recovery_s: how long the healed system may take until every node answers; longer is a violation of liveness
             only where a checker says so, else the run is inconclusive.
-        quiet_s: how long the replicas may take to meet once nobody asks for anything; None for the system's own bound
-            (`splitbrain.harness.contract.elections.Elections.bound_s`). Nothing to a system without elections.
+        quiet_s: timeout for the replicas to converge after the last request; None for the system's own bound
+            (`splitbrain.harness.contract.elections.Elections.bound_s`). Without effect for a system without elections.
         availability: the share of its seconds, 0 to 1, in which a whole core must have answered; 0 for no demand.
         options: the options from which this test was composed, as JSON can carry them: enough to compose it again.
     """
@@ -265,7 +265,7 @@ def check_number(name: str, value: float, most: float) -> None:
 
 
 class System(Protocol):
-    """A system under test: how to run it, how to talk to it, how to ask who leads.
+    """A system under test: how to run it, how to talk to it, how to find its leader.
 
     What only some systems can do is in `capabilities`. All attributes are read only, so that a class attribute such as
     `bugs = {}` will do.
@@ -407,5 +407,5 @@ class Nemesis(Protocol):
         ...
 
     async def heal(self, context: NemesisContext) -> None:
-        """Undo whatever is still in force. Called at the end of every run, also of an interrupted one."""
+        """Heal everything that is still in force. Called at the end of every run, also of an interrupted one."""
         ...

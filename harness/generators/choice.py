@@ -1,4 +1,4 @@
-"""Which of several: mixes, alternations, whoever is ready."""
+"""Choices between generators: mixes, alternations, the first that is ready."""
 
 from __future__ import annotations
 
@@ -137,9 +137,9 @@ class _Beside(msgspec.Struct, frozen=True):
 
 
 def beside(main: Source, other: Source) -> Generator:
-    """`main`, with ops of `other` in between whenever that is ready; ends with `main`.
+    """`main`, with ops of `other` in between when it is ready; ends with `main`.
 
-    For faults beside a workload: when the clients are done nobody would see any more of them.
+    For faults beside a workload: faults after the last client op would have no effect on clients.
     """
     return _Beside(generator(main), generator(other))
 

@@ -120,7 +120,7 @@ class _ConcurrentKeys(msgspec.Struct, frozen=True):
 
 
 def concurrent_keys(n_threads: int, keys: Iterable[object], of_key: OfKey) -> Generator:
-    """Groups of `n_threads` client threads, each group on a key of its own; the next key when its generator ends.
+    """Groups of `n_threads` client threads, each group on its own key; the next key when its generator ends.
 
     Threads follow one another around the nodes, so a group of at most as many threads as there are nodes contacts
     different nodes. If the number of client threads is no multiple of `n_threads`, the last group is smaller.

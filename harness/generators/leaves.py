@@ -73,7 +73,7 @@ class _Once(msgspec.Struct, frozen=True):
 
 
 class _Each(msgspec.Struct, frozen=True):
-    """Whatever a function makes, without end."""
+    """Ops from a function, without end."""
 
     make: OpFunction
 

@@ -81,12 +81,12 @@ class _Synchronize(msgspec.Struct, frozen=True):
 
 
 def synchronize(source: Source) -> Generator:
-    """`source`, begun only when every thread that it may use is idle."""
+    """`source`, which begins only when every thread that it may use is idle."""
     return _Synchronize(generator(source))
 
 
 def phases(*sources: Source) -> Generator:
-    """One after another, each begun only when every thread is idle: no op of one phase overlaps the next."""
+    """One after another; each begins only when every thread is idle: ops of two phases never overlap."""
     return sequence(*(synchronize(source) for source in sources))
 
 

@@ -1,7 +1,7 @@
 """Ops that are known beforehand: each at its time, on its thread.
 
-What replays and shrunk schedules run on (`splitbrain.harness.running.plan`). Ops name threads, not processes: where a
-process crashed, its thread goes on with the next one.
+What replays and shrunk schedules run on (`splitbrain.harness.running.plan`). Ops name threads, not processes: after a
+process crashed, its thread continues with the next one.
 """
 
 from __future__ import annotations

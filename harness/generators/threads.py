@@ -173,7 +173,9 @@ def each_thread(source: Source) -> Generator:
 
 
 def each_process(source: Source) -> Generator:
-    """A copy of `source` for every process: like `each_thread`, but the successor of a crashed process starts anew."""
+    """A copy of `source` for every process: like `each_thread`, but the successor of a crashed process starts with a
+    new copy.
+    """
     return _EachThread(generator(source), by_process=True)
 
 

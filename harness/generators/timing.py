@@ -134,7 +134,7 @@ class _TimeLimit(msgspec.Struct, frozen=True):
 
 
 def time_limit(seconds: float, source: Source) -> Generator:
-    """Ops of `source` that begin within `seconds`; those under way at the end are not interrupted."""
+    """Ops of `source` that begin within `seconds`; ops in progress at the end are not interrupted."""
     return _TimeLimit(_nanoseconds(seconds, "a time limit"), None, generator(source))
 
 

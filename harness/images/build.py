@@ -279,4 +279,4 @@ def _reference(text: str) -> tuple[str, str]:
 
 
 def _silent(line: str) -> None:
-    """Nobody watches."""
+    """Shows nothing."""

@@ -14,7 +14,7 @@ from typing import Final
 from splitbrain.results.errors import ImageBuildError, UnknownNameError
 
 PACKAGE: Final = Path(__file__).parents[2]
-"""The installed package: the Dockerfiles lie in it, beside what they copy."""
+"""The installed package: it has the Dockerfiles and the files that they copy."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def find(name: str) -> Image:
 
 
 def lineage(name: str) -> list[Image]:
-    """The image and all that it stands on, the base first.
+    """The image and its base images, the lowest first.
 
     Raises:
         UnknownNameError: there is none of that name.
@@ -96,6 +96,6 @@ def sources() -> Path:
     """
     if not (PACKAGE / "docker").is_dir():
         raise ImageBuildError(
-            f"there are no Dockerfiles in {PACKAGE}: install splitbrain anew, from a wheel or from a checkout."
+            f"there are no Dockerfiles in {PACKAGE}: reinstall splitbrain, from a wheel or from a checkout."
         )
     return PACKAGE

@@ -30,7 +30,7 @@ urllib3's while an answer is streamed."""
 
 
 def engine() -> docker.DockerClient:
-    """A client for the engine that DOCKER_HOST names, by default the one on this machine. The caller closes it.
+    """A client for the engine of DOCKER_HOST, by default the one on this machine. The caller closes it.
 
     Raises:
         ContainerEngineError: there is none, it may not be used, it does not answer, or it is too old.
@@ -38,7 +38,7 @@ def engine() -> docker.DockerClient:
     where = os.environ.get("DOCKER_HOST") or DEFAULT_SOCKET
     try:
         _knock(where)
-        # Asked by a client that is closed, come what may: one that negotiates while it is made and fails stays open.
+        # A client that is always closed asks: one that negotiates in its constructor and fails stays open.
         with closing(_client(_text(OLDEST_API), CONNECT_TIMEOUT_S)) as asking:
             offered = str(asking.api.version(api_version=False)["ApiVersion"])
         if _numbers(offered) >= OLDEST_API:
@@ -55,7 +55,7 @@ def _knock(where: str) -> None:
     """Connect to a local engine and hang up: where that fails, the SDK would leave its socket open.
 
     Raises:
-        OSError: nobody opens.
+        OSError: the connection failed.
     """
     scheme, _, path = where.partition("://")
     if scheme == "unix":
@@ -76,7 +76,7 @@ def _problem(where: str, error: BaseException) -> str:
     if any(isinstance(cause, PermissionError) for cause in causes):
         return f"permission denied for the Docker engine at {where}: be root, or a member of the socket's group"
     if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
-        return f"nobody listens at {where}: start the Docker engine, or set DOCKER_HOST"
+        return f"no Docker engine answers at {where}: start it, or set DOCKER_HOST"
     if any(isinstance(cause, TimeoutError | requests.Timeout) for cause in causes):
         return f"the Docker engine at {where} does not answer within {CONNECT_TIMEOUT_S} s: restart it"
     return f"the Docker engine at {where} cannot be used: {one_line(error)}"

@@ -1,7 +1,7 @@
-"""Debian from its packages: the image that the base is built from where no registry is asked.
+"""Debian from its packages: the image under the base if no registry is used.
 
-`debootstrap` puts a minimal system into a folder, and the engine imports that folder. debootstrap is told no mirror: it
-has its default, and so no host name stands here.
+`debootstrap` puts a minimal system into a folder, and the engine imports that folder. debootstrap gets no mirror: it
+uses its default, so that no host name is needed here.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def _locked(folder: Path) -> Generator[None]:
 
 def _fill(root: Path, suite: str, progress: Callable[[str], None]) -> None:
     """Install the suite's minimal system below `root`."""
-    # In mount and PID namespaces of its own: what it mounts below `root` goes with it, whatever happens, so that
-    # neither the archive nor the removal of `root` can meet a live /proc.
+    # It has its own mount and PID namespaces: its mounts below `root` always end with it, so that neither the archive
+    # nor the removal of `root` can meet a live /proc.
     isolated = (
         "setpriv",
         "--pdeathsig",
@@ -160,6 +160,6 @@ def _running(argv: tuple[str, ...], stderr: int | None = None) -> Generator[tupl
     finally:
         process.kill()
         while process.stdout.read(1 << 16):
-            pass  # Until nobody holds the pipe: what it started is gone then too, and what it wrote can be removed.
+            pass  # Until the pipe is closed: then its child processes have ended too, and its files can be removed.
         process.stdout.close()
         process.wait()

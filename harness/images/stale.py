@@ -46,8 +46,8 @@ def stale_images(client: docker.DockerClient, names: Collection[str] = ()) -> li
 
     Args:
         client: the engine.
-        names: images of the catalogue, whose stale ones to tell; none for all. Those of "base" include what they were
-            built from.
+        names: images of the catalogue whose stale images are returned; empty for all. Those of "base" include what they
+            were built from.
 
     Raises:
         UnknownNameError: there is no such image.

@@ -1,1 +1,1 @@
-"""One test on a backend, from nothing to nothing: nodes up, faults, healing, last reads, and all is gone."""
+"""One test on a backend: deploy nodes, inject faults, heal, final reads, and remove everything."""

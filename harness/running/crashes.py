@@ -1,8 +1,8 @@
-"""Nodes that stop although nobody stopped them: noticed, written into the history, and started again when it is healed.
+"""Nodes that stop by themselves: detected, recorded in the history, and restarted when the run is healed.
 
-A node that died by itself says something about the system under test, and a run that goes on without it tests less than
-it claims. Who stops nodes on purpose does so through `Watched`, so that their absence is not taken for a crash. A node
-whose disk is at fault may well stop by itself: that is what it should do when it can no longer keep its promises.
+A node that died by itself is a finding about the system under test, and a run that continues without it tests less than
+it reports. Code that stops nodes on purpose uses `Watched`, so that this is not taken for a crash. A node whose disk is
+at fault may well stop by itself: that is what it should do when it can no longer keep its promises.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Watched:
     """A deployment that knows which nodes should run: `Deployment`, and a witness of crashes.
 
     A crash is noted once for each life of a node, as an op of the harness: `f` "crash", with the node, how its process
-    ended, and the last line of its log where the backend tells them. It is `f` "halt" where the node's disk was at
-    fault; "damaged" says that the disk lost data for good, so that the node may never run again.
+    ended, and the last line of its log if the backend reports them. It is `f` "halt" if the node's disk had a fault;
+    "damaged" means that the disk lost data for good, so that the node may never run again.
 
     Args:
         deployment: the nodes.
-        journal: takes what is noted.
-        may_end: tells whether it is right for a node to end by itself now, as for a member that was removed.
+        journal: takes the crash ops.
+        may_end: whether a node may end by itself now, such as a removed member.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Watched:
             await self._look_at(node)
 
     async def restart(self) -> None:
-        """Start every node that is stopped, for whatever reason; one that does not start is left to be reported."""
+        """Start every stopped node; one that does not start is reported later."""
         for node in self.nodes:
             if (await self.status(node)).state == "stopped":
                 try:
@@ -75,17 +75,17 @@ class Watched:
             return
         orders = self._orders[node]
         status = await self._deployment.status(node)
-        # Somebody may have stopped it, and even started it again, while the question was under way.
+        # It may have been stopped, and even restarted, while the status was requested.
         overtaken = self._orders[node] != orders or node in self._at_disk
         if status.state != "stopped" or overtaken or self._noted.get(node) == status.life:
             return
         self._noted[node] = status.life
-        told = {name: status.evidence[name] for name in ("exit", "log") if name in status.evidence}
+        evidence = {name: status.evidence[name] for name in ("exit", "log") if name in status.evidence}
         if node in self._damaged:
-            told["damaged"] = True
+            evidence["damaged"] = True
         halted = self._may_halt(node)
         reached("node stopped by its disk" if halted else "node stopped by itself")
-        self._journal.note("halt" if halted else "crash", {"node": node, **told})
+        self._journal.note("halt" if halted else "crash", {"node": node, **evidence})
 
     def _order(self, node: NodeId) -> int:
         self._orders[node] += 1
@@ -131,7 +131,7 @@ class Watched:
         return await self._deployment.resume(node)
 
     async def status(self, node: NodeId) -> NodeStatus:
-        """As the deployment tells it."""
+        """As the deployment."""
         return await self._deployment.status(node)
 
     async def cut(self, links: frozenset[Link]) -> None:
@@ -194,7 +194,7 @@ class Watched:
         return await self._deployment.throttle(node, share)
 
     async def offsets(self) -> Mapping[NodeId, ClockOffset]:
-        """As the deployment tells."""
+        """As the deployment."""
         return await self._deployment.offsets()
 
     async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
@@ -207,7 +207,9 @@ class Watched:
 
 
 async def watch_nodes(clock: Clock, deployment: Watched, broken: Callable[[Exception], None]) -> None:
-    """Until cancelled: look for crashed nodes. `broken` is told when the backend can no longer say how they are."""
+    """Until cancelled: look for crashed nodes. `broken` is called when the backend can no longer report their
+    status.
+    """
     try:
         while True:
             await clock.sleep_ns(LOOK_NS)

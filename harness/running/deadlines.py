@@ -1,8 +1,8 @@
-"""Waiting with a bound, on a clock that is handed in.
+"""Waiting with a deadline, on a given clock.
 
 `asyncio.wait_for`, `timeout` and `gather` either read the loop's own clock or differ between Python versions in the
 callbacks that they schedule, and a simulated run must not depend on either. These equivalents are plain futures and
-tasks, begun and cancelled in a fixed order.
+tasks, started and cancelled in a fixed order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def within(clock: Clock, timeout_s: float, work: Coroutine[Any, Any, T]) -
 
 
 async def _done_within(clock: Clock, timeout_s: float, task: asyncio.Future[Any]) -> bool:
-    """Whether the task ended, in whatever way, within the time."""
+    """Whether the task ended, with or without an error, within the time."""
     waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake(_: asyncio.Future[Any]) -> None:
@@ -87,7 +87,7 @@ async def together(works: Sequence[Coroutine[Any, Any, T]]) -> list[T | Exceptio
 
 
 class Alarm:
-    """Wakes one waiting task: when it is rung, or when a time has come. Ringing while nobody waits is not lost."""
+    """Wakes one waiting task: when it is rung, or at a deadline. A ring without a waiting task is not lost."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -21,8 +21,8 @@ class Injector:
     """Runs a (validated) nemesis.
 
     Args:
-        completed: told of every completion right after it was recorded.
-        broken: told of an error that must end the run.
+        completed: called with every completion right after it was recorded.
+        broken: called with an error that must end the run.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Injector:
         self._task = asyncio.ensure_future(self._inject(op))
 
     async def heal(self, limit_s: float | None = None) -> None:
-        """Wait for the op that is under way, then undo whatever is in force.
+        """Wait for the op in progress, then heal everything that is in force.
 
         Args:
-            limit_s: how long that may take, of a run that is to end at once: then the op under way is given up.
+            limit_s: timeout of the op in progress, in a run that must end at once; after it the op is cancelled.
 
         Raises:
             NemesisError: it could not be undone, or not in time.

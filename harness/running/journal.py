@@ -22,7 +22,7 @@ class Recorder(Protocol):
 
 
 class Journal:
-    """Assigns index and time, passes ops to the recorder and to whoever watches, and counts client completions.
+    """Assigns index and time, passes ops to the recorder and to the observer, and counts client completions.
 
     Attributes:
         started_ns: what the clock showed when the test began; an op's time counts from there.

@@ -1,4 +1,4 @@
-"""One test from nothing to nothing: deploy, start, run, close. Judging is for whoever reads the history afterwards."""
+"""The lifecycle of one test: deploy, start, run, close. Judging comes later, from the history."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def run(
     beside: Callable[[Deployment], Coroutine[Any, Any, None]] | None = None,
     stop: Stop | None = None,
 ) -> RunSummary:
-    """Run a test on a backend. Whatever happens, every node is stopped and every fault is gone afterwards.
+    """Run a test on a backend. In any case every node is stopped and every fault is healed afterwards.
 
     Args:
         test: what to do.
@@ -115,7 +115,7 @@ async def run(
             async with _beside(beside, deployment):
                 summary = await run_test(test, deployment, runtime, history, observe=observe, began=began, stop=stop)
         except BaseException as error:
-            stop.forget(cancel)  # what follows must come to its end, however often somebody asks
+            stop.forget(cancel)  # what follows must complete, also after more requests
             await _close_after(error, deployment)
             raise
         stop.forget(cancel)
@@ -190,7 +190,7 @@ async def _close(deployment: Deployment, summary: RunSummary) -> RunSummary:
 
 
 async def _close_after(error: BaseException, deployment: Deployment) -> None:
-    """Close the deployment after an error, which stays the one that is told."""
+    """Close the deployment after an error; that error is the one that is raised."""
     try:
         await deployment.close()
     except Exception as closing:

@@ -86,7 +86,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         faults: what the nemesis did in the faults phase. What heals the system afterwards is not part of a plan.
         ops: what clients did in the faults phase.
         final_ops: what clients did in the final phase; their times count from its beginning.
-        expect: how it came out, None if nobody knows.
+        expect: its result, None if unknown.
         versions: of what it was recorded with.
         of_seed: the `digest` that it had when it was recorded in a simulation. As long as it still has it, the seed of
             its options gives the very same run.
@@ -111,9 +111,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return hashlib.blake2b(encode(bare), digest_size=16).hexdigest()
 
     def known(self) -> Expectation | None:
-        """How a run of just this plan came out; None if nobody knows, since it was changed afterwards, or never run.
+        """The result of a run of exactly this plan; None if unknown, because it was changed afterwards or never run.
 
-        Where nobody knows whether it was changed, its history is not known.
+        If it is unknown whether the plan was changed, its history is unknown.
         """
         if self.expect is None:
             return None
@@ -387,7 +387,7 @@ class PlanFigures(msgspec.Struct, frozen=True):
     """How large a plan is: what shrinking makes smaller.
 
     Attributes:
-        faults: faults that strike; what heals them is not counted.
+        faults: the number of faults; ops that heal are not counted.
         ops: client ops, final ones included.
         clients: client threads.
         nodes: nodes.
@@ -418,5 +418,5 @@ def heals(fault: ScriptedFault) -> bool:
 
 
 def kinds(faults: Sequence[ScriptedFault]) -> tuple[str, ...]:
-    """The kinds of fault that strike, sorted."""
+    """The kinds of fault, sorted."""
     return tuple(sorted({kind for each in faults if (kind := fault_in(each.value)) is not None}))

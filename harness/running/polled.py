@@ -1,15 +1,15 @@
-"""Telemetry of systems whose nodes write none: while a run is under way each node is asked what it would have written.
+"""Telemetry of systems whose nodes write none: each node is polled for it during the run.
 
-A system with `Capabilities.observation` is asked. Every node has a task and a connection of its own: a node that is
-paused, or behind a slow link, keeps nobody else waiting, and no client's connection is touched.
+This is for systems with `Capabilities.observation`. Every node has its own task and connection: a node that is paused,
+or behind a slow link, does not delay others, and no client's connection is used.
 
 What came is stamped with the controller's clock when it has arrived: the node said it at some moment between asking and
 then. So a stamp may be late and is never early. Where something must have been seen before (Q10: an answer in an older
 term, to a question that was asked after a leader of a later term had committed) a late stamp can hide a violation and
 never makes one. What a node held, its voters for instance, counts until the row that says otherwise.
 
-A process is told from the next one by its connection, which ends with it. Its life is what the backend calls it, asked
-once for each connection: if the connection still answers afterwards, it was that life which it led to.
+Processes of a node are distinguished by their connections, which end with them. The backend is asked for the life once
+for each connection: if the connection still answers afterwards, it belongs to that life.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Watch:
         self._keep = keep
         self._observer: Observer | None = None
         self._life = 0
-        self._told_life = 0
+        self._reported_life = 0
 
     async def go_on(self) -> None:
         """Ask until cancelled."""
@@ -103,8 +103,8 @@ class _Watch:
             return
         if not isinstance(said, Observed):
             raise ProtocolError(f"observing {self._node}: look returned {said!r:.80}, not an Observed.")
-        event = SEEN if self._life == self._told_life else START
-        self._told_life = self._life
+        event = SEEN if self._life == self._reported_life else START
+        self._reported_life = self._life
         self._keep(self._node, Seen(self._clock.now_ns(), event, said))
 
     async def _reach(self) -> Observer:

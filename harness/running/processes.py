@@ -1,8 +1,8 @@
-"""Client processes: who carries out ops, on which node, and what becomes of them.
+"""Client processes: which process carries out an op, on which node, and its completion.
 
-A process is single-threaded. When nobody knows how its op ended (`info`) it has crashed: its client is closed, and its
-thread goes on with a new process and a fresh client on the same node, as in Jepsen. Clients are opened inside the op
-that first needs them, so that a node that does not answer holds up nobody but its own processes.
+A process is single-threaded. If the outcome of its op is unknown (`info`) it has crashed: its client is closed, and its
+thread continues with a new process and a new client on the same node, as in Jepsen. Clients are opened inside the op
+that first needs them, so that a node that does not answer delays only its own processes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CLOSE_LIMIT_S = 2.0
 
 
 class Thread:
-    """One client thread: the client of the process that it carries now, and the op that is under way."""
+    """One client thread: the client of its current process, and the op in progress."""
 
     __slots__ = ("client", "deadline_ns", "node", "number", "op", "sent", "task")
 
@@ -39,7 +39,7 @@ class Thread:
         self.node = node
         self.client: Client | None = None
         self.op: Op | None = None
-        self.sent = False  # whether the op was handed to a client: before that it certainly did not happen
+        self.sent = False  # whether the op was passed to a client: before that it certainly did not happen
         self.deadline_ns = 0
         self.task: asyncio.Task[None] | None = None
 
@@ -48,9 +48,9 @@ class Processes:
     """All client threads of a test.
 
     Args:
-        completed: told of every completion right after it was recorded; the thread is idle again by then, and carries
-            a new process if the old one crashed.
-        broken: told of an error that must end the run.
+        completed: called with every completion right after it was recorded; the thread is idle again by then, and
+            carries a new process if the old one crashed.
+        broken: called with an error that must end the run.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Processes:
         thread.task = asyncio.get_running_loop().create_task(self._perform(thread, op))
 
     def expire(self, now_ns: int) -> None:
-        """End every op whose time is up: `info`, or `fail` if it was never sent. Its task is cancelled."""
+        """End every op that timed out: `info`, or `fail` if it was never sent. Its task is cancelled."""
         for thread in self.threads:
             op = thread.op
             if op is None or now_ns < thread.deadline_ns:
@@ -119,12 +119,12 @@ class Processes:
             self._end(thread, op, done)
 
     def hasten(self, deadline_ns: int) -> None:
-        """Let no op that is under way take longer than until then."""
+        """Set the latest deadline of all ops in progress."""
         for thread in self.threads:
             thread.deadline_ns = min(thread.deadline_ns, deadline_ns)
 
     async def close(self) -> None:
-        """Close every client and wait, for a bounded time, for every task that was begun."""
+        """Close every client and wait, for a bounded time, for every started task."""
         closing: list[asyncio.Task[None]] = []
         for thread in self.threads:
             if thread.op is not None and thread.task is not None:
@@ -204,7 +204,7 @@ class Processes:
         except ProtocolError as error:
             self._broken(error)
         except Exception:
-            pass  # the op was answered, and a connection that cannot be closed politely is gone as well
+            pass  # the op was answered, and a connection that fails to close is gone as well
 
 
 def describe(error: BaseException) -> str:

@@ -1,9 +1,9 @@
-"""The quiet wait at the end of a run: nobody asks for anything any more, and replicas have time to meet.
+"""The quiet phase at the end of a run: there are no more requests, and the replicas have time to converge.
 
-Replicas have met once every node says that it applied all that is committed, and that this is the same index
-everywhere. What counts as proof is their telemetry, which lags behind: a node may tell of commits only so often. So
-they must say the same twice, that far apart; then the last state of each has been told before nodes are stopped.
-(TigerBeetle's simulator ends the same way: safety first, then a phase in which all must converge.)
+Replicas have converged once every node reports that it applied everything committed, and the same index. The proof is
+their telemetry, which lags behind: a node may report commits only at intervals. So they must report the same twice,
+that interval apart; then the last state of each is recorded before nodes are stopped. (TigerBeetle's simulator ends the
+same way: safety first, then a phase in which all must converge.)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from splitbrain.harness.contract.test import Test
 from splitbrain.harness.running.deadlines import together, within
 from splitbrain.harness.running.recovery import ANSWER_LIMIT_S
 
-TOLD_NS = 250_000_000
+REPORT_NS = 250_000_000
 """Pause between two looks: for no longer than that a node keeps what it applied from its telemetry (the metadata
 cluster for 100 ms, and who is polled instead is asked more often than that)."""
 
@@ -28,7 +28,7 @@ class Quiet(msgspec.Struct, frozen=True):
     """How the wait went.
 
     Attributes:
-        seconds: how long it took until the replicas had met, and had told so; None if they did not in time.
+        seconds: how long it took until the replicas had converged and reported it; None if they did not in time.
         applied: the index that each node said last it had applied; None for one that did not answer.
     """
 
@@ -50,10 +50,10 @@ async def until_converged(
         if met is not None and met == before:
             return Quiet((now_ns - started_ns) / 1e9, _applied(views))
         # Replicas that have met at the last moment are looked at once more, behind the limit.
-        if now_ns >= end_ns + (0 if met is None else TOLD_NS) or not go_on():
+        if now_ns >= end_ns + (0 if met is None else REPORT_NS) or not go_on():
             return Quiet(None, _applied(views))
         before = met
-        await clock.sleep_ns(TOLD_NS if met is not None else min(TOLD_NS, end_ns - now_ns))
+        await clock.sleep_ns(REPORT_NS if met is not None else min(REPORT_NS, end_ns - now_ns))
 
 
 async def _look(test: Test, deployment: Deployment, clock: Clock) -> dict[NodeId, NodeView | None]:

@@ -1,4 +1,4 @@
-"""The procedure of a test on a running system: faults, heal, final, quiet; whatever happens, heal.
+"""The procedure of a test on a running system: faults, heal, final, quiet; it heals in any case.
 
     faults   the workload at the test's rate, beside the nemesis, for the test's time limit
     heal     the nemesis undoes everything; then a bounded wait until the system is usable again
@@ -36,7 +36,7 @@ from splitbrain.results.errors import HarnessError, ProtocolError, SplitbrainErr
 from splitbrain.results.history import Op
 
 FINAL_LIMIT_S = 60.0
-"""After that the final phase emits nothing more, whatever its generator says."""
+"""The timeout of the final phase: after it no more ops begin."""
 
 STOPPED_RECOVERY_S = 3.0
 """How long an interrupted run waits for recovery."""
@@ -48,18 +48,19 @@ STOPPED_QUIET_S = 1.0
 """How long the quiet phase of an interrupted run lasts at most."""
 
 END_NOW = 3
-"""With so many requests a run does not come to an end of its own: it is ended."""
+"""After this number of requests a run is cancelled at once."""
 
 ENDED_HEAL_S = 5.0
 """How long the nemesis of a run that is ended may take to heal; what it leaves, the end of the deployment removes."""
 
 STOPPED_OP_NS = 500_000_000
-"""How long ops that are under way may still take when a run is interrupted."""
+"""Timeout of the ops in progress when a run is interrupted."""
 
 
 class Stop:
     """Asks a run to end early: once for a short, clean end; twice to skip the final phase as well; three times to be
-    ended at once, whatever it waits for (see `splitbrain.harness.running.lifecycle.run`)."""
+    ended at once, without waiting (see `splitbrain.harness.running.lifecycle.run`).
+    """
 
     def __init__(self) -> None:
         self.requests = 0
@@ -314,7 +315,7 @@ class _Run:
 
 
 def as_harness_error(error: Exception) -> SplitbrainError:
-    """The error itself if it is one of ours; else one that says that the harness broke, with the cause attached."""
+    """The error itself if it is a SplitbrainError; else a HarnessError with it as the cause."""
     if isinstance(error, SplitbrainError):
         return error
     wrapped = HarnessError(f"the run ended early: {describe(error)}. This is a defect: --debug shows where.")

@@ -1,4 +1,5 @@
-"""The one scheduler of a run: asks the generator, hands ops to idle threads, tells the generator what became of them.
+"""The one scheduler of a run: asks the generator for ops, passes them to idle threads, and updates the generator with
+their completions.
 
 Everything happens in one task and in a fixed order. The scheduler never waits for a client or a node; it waits for its
 alarm, which completions ring, and which goes off by itself when the generator wants to be asked again.
@@ -120,7 +121,7 @@ class Scheduler:
             thread = context.thread_of(op.process)
             context.free &= ~(1 << thread)
             invocation = journal.invoke(op, self._nodes[thread])
-            generator = validate.told(generator, context, invocation)
+            generator = validate.updated(generator, context, invocation)
             if thread < context.concurrency:
                 self.processes.start(thread, invocation)
             else:
@@ -137,7 +138,7 @@ class Scheduler:
             if event.type == "info" and thread < context.concurrency:
                 self._processes_of_threads[thread] += context.concurrency
             if generator is not None:
-                generator = validate.told(generator, context, event)
+                generator = validate.updated(generator, context, event)
         return generator
 
     def _completed(self, thread: int, completion: Op) -> None:

@@ -1,7 +1,7 @@
 """A whole test in this process under virtual time: a function of (code, test, seed).
 
-Nothing here touches a file. What clients saw, what nodes said and what was reached are handed back, or handed on while
-the simulation runs, so that a long one needs no more memory than a short one.
+Nothing here touches a file. The history, the telemetry and the marks are returned, or passed on while the simulation
+runs, so that a long one needs no more memory than a short one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path  # noqa: TID251 - names a folder that is none; touches none
+from pathlib import Path  # noqa: TID251 - a name only: nothing is read or written
 from typing import Any
 
 import pyarrow as pa
@@ -37,7 +37,7 @@ from splitbrain.results.telemetry import table_of
 
 @dataclass(frozen=True, kw_only=True)
 class Simulated:
-    """What a simulation leaves.
+    """The results of a simulation.
 
     Attributes:
         ops: the history, unless a recorder took it.
@@ -151,7 +151,7 @@ def simulate(
 
 @contextlib.contextmanager
 def _no_marks() -> Generator[Mapping[str, int]]:
-    """The counts of a system without marks of its own."""
+    """The counts of a system without its own marks."""
     yield {}
 
 
@@ -209,7 +209,7 @@ def log_line(time_ns: int, line: str) -> str:
 
 
 class _Folder:
-    """A folder that is none: nothing of a simulation is written while it runs, unless a recorder does."""
+    """A folder that does not exist: a simulation writes no files, unless a recorder does."""
 
     def __init__(self, recorder: HistoryFile) -> None:
         self.path = Path("simulation")

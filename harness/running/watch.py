@@ -34,7 +34,7 @@ async def watch(
         journal: the history.
         tick: nanoseconds between two looks.
         expire: ends the ops whose deadline has passed.
-        broken: told of an error (the disk is full, say), which also ends the watch.
+        broken: called with an error (for example a full disk), which also ends the watch.
     """
     last_ns = flushed_ns = clock.now_ns()
     try:

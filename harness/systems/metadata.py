@@ -35,7 +35,7 @@ from splitbrain.harness.systems.locks import CompareAndSetLocks
 from splitbrain.harness.systems.metadata_members import MetadataMembership
 
 _RUN_NODE: Final = ("-P", "-m", "splitbrain.cluster")
-"""What the interpreter is told before the node's own arguments."""
+"""Options of the interpreter, before the node's own arguments."""
 
 _IN_IMAGE: Final = "/opt/splitbrain"
 """The folder of image "node" that holds splitbrain/cluster."""
@@ -47,9 +47,9 @@ it gave up was definite: an op that the runner must give up is always indefinite
 
 ELECTION_S: Final = 1.2
 RECOVERY_S: Final = 6 * ELECTION_S
-"""A leader that hears nobody stays for two election timeouts (D12), the others notice its silence within one, and votes
-may split three times. Measured from when links were set until every node of a core had answered: on containers of a
-busy machine 1.5 s at worst after 15 cuts and 0.6 s after 15 heals; simulated, 5.8 s after 190 cuts, most of them of a
+"""A leader without contact stays leader for two election timeouts (D12), the others notice its silence within one, and
+votes may split three times. Measured from when links were set until every node of a core had answered: on containers of
+a busy machine 1.5 s at worst after 15 cuts and 0.6 s after 15 heals; simulated, 5.8 s after 190 cuts, most of them of a
 deaf leader among slow links (2 took longer than 5 s: votes had split twice), and 1.1 s after 190 heals."""
 
 
@@ -222,7 +222,7 @@ def _classified() -> Generator[None]:
 
     Raises:
         DefiniteError: the request certainly did not happen.
-        IndefiniteError: nobody knows.
+        IndefiniteError: its outcome is unknown.
     """
     try:
         yield

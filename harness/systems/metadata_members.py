@@ -45,7 +45,7 @@ class MetadataMembership:
             each.clear()
 
     def arguments(self, node: NodeId, nodes: Collection[NodeId]) -> list[str]:
-        """What a node that starts is told beyond where the others are.
+        """The arguments of a starting node, beside the addresses of the others.
 
         Raises:
             NodeStartError: it left. Started as a first member it would take itself for the one that was removed.
@@ -53,9 +53,9 @@ class MetadataMembership:
         if node in self._gone:
             raise NodeStartError(f"{node} cannot be started: it left the cluster, and was not taken in again.")
         founders = [each for each in nodes if each in self._founders]
-        told = ["--founders", ",".join(founders)] if 0 < len(founders) < len(nodes) else []
+        flags = ["--founders", ",".join(founders)] if 0 < len(founders) < len(nodes) else []
         incarnation = self._incarnations.get(node, 0)
-        return [*told, "--incarnation", str(incarnation)] if incarnation else told
+        return [*flags, "--incarnation", str(incarnation)] if incarnation else flags
 
     def unsettled(self, node: NodeId) -> bool:
         """Whether the node was asked to leave, or never was a member, and was not settled since."""
@@ -72,17 +72,17 @@ class MetadataMembership:
         """The members of the configuration that this node has in force, committed or not.
 
         Raises:
-            DefiniteError, IndefiniteError: it does not tell.
+            DefiniteError, IndefiniteError: it does not answer.
         """
         found = await self._ask(deployment, node, lambda client: client.members())
         return {member: node_of(member) for member in found}
 
     async def remove(self, deployment: Deployment, asked: NodeId, node: NodeId, member: str) -> None:
-        """Have the member of this id removed, which is `node`. That it is gone already is as good.
+        """Remove the member of this id, which is `node`. If it is already removed, that is a success.
 
         Raises:
             DefiniteError: it was refused.
-            IndefiniteError: nobody knows whether it was removed, or will be.
+            IndefiniteError: the outcome is unknown; it may still be removed later.
         """
         self._unsettled[node] = None
         self._gone[node] = None
@@ -99,7 +99,7 @@ class MetadataMembership:
 
         Raises:
             DefiniteError: it was refused.
-            IndefiniteError: nobody knows whether it was taken in, or will be.
+            IndefiniteError: the outcome is unknown; it may still be added later.
         """
         member = member_id(node, self._next.get(node, 0))
         await self._ask(
@@ -119,10 +119,10 @@ class MetadataMembership:
         what: Callable[[Client], Awaitable[tuple[str, ...]]],
         as_good: str = "",
     ) -> tuple[str, ...]:
-        """Ask a node; none where it refuses because what is wanted `as_good` as is.
+        """Ask a node; a refusal for the reason `as_good` counts as success.
 
         Raises:
-            DefiniteError, IndefiniteError: it refuses, or nobody knows.
+            DefiniteError, IndefiniteError: it refuses, or the outcome is unknown.
         """
         client = await self._connect(deployment, node)
         try:

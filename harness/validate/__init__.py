@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from splitbrain.harness.validate.backends import backend
 from splitbrain.harness.validate.clients import client, nemesis
-from splitbrain.harness.validate.generators import emitted, told
+from splitbrain.harness.validate.generators import emitted, updated
 from splitbrain.harness.validate.systems import system
 from splitbrain.harness.validate.values import json_problem
 
-__all__ = ["backend", "client", "emitted", "json_problem", "nemesis", "system", "told"]
+__all__ = ["backend", "client", "emitted", "json_problem", "nemesis", "system", "updated"]

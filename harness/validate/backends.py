@@ -125,21 +125,22 @@ class _ValidDeployment(Wrapper):
         return await self._inner.throttle(self._known(node), share)
 
     async def offsets(self) -> Mapping[NodeId, ClockOffset]:
-        told: Any = await self._inner.offsets()
-        for node, offset in told.items():
+        offsets: Any = await self._inner.offsets()
+        for node, offset in offsets.items():
             if not isinstance(offset, ClockOffset) or offset.error_ns < 0:
                 raise ProtocolError(
-                    f"backend {self._backend!r}: offsets says {short(offset)} of {node}; it tells a ClockOffset, whose "
-                    "error is 0 or more."
+                    f"backend {self._backend!r}: offsets returned {short(offset)} for {node}; it must return a "
+                    "ClockOffset with an error of 0 or more."
                 )
             self._known(node)
-        return told
+        return offsets
 
     async def dial(self, node: NodeId) -> socket.socket | MessageConnection:
         connection = await self._inner.dial(self._known(node))
         if connection is None:
             raise ProtocolError(
-                f"backend {self._backend!r}: dial to {node} returned None; it raises DefiniteError if nobody listens."
+                f"backend {self._backend!r}: dial to {node} returned None; it must raise DefiniteError if the "
+                "connection is refused."
             )
         return connection
 

@@ -30,7 +30,7 @@ class _ValidClient(Wrapper):
         if inner is self._inner:
             raise ProtocolError(
                 f"client {name_of(self._inner)}: open returned the prototype itself; every process "
-                "needs a client of its own."
+                "needs its own client."
             )
         return _ValidClient(inner)
 
@@ -87,7 +87,7 @@ class _ValidNemesis(Wrapper):
         done = await self._inner.invoke(context, op)
         problem = _completion_problem(op, done)
         if problem is None and done.type == "fail":
-            problem = "returned type 'fail'; a nemesis op ends in 'ok' (verified) or 'info' (nobody knows)"
+            problem = "returned type 'fail'; a nemesis op ends in 'ok' (verified) or 'info' (not verified)"
         if problem is None and done.type == "ok" and (lacks := report_problem(done.value)) is not None:
             problem = (
                 f"returned a value that does not say what is in force: {lacks}. Return "

@@ -65,7 +65,7 @@ def _emission_problem(op: Op, ctx: Context) -> str | None:
     return None if problem is None else f"{what} with a value that JSON cannot carry: {problem}"
 
 
-def told(generator: Generator, ctx: Context, event: Op) -> Generator:
+def updated(generator: Generator, ctx: Context, event: Op) -> Generator:
     """The generator after an event.
 
     Raises:

@@ -42,7 +42,7 @@ def files() -> list[str]:
 def test_nothing_is_drawn_that_nobody_asked_for_but_the_answer_says_how_to(tmp_path: Path) -> None:
     done = check(history(tmp_path))
     assert done.exit_code == 1
-    assert "to see it drawn: add --picture PATH" in done.output
+    assert "to draw it: add --picture PATH" in done.output
     assert json.loads(check("--json", history(tmp_path)).stdout)[0]["picture"] is None
     assert files() == []
 
@@ -69,7 +69,7 @@ def test_histories_of_one_name_get_pictures_of_two(tmp_path: Path) -> None:
 
 def test_one_file_does_not_take_the_pictures_of_two_histories(tmp_path: Path) -> None:
     two = (history(tmp_path / "a"), history(tmp_path / "b"))
-    assert "one file cannot take the pictures of 2 histories" in str(check_refused("--picture", "x.html", *two))
+    assert "one file cannot hold the pictures of 2 histories" in str(check_refused("--picture", "x.html", *two))
     assert "names neither a file nor a folder" in str(check_refused("--picture", "", two[0]))
     assert "there is no folder" in str(check_refused("--picture", "nowhere/x.html", two[0]))
     Path("drawn").mkdir()

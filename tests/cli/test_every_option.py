@@ -69,8 +69,8 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
     "run": {
         "--workload": "each is another test",
         "--nemesis": [
-            ([*SIM, "--nemesis", "kill:2"], "--nemesis kill:2: a weight compares with those of others"),
-            ([*SIM, "--schedule", "k.schedule", "--nemesis", "partition,kill"], "leave --nemesis out"),
+            ([*SIM, "--nemesis", "kill:2"], "--nemesis kill:2: a weight has no effect on a single nemesis"),
+            ([*SIM, "--schedule", "k.schedule", "--nemesis", "partition,kill"], "remove --nemesis"),
             ([*SIM, "--nemesis", f"kill:{'9' * 5000},pause"], "a weight is a whole number from 1 to 20"),
         ],
         "--schedule": "what is in the file happens; an empty one is refused (test_schedules)",
@@ -78,18 +78,18 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
         "--read-mode": [([*SIM, "--read-mode", "serializable"], "reads of system 'metadata' are linearizable")],
         "--backend": "each is another place",
         "--hosts": [
-            (["run", "--hosts", "n1=h"], "that is for --backend ssh, not local"),
+            (["run", "--hosts", "n1=h"], "it is for --backend ssh, not local"),
             ([*SSH, "--hosts", "n1=h,n2=i", "--nodes", "3"], "has no host for n3: name one for each in --hosts"),
         ],
-        "--known-hosts": [([*SIM, "--known-hosts", "x"], "that is for --backend ssh, not sim")],
-        "--ssh-key": [(["run", "--backend", "docker", "--ssh-key", "x"], "that is for --backend ssh, not docker")],
+        "--known-hosts": [([*SIM, "--known-hosts", "x"], "it is for --backend ssh, not sim")],
+        "--ssh-key": [(["run", "--backend", "docker", "--ssh-key", "x"], "it is for --backend ssh, not docker")],
         "--ssh-user": [
-            ([*SSH, "--hosts", "n1=a@h,n2=b@i", "--ssh-user", "c"], "--ssh-user c: each of --hosts names who logs in"),
-            (["run", "--ssh-user", "c"], "that is for --backend ssh, not local"),
+            ([*SSH, "--hosts", "n1=a@h,n2=b@i", "--ssh-user", "c"], "--ssh-user c: each of --hosts has a user already"),
+            (["run", "--ssh-user", "c"], "it is for --backend ssh, not local"),
         ],
         "--world": [
-            (["run", "--world", "lan"], "--world lan: that is for simulated nodes: add --backend sim"),
-            (["run", "--world", "wan"], "--world wan: that is for simulated nodes: add --backend sim"),
+            (["run", "--world", "lan"], "--world lan: it is for simulated nodes: add --backend sim"),
+            (["run", "--world", "wan"], "--world wan: it is for simulated nodes: add --backend sim"),
         ],
         "--bug": "each changes the system; unknown ones and a second mention are refused (test_refusals)",
         "--nodes": [([*SIM, "--nodes", "9" * 5000], "a test needs 1 to 100 nodes")],
@@ -97,27 +97,30 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
         "--rate": [([*SIM, "--rate", "1e-300"], "rate must be at least 1e-06")],
         "--time-limit": [([*SIM, "--time-limit", "1e-300"], "time limit must be at least 1e-06")],
         "--interval": [
-            ([*SIM, "--schedule", "k.schedule", "--interval", "2"], "--interval 2.0: --schedule says itself when"),
-            ([*SIM, "--nemesis", "none", "--interval", "2"], "--interval 2.0: --nemesis none breaks nothing"),
+            ([*SIM, "--schedule", "k.schedule", "--interval", "2"], "--interval 2.0: --schedule already says when"),
+            ([*SIM, "--nemesis", "none", "--interval", "2"], "--interval 2.0: it has no effect with --nemesis none"),
             ([*SIM, "--interval", "1e-300"], "--interval must be a positive number of seconds"),
         ],
         "--op-timeout": [([*SIM, "--op-timeout", "1e-300"], "op timeout must be at least 1e-06")],
         "--recovery": "0 stands for no bound, every other is one",
         "--progress-bound": "each is a bound; systems without elections refuse it (harness/campaigns/compose.py)",
         "--availability": "0 asks for figures only; systems without elections refuse it (harness/campaigns/compose.py)",
-        "--keep-data": [([*SIM, "--keep-data", "1M"], "--keep-data 1M: simulated nodes leave no data: leave it out")],
+        "--keep-data": [([*SIM, "--keep-data", "1M"], "--keep-data 1M: simulated nodes leave no data: remove it")],
         "--seed": "each is another run",
         "--engine": "each is another judge",
-        "--master": [([*SIM, "--master", "local[*]"], "--master is for Spark, and the inline engine judges")],
+        "--master": [([*SIM, "--master", "local[*]"], "--master is for Spark, and the engine is inline")],
         "--store": "a run goes there; one that cannot take it is refused (test_refusals)",
         "--json": "the answer is another",
     },
     "replay": {
-        "what": [(["replay", " "], "RUN|PLAN ' ' names nothing")],
+        "what": [(["replay", " "], "RUN|PLAN ' ' is empty")],
         "--times": [(["replay", "latest", "--times", "0"], "--times 0: give 1 to")],
         "--jobs": [
-            (["replay", "latest", "--jobs", "2"], "--jobs 2: one replay is one process: add --times, or leave it out"),
-            (["replay", "latest", "--backend", "local", "--jobs", "2"], "--jobs 2: that is for simulations"),
+            (
+                ["replay", "latest", "--jobs", "2"],
+                "--jobs 2: one replay needs one process: add --times, or remove --jobs",
+            ),
+            (["replay", "latest", "--backend", "local", "--jobs", "2"], "--jobs 2: it is for simulations"),
         ],
         "--backend": [
             (["replay", "latest", "--backend", "moon"], "there is no backend 'moon'"),
@@ -125,15 +128,15 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
         ],
         "--keep": [(["replay", "latest", "--backend", "local", "--keep"], "each replay on local is kept anyway")],
         "--store": [
-            (["replay", "plan.json", "--store", "nope"], "--store nope: a plan is no run of it: add --keep"),
-            (["replay", RUN, "--store", "store"], "--store store: each run is named by its folder"),
+            (["replay", "plan.json", "--store", "nope"], "--store nope: a plan is not read from a store: add --keep"),
+            (["replay", RUN, "--store", "store"], "--store store: each run is given as a folder"),
             (["replay", "plan.json", "--keep", "--store", "/proc/x"], "cannot write to the store /proc/x"),
             (["replay", "plan.json", "--backend", "local", "--store", "/proc/x"], "cannot write to the store /proc/x"),
         ],
         "--json": "the answer is another",
     },
     "shrink": {
-        "what": [(["shrink", ""], "RUN|PLAN '' names nothing")],
+        "what": [(["shrink", ""], "RUN|PLAN '' is empty")],
         "--output": [
             (["shrink", "nope", "-o", "new/small.json"], "no run 'nope' in the store"),
             (["shrink", "plan.json", "-o", "history.jsonl/small.json"], "cannot write to the folder history.jsonl"),
@@ -165,21 +168,21 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
         "--rate": [(["hunt", "--rate", "1e-300"], "rate must be at least 1e-06")],
         "--time-limit": [(["hunt", "--time-limit", "1e-300"], "time limit must be at least 1e-06")],
         "--interval": [
-            (["hunt", "--nemesis", "none", "--interval", "2"], "--interval 2: --nemesis none breaks nothing")
+            (["hunt", "--nemesis", "none", "--interval", "2"], "--interval 2: it has no effect with --nemesis none")
         ],
         "--op-timeout": [(["hunt", "--op-timeout", "1e-300"], "op timeout must be at least 1e-06")],
-        "--seed": [(["hunt", "--seed", str(2**62)], "the first seed of a hunt is a whole number from 0 to")],
+        "--seed": [(["hunt", "--seed", str(2**62)], "give a whole number from 0 to")],
         "--budget": [(["hunt", "--budget", "1e-300"], "budget must be at least 1e-06")],
-        "--runs": [(["hunt", "--runs", "0"], "--runs 0: a hunt needs at least one run")],
+        "--runs": [(["hunt", "--runs", "0"], "--runs 0: give 1 to")],
         "--jobs": [(["hunt", "--jobs", "257"], "--jobs 257: give 1 to 256 worker processes")],
-        "--keep-going": [(["hunt", "--runs", "1", "--keep-going"], "--keep-going: after --runs 1 there is nothing")],
+        "--keep-going": [(["hunt", "--runs", "1", "--keep-going"], "--keep-going has no effect with --runs 1")],
         "--shrink": "on or off",
         "--canary": "on or off",
         "--store": "figures and what was found go there; one that cannot take them is refused (test_refusals)",
         "--json": "the answer is another",
     },
     "check": {
-        "files": [(["check", "history.jsonl", "history.jsonl"], "FILE history.jsonl is named twice")],
+        "files": [(["check", "history.jsonl", "history.jsonl"], "FILE history.jsonl is given twice")],
         "--checker": [(["check", "history.jsonl", "--checker", "linearizable,set"], "there is no checker")],
         "--model": [
             (["check", "history.jsonl", "--checker", "stats", "--model", "cas-register"], "--model cas-register")
@@ -190,22 +193,25 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
         ],
         "--independent": [
             (["check", "compact.log", "--independent", "no"], "--independent no: compact has keys apart from values"),
-            (["check", RUN, "--independent", "no"], "--independent no: a stored run has keys apart from values"),
+            (["check", RUN, "--independent", "no"], "--independent no: a stored run stores keys apart from values"),
         ],
         "--time-limit": [
-            (["check", "history.jsonl", "--checker", "stats", "--time-limit", "9"], "not stats: leave it out"),
+            (["check", "history.jsonl", "--checker", "stats", "--time-limit", "9"], "not stats: remove it"),
             (["check", "history.jsonl", "--time-limit", "1e-300"], "--time-limit must be at least 1e-06"),
         ],
         "--memory-limit": [
-            (["check", "history.jsonl", "--checker", "stats", "--memory-limit", "9"], "not stats: leave it out"),
+            (["check", "history.jsonl", "--checker", "stats", "--memory-limit", "9"], "not stats: remove it"),
             (["check", "history.jsonl", "--memory-limit", "0"], "--memory-limit must be positive, not 0"),
         ],
         "--witness-time": [
-            (["check", "history.jsonl", "--checker", "stats", "--witness-time", "1"], "not stats: leave it out"),
-            (["check", "history.jsonl", "--witness-time", "9", "--time-limit", "5"], "--witness-time 9 is within"),
+            (["check", "history.jsonl", "--checker", "stats", "--witness-time", "1"], "not stats: remove it"),
+            (
+                ["check", "history.jsonl", "--witness-time", "9", "--time-limit", "5"],
+                "--witness-time 9 must not be above",
+            ),
         ],
         "--picture": [
-            (["check", "history.jsonl", "--checker", "stats", "--picture", "p.html"], "not stats: leave it out"),
+            (["check", "history.jsonl", "--checker", "stats", "--picture", "p.html"], "not stats: remove it"),
             (["check", "history.jsonl", "--picture", "history.jsonl"], "--picture history.jsonl is the history itself"),
             (["check", "history.jsonl", "--picture", "/dev/null"], "--picture /dev/null is no plain file"),
         ],
@@ -213,7 +219,7 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
         "--json": "the answer is another",
     },
     "export": {
-        "file": [(["export", ""], "FILE '' names nothing")],
+        "file": [(["export", ""], "FILE '' is empty")],
         "--format": "each is another text",
         "--output": [
             (["export", "history.jsonl", "-o", "history.jsonl"], "--output history.jsonl is the history itself"),
@@ -226,18 +232,18 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
     },
     "analyze": {
         "runs": [
-            (["analyze", "--engine", "inline", "latest", "latest"], "RUN latest is named twice"),
-            (["analyze", "--engine", "inline", RUN, "metadata-a"], "which is named before: once is enough"),
-            (["analyze", "--engine", "inline", ""], "RUN '' names nothing"),
+            (["analyze", "--engine", "inline", "latest", "latest"], "RUN latest is given twice"),
+            (["analyze", "--engine", "inline", RUN, "metadata-a"], "which is given twice: give it once"),
+            (["analyze", "--engine", "inline", ""], "RUN '' is empty"),
         ],
-        "--store": [(["analyze", "--engine", "inline", RUN, "--store", "store"], "each run is named by its folder")],
+        "--store": [(["analyze", "--engine", "inline", RUN, "--store", "store"], "each run is given as a folder")],
         "--engine": "each is another judge",
         "--master": [(["analyze", "--engine", "inline", "--master", "local[*]"], "--master is for Spark")],
         "--json": "the answer is another",
     },
     "report": {
-        "runs": [(["report", "latest", "latest"], "RUN latest is named twice")],
-        "--store": [(["report", RUN, "--store", "store"], "each run is named by its folder")],
+        "runs": [(["report", "latest", "latest"], "RUN latest is given twice")],
+        "--store": [(["report", RUN, "--store", "store"], "each run is given as a folder")],
         "--json": "the answer is another",
     },
     "serve": {
@@ -249,12 +255,12 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
     "compare": {
         "a": [(["compare", "", "latest"], "'' names no run")],
         "b": [
-            (["compare", "latest", "metadata-b"], "are the same: name other runs as B"),
-            (["compare", "metadata-*", "*"], "are the same: name other runs as B"),
+            (["compare", "latest", "metadata-b"], "are the same: give other runs as B"),
+            (["compare", "metadata-*", "*"], "are the same: give other runs as B"),
             (["compare", "latest", "seed=1 seed=2"], "no run"),
-            (["compare", "latest", "system=a system=b"], "names a filter twice"),
+            (["compare", "latest", "system=a system=b"], "has a filter twice"),
         ],
-        "--store": [(["compare", RUN, "store", "--store", "store"], "A and B are both named by their folders")],
+        "--store": [(["compare", RUN, "store", "--store", "store"], "A and B are both given as folders")],
         "--page": [
             (["compare", "metadata-a", "metadata-b", "--page", "store"], "--page store is a folder"),
             (["compare", "metadata-a", "metadata-b", "--page", "/dev/null"], "--page /dev/null is no plain file"),
@@ -274,9 +280,11 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
     "clean": {
         "--store": [(["clean", "--hosts", "n1=h", "--store", "store"], "--store is on this machine")],
         "--hosts": [(["clean", "--hosts", "n1"], "'n1' is no host")],
-        "--known-hosts": [(["clean", "--known-hosts", "x"], "--known-hosts x: which hosts?")],
-        "--ssh-key": [(["clean", "--ssh-key", "x"], "--ssh-key x: which hosts?")],
-        "--ssh-user": [(["clean", "--hosts", "n1=a@h", "--ssh-user", "b"], "--ssh-user b: each of --hosts names who")],
+        "--known-hosts": [(["clean", "--known-hosts", "x"], "--known-hosts x: it needs --hosts")],
+        "--ssh-key": [(["clean", "--ssh-key", "x"], "--ssh-key x: it needs --hosts")],
+        "--ssh-user": [
+            (["clean", "--hosts", "n1=a@h", "--ssh-user", "b"], "--ssh-user b: each of --hosts has a user already")
+        ],
         "--dry-run": "nothing is removed",
         "--json": "the answer is another",
     },
@@ -288,9 +296,11 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
     },
     "doctor": {
         "--hosts": [(["doctor", "--hosts", "n1"], "'n1' is no host")],
-        "--known-hosts": [(["doctor", "--known-hosts", "x"], "--known-hosts x: which hosts?")],
-        "--ssh-key": [(["doctor", "--ssh-key", "x"], "--ssh-key x: which hosts?")],
-        "--ssh-user": [(["doctor", "--hosts", "n1=a@h", "--ssh-user", "b"], "--ssh-user b: each of --hosts names who")],
+        "--known-hosts": [(["doctor", "--known-hosts", "x"], "--known-hosts x: it needs --hosts")],
+        "--ssh-key": [(["doctor", "--ssh-key", "x"], "--ssh-key x: it needs --hosts")],
+        "--ssh-user": [
+            (["doctor", "--hosts", "n1=a@h", "--ssh-user", "b"], "--ssh-user b: each of --hosts has a user already")
+        ],
         "--json": "the answer is another",
     },
     "cluster up": {
@@ -316,14 +326,14 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
         "values": [(["cluster", "ctl", "get", "/x", "1"], "ctl get takes a path and 0 value(s), not 1")],
     },
     "images build": {
-        "names": [(["images", "build", "node", "node"], "NAME node is named twice")],
+        "names": [(["images", "build", "node", "node"], "NAME node is given twice")],
         "--base": [(["images", "build", "--base", "x", "--suite", "trixie"], "--base and --suite exclude each other")],
         "--suite": [(["images", "build", "--suite", "sid"], "there is no suite 'sid'")],
         "--rebuild": "what is up to date is built too",
     },
     "images list": {"--json": "the answer is another"},
     "images prune": {
-        "names": [(["images", "prune", "node", "node"], "NAME node is named twice")],
+        "names": [(["images", "prune", "node", "node"], "NAME node is given twice")],
         "--dry-run": "nothing is removed",
     },
     "demo": {

@@ -319,7 +319,7 @@ def test_people_are_told_the_seed_the_commands_and_less_that_still_fails(tmp_pat
     assert any(line.startswith("seed ") and "violation" in line for line in said)
     assert any(line.startswith("again   splitbrain run --workload register") for line in said)
     assert any(line.startswith("never reached: ") for line in said)
-    smaller = said[said.index("made smaller") :]
+    smaller = said[said.index("shrunk") :]
     assert smaller[1].startswith("Not linearizable")
     [replay] = [line for line in smaller if line.startswith("replay  ")]
     again = splitbrain(*shlex.split(replay)[2:])

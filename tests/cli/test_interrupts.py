@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 import pytest
 
-from splitbrain.harness.campaigns.interrupts import Interrupts, heeded
+from splitbrain.harness.campaigns.interrupts import Interrupts, on_interrupt
 from tests.cli.support import environment
 
 ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -30,7 +30,7 @@ def handlers() -> Generator[None]:
 def test_whoever_asks_for_an_end_is_heard(number: signal.Signals) -> None:
     asked: list[int] = []
     before = signal.getsignal(number)
-    with heeded(lambda: asked.append(1)):
+    with on_interrupt(lambda: asked.append(1)):
         signal.raise_signal(number)
         assert asked == [1]
     if number != signal.SIGHUP:
@@ -48,7 +48,7 @@ def test_a_terminal_that_is_gone_counts_once_however_often_it_says_so() -> None:
 
 
 def test_a_hang_up_that_did_not_come_leaves_everything_as_it_was() -> None:
-    with heeded(lambda: None):
+    with on_interrupt(lambda: None):
         assert signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
 
@@ -56,7 +56,7 @@ def test_a_hang_up_that_did_not_come_leaves_everything_as_it_was() -> None:
 def test_with_nohup_a_terminal_that_is_gone_is_nothing() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     asked: list[int] = []
-    with heeded(lambda: asked.append(1)):
+    with on_interrupt(lambda: asked.append(1)):
         signal.raise_signal(signal.SIGHUP)
     assert asked == []
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -69,7 +69,7 @@ def test_what_is_printed_for_a_terminal_that_is_gone_harms_nobody(monkeypatch: p
     try:
         os.dup2(ours, 1)
         os.dup2(other, 2)
-        with heeded(lambda: None):
+        with on_interrupt(lambda: None):
             os.close(terminal)
             with pytest.raises(OSError, match="Input/output error"):
                 os.write(1, b"lost")

@@ -108,10 +108,10 @@ def test_a_second_lies_between_two_questions(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_telemetry_says_who_leads_once_it_is_at_hand(tmp_path: Path) -> None:
     watch = LeaderWatch({"n1": tmp_path / "n1", "n2": tmp_path / "n2"})
-    assert (watch.at_hand(), watch.leader()) == (False, None)
+    assert (watch.any_exists(), watch.leader()) == (False, None)
     for node, term in (("n1", 2), ("n2", 3)):
         (tmp_path / node).write_bytes(msgspec.json.encode({"role": "leader", "term": term}) + b"\n")
-    assert (watch.at_hand(), watch.leader()) == (True, "n2 (term 3)")
+    assert (watch.any_exists(), watch.leader()) == (True, "n2 (term 3)")
 
 
 def line(known: Leaders | None) -> str:

@@ -145,9 +145,9 @@ def test_a_search_that_is_interrupted_says_so_at_once_and_that_nothing_is_smalle
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     told = [line for line in err.splitlines() if "compiling" not in line]
-    assert "ending the search with the smallest plan so far" in told[0]
+    assert "the search ends with the smallest plan so far" in told[0]
     assert process.returncode == 1
-    assert "ended early: nothing smaller was found by then" in out
+    assert "ended early: no smaller plan was found" in out
 
 
 @pytest.mark.slow
@@ -187,7 +187,7 @@ def test_a_run_in_simulation_is_replayed_exactly_or_what_differs_is_named(
     other = splitbrain("replay", "latest", cwd=tmp_path)
     assert other.returncode == 0
     assert "another history" in other.stdout
-    assert "nobody knows of which revision the code was then" in other.stdout
+    assert "the revision of the code of that run is unknown" in other.stdout
 
     clean = {"revision": "abc", "dirty": False}
     monkeypatch.setattr(replaying, "git_revision", lambda: clean)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from splitbrain.checkers import engine
-from splitbrain.harness.campaigns.rejudging import told_to_analyze
+from splitbrain.harness.campaigns.rejudging import advising_on_interrupt
 from splitbrain.harness.cli.main import main
 from splitbrain.results.errors import JudgingStoppedError
 from tests.cli.support import only_run
@@ -91,11 +91,11 @@ def test_afterwards_a_sigterm_is_what_it_was() -> None:
 
 
 def stopped_by_sigterm(before: Any) -> None:
-    with told_to_analyze("splitbrain analyze x"):
+    with advising_on_interrupt("splitbrain analyze x"):
         assert signal.getsignal(signal.SIGTERM) is not before
         terminate()
 
 
 def test_errors_of_judging_itself_stay_what_they_are() -> None:
-    with pytest.raises(ZeroDivisionError), told_to_analyze("splitbrain analyze x"):
+    with pytest.raises(ZeroDivisionError), advising_on_interrupt("splitbrain analyze x"):
         raise ZeroDivisionError

@@ -158,9 +158,9 @@ def test_what_is_allowed_passes() -> None:
 
 def test_an_update_that_returns_nothing_or_raises_is_refused() -> None:
     with pytest.raises(ProtocolError, match="update returned None"):
-        validate.told(Emits(None), context(), OP)
+        validate.updated(Emits(None), context(), OP)
     with pytest.raises(ProtocolError, match="update raised KeyError"):
-        validate.told(Emits(KeyError("x")), context(), OP)
+        validate.updated(Emits(KeyError("x")), context(), OP)
 
 
 # --- clients and nemeses --------------------------------------------------------------------------------------------
@@ -424,7 +424,7 @@ def test_offsets_of_clocks_must_be_such(told: Any) -> None:
         async def offsets(self) -> Any:
             return told
 
-    with pytest.raises(ProtocolError, match=r"offsets says .* of n1; it tells a ClockOffset, whose error is 0 or more"):
+    with pytest.raises(ProtocolError, match=r"offsets returned .* for n1; it must return a ClockOffset"):
         run(deployed(Timeless()).offsets())
 
 

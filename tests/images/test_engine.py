@@ -72,7 +72,7 @@ def test_a_missing_socket_is_named(address: Path) -> None:
 def test_a_socket_that_nobody_serves_is_told_from_a_missing_one(address: Path) -> None:
     with _listening(address):
         pass
-    with pytest.raises(ContainerEngineError, match=rf"^nobody listens at unix://{address}: start the Docker engine"):
+    with pytest.raises(ContainerEngineError, match=rf"^no Docker engine answers at unix://{address}: start it"):
         engine()
 
 

@@ -23,7 +23,7 @@ def test_a_step_that_takes_long_is_told_again_and_again(
         while said.count("Unpacking a large package") < 2 and time.monotonic() < deadline:
             said += capfd.readouterr().err
     lines = said.splitlines()
-    assert lines[0] == "images: looking at what there is"
+    assert lines[0] == "images: checking existing images"
     assert any(line.endswith(": begins") for line in lines)
     assert any("Step 2/5" in line for line in lines)
     assert said.count("Unpacking a large package") >= 2

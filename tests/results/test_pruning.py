@@ -123,7 +123,7 @@ def test_what_keeps_a_store_larger_than_asked_for_is_told(tmp_path: Path) -> Non
     done = splitbrain("prune", "--store", str(tmp_path), "--max-size", "1", "--outcome", "pass")
     assert done.returncode == 0
     unknown, stays = done.stderr.splitlines()
-    assert unknown == f"left alone: {damaged.path}: under way, damaged, or of a newer version"
+    assert unknown == f"skipped: {damaged.path}: in progress, damaged, or of a newer version"
     assert stays.startswith("the runs that stay take ")
     assert "more than --max-size: they have another outcome than pass" in stays
 
@@ -131,7 +131,7 @@ def test_what_keeps_a_store_larger_than_asked_for_is_told(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ((), "say what may go"),
+        ((), "no limit is given"),
         (("--older-than", "soon"), "--older-than 'soon' is no age"),
         (("--max-size", "-1"), "--max-size '-1' is no size"),
         (("--keep", "1", "--outcome", "passed"), "'passed'"),

@@ -16,7 +16,7 @@ from splitbrain.harness.campaigns.interrupts import Interrupts
 from splitbrain.harness.campaigns.workers import Report, Workers
 
 HARNESS_ERRORS_MAX: Final = 10
-"""After so many runs that the harness failed, the next ones would tell nothing new."""
+"""The search ends after this number of harness errors: more of them would show nothing new."""
 
 TRIAL_LIMIT_S: Final = 300.0
 """How long one run may take, in seconds of real time: a hundred times as long as usual."""
@@ -26,7 +26,7 @@ _TICK_S: Final = 0.2
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """When a search ends; those runs that are under way when the budget is spent come to their end.
+    """When a search ends; runs in progress when the budget is spent are completed.
 
     Attributes:
         budget_s: in seconds of real time.
@@ -47,11 +47,11 @@ def search(
     interrupts: Interrupts,
     show: Callable[[Tally], None] | None = None,
 ) -> Tally:
-    """Try candidates until a violation is found, a limit is met, or somebody interrupts. All workers are free before.
+    """Try candidates until a violation is found, a limit is reached, or it is interrupted. All workers must be free.
 
     Trials count in the order in which they were given: what is found, and how many trials it took, does not depend on
-    the number of workers. So a violation is not the last word while a candidate before it is under way; what was given
-    after it does not count. When the search ends, what is under way is not waited for: stop the workers.
+    the number of workers. So a violation is final only when all candidates before it have ended; candidates after it do
+    not count. When the search ends, trials in progress are not awaited: stop the workers.
 
     Args:
         workers: who tries them, with `trial.carry_out`.

@@ -18,7 +18,7 @@ from splitbrain.nemesis.shrink import Step
 from splitbrain.results.errors import SplitbrainError
 
 BUDGET_S: Final = 120.0
-"""How long a hunt works on a smaller plan, in seconds of real time; `splitbrain shrink` goes on from there."""
+"""The limit of shrinking in a hunt, in seconds of real time; `splitbrain shrink` can continue from there."""
 
 
 StepDisplays: TypeAlias = Callable[[str], AbstractContextManager[Callable[[Step], None]]]
@@ -37,7 +37,7 @@ class Smaller(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         smallest: what shrinking came to; None if it came to nothing.
         conclusion: of a run of the smallest plan, in the store.
-        problem: why there is none, or in what its run is not what the plan expects.
+        problem: why there is none, or how its run differs from what the plan expects.
     """
 
     smallest: Smallest | None = None
@@ -60,7 +60,7 @@ def shrink_first(
         findings: what the hunt kept.
         store: where they are, and where the smallest run goes.
         jobs: processes that try plans.
-        go_on: whether to go on; asked now and then.
+        go_on: called at intervals; False ends the search.
         steps: makes what shows the search.
         displays: makes what shows the run of the smallest plan.
     """

@@ -54,7 +54,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def carry_out(options: RunOptions) -> Trial:
-    """Simulate and judge a test. Whatever goes wrong is in the trial."""
+    """Simulate and judge a test. Errors are recorded in the trial."""
     began_s = time.process_time()
     try:
         test = compose(options)

@@ -1,1 +1,1 @@
-"""The parts of `splitbrain hunt`: one trial, many of them, what they add up to, and what is kept of them."""
+"""What `splitbrain hunt` prints: its progress and its answer."""

@@ -1,4 +1,4 @@
-"""What a hunt tells people and machines."""
+"""The answer of a hunt, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def document_of(
     smaller: Smaller | None,
     store: str,
 ) -> dict[str, Any]:
-    """A hunt as JSON: what was asked for, what was tried, what was found, and with which code."""
+    """A hunt as JSON: its options, what was tried, what was found, and the version of the code."""
     return {
         "format": FORMAT,
         "ended": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -99,7 +99,9 @@ def _replay(path: Path) -> str:
 def show(
     tally: Tally, wall_s: float, findings: Sequence[Finding], smaller: Smaller | None, file: Path, store: str
 ) -> None:
-    """What was found, with the commands to see it again; then how much was tried, and what was never reached."""
+    """Print what was found, with commands to see it again; then how much was tried, and which marks were never
+    reached.
+    """
     click.secho(tally.outcome.value.upper(), fg=COLOURS[tally.outcome], bold=True, nl=False)
     click.echo(f"  {progress_line(tally, wall_s)}")
     for finding in findings:
@@ -108,8 +110,8 @@ def show(
         _show_smaller(smaller)
     click.echo()
     if tally.reasons:
-        told = ", ".join(f"{code} {count}" for code, count in tally.reasons.most_common())
-        click.echo(f"inconclusive because of: {told}")
+        reasons = ", ".join(f"{code} {count}" for code, count in tally.reasons.most_common())
+        click.echo(f"inconclusive because of: {reasons}")
     if tally.never:
         click.echo(f"never reached: {', '.join(tally.never)}")
     click.echo(f"figures {file}")
@@ -136,13 +138,13 @@ def _show_finding(finding: Finding, times: int, store: str) -> None:
 def _show_smaller(smaller: Smaller) -> None:
     found, kept = smaller.smallest, smaller.conclusion
     if found is None or kept is None:
-        click.echo(f"\nnot made smaller: {smaller.problem}")
+        click.echo(f"\nnot shrunk: {smaller.problem}")
         return
-    click.echo("\nmade smaller")
+    click.echo("\nshrunk")
     if smaller.problem is not None:
         click.echo(f"Harness error: {smaller.problem}")
     click.echo(found.sentence)
     click.echo(f"from    {sizes(found.before)}")
-    click.echo(f"to      {sizes(found.after)}{'' if found.minimal else ' (time is up: there may be less)'}")
+    click.echo(f"to      {sizes(found.after)}{'' if found.minimal else ' (time is up: a smaller plan may exist)'}")
     click.echo(f"report  {kept.report}")
     click.echo(f"replay  {_replay(kept.run.plan_path)}")

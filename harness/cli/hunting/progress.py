@@ -1,4 +1,4 @@
-"""Live progress of a hunt: a status line on a terminal, elsewhere a plain line every ten seconds."""
+"""Live progress of a hunt: a status line on a terminal; elsewhere a plain line every ten seconds."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ class HuntProgress:
         self._live = Live(console=self.console, refresh_per_second=4, transient=True) if sys.stderr.isatty() else None
 
     def __enter__(self) -> HuntProgress:
-        """Start to show."""
+        """Show the line."""
         if self._live is not None:
             self._live.start()
         self._show()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Stop to show; the line vanishes from a terminal."""
+        """Remove the line from a terminal."""
         if self._live is not None:
             self._live.stop()
 
     def enter(self, phase: str) -> None:
-        """Say what is done now ("canary"); rates count from here."""
+        """Set the phase ("canary"); rates count from here."""
         self.phase = phase
         self._tally = None
         self._began = time.monotonic()
         self._show()
 
     def show(self, tally: Tally) -> None:
-        """Redraw, if it is time."""
+        """Redraw the line if it is due."""
         self._tally = tally
         if time.monotonic() - self._shown >= (_REDRAW_S if self._live is not None else _PLAIN_S):
             self._show()
@@ -64,7 +64,7 @@ class HuntProgress:
 
 
 def progress_line(tally: Tally, wall_s: float) -> str:
-    """How much was tried and how fast, how it came out, and which share of the coverage marks was reached."""
+    """The number of runs and their rate, their outcomes, and the coverage marks that they reached."""
     outcomes = ", ".join(f"{count} {outcome.value}" for outcome, count in tally.outcomes.most_common())
     pace = f"{tally.runs / wall_s:.1f}/s" if wall_s > 0 else "-/s"
     speed = f"{tally.simulated_s / tally.cpu_s:.0f} s per CPU second" if tally.cpu_s > 0 else "-"

@@ -5,8 +5,8 @@ messages   what goes over it, and what comes back
 errors     which errors say that nothing happened
 session    registers, sets and locks
 membership how nodes leave and join
-observer   what a node says of its Raft, for telemetry
-system     how to start a node, and how to ask who leads
+observer   the Raft state of a node, for telemetry
+system     how to start a node, and how to find the leader
 """
 
 from splitbrain.harness.systems.etcd.session import EtcdSession

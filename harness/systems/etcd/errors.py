@@ -1,9 +1,9 @@
-"""What etcd's errors say about a request: that it certainly changed nothing and never will, or that nobody knows.
+"""What etcd's errors mean for a request: it certainly changed nothing and never will, or its outcome is unknown.
 
-etcd answers with a gRPC code and a message. Codes alone do not tell: UNAVAILABLE is both "no leader", which refuses a
-request before it is proposed, and "request timed out", after which a proposal may still be committed; and messages that
-etcd has no code for come as UNKNOWN. So a request is definitely refused if its code means that the request itself is
-at fault, or if its message is on a list of those that etcd gives before it proposes anything; everything else is
+etcd answers with a gRPC code and a message. Codes alone are not enough: UNAVAILABLE is both "no leader", which refuses
+a request before it is proposed, and "request timed out", after which a proposal may still be committed; and messages
+that etcd has no code for come as UNKNOWN. So a request is definitely refused if its code means that the request itself
+is at fault, or if its message is on a list of those that etcd gives before it proposes anything; everything else is
 indefinite.
 
 Sources, as of etcd 3.4 to 3.6: `api/v3rpc/rpctypes/error.go` (codes and messages), `etcdserver/v3_server.go`
@@ -81,7 +81,7 @@ def error_of(status: int, content: bytes) -> DefiniteError | IndefiniteError | N
         refusal = msgspec.json.decode(content, type=_Refusal)
     except msgspec.DecodeError:
         text = " ".join(content.decode(errors="replace").split())[:_SHOWN]
-        # No such path: nobody took the request. Any other page is from nobody knows whom.
+        # No such path: the request was not taken. Any other page has an unknown origin.
         return (DefiniteError if status == _HTTP_NOT_FOUND else IndefiniteError)(f"HTTP {status}: {text}")
     definite = refusal.code in _REFUSING_CODES or refusal.message in _REFUSING_MESSAGES
     name = _REFUSING_CODES.get(refusal.code) or _OTHER_CODES.get(refusal.code) or f"code {refusal.code}"

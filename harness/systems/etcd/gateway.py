@@ -23,7 +23,7 @@ A = TypeVar("A", bound=Message)
 B = TypeVar("B")
 
 Dial = Callable[[], Awaitable[socket.socket]]
-"""Makes a connected, non-blocking TCP socket; a DefiniteError where nobody listens."""
+"""Makes a connected, non-blocking TCP socket; a DefiniteError if the connection is refused."""
 
 READ_BYTES: Final = 1 << 16
 ANSWER_MAX_BYTES: Final = 1 << 28
@@ -35,8 +35,7 @@ class Gateway:
 
     Args:
         dial: how to reach the node.
-        timeout_ms: how long the node may try to carry out a request before it answers that its time is up. The node is
-            told so with each request, and keeps the time.
+        timeout_ms: the node's timeout for a request. It is sent with each request, and the node enforces it.
     """
 
     def __init__(self, dial: Dial, timeout_ms: int) -> None:
@@ -61,7 +60,7 @@ class Gateway:
 
         Raises:
             DefiniteError: the request was not sent, or the node refused it.
-            IndefiniteError: nobody knows what became of it.
+            IndefiniteError: its outcome is unknown.
         """
         return await self._ask(self._posted(method, msgspec.json.encode(request)), method, answer)
 
@@ -147,7 +146,7 @@ def _request(method: str, target: str, headers: Sequence[tuple[str, str]]) -> h1
 
 
 def _is_closed(connection: socket.socket) -> bool:
-    """Whether the other side has closed or reset an idle connection; bytes that nobody asked for are no better."""
+    """Whether the peer has closed or reset an idle connection; unexpected bytes count as well."""
     try:
         connection.recv(1, socket.MSG_PEEK)
     except BlockingIOError:

@@ -1,11 +1,11 @@
 """A short lease that its client keeps alive: a request a third of the lease's length after the last answer, and again
 half a second after one that failed, as etcd's own Go client does (client/v3/lease.go).
 
-The client learns that the lease is gone when a node answers so. Until then it believes that it has what the lease
-stands for, and it may be wrong: the lease's time runs on the leader, and a node that is cut off answers nothing. Most
-applications take the lock, work, and give it back, and learn no sooner (so do etcd's own example of a mutex, and the
-clients of Jepsen's tests, which do not even listen). One that also counts the seconds since the last answer, and stops
-in time, is wrong less often, and still wrong when it is paused itself.
+The client knows that the lease has expired when a node answers so. Until then it believes that it holds the lease, and
+it may be wrong: the lease's time runs on the leader, and a node that is cut off answers nothing. Most applications take
+the lock, work, and give it back, and learn no sooner (so do etcd's own example of a mutex, and the clients of Jepsen's
+tests, which do not even listen). One that also counts the seconds since the last answer, and stops in time, is wrong
+less often, and still wrong when it is paused itself.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ class KeptLease:
     async def grant(
         cls, gateway: Gateway, seconds: int, another: Callable[[], Awaitable[Gateway]], clock: Clock
     ) -> KeptLease:
-        """Ask for a lease of so many seconds; etcd makes it longer than its elections if it is not.
+        """Request a lease (in seconds); etcd makes it longer than its election timeout if it is shorter.
 
         Raises:
-            DefiniteError, IndefiniteError: there is none, or nobody knows; no key depends on it either way.
+            DefiniteError, IndefiniteError: there is none, or the outcome is unknown; no key depends on it in either
+                case.
         """
         answer = await gateway.call("lease/grant", LeaseRequest(seconds), LeaseAnswer)
         return cls(answer.lease, another, clock)

@@ -81,7 +81,7 @@ class EtcdMembership:
         """The members as this node has them, in its own state: what it has not applied yet is not in them.
 
         Raises:
-            DefiniteError, IndefiniteError: it does not tell.
+            DefiniteError, IndefiniteError: it does not answer.
         """
         answer = await self._ask(deployment, node, "list", Nothing(), MembersAnswer)
         return self.named(answer.members)
@@ -91,11 +91,11 @@ class EtcdMembership:
         return {_shown(member.member): self._node_of(member) for member in members}
 
     async def remove(self, deployment: Deployment, asked: NodeId, node: NodeId, member: str) -> None:
-        """Have the member of this id removed, which is `node`. That it is gone already is as good.
+        """Remove the member of this id, which is `node`. If it is already removed, that is a success.
 
         Raises:
             DefiniteError: it was refused.
-            IndefiniteError: nobody knows whether it was removed, or will be.
+            IndefiniteError: the outcome is unknown; it may still be removed later.
         """
         self._unsettled[node] = None
         self._joined.pop(node, None)
@@ -111,7 +111,7 @@ class EtcdMembership:
 
         Raises:
             DefiniteError: it was refused.
-            IndefiniteError: nobody knows whether it was taken in, or will be.
+            IndefiniteError: the outcome is unknown; it may still be added later.
         """
         try:
             answer = await self._ask(deployment, asked, "add", AddMemberRequest((self._urls[node],)), MembersAnswer)

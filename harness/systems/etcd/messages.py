@@ -103,7 +103,7 @@ class TxnAnswer(Answered, frozen=True):
 
 
 class LeaseRequest(Message, frozen=True):
-    """A lease of so many seconds."""
+    """A lease; its length is in seconds."""
 
     seconds: int = msgspec.field(name="TTL")
 

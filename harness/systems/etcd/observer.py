@@ -1,7 +1,7 @@
-"""What a node of etcd says of itself, for the telemetry of a run.
+"""The status of a node of etcd, for the telemetry of a run.
 
-Role, term, leader and commit index are those of /debug/vars, which Raft tells between two of its steps: they held in
-one moment. `maintenance/status` is no source for them. Its term is that of the last entry that was applied, and its
+Role, term, leader and commit index are those of /debug/vars, which Raft reports between two of its steps: they are
+consistent. `maintenance/status` is not used for them. Its term is that of the last entry that was applied, and its
 leader is read at another time: one who has just been elected would seem to lead in his predecessor's term
 (`etcdserver/server.go`, `apply` and `setTerm`; 3.4 to 3.6).
 
@@ -31,11 +31,11 @@ _ROLES: Final = {
 
 
 class EtcdObserver:
-    """Looks at one process of one node: a `Observer`.
+    """Observes one process of one node: an `Observer`.
 
     Args:
-        gateway: a connection of its own; it must not make another one when that has ended.
-        named: tells, by their ids, which nodes some members are.
+        gateway: its own connection; it must not open another one after that has ended.
+        named: maps ids of members to nodes.
     """
 
     def __init__(self, gateway: Gateway, named: Callable[[Iterable[Member]], Mapping[str, NodeId]]) -> None:

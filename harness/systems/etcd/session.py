@@ -1,21 +1,21 @@
 """Registers, sets and locks on etcd: a register is a key, a set the keys below a prefix, a lock a key with a lease.
 
-Why a set is many keys and not one that holds all elements: every add is then a log entry of its own, so that many are
-under way when a fault strikes and each must survive by itself. With one key each add replaces the last, all but one of
-the adds that overlap are refused, and few are in flight when it matters. That compare-and-set is atomic is what the
+Why a set is many keys and not one that holds all elements: every add is then its own log entry, so that many are in
+flight when a fault begins and each must survive by itself. With one key each add replaces the last, all but one of the
+adds that overlap are refused, and few are in flight when it matters. That compare-and-set is atomic is what the
 registers are for.
 
-A lock is taken by one transaction, which creates its key if there is none, and given back by another one, which deletes
-the key if it is its owner's. The revision at which the key was created is the fencing token: it only ever grows. etcd's
-lock service does the same with a queue of keys, and waits; a request that waits is given up while nobody knows whether
-its turn will still come, so here a lock that is held is refused at once.
+One transaction acquires a lock: it creates its key if there is none. Another one releases it: it deletes the key if it
+is its owner's. The revision at which the key was created is the fencing token: it only ever grows. etcd's lock service
+does the same with a queue of keys, and waits; a waiting request may time out, and its outcome is then unknown, so here
+a held lock is refused at once.
 
-An answer tells its term where it went through the log. What etcd calls `raft_term` is the term of the last entry that
+An answer has its term if it went through the log. What etcd calls `raft_term` is the term of the last entry that
 the node had applied. Before it applied this op's entry it applied the first one of that entry's term, the empty one of
 the leader's election, so the term is never older than the entry's: an answer that looks superseded (Q10 of
-`splitbrain.checkers.quorum`) is. A read has no entry. A node that received a snapshot tells a term from before that,
-until it applies another entry (`applySnapshot` in `etcdserver/server.go` sets none), and reads meanwhile are right,
-though they would look superseded: so reads tell no term.
+`splitbrain.checkers.quorum`) is. A read has no entry. A node that received a snapshot reports a term from before that,
+until it applies another entry (`applySnapshot` in `etcdserver/server.go` sets none), and reads meanwhile are correct,
+but would look superseded: so reads have no term.
 
 The lease of a lock outlives every run. An owner who is paused for longer than a lease has lost the lock without knowing
 (Jepsen's analysis of etcd 3.4.3): that is what leases are, and no fault of etcd's. With a lease that cannot run out in
@@ -61,8 +61,8 @@ class EtcdSession:
 
     Args:
         gateway: the connection.
-        another: opens another connection to the same node, to keep leases alive.
-        clock: what tells when they must be.
+        another: opens another connection to the same node, to keep leases alive. clock: gives the times at which they
+            must be.
         serializable: let the node answer reads from what it has itself, however old that is.
     """
 
@@ -134,7 +134,7 @@ class EtcdSession:
         return Answer(answer.succeeded, _term(answer))
 
     async def lease_lock(self, name: str, owner: int, lease_s: int) -> Answer:
-        """Take a lock on a lease of so many seconds if it is free: the fencing token, None if it is held."""
+        """Acquire a lock with a lease (in seconds) if it is free: the fencing token, None if it is held."""
         kept = await self._kept_lease(lease_s)
         answer = await self._create(PutRequest(_lock(name), _encoded(owner), kept.lease))
         if answer.succeeded:
@@ -188,7 +188,7 @@ class EtcdSession:
 
 @contextmanager
 def _changing_nothing() -> Generator[None]:
-    """For a request that changes nothing that ops are about: whatever becomes of it, the op did not happen."""
+    """For a request that changes nothing that ops depend on: with any outcome of it, the op did not happen."""
     try:
         yield
     except IndefiniteError as error:

@@ -1,4 +1,4 @@
-"""etcd as a system under test: how to start a node, how to talk to it, how to ask who leads."""
+"""etcd as a system under test: how to start a node, how to talk to it, how to find the leader."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ from splitbrain.results.errors import BackendError
 
 VIEW_TIMEOUT_S: Final = 0.5
 REQUEST_TIMEOUT_MS: Final = 1500
-"""How long a node tries (its own default is 7 s). Shorter than the usual op timeout of two seconds, so that the node
-can still say what it gave up, on a connection that goes on."""
+"""The node's request timeout (etcd's default is 7 s). Shorter than the usual op timeout of two seconds, so that the
+node can still report the timeout, and the connection stays usable.
+"""
 
 HEARTBEAT_MS: Final = 100
 ELECTION_MS: Final = 1000
 """etcd's defaults. Nodes wait for a random time from this to twice this before they stand for election."""
 
 RECOVERY_S: Final = 4 * (2 * ELECTION_MS / 1000)
-"""A leader that hears nobody may stay for two seconds, the others stand for election within two more, and votes may
+"""A leader without contact may stay leader for two seconds, the others become candidates within two more, and votes may
 split. Measured on a busy machine, from when links were cut until every node of a core had answered: 1.7 s at worst, of
 15 cuts of five shapes."""
 
@@ -110,8 +111,8 @@ class Etcd:
             )
         if place.peers and ip_address(place.listen[0]).is_loopback:
             raise BackendError(
-                f"etcd's nodes know each other under one address for all, but {place.node} reaches its peers through "
-                "proxies on loopback. Use network namespaces (splitbrain doctor tells what they lack here), or "
+                f"all peers must know an etcd node by the same address, but {place.node} reaches its peers through "
+                "proxies on loopback. Use network namespaces (splitbrain doctor shows what is missing here), or "
                 "--backend docker."
             )
         peers = {node: _peer_url(address) for node, address in {place.node: place.listen, **place.peers}.items()}
@@ -126,7 +127,7 @@ class Etcd:
             "initial-advertise-peer-urls": own,
             "initial-cluster": cluster,
             "initial-cluster-token": f"splitbrain-{test.seed}",
-            "initial-cluster-state": state,  # a node that finds data of its own goes on with those
+            "initial-cluster-state": state,  # a node with data continues with them
             "heartbeat-interval": str(HEARTBEAT_MS),
             "election-timeout": str(ELECTION_MS),
             "logger": "zap",

@@ -139,7 +139,7 @@ class TestCatalogue:
         assert "--read-mode serializable" in command
 
     def test_a_workload_that_reads_nothing_takes_no_mode(self) -> None:
-        with pytest.raises(UsageError, match="workload 'lock' reads nothing"):
+        with pytest.raises(UsageError, match="workload 'lock' has no reads"):
             compose(RunOptions.of(**{**OPTIONS, "workload": "lock"}, read_mode="serializable"))
 
 
