@@ -198,6 +198,7 @@ def _undone(fault: ClockFault) -> list[_Change]:
 
 def _is_back(node: NodeId, fault: ClockFault, seen: Mapping[str, Any] | None, at_first: Mapping[str, Any]) -> bool:
     """Whether a clock that was not seen to change shows what it showed before its fault, as far as that was measured.
+
     Its own drift since then is unknown, so its offset must be nearer to the old one than to the fault's.
     """
     if seen is None or _differences(node, seen, _Change()):

@@ -293,9 +293,10 @@ class MembershipChanges:
                 raise NotDoneError(found, definite=False)
 
     async def _is_known(self, context: NemesisContext, node: NodeId, evidence: dict[str, Any]) -> str | None:
-        """The nodes that would reach a starting node and do not list its new member id. From them it would learn that
-        it is the member that left, and act as that one, with an empty disk; a minority that is cut off keeps etcd's
-        nodes from noticing.
+        """A sentence on the nodes that would reach a starting node and do not list its new member id, or None.
+
+        From them it would learn that it is the member that left, and act as that one, with an empty disk; a minority
+        that is cut off keeps etcd's nodes from noticing.
         """
         peers = await reachable(context, node, self._out)
         seen = await roster(context, _membership(context), peers)

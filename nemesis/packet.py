@@ -45,9 +45,11 @@ SIDES: Final[Mapping[str, Side]] = {
 
 
 class PacketRequest(RequestOfNodes, tag="packet", frozen=True, kw_only=True):
-    """What links do. Attributes:
-    disturb: what each of them does.
-    scope: which links: `ALL_LINKS`, `ONE_LINK`, or a key of `SIDES`, which goes with the nodes of `spec`.
+    """What links do.
+
+    Attributes:
+        disturb: what each of them does.
+        scope: which links: `ALL_LINKS`, `ONE_LINK`, or a key of `SIDES`, which needs the nodes of `spec`.
     """
 
     disturb: LinkFault
@@ -157,6 +159,7 @@ class Packet:
 
     async def _set(self, deployment: Deployment, faults: Mapping[Link, LinkFault]) -> list[Link]:
         """Inject faults into exactly these links; verify that exactly these have one and that clogged ones are blocked.
+
         Returns the links that have one.
         """
         self._ledger.clogged = frozenset()  # where it fails, links are left without faults

@@ -1,6 +1,6 @@
 """Faults of node processes: kill -9 and loss of power with a later restart, and pauses (SIGSTOP, SIGCONT).
 
-Each is verified against the operating system's own word on the process, before it counts.
+Each is verified against the operating system's status of the process, before it counts.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from splitbrain.results.nemesisop import RequestOfNodes, asked
 
 
 class KillRequest(RequestOfNodes, tag="kill", frozen=True, kw_only=True):
-    """Whose processes end."""
+    """The nodes whose processes end."""
 
 
 class PowerRequest(RequestOfNodes, tag="power", frozen=True, kw_only=True):
-    """Whose machines lose their power."""
+    """The nodes whose machines lose their power."""
 
 
 class PauseRequest(RequestOfNodes, tag="pause", frozen=True, kw_only=True):
-    """Whose processes stop running."""
+    """The nodes whose processes stop running."""
 
 
 class _Means(Protocol):
-    """How to do one thing to the process of one node."""
+    """A way to change the process of one node."""
 
     def __call__(self, deployment: Deployment, node: NodeId) -> Coroutine[Any, Any, NodeStatus]: ...
 
 
 class NodeFault:
-    """A fault that strikes processes of nodes, and its relief: a `Nemesis`.
+    """A fault of node processes, and its healing: a `Nemesis`.
 
     Args:
-        fault: its name, which is also what it needs of a backend.
+        fault: its name, which is also the kind of fault that it needs from a backend.
         request: the type of its requests.
-        strike_f: the function of ops that strike.
-        relieve_f: the function of ops that undo it, on every node that suffers from it.
-        state: the state of a struck process.
-        spares: processes in these states are not struck (they suffer from this or from worse already).
-        strike: how to strike one node.
-        relieve: how to relieve one node.
-        leader_mark: the coverage mark for a strike that hits a node which says that it leads.
+        inject_f: the function of ops that inject it.
+        release_f: the function of ops that heal it, on every affected node.
+        state: the state of an affected process.
+        spares: processes in these states are skipped (they have this fault or a worse one already).
+        inject: injects it into one node.
+        release: heals one node.
+        leader_mark: the coverage mark for an op that hits a node that reports itself as leader.
         ledger: shared with other nemeses of the test, if there are any.
     """
 
@@ -84,7 +84,7 @@ class NodeFault:
         self._ledger = ledger or Ledger()
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
-        """Strike the nodes that the op's spec means now, or relieve all that suffer; look at them, and say so."""
+        """Inject the fault into the op's target nodes, or heal all affected nodes; verify and report their states."""
 
         async def inject(effect: Effect) -> None:
             chosen = await self._choose(context, asked(op.value, self._request))
@@ -101,7 +101,7 @@ class NodeFault:
         return await carry_out(context, op, inject if op.f == self._inject_f else release, self._ledger)
 
     async def heal(self, context: NemesisContext) -> None:
-        """Relieve every node that suffers.
+        """Heal every affected node.
 
         Raises:
             NemesisError: a node does not run afterwards.
@@ -111,7 +111,7 @@ class NodeFault:
         await self._apply(context.deployment, self._release, suffering, "running", effect)
 
     async def _choose(self, context: NemesisContext, wanted: RequestOfNodes) -> list[NodeId]:
-        """The nodes to strike: those that can be struck come first in the order, so that the fault bites."""
+        """The target nodes: nodes that the fault can change come first in the order, so that it has an effect."""
         seen = await statuses(context.deployment)
         order = wanted.order or context.deployment.nodes
         able = [node for node in order if seen[node].state not in self._spares]
@@ -123,7 +123,7 @@ class NodeFault:
         return chosen
 
     async def _suffering(self, deployment: Deployment, effect: Effect) -> list[NodeId]:
-        """Nodes to relieve: those in the state that the fault leaves, except those that another fault keeps down."""
+        """The nodes to heal: those in the state that the fault leaves, except those that another fault keeps down."""
         suffering = [node for node, status in (await statuses(deployment)).items() if status.state == self._state]
         if self._state != "stopped":
             return suffering
@@ -140,9 +140,9 @@ class NodeFault:
     async def _apply(
         self, deployment: Deployment, means: _Means, nodes: Sequence[NodeId], state: str, effect: Effect
     ) -> None:
-        """Do it to all nodes at once, as a loss of power does, then look at all of them.
+        """Change all nodes at once, like a loss of power, then verify all of them.
 
-        A node that cannot be treated does not keep the next one from it.
+        After an error with one node the others are still changed.
         """
         problems: list[str] = []
         before = await statuses(deployment)
@@ -166,9 +166,9 @@ class NodeFault:
 
 
 def _lost(answer: NodeStatus | None) -> dict[str, Any]:
-    """What a loss of power cost, and whether that was anything, where the backend told it when it happened.
+    """What a loss of power lost, and whether that was anything, if the backend reported it.
 
-    A system that had just synced everything was merely killed.
+    For a system that had just synced everything it was only a kill.
     """
     lost = {} if answer is None else {name: answer.evidence[name] for name in _LOSSES if name in answer.evidence}
     for name, mark in _LOSSES.items():
@@ -182,7 +182,7 @@ _LOSSES = {
     "sectors_torn": "power loss tore a sector",
     "names_lost": "power loss lost names",
 }
-"""Coverage marks by what a backend tells of a loss of power (`splitbrain.harness.simulation.disk`)."""
+"""Coverage marks by what a backend reports of a loss of power (`splitbrain.harness.simulation.disk`)."""
 
 
 def _mark_restart(before: NodeStatus, after: NodeStatus) -> None:
@@ -211,7 +211,7 @@ async def _resume(deployment: Deployment, node: NodeId) -> NodeStatus:
 
 
 def kill(ledger: Ledger | None = None) -> NodeFault:
-    """Processes end without warning (`kill`, SIGKILL) and are started again on the data that they left (`start`)."""
+    """Processes end without warning (`kill`, SIGKILL) and restart on their data (`start`)."""
     return NodeFault(
         "kill",
         KillRequest,
@@ -227,7 +227,7 @@ def kill(ledger: Ledger | None = None) -> NodeFault:
 
 
 def power(ledger: Ledger | None = None) -> NodeFault:
-    """Machines lose their power (`power-off`) and with it whatever was not synced; later they start (`power-on`)."""
+    """Machines lose their power (`power-off`) and everything that was not synced; later they start (`power-on`)."""
     return NodeFault(
         "power",
         PowerRequest,
@@ -243,7 +243,7 @@ def power(ledger: Ledger | None = None) -> NodeFault:
 
 
 def pause(ledger: Ledger | None = None) -> NodeFault:
-    """Processes stop running while their connections stay open (`pause`), and go on later (`resume`)."""
+    """Processes stop running while their connections stay open (`pause`), and are resumed later (`resume`)."""
     return NodeFault(
         "pause",
         PauseRequest,
@@ -268,7 +268,7 @@ _WHOM: Final[Mapping[str, str]] = {
     "all": "all nodes",
     "leader": "the leader",
     "follower": "one node that does not lead",
-    "primaries": "every node that takes itself for the leader",
+    "primaries": "every node that reports itself as leader",
 }
 
 

@@ -1,8 +1,7 @@
-"""Smaller plans made of a plan: without some of its parts, or with less time between them. What
-`splitbrain.nemesis.shrink` tries.
+"""Smaller plans made from a plan, for `splitbrain.nemesis.shrink`: without some parts, or with less time between them.
 
-Each function takes a plan and answers with another one; None where what is left would be no plan. Nothing here knows
-whether a plan fails.
+Each function takes a plan and returns another one; None if the rest would not be a plan. Whether a plan fails is not
+known here.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from splitbrain.results.nemesisop import fault_in
 Timed = TypeVar("Timed", ScriptedOp, ScriptedFault)
 
 Window: TypeAlias = tuple[int, ...]
-"""Places in `Plan.faults`: the start of a fault and its end, or one of them where the other is missing."""
+"""Indexes in `Plan.faults`: the start of a fault and its end, or one of them if the other is missing."""
 
 _GRIDS_NS: Final = (500_000_000, 100_000_000, 10_000_000, 1_000_000)
 """Round times, coarse ones first."""
 
 
 def size(plan: Plan) -> int:
-    """How much there is to leave out: ops, nemesis ops, clients and nodes together."""
+    """How much could be removed: ops, nemesis ops, clients and nodes together."""
     return len(plan.ops) + len(plan.final_ops) + len(plan.faults) + len(plan.placement) + len(plan.nodes)
 
 
@@ -46,7 +45,7 @@ def with_final_ops(plan: Plan, ops: Sequence[ScriptedOp]) -> Plan:
 
 
 def keys(plan: Plan) -> list[str | None]:
-    """The keys of its ops, in the order in which they come up; None for ops without one."""
+    """The keys of its ops, in the order of their first use; None for ops without one."""
     return list(dict.fromkeys(op.key for op in (*plan.ops, *plan.final_ops)))
 
 
@@ -56,7 +55,7 @@ def with_keys(plan: Plan, kept: Sequence[str | None]) -> Plan:
 
 
 def with_threads(plan: Plan, kept: Sequence[int]) -> Plan | None:
-    """With these client threads only, numbered anew; they stay on their nodes. None without any."""
+    """With these client threads only, renumbered; they stay on their nodes. None without any."""
     if not kept:
         return None
     numbers = {thread: number for number, thread in enumerate(kept)}
@@ -129,8 +128,8 @@ def with_faults(plan: Plan, faults: Sequence[ScriptedFault]) -> Plan:
 
 
 def with_nodes(plan: Plan, kept: Sequence[str]) -> Plan | None:
-    """With these nodes only: without the clients of the others, and without faults that strike none but others, and
-    without what heals those.
+    """With these nodes only: without the clients of the others, and without faults that hit only other nodes, and
+    without the ops that heal those.
 
     None if no node or no client is left.
     """
@@ -147,7 +146,7 @@ def with_nodes(plan: Plan, kept: Sequence[str]) -> Plan | None:
 
 
 def _fault_without(fault: ScriptedFault, gone: Sequence[str], named: Sequence[str]) -> ScriptedFault | None:
-    """A nemesis op that does not name these nodes; None if it was about nothing else."""
+    """A nemesis op without these nodes; None if it was only for these."""
     if fault.value is None:
         return fault
     value = reduced(fault.f, fault.value, gone, named)
@@ -158,7 +157,7 @@ def _fault_without(fault: ScriptedFault, gone: Sequence[str], named: Sequence[st
 
 
 def ending_at(plan: Plan, end_ns: int) -> Plan | None:
-    """Without what happens from then on; the faults phase ends then. None if there was no time before."""
+    """Without everything from that time on; the faults phase ends then. None if there was no time before."""
     if end_ns <= 0:
         return None
     return msgspec.structs.replace(
@@ -170,7 +169,7 @@ def ending_at(plan: Plan, end_ns: int) -> Plan | None:
 
 
 def beginning_at(plan: Plan, begin_ns: int) -> Plan | None:
-    """Without what happened before, and that much earlier; faults that are in force then strike at once.
+    """Without everything before that time; the rest is moved to the beginning, and faults in force then begin at once.
 
     None if there is no time after.
     """
@@ -197,24 +196,26 @@ def final_at_once(plan: Plan) -> Plan:
 
 
 def _times(plan: Plan) -> list[int]:
-    """When something happens, in order, the end included; each event by itself, also those of one moment."""
+    """The times of all events, in order, the end included; events of one moment count separately."""
     return [*sorted([each.at_ns for each in plan.ops] + [each.at_ns for each in plan.faults]), plan.end_ns]
 
 
 def gaps(plan: Plan) -> list[int]:
-    """The distances between one event and the next, as places in their order, the longest first."""
+    """The distances between one event and the next, as indexes of events, the longest first."""
     lengths = [gap_ns(plan, place) for place in range(len(_times(plan)))]
     return sorted(range(len(lengths)), key=lambda place: (-lengths[place], place))
 
 
 def gap_ns(plan: Plan, place: int) -> int:
-    """How long it is from the event before to the event of that place; from the beginning to the first one."""
+    """The distance from the previous event to the event of that index; from the beginning to the first one."""
     times = _times(plan)
     return times[place] - (times[place - 1] if place else 0)
 
 
 def with_gap(plan: Plan, place: int, length_ns: int) -> Plan | None:
-    """With that distance; everything from the event of that place on is so much earlier. None if no time is left."""
+    """With that distance; everything from the event of that index on is earlier by the difference. None if no time is
+    left.
+    """
     begin_ns, less_ns = _times(plan)[place], gap_ns(plan, place) - length_ns
     return _with_times(plan, lambda at_ns: at_ns - less_ns if at_ns >= begin_ns else at_ns)
 

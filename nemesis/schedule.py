@@ -104,7 +104,7 @@ class Schedule(msgspec.Struct, frozen=True):
     interval_ns: int
     end_ns: int | None = None
     in_force: tuple[int, ...] = ()
-    hands: tuple[tuple[Mapping[str, Any], ...], ...] = ()
+    remaining: tuple[tuple[Mapping[str, Any], ...], ...] = ()
     turns: tuple[int, ...] = ()
     gap_ns: int = 0
     due_ns: int | None = None
@@ -166,14 +166,14 @@ class Schedule(msgspec.Struct, frozen=True):
             turns = (*turns, *_shuffled(weighted, rng))
         chosen = next(fault for fault in turns if fault in able)
         fault = self.faults[chosen]
-        hands = self.hands or ((),) * len(self.faults)
-        drawn, *rest = hands[chosen] or fault.draw(nodes, rng)
+        remaining = self.remaining or ((),) * len(self.faults)
+        drawn, *rest = remaining[chosen] or fault.draw(nodes, rng)
         order = list(_shuffled(nodes, rng))
         return _op(fault.kind.start_f, request(fault.name, "start", **drawn, order=order)), msgspec.structs.replace(
             self,
             in_force=(*self.in_force, chosen),
             turns=_without_one(turns, chosen),
-            hands=(*hands[:chosen], tuple(rest), *hands[chosen + 1 :]),
+            remaining=(*remaining[:chosen], tuple(rest), *remaining[chosen + 1 :]),
         )
 
 

@@ -318,8 +318,8 @@ def _plan_text(**changes: Any) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"nodes": ("../../x",), "placement": ("../../x",) * 2}, "'../../x' is no node name"),
-        ({"nodes": ("/etc",), "placement": ("/etc",) * 2}, "'/etc' is no node name"),
+        ({"nodes": ("../../x",), "placement": ("../../x",) * 2}, "'../../x' is not a valid node name"),
+        ({"nodes": ("/etc",), "placement": ("/etc",) * 2}, "'/etc' is not a valid node name"),
         ({"faults": (ScriptedFault(at_ns=1, f="kill", value={"action": "boom"}),)}, "the action 'boom'"),
         ({"end_ns": 15}, r"ops\[0\] is due at 20, after end_ns 15"),
         ({"format": 0}, "there is no format 0"),
