@@ -34,8 +34,8 @@ class AgentNode:
 
         Args:
             command: how.
-            prepare: called right before a start: what variables the node needs beside its own. Not if it runs already.
-            where: what the agent needs to be told beside that.
+            prepare: called right before a start: returns further variables for the node. Not called if it runs already.
+            where: further arguments for the agent.
 
         Raises:
             NodeStartError: it could not be run.
@@ -61,9 +61,9 @@ class AgentNode:
         return await self._ask("resume")
 
     async def status(self) -> NodeStatus:
-        """What the kernel says of the node's process: pid (in the agent's PID namespace), state letter, exit.
+        """The status of the node's process from the kernel: pid (in the agent's PID namespace), state letter, exit.
 
-        Of one that ended although nobody stopped it, also the last line of its log.
+        For a process that ended by itself also the last line of its log.
         """
         status = await self._ask("status")
         if not status.evidence.get("by_itself"):

@@ -1,4 +1,4 @@
-"""Everything that killed controllers left, of every backend: removed in one go, and told."""
+"""Remove everything that killed controllers left behind, of every backend, and report it."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def sweep_faketime(folder: Path, *, dry_run: bool) -> Cleaned:
     """Remove the shared memory of libfaketime in `folder` that no process uses any more.
 
     Nodes of namespaces have a /dev/shm of their own, which ends with them; those behind proxies leave two files each.
-    A file has the pid of its maker in its name, and the maker's children share it: it goes when the maker is gone and
-    no process has it in its memory. Files of other users stay.
+    A file has the pid of its creator in its name, and the creator's children share it: it is removed when the creator
+    is gone and no process has mapped it. Files of other users stay.
     """
     found = [(path, _FAKETIME.fullmatch(path.name)) for path in sorted(folder.glob("*faketime_*"))]
     gone = [path for path, match in found if match is not None and not Path(f"/proc/{match[1]}").exists()]

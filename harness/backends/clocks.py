@@ -54,7 +54,7 @@ class NodeClock:
     async def skew(self, fault: ClockFault | None) -> dict[str, Any]:
         """Give the clock this fault, or none; as measured before and after, and of a strobe its "jumps".
 
-        A clock that jumps to and fro is ahead when it is measured.
+        A strobing clock is ahead when it is measured.
 
         Raises:
             BackendError: the clock could not be measured.

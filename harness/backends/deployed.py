@@ -1,4 +1,6 @@
-"""What deployments of real nodes have alike: each request goes to whoever controls the node, or carries the links."""
+"""The common part of deployments of real nodes: each request goes to the controller of the node, or to the carrier of
+the links.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from splitbrain.results.errors import BackendError, UnknownNodeError, UsageError
 
 
 class NodeControl(Protocol):
-    """One node in the hands of whoever runs it, as `Deployment` describes what is done to it."""
+    """The control of one node, as in `Deployment`."""
 
     async def kill(self) -> NodeStatus:
         """End its processes with SIGKILL and wait until they are gone."""
@@ -53,7 +55,7 @@ _NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 class Deployed(Generic[Control]):
     """Nodes that are laid out, and the links between them.
 
-    All methods raise UnknownNodeError for a node that is none of the test's, and UsageError for a link from a node to
+    All methods raise UnknownNodeError for a node that is not in the test, and UsageError for a link from a node to
     itself.
 
     Attributes:
@@ -87,9 +89,9 @@ class Deployed(Generic[Control]):
         return await self._controls[self._place(node).node].resume()
 
     async def status(self, node: NodeId) -> NodeStatus:
-        """What the kernel says of the node's process: pid, state letter, how it ended.
+        """The status of the node's process from the kernel: pid, state letter, how it ended.
 
-        Of one that ended although nobody stopped it, also the last line of its log.
+        For a process that ended by itself also the last line of its log.
         """
         return await self._controls[self._place(node).node].status()
 
@@ -120,7 +122,7 @@ class Deployed(Generic[Control]):
         """A connected, non-blocking TCP socket from this machine to the node, across no link.
 
         Raises:
-            DefiniteError: nobody listens there, or the node took no connection within two seconds.
+            DefiniteError: the connection was refused, or the node took no connection within two seconds.
         """
         address = self._place(node).listen
         return await connected(await self._open_socket(), node, address)
@@ -152,7 +154,7 @@ class Deployed(Generic[Control]):
     async def disturb(self, faults: Mapping[Link, LinkFault]) -> None:
         """Give exactly these directed links these faults, and all others none.
 
-        They strike packets where these leave their sender; with proxies, what a connection carries.
+        They hit packets where these leave their sender; with proxies, the data of connections.
         """
         self._check(faults)
         await self._links.disturb(faults, self._streams)
@@ -171,7 +173,7 @@ class Deployed(Generic[Control]):
         self._alive = asyncio.get_running_loop().create_task(self._links.keep_alive())
 
     def _ends(self) -> bool:
-        """Whether this is the first time that it is told to end. From now on nothing is kept alive."""
+        """Whether this is the first request to end. From now on nothing is kept alive."""
         first, self._closed = not self._closed, True
         if self._alive is not None:
             self._alive.cancel()
@@ -191,7 +193,7 @@ class Deployed(Generic[Control]):
 
 
 def check_nodes(backend: str, nodes: Sequence[NodeId], most: int) -> None:
-    """Refuse nodes that a backend of this name cannot house, which takes so many at most.
+    """Refuse more nodes than the limit of the backend of this name.
 
     Raises:
         UsageError: a name that cannot be a host's and a directory's, or too many nodes.

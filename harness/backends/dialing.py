@@ -16,7 +16,7 @@ async def connected(found: socket.socket, node: NodeId, address: Address) -> soc
     """The given TCP socket, non-blocking and connected to the node's address; closed if that does not succeed.
 
     Raises:
-        DefiniteError: nobody listens there, or the node took no connection within two seconds.
+        DefiniteError: the connection was refused, or the node took no connection within two seconds.
     """
     try:
         found.setblocking(False)

@@ -1,6 +1,6 @@
-"""Images of nodes' disks that killed controllers left in a store: sparse files that nothing is mounted from any more.
+"""Images of nodes' disks that killed controllers left in a store: sparse files that are no longer mounted.
 
-A node's file system lives in such a file while its run is under way (`agent.volumes`). On a machine of namespaces its
+During a run a node's file system is in such a file (`agent.volumes`). On a machine of namespaces its
 mount ends with the controller, and the file stays. Its name says whose it is.
 """
 
@@ -25,8 +25,8 @@ def sweep(store: Path, is_left_over: Callable[[str], bool], *, dry_run: bool = F
 
     Args:
         store: where runs are kept.
-        is_left_over: tells from the name of an image whether its owner is gone.
-        dry_run: only tell.
+        is_left_over: whether the owner of an image is gone, by its name.
+        dry_run: only list them.
     """
     served = {os.path.realpath(image) for image in loops.images().values()}
     lines: list[str] = []

@@ -40,9 +40,9 @@ def needing_volumes(test: Test) -> list[FaultKind]:
 
 
 def request(test: Test, kind: str, home: Path, image: str, aside: Path) -> dict[str, Any]:
-    """What an agent is asked to make of a node's data directory ("lay_out_disks").
+    """The request to an agent to set up a node's data directory ("lay_out_disks").
 
-    The node's telemetry is for those who watch it: no fault shall strike it.
+    The node's telemetry is for observers: no fault may hit it.
 
     Args:
         test: the test.

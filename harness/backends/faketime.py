@@ -1,4 +1,4 @@
-"""Wrong clocks for processes: libfaketime, told by a file per node what the wall clock shows.
+"""Wrong clocks for processes: libfaketime, controlled by a file per node with the time to show.
 
 The library is preloaded into the node and reads the file whenever the node asks for the time. The machine's own clock
 is never touched. Monotonic clocks stay true (`FAKETIME_DONT_FAKE_MONOTONIC`): a drift is one of the wall clock, timers
@@ -6,8 +6,8 @@ keep their length. With version 0.9.10 of the library `time.sleep` then fails in
 issue 426); event loops do not. A program that is linked statically does not load it, and one of Go, however it is
 linked, asks the kernel for the time itself: such a one is refused.
 
-How much a drifting clock is ahead depends, in the library, on when the process began. So the file is written anew
-before every start, and says what makes the clock go on from where it was.
+How much a drifting clock is ahead depends, in the library, on when the process began. So the file is written again
+before every start, such that the clock continues from its last value.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class FakeClock:
         self._write()
 
     def set(self, offset_ms: float, drift_ppm: float) -> None:
-        """From now on be ahead by so much, and run so much too fast. What it gained by a drift until now stays."""
+        """Set the offset and the drift from now on. What the clock gained by an earlier drift stays."""
         now = time.monotonic()
         self._gained_s += (now - self._since_s) * (self._rate - 1)
         self._since_s = now

@@ -1,8 +1,7 @@
 """What controllers that were killed left on this machine: processes, control groups, mounted volumes.
 
-Sweeps take turns: of two at the same time each would find things that the other is about to remove. They take turns as
-far as they can, for not everybody who removes something waits for a turn. So each removal also bears that what it would
-remove is gone.
+Sweeps take turns: of two at the same time each would find things that the other is about to remove. Not every removal
+waits for its turn. So each removal also accepts that a thing is already gone.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ def sweep(
     """Remove it, when it is this process's turn; a line for each thing removed.
 
     Args:
-        others: removes first what a backend has beside that, and says so.
+        others: first removes other things of a backend, and reports them.
         store: where images of disks are looked for as well.
-        dry_run: only tell what would be removed.
+        dry_run: only list what would be removed.
     """
     with _turn():
         return [
@@ -45,7 +44,7 @@ def sweep(
 
 @contextlib.contextmanager
 def _turn() -> Generator[None]:
-    """Wait until no other sweep goes on, but not for ever: any user can hold the lock of a directory."""
+    """Wait until no other sweep runs, with a timeout: any user can hold the lock of a directory."""
     try:
         turn = os.open(TURNS_BY, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:  # there is none here

@@ -1,4 +1,4 @@
-"""Links of a deployment: what can be asked of whoever carries them, and how an agent on this machine is asked."""
+"""Links of a deployment: the requests to their carrier, and how an agent on this machine gets them."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class Links(Protocol):
 class Refreshes:
     """What became of the refreshes without which cuts expire.
 
-    One that fails is no more than that: the next may come in time. But if a link is found not to be cut any more, it
-    belongs to what is told of that.
+    One that fails is no more than that: the next may come in time. But if a link is no longer cut, the error mentions
+    it.
     """
 
     def __init__(self) -> None:
         self._problem: BackendError | None = None
 
     def all_is_fresh(self) -> None:
-        """The links have just been cut anew."""
+        """The links have just been cut again."""
         self._problem = None
 
     def failed(self, problem: BackendError) -> None:
@@ -115,7 +115,7 @@ class AgentLinks:
         return {(source, destination): counted for source, destination, counted in counts}
 
     async def keep_alive(self) -> None:
-        """Keep cuts from expiring until this is cancelled. A refresh that fails is told with what comes of it."""
+        """Refresh cuts until this is cancelled. A failed refresh is reported together with its consequences."""
         while True:
             await asyncio.sleep(ALIVE_EVERY_S)
             try:

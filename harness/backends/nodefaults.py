@@ -65,8 +65,9 @@ class NodeFaults:
     async def spoil(self, fault: DiskFault | None) -> dict[str, Any]:
         """Give the disk this fault, or none. A node that holds a failed file system is killed for its heal.
 
-        What the fault before did to the node is in the evidence, as far as somebody counted: "failed_calls", system
-        calls that it refused, or "uncounted", why nobody did; "halted", if the node ended by itself; "slowed_syncs".
+        The effects of the previous fault on the node are in the evidence, if they were counted: "failed_calls", system
+        calls that it refused, or "uncounted", the reason why they were not counted; "halted", if the node ended by
+        itself; "slowed_syncs".
 
         Raises:
             FaultNotSupportedError: it can be done only to the disk of a stopped node.

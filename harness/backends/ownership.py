@@ -1,4 +1,4 @@
-"""Who owns which process: every process of a deployment names its controller, so that leftovers can be told apart.
+"""Owners of processes: every process of a deployment names its controller, so that leftovers can be identified.
 
 A marker `splitbrain-agent:<PID namespace>:<pid>:<start time>:<boot>` stands in the agent's arguments and in the
 environment of its nodes. A controller is alive if a process of that pid runs that began at that time (pids are reused,
@@ -32,7 +32,7 @@ _MARKER = re.compile(rf"{PREFIX}:(\d+):(\d+):(\d+)(?::([0-9a-f]{{32}}))?", re.AS
 
 @dataclass(frozen=True)
 class Controller:
-    """The process that owns a deployment; `boot` is that of its machine, None where an old marker does not tell."""
+    """The process that owns a deployment; `boot` is that of its machine, None for an old marker without it."""
 
     pid_namespace: int
     pid: int
@@ -96,7 +96,7 @@ def start_time(pid: int) -> int | None:
 
 
 def sweep(*, dry_run: bool = False) -> list[str]:
-    """Kill what dead controllers left behind, and wait until it is gone; a line for each process. Or only tell."""
+    """Kill what dead controllers left behind, and wait until it has ended; or only list it. A line for each process."""
     removed: list[str] = []
     for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
         owner = _owner(int(name))
@@ -119,7 +119,7 @@ def sweep(*, dry_run: bool = False) -> list[str]:
 
 
 def _owner(pid: int) -> Controller | None:
-    """Whom a process of ours belongs to. Other users' processes are theirs to sweep."""
+    """The owner of a process of this user. Other users sweep their own processes."""
     try:
         if os.geteuid() not in (0, os.stat(f"/proc/{pid}").st_uid):
             return None

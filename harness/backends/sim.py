@@ -33,14 +33,14 @@ _HOW: Mapping[FaultKind, str] = {
     "duplicate": "messages arrive twice",
     "reorder": "later messages overtake",
     "corrupt": "messages fail their checksum and are gone",
-    "rate": "messages wait for a link that sends so many bits a second",
-    "mtu": "messages that are too large never arrive, nor does what is behind them",
+    "rate": "messages wait for a link with a limited bit rate",
+    "mtu": "messages that are too large never arrive, and block those behind them",
     "reset": "connections over a link break",
     "hold": "messages wait until the link is let go",
     "kill": "the node's tasks end, its disk's cache stays",
     "pause": "timers and messages wait until the node is resumed",
-    "cpu": "in each tenth of a second so many timers and messages are handled, the others wait",
-    "disk-full": "writes that need room fail (ENOSPC)",
+    "cpu": "in each tenth of a second a limited number of timers and messages is handled, the others wait",
+    "disk-full": "writes that need space fail (ENOSPC)",
     "disk-read-only": "changes fail (EROFS)",
     "disk-fails": "reads, writes and syncs fail (EIO)",
     "disk-sync": "a sync fails (EIO) and drops what it should have made durable",
@@ -50,7 +50,7 @@ _HOW: Mapping[FaultKind, str] = {
     "power": "what was not synced is lost, or torn at sector boundaries",
     "clock-jump": "the wall clock is set",
     "clock-drift": "wall clock and timers run at another rate",
-    "clock-strobe": "the wall clock jumps to and fro",
+    "clock-strobe": "the wall clock jumps back and forth",
     "membership": "the system takes the member off its list, its node is killed and its disk emptied",
 }
 
@@ -171,7 +171,7 @@ class SimDeployment:
         return self._host(node).status()
 
     async def power_off(self, node: NodeId) -> NodeStatus:
-        """End the node's process as a loss of power does; the evidence tells what was lost."""
+        """End the node's process like a loss of power; the evidence has what was lost."""
         host = self._host(node)
         lost = host.power_off()
         return NodeStatus("stopped", host.status().life, {**host.status().evidence, **lost})
@@ -184,7 +184,7 @@ class SimDeployment:
         return host.status()
 
     async def resume(self, node: NodeId) -> NodeStatus:
-        """Let a paused process go on."""
+        """Resume a paused process."""
         host = self._host(node)
         if host.process is not None:
             host.process.resume()
@@ -231,7 +231,7 @@ class SimDeployment:
         return self._host(node).throttle(share)
 
     async def offsets(self) -> Mapping[NodeId, ClockOffset]:
-        """What nodes tell is stamped with true times: no offset, no error."""
+        """Telemetry has true times: no offset, no error."""
         return {node: ClockOffset() for node in self.nodes}
 
     # --- clients, and the end -----------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class SimDeployment:
         """A connection to the node, across no link.
 
         Raises:
-            DefiniteError: nobody listens there.
+            DefiniteError: the connection was refused.
         """
         return await self._network.dial(_address(self._host(node).node))
 

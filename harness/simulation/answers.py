@@ -12,7 +12,7 @@ from typing import Any, Final
 
 
 class Declined:
-    """What an answer returns for arguments that are none of its own: the call then goes on as if there was none."""
+    """What an answer returns for arguments that it does not handle: the call then continues without an answer."""
 
 
 DECLINED: Final = Declined()
@@ -44,6 +44,6 @@ def answered(call: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def advised(instead: str) -> str:
-    """What a refusal recommends to whoever runs now."""
+    """What a refusal recommends to the running code."""
     loop = answering()
     return instead if loop is None else loop.advice.get(instead, instead)

@@ -1,8 +1,8 @@
 """What a simulation forbids, and what to use instead.
 
 Two tables, because Python has two ways of finding out about a call. *Audit events* are raised by the interpreter itself
-for whatever touches files, sockets, processes and threads, however the function was come by. Reading a clock or the
-system's entropy raises none: those functions are *replaced* for as long as a simulation runs. Some are replaced only so
+for every use of files, sockets, processes and threads, through any reference to the function. Reading a clock or the
+system's entropy raises none: those functions are *replaced* while a simulation runs. Some are replaced only so
 that a simulated process can answer them (`answers`): the interpreter refuses them to all others.
 """
 
@@ -141,7 +141,7 @@ _WAITS: Final = ("wait", "wait_for", "as_completed")
 
 
 def _families() -> list[tuple[ModuleType, Sequence[str], str]]:
-    """Functions that are forbidden whatever their arguments: their modules, names, and what to use instead."""
+    """Functions that are forbidden with any arguments: their modules, names, and what to use instead."""
     families: list[tuple[ModuleType, Sequence[str], str]] = [
         (time, _CLOCKS, TIME),
         (time, ("sleep",), SLEEP),
@@ -160,7 +160,7 @@ def _families() -> list[tuple[ModuleType, Sequence[str], str]]:
 
 
 def replacements(check: Check) -> list[Replacement]:
-    """All replacements, asking `check`. Make them once: whoever imports one while it is in force keeps it."""
+    """All replacements, which call `check`. Make them once: a module that imports one keeps it."""
     found: list[Replacement] = []
 
     def add(owner: Any, name: str, called: str, instead: str | None, forbids: Forbids = _always) -> None:

@@ -55,7 +55,7 @@ class LocalTimer:
 
 
 class Oscillator:
-    """How time passes on one host: at a rate of its own, and with a wall clock that is set wrong.
+    """The time of one host: its own rate, and a wall clock with an offset.
 
     Attributes:
         drift_ppm: how much too fast it runs, in millionths; below 0 too slow.
@@ -83,11 +83,11 @@ class Oscillator:
         return EPOCH_NS + self.monotonic_ns() + self.offset_ns
 
     def lasts_ns(self, local_ns: int) -> int:
-        """How much true time passes until so much has passed here; no less, or a timer would go off before its time."""
+        """The true time for a duration on this host, rounded up: a timer must not fire early."""
         return local_ns if self.drift_ppm == 0 else local_ns * _MILLION // (_MILLION + self.drift_ppm) + 2
 
     def set(self, drift_ppm: int, offset_ns: int) -> None:
-        """From now on run at this rate, and show this offset; the monotonic clock goes on from where it is."""
+        """From now on run at this rate, with this offset; the monotonic clock continues from its current value."""
         self._shown_ns, self._since_ns = self.monotonic_ns(), self._loop.now_ns
         changed = drift_ppm != self.drift_ppm
         self.drift_ppm, self.offset_ns = drift_ppm, offset_ns
@@ -98,7 +98,7 @@ class Oscillator:
                 self._schedule(timer)
 
     def call_later(self, delay_ns: int, callback: Callable[[], object]) -> SimTimer | LocalTimer:
-        """Run `callback` after so much of the host's time; of one that drifts by a fault, whatever becomes of it."""
+        """Run `callback` after a duration of the host's time; its rate may change meanwhile."""
         if self.drift_ppm == self._nature_ppm:
             return self._loop.after(self.lasts_ns(delay_ns), callback)
         timer = LocalTimer(self, self.monotonic_ns() + delay_ns, callback)

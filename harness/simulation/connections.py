@@ -2,9 +2,9 @@
 
 A healthy link delivers everything after its latency. A cut swallows what is sent: the connection waits for it like TCP,
 delivers it if the link heals soon, and breaks after two seconds otherwise, each end when it has reason to know. The
-faults of a link (`LinkFault`) act on whole messages, and nothing repairs what they do: a message in
-which a bit was flipped fails its checksum and is gone. One that is too large for a link is sent again in vain, as by
-TCP: whatever is behind it waits, and after two seconds the connection breaks.
+faults of a link (`LinkFault`) act on whole messages, and nothing repairs what they do: a message with a flipped bit
+fails its checksum and is lost. One that is too large for a link is retransmitted in vain, as by TCP: messages behind it
+wait, and after two seconds the connection breaks.
 
 What one end sends goes over one link, what the other sends over the reverse one, and a cut of either leaves the other
 alone: TCP's acknowledgements are not modelled.
@@ -39,7 +39,7 @@ _NOT_TAKEN: Final = "the other side does not take what is sent to it"
 
 
 class Fin(NamedTuple):
-    """The last thing that an end sends: that it is gone, and why."""
+    """The last message of an end: that it is closed, and why."""
 
     reason: str
 
@@ -50,9 +50,9 @@ Item: TypeAlias = bytes | Fin
 class End:
     """One end of a connection (`splitbrain.cluster.runtime.Connection`, `MessageConnection`).
 
-    What it sends crosses its link in order, its end (`Fin`) last. What finds the link cut or clogged waits, and
-    whatever comes behind it waits as well. All of that is the business of the sender's kernel: it goes on when the
-    process has closed the connection or is gone, and ends with the machine, or when the kernel gives the connection up.
+    What it sends crosses its link in order, its end (`Fin`) last. Messages wait while the link is cut or clogged, and
+    so do those behind them. The sender's kernel does this: it continues after the process has closed the connection or
+    ended, and stops with the machine, or when the kernel gives up the connection.
     """
 
     __slots__ = (
@@ -99,7 +99,7 @@ class End:
         """The next message.
 
         Raises:
-            ConnectionError: the other side is gone and all that it sent was received, or this side was closed.
+            ConnectionError: the other side was closed and all that it sent was received, or this side was closed.
         """
         while not self._inbox:
             if self._broken is not None:
@@ -118,7 +118,7 @@ class End:
     # --- what happens to it ---------------------------------------------------------------------------------------
 
     def owner_died(self, *, silent: bool) -> None:
-        """The process is gone; its kernel sees to the rest, unless the whole machine is gone (`silent`)."""
+        """The process has ended; its kernel does the rest, unless the whole machine lost power (`silent`)."""
         if silent:
             self._break("its machine lost power")
             self._stop_sending()
@@ -126,13 +126,13 @@ class End:
             self._finish("the other side's process ended", "its process ended")
 
     def break_both(self, reason: str) -> None:
-        """Reset the connection: both ends at once, and all that is under way."""
+        """Reset the connection: both ends at once, with all messages in flight."""
         for end in (self, self.other):
             end._stop_sending()
             end._break(reason)
 
     def link_opened(self, delay_ns: int) -> None:
-        """What waited for the link crosses it so much later, if it is still open then."""
+        """Messages that waited for the link cross it after this delay, if it is still open then."""
         if self._waiting and self._release is None:
             self._give_up_no_more()
             self._release = self._loop.after(delay_ns, self._let_go)
@@ -264,7 +264,7 @@ class End:
                 self._post(self._wake)
 
     def _answer_for_the_dead(self, message: bytes) -> None:
-        """What is sent to an end that is gone is answered with a reset, by a machine that has power."""
+        """A machine with power answers a message to a closed end with a reset."""
         if self.owner is not None and self.owner.silent:
             self.other._waiting.append(message)
             self.other._give_up_in_time()

@@ -1,9 +1,9 @@
 """A limit of how much of a CPU the processes of a simulated node get, as the kernel's bandwidth control sets it.
 
-In every period a process may run for a share of it; whatever it has to do beyond that waits for the next period (CFS
-bandwidth control: Turner, Rao and Rao, "CPU bandwidth control for CFS", Linux Symposium 2010). Computing takes no time
-in a simulation, so each thing that happens to a process, a timer or a message or the completion of a sync, is charged
-with a fixed amount: about what it costs a node that is written in Python.
+In every period a process may run for a share of it; further work waits for the next period (CFS bandwidth control:
+Turner, Rao and Rao, "CPU bandwidth control for CFS", Linux Symposium 2010). Computing takes no time in a simulation, so
+each thing that happens to a process, a timer or a message or the completion of a sync, is charged with a fixed amount:
+about what it costs a node that is written in Python.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ COST_NS: Final = 500_000
 
 
 class CpuLimit:
-    """What is left of the current period.
+    """The rest of the current period.
 
     Args:
-        loop: tells the time.
+        loop: gives the time.
         share: of one CPU, above 0; in every period at least one thing is done.
 
     Attributes:

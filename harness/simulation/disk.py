@@ -7,9 +7,9 @@ Everything exists twice: as the node sees it (the kernel's cache), and as it wou
     creating, renaming, removing a file      a `sync_names` that was called later, and returned
 
 A rename without a sync of the content can thus leave an empty file under the new name, and a file that was synced can
-lose its name. A kill loses nothing. A loss of power decides anew for whatever was not durable (`SimDisk.power_loss`),
-and never touches what was: sectors are written in any order, whole but for the one that was being written. The ideas
-are TigerBeetle's (`storage.zig`) and those of turmoil's file system.
+lose its name. A kill loses nothing. A loss of power draws the fate of everything that was not durable
+(`SimDisk.power_loss`), and never changes durable data: sectors are written in any order, whole except for the one that
+was being written. The ideas are TigerBeetle's (`storage.zig`) and those of turmoil's file system.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DiskLatency(msgspec.Struct, frozen=True):
 class SimDisk:
     """The disk of one node.
 
-    Everything that it decides by chance comes from `rng`, which is to be a stream of its own.
+    All its random decisions come from `rng`, which must be its own stream.
 
     Attributes:
         counters: what happened to it since it was made: refused_writes (on a full or read-only disk), failed_syncs,
@@ -86,13 +86,13 @@ class SimDisk:
         """The disk as one process has it.
 
         Args:
-            sleep: suspends a task of the process for so many nanoseconds.
+            sleep: suspends a task of the process; in nanoseconds.
             alive: whether the process has not ended; once it has, nothing that it does has any effect.
         """
         return MountedDisk(self, sleep, alive)
 
     def process_died(self) -> None:
-        """Note that the process was killed: the cache stays, syncs that were under way are not waited for."""
+        """Note that the process was killed: the cache stays, syncs in progress are not awaited."""
         for inode in self._directory.names.values():
             inode.abandon_syncs()
 
@@ -152,7 +152,7 @@ class SimDisk:
         return evidence
 
     def _cut_ends(self, count: int) -> list[list[Any]]:
-        """Cut off the ends of so many files, drawn evenly, each somewhere in its last sector."""
+        """Cut off the ends of this number of files, drawn uniformly, each somewhere in its last sector."""
         names = self._directory.names
         written = [name for name in self.names() if names[name].data]
         found: list[list[Any]] = []
@@ -167,7 +167,7 @@ class SimDisk:
     def _let_rot(self, count: int) -> list[list[Any]]:
         """Flip bits in sectors of files drawn evenly: the shortest file may be the one that matters most.
 
-        The last sector of a file comes last: the next append would write it anew, and so repair it.
+        The last sector of a file comes last: the next append would rewrite and so repair it.
         """
         found: list[list[Any]] = []
         names = self._directory.names
@@ -265,7 +265,7 @@ class SimDisk:
             inode.end_sync(version, done=done)
 
     def sync_at_once(self, name: str, inode: Inode) -> int:
-        """`sync` for a process that stands still meanwhile: nanoseconds that it takes."""
+        """`sync` for a process that is blocked meanwhile: its duration in nanoseconds."""
         version = inode.begin_sync()
         if self._fails() or (self._sync_fails and not version.same_as(inode.durable)):
             inode.end_sync(version, done=False)
@@ -274,7 +274,7 @@ class SimDisk:
         return self._takes_ns()
 
     def sync_names_at_once(self) -> int:
-        """`sync_names` for a process that stands still meanwhile: nanoseconds that it takes."""
+        """`sync_names` for a process that is blocked meanwhile: its duration in nanoseconds."""
         self._require_sound()
         self._directory.sync(self._directory.extent())
         return self._takes_ns()
@@ -340,7 +340,7 @@ class SimDisk:
 class MountedDisk:
     """A disk as one process has it (`splitbrain.cluster.runtime.Disk`). Made by `SimDisk.mount`.
 
-    Once the process has ended, changes do nothing, and whatever would open or sync fails.
+    Once the process has ended, changes have no effect, and open and sync fail.
     """
 
     def __init__(self, disk: SimDisk, sleep: Sleep, alive: Callable[[], bool]) -> None:
@@ -404,7 +404,7 @@ class MountedDisk:
             self._disk.rename(source, target)
 
     def sync_names_at_once(self) -> int:
-        """`sync_names` for a process that stands still meanwhile: nanoseconds that it takes.
+        """`sync_names` for a process that is blocked meanwhile: its duration in nanoseconds.
 
         Raises:
             OSError: the disk fails.
@@ -457,17 +457,17 @@ class SimFile:
         """Make everything that was appended before this call durable.
 
         Raises:
-            OSError: it failed (EIO), and all of the file that was not durable is gone.
+            OSError: it failed (EIO), and everything in the file that was not durable is lost.
         """
         self._require_open()
         self._mounted.require_alive(self._name)
         await self._disk.sync(self._name, self._inode, self._mounted)
 
     def sync_at_once(self) -> int:
-        """`sync` for a process that stands still meanwhile: nanoseconds that it takes.
+        """`sync` for a process that is blocked meanwhile: its duration in nanoseconds.
 
         Raises:
-            OSError: it failed (EIO), and all of the file that was not durable is gone.
+            OSError: it failed (EIO), and everything in the file that was not durable is lost.
         """
         self._require_open()
         return self._disk.sync_at_once(self._name, self._inode) if self._mounted.alive() else 0

@@ -1,4 +1,4 @@
-"""Makes whatever would break a simulation's determinism raise, and says who did it.
+"""Makes calls that would break a simulation's determinism raise an error that names the caller.
 
     with forbidden() as guard:
         loop.run(main())
@@ -55,7 +55,7 @@ class Guard:
         self._entered_by = entered_by
 
     def lets_pass(self, frame: FrameType | None) -> bool:
-        """Whether a call from that frame is Python's own doing: whoever watches garbage collection is a part of it."""
+        """Whether the call from that frame is by Python itself, callbacks of garbage collection included."""
         watchers = [getattr(callback, "__code__", None) for callback in gc.callbacks]
         while frame is not None and frame is not self._entered_by:
             if frame.f_code in watchers or (
@@ -115,7 +115,7 @@ def outside() -> Generator[None]:
 
 
 def offence(message: str) -> SimulationError:
-    """An error that fails the whole run, also if it is caught: for whoever refuses a call by other means."""
+    """An error that fails the whole run, also if it is caught: for code that refuses a call by other means."""
     error = SimulationError(message)
     guard = _guards.get(get_ident())
     if guard is not None:
@@ -132,7 +132,7 @@ def _check(call: str, instead: str) -> None:
 
 
 def _audit(event: str, args: tuple[Any, ...]) -> None:
-    """Told by the interpreter of everything that touches the world, by every thread, for as long as it lives."""
+    """The audit hook: the interpreter calls it for every use of the outside world, by every thread, until it exits."""
     if not _guards or get_ident() not in _guards:
         return
     instead = AUDITED.get(event) or AUDITED.get(event[: event.find(".") + 1])

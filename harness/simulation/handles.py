@@ -1,4 +1,4 @@
-"""What the simulated loop has to do: events of our own, and callbacks of asyncio's."""
+"""The work of the simulated loop: its own events, and callbacks of asyncio."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SimTimer:
 
     Attributes:
         when_ns: the virtual time at which it is due.
-        callback: what is to be done then; None once it has begun or was cancelled, so that nothing is kept alive.
+        callback: the work; None once it has begun or was cancelled, so that no object is kept alive.
     """
 
     __slots__ = ("_queue", "callback", "when_ns")

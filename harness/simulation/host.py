@@ -41,7 +41,7 @@ class Outputs(Protocol):
 
 
 class ProcessWorld(msgspec.Struct, frozen=True):
-    """Everything that a process is handed (`NodeWorld`), and the process itself for what runs programs on it."""
+    """The world of a process (`NodeWorld`), and the process itself for code that runs programs on it."""
 
     process: SimProcess
     clock: ProcessClock
@@ -92,7 +92,7 @@ class SimHost:
         self.disk = SimDisk(streams[f"disk/{node}"], world.disk)
 
     def boot(self) -> tuple[SimProcess, ProcessWorld]:
-        """A new process, and what it is handed; the one before must have ended."""
+        """A new process, and its world; the one before must have ended."""
         life = 1 if self.process is None else self.process.life + 1
         process = self.process = SimProcess(self._loop, life, self._ended)
         process.limit(self._cpu)

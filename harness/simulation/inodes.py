@@ -68,7 +68,7 @@ class Inode:
         del self.data[size:]
 
     def begin_sync(self) -> Version:
-        """The version that the sync will make durable; to be handed to `end_sync`."""
+        """The version that the sync will make durable, for `end_sync`."""
         version = Version(len(self.data))
         self._syncing.append(version)
         return version
@@ -85,7 +85,7 @@ class Inode:
             del self._syncing[position]
 
     def abandon_syncs(self) -> None:
-        """Let no sync that is under way make anything durable."""
+        """Cancel the effect of syncs in progress: they make nothing durable."""
         self._syncing.clear()
 
     def drop_dirty(self) -> int:
@@ -119,7 +119,7 @@ class Inode:
         return bytes(data)
 
     def power_loss(self, rng: Rng) -> tuple[int, int]:
-        """Decide what is left of what was not durable; bytes lost and sectors torn."""
+        """Draw what remains of data that was not durable; returns bytes lost and sectors torn."""
         self.abandon_syncs()
         sector = self._sector
         shared, size_written = self.durable.shared, len(self.data)
@@ -150,7 +150,7 @@ class Inode:
         return lost, torn
 
     def _forget_rot(self, start: int) -> None:
-        """Forget the rot at offsets from `start` on: what was there is written anew, or cut off."""
+        """Remove the rot at offsets from `start` on: the data there is rewritten, or cut off."""
         for sector in [sector for sector, (offset, _) in self.rot.items() if offset >= start]:
             del self.rot[sector]
 

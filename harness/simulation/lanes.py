@@ -1,8 +1,9 @@
-"""What one sender has under way over a simulated link: in order, and never later than the link as it is then allows.
+"""One sender's messages in flight over a simulated link: in order, and never later than the current state of the link
+allows.
 
-A message that is sent over a link with a fault may take much longer than the link by its nature. When the fault is gone
-the rest of its way takes the link's own latency, as in an emulation of networks whose delay is removed: a fault does
-not outlive its end.
+A message that is sent over a link with a fault may take much longer than the link by its nature. When the fault is
+healed the rest of its way takes the link's own latency, as in an emulation of networks whose delay is removed: a fault
+does not outlive its end.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ class Lane:
     def __init__(self, loop: SimLoop, link: SimLink) -> None:
         self._loop = loop
         self._last_ns = 0
-        self._well_ns = 0  # what was sent before all that is under way arrives at this time at the latest
+        self._well_ns = 0  # messages sent before all those in flight arrive at this time at the latest
         self._under_way: dict[_Flight, None] = {}
         self.link = link
 
     def next_ns(self, queued_ns: int = 0) -> int:
-        """When the next thing that is sent in order arrives: after everything before it."""
+        """The arrival time of the next message in order: after all messages before it."""
         arrives_ns, last_ns = self._loop.now_ns + queued_ns + self.link.delay_ns(), self._last_ns
         self._last_ns = arrives_ns if arrives_ns > last_ns else last_ns + 1
         return self._last_ns
@@ -59,12 +60,12 @@ class Lane:
         flight.timer = self._loop.at(arrives_ns, lambda: self._land(flight))
 
     def fault_ended(self) -> None:
-        """Let all that is under way go the rest of its way as the link is by its nature, in the order of sending."""
+        """Let all messages in flight arrive with the link's own latency, in the order of sending."""
         now_ns = self._loop.now_ns
         self._last_ns = self._well_ns
         for flight in self._under_way:
             timer = flight.timer
-            assert timer is not None, "what is under way has a time of arrival"
+            assert timer is not None, "a message in flight has an arrival time"
             arrives_ns = max(min(timer.when_ns, now_ns + self.link.latency_ns()), self._last_ns + 1)
             self._last_ns = arrives_ns
             timer.cancel()

@@ -33,7 +33,7 @@ class Carried(Protocol):
     """An end of a connection, as the link sees it that carries what this end sends."""
 
     def link_opened(self, delay_ns: int) -> None:
-        """What waits may cross the link so much later."""
+        """Waiting messages may cross the link after this delay."""
         ...
 
     def break_both(self, reason: str) -> None:
@@ -45,12 +45,12 @@ class UnderWay(Protocol):
     """What carries things that were sent over a link while it had a fault."""
 
     def fault_ended(self) -> None:
-        """The fault is gone: the rest of the way takes what the link takes by its nature."""
+        """The fault is healed: messages in flight arrive with the link's own latency."""
         ...
 
 
 class SimLink:
-    """What one node says to another: a link of its own nature, cut or not, with a fault or not.
+    """A directed link: its own latency, whether it is cut, and its fault.
 
     Attributes:
         cut: whether it swallows everything now.
@@ -58,7 +58,7 @@ class SimLink:
         swallowed: messages that met the cut since it is there.
         counts: what the fault did since it is there.
         carried: the ends of connections that send over it.
-        under_way: all that has something under way which was sent over it while it had a fault.
+        under_way: the senders of messages in flight that were sent over it while it had a fault.
     """
 
     def __init__(self, loop: SimLoop, link: Link, latency: Latency, rng: Rng) -> None:
@@ -76,7 +76,7 @@ class SimLink:
         self.under_way: dict[UnderWay, None] = {}
 
     def latency_ns(self) -> int:
-        """How long a message takes by the link's nature, whatever is wrong with it."""
+        """The link's own latency, without faults."""
         return self._latency.draw(self.rng)
 
     def delay_ns(self) -> int:
@@ -118,7 +118,7 @@ class SimLink:
         return not self.cut and (self.fault is None or not self.fault.held)
 
     def hits(self, share: float) -> bool:
-        """Whether a fault strikes that concerns such a share of all messages."""
+        """Draw whether a fault with this probability hits a message."""
         return share > 0 and self.rng.random() < share
 
     def late_ns(self) -> int:
@@ -130,7 +130,7 @@ class SimLink:
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def set_cut(self, cut: bool) -> None:
-        """Cut it, or heal it; what waited for the heal goes on."""
+        """Cut it, or heal it; waiting messages then continue."""
         if cut == self.cut:
             return
         self.cut = cut

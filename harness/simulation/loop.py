@@ -39,7 +39,7 @@ __all__ = ["SimLoop", "SimTimer"]
 T = TypeVar("T")
 
 MAX_CALLBACKS_PER_INSTANT: Final = 1_000_000
-"""So many callbacks and events may run without virtual time moving; more is a livelock."""
+"""The largest number of callbacks and events at one virtual time; more is a livelock."""
 
 COLLECT_EVERY_NS: Final = 10_000_000_000
 """How often, in virtual time, cyclic garbage is collected."""
@@ -55,7 +55,7 @@ MAX_UNHANDLED: Final = 100
 
 
 class Life(Protocol):
-    """What a process of its own loop leaves behind when the simulation is over."""
+    """What a process with its own loop leaves behind when the simulation ends."""
 
     def dispose(self) -> None:
         """Leave nothing behind that Python would complain of later."""
@@ -71,11 +71,11 @@ class SimLoop(Unreal):
 
     Args:
         rng: decides the order of events that are due in the same nanosecond.
-        trace: told of every event.
+        trace: called with every event.
 
     Attributes:
         now_ns: the virtual time, in nanoseconds since the loop was made.
-        unhandled: what asyncio reported of errors that nobody handled (the contexts of `call_exception_handler`).
+        unhandled: what asyncio reported of unhandled errors (the contexts of `call_exception_handler`).
     """
 
     def __init__(self, rng: Rng, *, trace: Trace | None = None) -> None:
@@ -168,7 +168,7 @@ class SimLoop(Unreal):
                 task = self.create_task(main, name="main")
                 self._drive(task, limit_ns)
             except SimulationError as error:
-                self._check_unhandled(f" Then: {error}")  # what nobody handled is why nothing goes on
+                self._check_unhandled(f" Then: {error}")  # the unhandled error is the cause
                 raise
             else:
                 if not task.cancelled() and task.exception() is None:
@@ -178,7 +178,7 @@ class SimLoop(Unreal):
         return task.result()
 
     def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
-        """What asyncio calls it: run until that is done. Tasks that are left behind stay."""
+        """As in asyncio: run until the future is done. Other tasks stay."""
         self._check_startable()
         with self._in_charge():
             done: asyncio.Future[T] = asyncio.ensure_future(cast("Awaitable[T]", future), loop=self)
@@ -198,7 +198,7 @@ class SimLoop(Unreal):
         """Be this thread's loop, and let garbage be collected only when virtual time says so."""
         hooks = sys.get_asyncgen_hooks()
         collecting = gc.isenabled()
-        # What lives already is none of the simulation's: a collection need not look through it each time.
+        # Existing objects are not of the simulation: garbage collections need not look through them.
         freezing = gc.get_freeze_count() == 0
         gc.disable()
         if freezing:
@@ -283,10 +283,10 @@ class SimLoop(Unreal):
         """Let no error get lost.
 
         Args:
-            then: what came of it, a sentence.
+            then: the consequence, a sentence.
 
         Raises:
-            SimulationError: a callback or a task failed, and nobody took notice.
+            SimulationError: an error of a callback or a task was not handled.
         """
         gc.collect()
         for task in self._failed:
@@ -323,7 +323,7 @@ class SimLoop(Unreal):
                 self.create_task(_close(generator), name="closing of an asynchronous generator")
             self._run_ready()
         except SimulationError:
-            self._ready.clear()  # a task spins although it was cancelled: what ended the run is told already
+            self._ready.clear()  # a task spins although it was cancelled; the error of the run is already reported
         for task in self._failed:
             _error_of(task)
         for task in self._tasks:
@@ -458,23 +458,23 @@ class SimLoop(Unreal):
         return self._task_factory
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Keep an error that nobody handled, or hand it to the handler that was set."""
+        """Keep an unhandled error, or pass it to the handler that was set."""
         if self._exception_handler is not None:
             self._exception_handler(self, context)
         elif len(self.unhandled) < MAX_UNHANDLED:
             self.unhandled.append(context)
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        """Keep an error that nobody handled."""
+        """Keep an unhandled error."""
         if len(self.unhandled) < MAX_UNHANDLED:
             self.unhandled.append(context)
 
     def set_exception_handler(self, handler: Any) -> None:
-        """Let `handler(loop, context)` deal with errors that nobody handles; None to keep them in `unhandled`."""
+        """Let `handler(loop, context)` process unhandled errors; None to keep them in `unhandled`."""
         self._exception_handler = handler
 
     def get_exception_handler(self) -> Any:
-        """What deals with errors that nobody handles, None if the loop keeps them."""
+        """The handler of unhandled errors, None if the loop keeps them."""
         return self._exception_handler
 
     def get_debug(self) -> bool:
@@ -510,7 +510,7 @@ class SimLoop(Unreal):
     # --- asynchronous generators ----------------------------------------------------------------------------------
 
     async def shutdown_asyncgens(self) -> None:
-        """Close the asynchronous generators that were begun and not exhausted, in the order of their beginning."""
+        """Close the asynchronous generators that were started and not exhausted, in the order of their starts."""
         for generator in self._living_generators():
             await generator.aclose()
 
@@ -545,7 +545,7 @@ async def _close(generator: AsyncGenerator[Any, Any]) -> None:
 
 
 def _never_retrieved(task: asyncio.Task[Any]) -> bool:
-    """Whether a task failed and nobody has asked it how."""
+    """Whether a task failed and its exception was not retrieved."""
     return task._log_traceback  # pyright: ignore[reportPrivateUsage] - asyncio asks this too late, in a finalizer
 
 

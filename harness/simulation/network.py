@@ -65,7 +65,7 @@ class SimNetwork:
         self._latency = world.link
 
     def of(self, node: NodeId, process: SimProcess) -> ProcessNetwork:
-        """The network as a process of a node is handed it."""
+        """The network of a process of a node."""
         return ProcessNetwork(self, node, process)
 
     # --- faults ---------------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class SimNetwork:
         return {pair: dict(link.counts) for pair, link in self.links.items() if link.fault is not None}
 
     async def probe(self, links: Sequence[Link]) -> dict[Link, bool]:
-        """Send something over each link, and see whether it arrives. No fault strikes what measures, nor counts it."""
+        """Send a probe over each link, and report whether it arrives. Faults neither hit nor count probes."""
         passed: dict[Link, bool] = {}
         over = asyncio.Future[None](loop=self._loop)
 
@@ -105,7 +105,7 @@ class SimNetwork:
         return {pair: passed[pair] for pair in links}
 
     def process_ended(self, node: NodeId, process: SimProcess) -> None:
-        """A process is gone: whoever it was connected to learns of it, unless its whole machine lost power."""
+        """A process has ended: its peers see it, unless its whole machine lost power."""
         self._listeners = {at: found for at, found in self._listeners.items() if found.process is not process}
         self._off[node] = process.silent
         for links in (self.links, self._client_links, self._loopbacks):
@@ -138,7 +138,7 @@ class SimNetwork:
         """A connection between two nodes, dialled by a process of `node`.
 
         Raises:
-            ConnectionError: nobody listens there, or nothing came back within a second.
+            ConnectionError: the connection was refused, or there was no answer within a second.
         """
         pair = (node, address[0])
         if node == address[0]:
@@ -157,7 +157,7 @@ class SimNetwork:
         """A connection of a client.
 
         Raises:
-            DefiniteError: nobody listens there, or nothing came back within two seconds.
+            DefiniteError: the connection was refused, or there was no answer within two seconds.
         """
         node = address[0]
         links = self._client_links[CLIENT, node], self._client_links[node, CLIENT]
@@ -182,14 +182,14 @@ class SimNetwork:
         limit_ns: int,
         post: Callable[[Callable[[], None]], None],
     ) -> asyncio.Future[End | str]:
-        """Ask for a connection and wait for the answer: the caller's end of it, or why there is none."""
+        """Request a connection and wait for the answer: the caller's end of it, or the reason of the refusal."""
         loop, (out, back) = self._loop, links
         outcome = asyncio.Future[End | str](loop=loop)
 
         def settle(found: End | str) -> None:
             timer.cancel()
             if outcome.done() and isinstance(found, End):
-                found.close()  # whoever asked has given up meanwhile
+                found.close()  # the caller has timed out meanwhile
             post(lambda: resolve(outcome, found))
 
         def asked() -> None:
@@ -222,7 +222,7 @@ class SimNetwork:
 
 
 class ProcessNetwork:
-    """The network as one process is handed it (`splitbrain.cluster.runtime.Network`).
+    """The network of one process (`splitbrain.cluster.runtime.Network`).
 
     Attributes:
         node: the node on which the process runs.
@@ -237,7 +237,7 @@ class ProcessNetwork:
         """Open a connection.
 
         Raises:
-            ConnectionError: nobody listens there, or nothing came back within a second.
+            ConnectionError: the connection was refused, or there was no answer within a second.
         """
         return await self._network.connect(self.node, self._process, address)
 

@@ -2,8 +2,8 @@
 
 `asyncio.wait` returns sets, `as_completed` and `TaskGroup` iterate over them: their order is that of memory addresses,
 and importing one more module changes it. `asyncio.wait_for` schedules differently in each version of Python. These
-equivalents go by the order in which things were given, created or completed. They need nothing but the running loop, so
-they serve simulated runs and real ones alike. They know its clock only; to wait on a clock that is handed in, see
+equivalents go by the order in which things were given, created or completed. They need only the running loop, so they
+work in simulated and in real runs. They use the clock of the loop; to wait on a given clock, see
 `splitbrain.harness.running.deadlines`.
 """
 
@@ -62,7 +62,7 @@ async def wait(
 
 
 def _suffices(done: asyncio.Future[Any], return_when: ReturnWhen) -> bool:
-    """Whether a future that is done ends the wait, whatever the others do."""
+    """Whether this finished future ends the wait, independent of the others."""
     if return_when == FIRST_EXCEPTION:
         return not done.cancelled() and done.exception() is not None
     return return_when == FIRST_COMPLETED
@@ -135,7 +135,7 @@ async def wait_for(work: Awaitable[T], timeout_s: float | None) -> T:
         task.cancel()
         await wait([task])
         if not task.cancelled():
-            task.exception()  # seen, so that nobody complains: the cancellation is what counts
+            task.exception()  # retrieved, so that asyncio reports nothing: the cancellation has precedence
         raise
     if not task.done():
         task.cancel()
@@ -228,7 +228,7 @@ class TaskGroup:
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise error
         if errors:
-            if self._parent.cancelling():  # somebody else's: keep it, to be raised at the parent's next wait
+            if self._parent.cancelling():  # cancelled from outside: keep it, to be raised at the parent's next wait
                 self._parent.uncancel()
                 self._parent.cancel()
             raise BaseExceptionGroup("unhandled errors in a TaskGroup", errors) from None

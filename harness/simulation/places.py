@@ -1,4 +1,4 @@
-"""Where in the code something happens, as an error message tells it: the same on every machine."""
+"""Places in the code for error messages: the same on every machine."""
 
 from __future__ import annotations
 

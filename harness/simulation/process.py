@@ -1,7 +1,7 @@
 """One life of a node's process: everything that it does goes through here, so that it can be stopped, held and killed.
 
-A process touches the world by timers, by messages, by the disk and by tasks. Each of these asks the process before it
-lets it go on: a paused one finds everything that came meanwhile when it is resumed, a dead one does nothing any more.
+A process acts by timers, messages, the disk and tasks. Each of these asks the process before it continues: a paused
+process gets everything that arrived meanwhile when it is resumed; a dead one does nothing any more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SimProcess:
         state: "running", "paused" or "stopped".
         life: which of the node's processes it is, from 1.
         failure: what made it stop by itself.
-        silent: whether it went down with its machine, so that nobody is told.
+        silent: whether its machine lost power, so that peers get no notice.
     """
 
     def __init__(self, loop: SimLoop, life: int, ended: Callable[[], None]) -> None:
@@ -100,7 +100,7 @@ class SimProcess:
             self._go_on()
 
     def resume(self) -> None:
-        """Let it do what it could not do meanwhile, in order, and go on."""
+        """Resume it: first everything that was held back, in order."""
         if self.state != "paused":
             return
         self.state = "running"

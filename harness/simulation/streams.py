@@ -1,8 +1,8 @@
 """Connections that carry bytes as TCP does: in order, each once, or not at all.
 
 The faults of a link act on whole messages, and nothing repairs what they do (`connections`). That suits a protocol that
-can miss a message. A program that reads a stream relies on TCP, where a lost or damaged packet is sent again and comes
-late, a doubled one is dropped, and whatever was sent after a late one waits for it.
+can miss a message. A program that reads a stream relies on TCP, where a lost or damaged packet is sent again and
+arrives late, a doubled one is dropped, and later data waits for a late packet.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class StreamEnd(End):
         return self._inbox.popleft() if self._inbox else None
 
     def reset(self) -> None:
-        """Drop the connection and all that is under way."""
+        """Drop the connection and all data in flight."""
         self._give_up("connection reset by the other side")
 
     def _launch_over_fault(self, message: bytes, fault: LinkFault) -> None:

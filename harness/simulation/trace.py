@@ -1,8 +1,8 @@
-"""What happened in a simulation, event by event, and where two simulations part.
+"""The events of a simulation, and the first difference between two simulations.
 
-Two runs of the same seed must have the same trace. Where they have not, the first event that differs tells more than
-anything after it (madsim's idea). A trace is kept as lines of text, one per event, so that runs in different processes
-can be compared as files:
+Two runs of the same seed must have the same trace. If they do not, the first event that differs is the most useful one
+(madsim's idea). A trace is kept as lines of text, one per event, so that runs in different processes can be compared as
+files:
 
     <virtual time in ns> <kind> <what>
 """

@@ -39,8 +39,8 @@ class World(msgspec.Struct, frozen=True):
         link: messages between nodes.
         client: messages between a client and its node.
         disk: syncs.
-        clock_offset_ms: wall clocks are set wrong by up to so much, either way.
-        clock_drift_ppm: clocks run too fast or too slow by up to so much.
+        clock_offset_ms: the largest offset of wall clocks, ahead or back.
+        clock_drift_ppm: the largest drift of clocks, too fast or too slow.
     """
 
     link: Latency
@@ -86,7 +86,7 @@ WORLDS: Final[Mapping[str, str]] = {
 
 
 def world(name: str, rng: Rng) -> World:
-    """The world of that name; `rng` decides where something is to be drawn.
+    """The world of that name; `rng` draws the random properties.
 
     Raises:
         UnknownNameError: there is none.

@@ -29,11 +29,11 @@ def test_a_file_of_hosts_may_have_comments(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("hosts", "says"),
     [
-        ("", "--hosts names no host"),
-        ("n1", "--hosts: 'n1' is no host: give NODE="),
-        ("n1=", "'n1=' is no host"),
-        ("n1=a@b@c", "'n1=a@b@c' is no host"),
-        ("n-1=host", "'n-1=host' is no host"),
+        ("", "--hosts has no host"),
+        ("n1", "--hosts: 'n1' is not a host: give NODE="),
+        ("n1=", "'n1=' is not a host"),
+        ("n1=a@b@c", "'n1=a@b@c' is not a host"),
+        ("n-1=host", "'n-1=host' is not a host"),
         ("n1=host:70000", "a port is 1 to 65535"),
         ("n1=host,n1=other", "names the node 'n1' twice"),
         ("n1=host,n2=host", "names the host 'host' twice"),
@@ -48,7 +48,7 @@ def test_a_mistake_in_hosts_is_told(hosts: str, says: str) -> None:
 def test_a_mistake_in_a_file_is_told_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "lab"
     path.write_text("n1=10.0.0.1\nnonsense\n")
-    with pytest.raises(UsageError, match=f"{path}:2: 'nonsense' is no host"):
+    with pytest.raises(UsageError, match=f"{path}:2: 'nonsense' is not a host"):
         parse_hosts(f"@{path}")
 
 

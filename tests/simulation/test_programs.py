@@ -320,7 +320,7 @@ def test_a_program_needs_a_module_that_can_be_imported() -> None:
     async def main(_: object) -> None:
         await asyncio.sleep(0)
 
-    with pytest.raises(UsageError, match="imports its program anew"):
+    with pytest.raises(UsageError, match="imports its program again"):
         Program(main)
 
 

@@ -1,4 +1,5 @@
-"""The agent: the process beside the nodes that carries and cuts their links, and runs them where nobody else does.
+"""The agent: the process beside the nodes that carries and cuts their links, and runs them if the backend has no other
+runner.
 
 The controller starts one agent per deployment and talks to it over a socket pair: one JSON object per packet, a request
 `{"id", "op", ...}` answered by `{"id", "ok"}` or `{"id", "error"}`, sockets attached as ancillary data. The agent uses

@@ -32,7 +32,7 @@ NODE_PORT = 7000
 PREFIX_BITS = 16
 BRIDGE_ADDRESS = "10.203.255.254"
 CUT_EXPIRES_S = 60
-"""How long the kernel keeps an element that nobody refreshes."""
+"""How long the kernel keeps an element without a refresh."""
 REFRESH_AFTER_S = 20
 TOOL_TIMEOUT_S = 10
 
@@ -179,20 +179,20 @@ class Bridge:
         self._cut = list(links)
 
     async def refresh(self) -> None:
-        """Keep the cut links from expiring; called now and then for as long as the controller lives.
+        """Refresh the cut links so that they do not expire; called at intervals while the controller lives.
 
         Raises:
-            AgentError: a link is no longer cut. It stays so, lest nobody learn of it.
+            AgentError: a link is no longer cut. It is not cut again, so that the problem is reported.
         """
         if self._cut and _now() - self._applied_at > REFRESH_AFTER_S:
             self._counted = self._all_dropped()
             self._apply(self._cut)
 
     async def dropped(self) -> dict[Link, int]:
-        """Packets that each cut link swallowed since it was cut, this agent's own probes left out.
+        """Packets that each cut link dropped since it was cut, without this agent's own probes.
 
         Raises:
-            AgentError: a link is no longer cut, and nobody knows what it swallowed.
+            AgentError: a link is no longer cut, and its count is unknown.
         """
         return {link: max(0, packets - self._lost_probes.get(link, 0)) for link, packets in self._all_dropped().items()}
 

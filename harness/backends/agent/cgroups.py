@@ -21,7 +21,7 @@ _QUOTA_MIN_US = 1000
 _MOUNTS = "/proc/self/mounts"
 _MEMBERSHIP = "/proc/self/cgroup"
 _GONE = (errno.ENOENT, errno.ENODEV)
-"""What the kernel says of a group that somebody removed: by its name, and by a file of it that is open."""
+"""The kernel's errors for a removed group: by its name, and by an open file of it."""
 
 
 class CpuGroups:
@@ -118,7 +118,7 @@ def problem() -> str | None:
 
 
 def sweep(is_left_over: Callable[[str], bool], *, dry_run: bool = False) -> list[str]:
-    """Remove groups whose owner is gone; a line for each. Or only tell."""
+    """Remove groups whose owner is gone, or only list them (`dry_run`); a line for each."""
     try:
         top, _ = _top()
     except AgentError:

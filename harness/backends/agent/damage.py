@@ -16,7 +16,7 @@ from .snapshots import SECTOR, extents, file_names
 def rot(directory: str, count: int, seed: int, spared: Collection[str] = ()) -> list[list[Any]]:
     """Flip one bit in each of `count` different sectors that hold data.
 
-    The last sector of a file comes last: the next append would write it anew, and so repair it.
+    The last sector of a file comes last: the next append would rewrite and so repair it.
 
     Args:
         directory: the node's data directory.
@@ -101,9 +101,9 @@ def truncate(directory: str, count: int, seed: int, spared: Collection[str] = ()
 
 
 def wipe(directory: str, spared: Collection[str] = ()) -> int:
-    """Remove everything in a directory, durably: a loss of power does not bring it back. How many files there were.
+    """Remove everything in a directory, durably: a loss of power does not restore it. Returns the number of files.
 
-    The directory itself stays, and whatever is mounted there.
+    The directory itself stays, with its mounts.
     """
     count = len([name for name in file_names(directory) if name not in spared])
     for folder, folders, names in os.walk(directory, topdown=False):

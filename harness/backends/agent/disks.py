@@ -28,7 +28,7 @@ class Disk:
         path: the node's data directory.
         kind: what it shall be on.
         image: the file that holds the file system, for a volume.
-        aside: files of the data directory that no fault strikes, by name: where they lie instead (not in a directory).
+        aside: files of the data directory that no fault may hit, by name, and their other places (not in a directory).
         freezer: for slow disks.
     """
 

@@ -28,7 +28,7 @@ class Disturbances:
 
     @property
     def held(self) -> Sequence[Link]:
-        """The links over which nothing gets until their fault is gone."""
+        """The links that pass nothing until their fault is healed."""
         return [link for link, fault in self._faults.items() if fault.get("held")]
 
     def set(self, faults: Mapping[Link, Mapping[str, Any]]) -> None:

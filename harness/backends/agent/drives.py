@@ -61,7 +61,7 @@ class Drive:
     """A block device of `size` bytes (a multiple of `BLOCK`), in a file.
 
     Args:
-        image: the file; `make` makes it, and whoever made it removes it. The outer device's backing file has its name,
+        image: the file; `make` creates it, and its caller removes it. The outer device's backing file has its name,
             in no directory that anybody sees.
         size: in bytes.
     """
@@ -126,7 +126,7 @@ class Drive:
             loops.limit(self._inner, 0)
 
     def close(self) -> None:
-        """Let go: with the last device that is attached everything but the image is gone."""
+        """Detach: after the last device only the image remains."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

@@ -1,8 +1,8 @@
-"""Slow disks: file systems that are frozen and thawed in turns, by a process that outlives whoever asked for it.
+"""Slow disks: file systems that are frozen and thawed in turns, by a process that outlives its creator.
 
 A frozen file system (FIFREEZE) lets every write and sync wait until it is thawed. Processes that wait cannot even be
 killed, so a file system must never stay frozen: the process that freezes is outside the PID namespace that ends with
-the agent, and thaws everything when the agent's end of a socket pair is closed, by whatever death.
+the agent, and thaws everything when the agent's end of a socket pair is closed, however the agent ends.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Freezer:
         theirs.close()
 
     def learn(self, name: str, directory: int, device: str) -> None:
-        """See what freezing and thawing does by itself, while nobody uses the file system of an open directory."""
+        """Measure freezing and thawing alone, while the file system of an open directory is not used."""
         self._ask({"op": "learn", "name": name, "device": device}, directory)
 
     def slow(self, name: str, directory: int, device: str, frozen_ms: float) -> None:
@@ -52,7 +52,7 @@ class Freezer:
         self._ask({"op": "slow", "name": name, "device": device, "frozen_ms": frozen_ms}, directory)
 
     def counts(self, name: str) -> dict[str, int]:
-        """How often it was frozen ("freezes"), and after how many of these somebody's flush came ("slowed_syncs").
+        """How often it was frozen ("freezes"), and after how many of these a flush came ("slowed_syncs").
 
         Many syncs may come through between two freezes, and hardly more than the first have waited: one is counted.
         """
@@ -63,7 +63,7 @@ class Freezer:
         return self._ask({"op": "stop", "name": name})
 
     def close(self) -> None:
-        """Let go of the process; once nobody holds it, it thaws everything and ends."""
+        """Release the process; after the last release it thaws everything and ends."""
         self._socket.close()
 
     def _ask(self, request: dict[str, Any], descriptor: int | None = None) -> dict[str, int]:
@@ -156,7 +156,7 @@ def _serve(channel: socket.socket) -> NoReturn:
 
 
 def _let_go_of_everything_else(kept: int) -> None:
-    """Close what was inherited: nobody shall wait for the end of a pipe because of this process."""
+    """Close inherited descriptors: this process must not keep a pipe open."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)
@@ -173,7 +173,7 @@ class _Server:
         self._own: dict[str, _Own] = {}
 
     def run(self) -> None:
-        """Freeze and thaw until nobody holds the other end."""
+        """Freeze and thaw until the other end is closed."""
         try:
             while True:
                 now = time.monotonic()

@@ -1,8 +1,7 @@
 """The fabric of a host: one node in the host's own network, links cut where they arrive and disturbed where they leave.
 
-Each host has an agent of its own, so a link is measured by two of them: one sends a probe, the other says whether it
-came. The controller hands out the tokens that tell probes apart. Probes pass what strikes some packets and spares
-others (BYPASS_MARK).
+Each host has its own agent, so two of them measure a link: one sends a probe, the other reports whether it arrived. The
+controller provides the tokens that identify probes. Faults that hit only some packets do not hit probes (BYPASS_MARK).
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Host:
         """Take the host, its address and its port, and make the table in which links are cut.
 
         Raises:
-            AgentError: somebody else has them, or nftables do not work here.
+            AgentError: they are in use, or nftables do not work here.
         """
         lock = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         if not take_lock(lock):
@@ -68,7 +67,7 @@ class Host:
         self._probes = _bound(socket.SOCK_DGRAM, address, PROBE_PORT)
         asyncio.get_running_loop().add_reader(self._probes, self._receive)
         await self._receiver.lay_out()
-        with contextlib.suppress(AgentError):  # without the tool nobody left a chain behind
+        with contextlib.suppress(AgentError):  # without the tool there is no chain
             find_tool("iptables", PACKAGES)
             PacketFaults(self._node, self._network, self._network).remove()
 

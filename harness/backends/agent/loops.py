@@ -30,7 +30,7 @@ _FLUSHES_FIELD = 15
 
 
 def attach(backing: int, image: str, *, direct: bool = False) -> tuple[str, int]:
-    """Make an open file a block device that the kernel lets go once nobody uses it any more.
+    """Make an open file a block device that the kernel detaches after its last use.
 
     Args:
         backing: the file, open for reading and writing.
@@ -56,7 +56,7 @@ def attach(backing: int, image: str, *, direct: bool = False) -> tuple[str, int]
                 given = struct.unpack_from("<I", _status(descriptor), _FLAGS_AT)[0]
             except OSError as error:
                 os.close(descriptor)
-                if error.errno == errno.EBUSY:  # somebody else was faster
+                if error.errno == errno.EBUSY:  # another process was faster
                     continue
                 raise
             if direct and not given & _DIRECT_IO:
@@ -92,7 +92,7 @@ def _free_device() -> str:
 
 
 def limit(device: str, size: int) -> None:
-    """Let the device end after so many bytes (0: at the file's end): what lies beyond fails with EIO.
+    """Let the device end after this number of bytes (0: at the file's end): I/O behind it fails with EIO.
 
     What is mounted stays mounted, but for what it does then when it meets the end see `drives`.
     """

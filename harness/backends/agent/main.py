@@ -35,8 +35,8 @@ def main(argv: Sequence[str]) -> NoReturn:
     `MARKER probe` is to see whether namespaces work here, and `MARKER "probe packets"` whether faults of packets do.
 
     MARKER names the controller (`ownership`); DESCRIPTOR is the agent's end of the socket pair. LINKS says how links
-    are carried: "namespaces" or "proxy" by this agent, beside the nodes that it runs; "containers" by networks that
-    exist already, with nodes that somebody else runs.
+    are carried: "namespaces" or "proxy" by this agent, beside the nodes that it runs; "containers" by existing
+    networks, whose nodes the agent does not run.
     """
     marker, links = argv[0], argv[1]
     controller = int(marker.split(":")[2])

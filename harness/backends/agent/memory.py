@@ -1,4 +1,4 @@
-"""A data directory in memory, for whoever may not mount file systems from files: it can be full, and nothing else.
+"""A data directory in memory, for users that may not mount file systems from files: its only fault is to be full.
 
 A tmpfs can be mounted in a user namespace. It has neither a journal that could be lost nor a device that could fail,
 and the kernel refuses to make it read-only while a file is open for writing.

@@ -1,7 +1,7 @@
 """Packets that the kernel hands over to be judged: nfnetlink_queue over a raw netlink socket.
 
-A firewall rule (`iptables ... -j NFQUEUE --queue-num N --queue-bypass`) sends packets into a queue, whoever owns the
-queue gives each packet a verdict. The messages are those of linux/netfilter/nfnetlink_queue.h:
+A firewall rule (`iptables ... -j NFQUEUE --queue-num N --queue-bypass`) sends packets into a queue, and the owner of
+the queue gives each packet a verdict. The messages are those of linux/netfilter/nfnetlink_queue.h:
 
     struct nlmsghdr    u32 length, u16 type, u16 flags, u32 sequence, u32 port     (host byte order)
     struct nfgenmsg    u8 family, u8 version, be16 queue number
@@ -10,10 +10,10 @@ queue gives each packet a verdict. The messages are those of linux/netfilter/nfn
 A queue belongs to the socket that bound it, and the socket to the network namespace in which it was made: this process
 may move on. When the socket is closed the kernel drops what waits, and from then on `--queue-bypass` lets packets pass.
 
-Segments are asked for one by one (no NFQA_CFG_F_GSO): what a network card would cut into packets arrives as packets of
-at most the interface's MTU, with their checksums filled in, so that a fault strikes what a wire would carry. Nor is
-NFQA_CFG_F_FAIL_OPEN asked for: a full queue drops, as a router's does, instead of letting packets overtake those that
-are held.
+Segments are requested one by one (no NFQA_CFG_F_GSO): data that a network card would segment arrives as packets of at
+most the interface's MTU, with their checksums filled in, so that a fault hits packets as on a wire.
+NFQA_CFG_F_FAIL_OPEN is not requested either: a full queue drops, as a router's does, instead of letting packets
+overtake those that are held.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One directed link with a fault: a queue of packets, and what becomes of each of them.
 
 What a packet's fate is, is drawn from the link's own seeded stream, in the order of packets and with as many draws for
-one as for the other: the same sequence of packets meets the same fates. When it happens is a matter of real time.
+one as for the other: the same sequence of packets has the same fates. Their times are real time.
 
-A packet that has to wait does not wait in the queue: the kernel is told to drop it, and it is sent anew when it is due.
+A packet that must wait does not wait in the queue: the kernel drops it, and it is sent again when it is due.
 Else it would count as not yet sent for the socket from which it comes, and a connection's throughput would fall with
 the delay far below what its window allows (TCP small queues; netem orphans packets for the same reason).
 """
@@ -25,10 +25,10 @@ LATE_S: Final = 0.1
 """How much later a duplicate, or a packet that others overtake, is sent at most."""
 
 BACKLOG_S: Final = 2.0
-"""A limited link keeps so much waiting; what comes on top of it is lost, as in front of a slow line."""
+"""The limit of waiting data of a rate-limited link; further packets are lost, as in front of a slow line."""
 
 WAITING_BYTES_MAX: Final = 8 << 20
-"""So much waits for one link; what comes on top of it is lost."""
+"""The limit of waiting data of one link; further packets are lost."""
 
 CONNECTIONS_MAX: Final = 65_536
 """Connections that a link with resets keeps in mind."""
@@ -55,7 +55,7 @@ class Fault:
         """A fault as it came over the channel.
 
         Raises:
-            AgentError: it has a field that nobody here knows.
+            AgentError: it has an unknown field.
         """
         unknown = sorted(set(wanted) - {field.name for field in fields(cls)})
         if unknown:
@@ -262,12 +262,14 @@ class PacketLink:
         self._next_break = self._loop.call_later(2 * self._draw_break() / self.fault.resets, self._break)
 
     def _break(self) -> None:
-        """Every connection that was seen so far is to break: with its next packet, which tells where it stands."""
+        """Break every connection seen so far, with its next packet, which has its sequence numbers."""
         self._age += 1
         self._schedule_break()
 
     def _broken(self, packet: bytes) -> bytes | None:
-        """What resets a connection that is to break for the receiver, in the packet's place; the sender is told."""
+        """The reset for the receiver of a connection that must break, instead of the packet; the sender gets one
+        too.
+        """
         segment = segments.segment_in(packet)
         if segment is None:
             return None

@@ -1,9 +1,9 @@
 """Faults of packets: loss, delay and the like for what one network namespace sends to each of some addresses.
 
-A rule in a chain of our own (table mangle, from POSTROUTING, where a packet's destination is settled) sends what goes
-to such an address into a queue of this process (`nfqueue`), and a `PacketLink` says what becomes of it. There is a
-rule exactly as long as there is a fault: other links lose no time. With `--queue-bypass` packets pass when this process
-is gone. No rule of anybody else is touched. Addresses are IPv4.
+A rule in a separate chain (table mangle, from POSTROUTING, where a packet's destination is known) sends packets to such
+an address into a queue of this process (`nfqueue`), and a `PacketLink` decides their fate. A rule exists only while its
+fault does: other links are not slowed. With `--queue-bypass` packets pass when this process is gone. Other rules are
+not changed. Addresses are IPv4.
 
 What a link sends later, twice or instead goes out by a raw socket and carries BYPASS_MARK, as measurements may
 (SO_MARK): what carries it is not queued.
@@ -26,10 +26,10 @@ from .segments import fragments
 from .tools import find_tool, run_tool
 
 BYPASS_MARK: Final = 0x73_70_6C_62
-"""The mark of packets that no fault of ours strikes."""
+"""The mark of packets that our faults do not hit."""
 
 PACKETS_MAX: Final = 4096
-"""The kernel keeps so many packets of a link until this process takes them; what comes on top of them is lost."""
+"""The limit of packets of a link that the kernel queues for this process; further ones are lost."""
 
 CHAIN: Final = "SPLITBRAIN"
 PACKAGES: Final = "iptables"
@@ -66,8 +66,8 @@ class PacketFaults:
     def set(self, faults: Mapping[str, Mapping[str, Any]]) -> None:
         """Give what goes to exactly these addresses these faults, and everything else none.
 
-        A link whose fault stays the same goes on with its counts and its stream; any other begins anew. What waited on
-        a link that loses its fault passes at once, in order.
+        A link whose fault stays the same keeps its counts and its stream; any other starts again. Packets that waited
+        on a link that loses its fault pass at once, in order.
 
         Args:
             faults: fields of `LinkFault` by destination; "seed", a whole number, seeds the link's stream.
@@ -148,7 +148,7 @@ class PacketFaults:
         return PacketLink(fault, queue, self._send)
 
     def _queue(self) -> Queue:
-        """A queue of a number that nobody uses: the kernel says EPERM of one that belongs to another socket."""
+        """A queue with a free number: the kernel returns EPERM for one that belongs to another socket."""
         problem: OSError | None = None
         for _ in range(_QUEUES_TRIED):
             number, self._next_queue = self._next_queue, self._next_queue + 1
@@ -187,7 +187,7 @@ class PacketFaults:
     # --- rules --------------------------------------------------------------------------------------------------------
 
     def _write_rules(self, first: bool) -> None:
-        """Make the chain anew, in one transaction, and on the first time lead packets there."""
+        """Replace the chain, in one transaction, and the first time route packets there."""
         if not self._links:
             self._remove_rules()
             return

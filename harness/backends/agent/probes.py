@@ -1,7 +1,7 @@
 """Measuring links with real datagrams, from one node's network to another's.
 
-They pass what strikes some packets and spares others (BYPASS_MARK), so that one lost probe does not stand for a cut. On
-a link that holds everything they are held as well.
+Faults that hit only some packets do not hit probes (BYPASS_MARK), so that a lost probe means a cut. On a link that
+holds everything they are held as well.
 """
 
 from __future__ import annotations

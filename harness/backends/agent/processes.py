@@ -1,6 +1,6 @@
 """Nodes as processes: started, killed, paused, resumed and reaped, always with the evidence that the kernel gives.
 
-A node leads a session of its own. A signal goes to every process of that session, so that a node that is a wrapper
+A node leads its own session. A signal goes to every process of that session, so that a node that is a wrapper
 script around the real server is killed and paused whole.
 """
 
@@ -112,7 +112,7 @@ class Processes:
         node = self._nodes[name]
         found = None if node.pid is None else syscalls.process_state(node.pid)
         if found is None or found[0] in "ZX":
-            self.reap()  # the kernel may not have told yet: how it ended shall be known with that it did
+            self.reap()  # so that its exit status is known at the same time as its end
             ended: dict[str, Any] = {"exit": node.exit} if node.exit else {}
             if node.exit and not node.signalled:
                 ended["by_itself"] = True

@@ -52,8 +52,8 @@ class Proxies:
     async def lay_out(self) -> None:
         """Take a port for every node and for every proxy.
 
-        The ports of the nodes are held by sockets that are bound but do not listen: nobody is given such a port by
-        chance, while the node itself can listen on it because, as servers do, it sets SO_REUSEADDR.
+        The ports of the nodes are held by sockets that are bound but do not listen: no other process gets such a port
+        by chance, while the node itself can listen on it because, as servers do, it sets SO_REUSEADDR.
         """
         loop = asyncio.get_running_loop()
         self._sink = await loop.create_server(lambda: _Sink(self.probes), HOST, 0)
@@ -177,7 +177,7 @@ class _LinkProxy:
         return link in self.proxies.cut_links
 
     def break_connections(self) -> int:
-        """Reset all connections between the two nodes, whoever dialled them; how many there were.
+        """Reset all connections between the two nodes, in both directions; returns their number.
 
         None while one of the two directions is cut: a reset would not arrive.
         """
@@ -278,7 +278,7 @@ class _Relay:
         self.proxy.relays.append(self)
         self._probe = self.proxy.proxies.probes.get(side.transport.get_extra_info("peername")[1])
         if self.proxy.is_cut(side.link):
-            self._damage(side.link)  # it leads nowhere, whatever becomes of the link
+            self._damage(side.link)  # it leads nowhere in any case
         else:
             # What comes before the far side is there is kept all the same: some releases of Python 3.11 read on after
             # a pause that was asked for this early.
@@ -303,7 +303,9 @@ class _Relay:
             self.lost(self.far)
 
     def _far_is_there(self) -> None:
-        """Pass on what came in before; to nobody, if the far side could not be reached and the near one is not told."""
+        """Pass on what came in before; discard it if the far side could not be reached and the near one must not see
+        that.
+        """
         self._waits_for_far = False
         early = bytes(self._early)
         self._early.clear()
@@ -364,7 +366,7 @@ class _Relay:
         if self.proxy.is_cut(side.link) and not self.probes:
             self._damage(side.link)
         elif self.near.at_end and self.far.at_end:
-            self._forget()  # both were closed in good order, and what they wrote is still under way
+            self._forget()  # both were closed cleanly, and their data is still in flight
         elif self.probes:
             self.reset()
         else:

@@ -1,13 +1,12 @@
 """Links cut where they end: in the receiver's network namespace a table of nftables drops what some sources send.
 
 As in Jepsen, a cut is enforced at the receiver (its input chain), so that one direction of a link can be cut alone. The
-table is this project's own, `table inet splitbrain`: it is made and deleted whole, and no rule of anybody else is
-touched. A source is an element of a set: a namespace's part of a topology changes in one transaction, each element
+table is this project's own, `table inet splitbrain`: it is created and deleted as a whole, and other rules are not
+changed. A source is an element of a set: a namespace's part of a topology changes in one transaction, each element
 counts what it dropped, and it expires after CUT_EXPIRES_S unless it is refreshed, so that a partition heals by itself
-when the controller is gone. One that is missing although nobody healed it was removed, as by a reload of the firewall,
-or not refreshed in time: nobody knows what it dropped, and whoever asks is told so. Addresses are IPv4. ARP does not
-pass through these rules: a node whose cache entry expired during a one-way cut would else lose the direction that is
-open.
+when the controller is gone. One that is missing without a heal was removed, for example by a reload of the firewall, or
+not refreshed in time: its count is unknown, and the caller gets an error. Addresses are IPv4. ARP does not pass through
+these rules: a node whose cache entry expired during a one-way cut would else lose the direction that is open.
 
 A `Receiver` is one namespace, which may be this process's own; `Receivers` are all nodes of a deployment on one
 machine.
@@ -33,7 +32,7 @@ Link = tuple[str, str]
 Result = TypeVar("Result")
 
 CUT_EXPIRES_S = 60
-"""How long the kernel keeps an element that nobody refreshes."""
+"""How long the kernel keeps an element without a refresh."""
 REFRESH_AFTER_S = 20
 TOOL_TIMEOUT_S = 10
 
@@ -86,9 +85,9 @@ class Receiver:
         await self._run("-f", "-", text=_REMOVE)
 
     async def cut(self, sources: Sequence[str]) -> None:
-        """Drop what exactly these addresses send, in one transaction. A source that stays cut goes on counting.
+        """Drop what exactly these addresses send, in one transaction. A source that stays cut continues to count.
 
-        It works also where somebody has removed the table, or emptied it.
+        It works also if the table was removed or emptied.
         """
         async with self._one_at_a_time:
             if not sources and not self._sources:
@@ -100,10 +99,10 @@ class Receiver:
             self._sources = list(sources)
 
     async def refresh(self) -> None:
-        """Keep the cuts from expiring; called now and then for as long as the controller lives.
+        """Refresh the cuts so that they do not expire; called at intervals while the controller lives.
 
         Raises:
-            AgentError: a cut is no longer there. It stays away, lest nobody learn of it.
+            AgentError: a cut is missing. It is not added again, so that the problem is reported.
         """
         async with self._one_at_a_time:
             if self._sources and _now() - self._applied_at > REFRESH_AFTER_S:
@@ -115,7 +114,7 @@ class Receiver:
         """Packets dropped by source, for every source that is cut, since it was cut.
 
         Raises:
-            AgentError: a cut is no longer there, and nobody knows what it dropped.
+            AgentError: a cut is missing, and its count is unknown.
         """
         async with self._one_at_a_time:
             return await self._dropped()
@@ -141,7 +140,7 @@ class Receiver:
         return {source: int(count) for source, count in _ELEMENT.findall(listed)}
 
     async def _apply(self, sources: Sequence[str]) -> None:
-        """Make the table anew, with these sources: rules that somebody removed are there again."""
+        """Create the table again, with these sources; removed rules are restored."""
         elements = ", ".join(f"{source} timeout {CUT_EXPIRES_S}s" for source in sources)
         table = _TABLE.format(elements=f"elements = {{ {elements} }}" if elements else "")
         await self._run("-f", "-", text=_REMOVE + table)
@@ -206,10 +205,10 @@ class Receivers:
             await _together([receiver.refresh() for receiver in self._receivers.values()])
 
     async def dropped(self) -> dict[Link, int]:
-        """Packets that each cut link swallowed since it was cut, this agent's own probes left out.
+        """Packets that each cut link dropped since it was cut, without this agent's own probes.
 
         Raises:
-            AgentError: a link is no longer cut, because somebody removed the rules or they expired.
+            AgentError: a link is no longer cut, because the rules were removed or expired.
         """
         async with self._one_at_a_time:
             counts = await _together([receiver.dropped() for receiver in self._receivers.values()])
@@ -240,10 +239,10 @@ class Receivers:
 
 
 async def run_inside(namespace: int, argv: Sequence[str], text: str, where: str) -> str:
-    """Run a tool in a network namespace without holding up the event loop; what it printed.
+    """Run a tool in a network namespace without blocking the event loop; returns its output.
 
-    Its end is awaited through a descriptor of the process. A tool that complained has failed, whatever its exit code
-    was: where this process reaps all its children, the code may be gone.
+    Its end is awaited through a descriptor of the process. A tool with error output has failed, with any exit code:
+    where this process reaps all its children, the code may be gone.
 
     Raises:
         AgentError: it could not be run, complained, or took longer than TOOL_TIMEOUT_S.

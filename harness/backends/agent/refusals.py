@@ -1,8 +1,8 @@
-"""What a node's own system calls got while its disk had a fault: it tells whether the node met the fault at all.
+"""What a node's own system calls got while its disk had a fault: it shows whether the node met the fault at all.
 
 The kernel counts the calls that end with certain errors (perf_event_open(2), at the tracepoint raw_syscalls:sys_exit),
-of every thread that the node has and of all that these start. The node goes on as before. Errors are told apart, files
-are not; but hardly anything else than a disk that is full, read-only or broken gives these.
+of every thread that the node has and of all that these start. The node is not affected. Calls are counted by error, not
+by file; but almost only a disk that is full, read-only or broken gives these errors.
 
 What comes back in another way is not seen: completions of io_uring(7) and io_submit(2), and the end of a process that
 touched a file in its memory (mmap(2)), which is a halt.
@@ -74,8 +74,8 @@ class Refusals:
             halted: whether that ended by itself.
 
         Returns:
-            "failed_calls", system calls of the node that got such an error; "halted" if it is so. "uncounted" instead
-            of the calls where there may have been some that nobody saw, and why.
+            "failed_calls", system calls of the node that got such an error; "halted" if it is so. "uncounted", with the
+            reason, instead of the calls if some may have been missed.
         """
         failed = sum(struct.unpack("=Q", os.read(counter, 8))[0] for counter in self._counters.values())
         problem = self._problem or ("the node was started again meanwhile" if life != self._life else None)

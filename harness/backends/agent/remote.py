@@ -2,8 +2,7 @@
 
 It lives as long as the ssh channel whose ends are its standard input and output, and no longer than QUIET_S without a
 word from its controller: a controller that lost its network cannot say goodbye. With it go its node and its rules.
-Where the kernel allows, it lives in PID and mount namespaces of its own, so that the kernel ends whatever the node has
-become.
+If the kernel allows it, it has its own PID and mount namespaces, so that the kernel ends all processes of the node.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ Handler = Callable[..., Awaitable[Any]]
 
 
 def main(argv: Sequence[str]) -> NoReturn:
-    """Run the agent of the run whose directory on this host is `argv[0]`; or tell what faults the host can have.
+    """Run the agent of the run whose directory on this host is `argv[0]`; or report the faults that the host supports.
 
-    `DIRECTORY serve MARKER` serves whoever owns it; `DIRECTORY look PATTERN...` prints what `look` found.
+    `DIRECTORY serve MARKER` serves its owner; `DIRECTORY look PATTERN...` prints what `look` found.
     """
     home, what, *rest = argv
     if what == "look":
@@ -138,7 +137,7 @@ class _RemoteAgent:
                 await self._host.remove()
 
     async def _take_home(self) -> None:
-        """Hold the lock of the run's directory: whoever sweeps sees by it that the directory is in use.
+        """Hold the lock of the run's directory: a sweep sees by it that the directory is in use.
 
         Who looks whether it is held holds it himself for an instant.
         """

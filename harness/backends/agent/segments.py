@@ -17,7 +17,7 @@ _FRAGMENT_BYTES: Final = 1240
 
 
 def total_length(packet: bytes) -> int:
-    """The length of a packet in bytes as its header tells it: only its beginning may be at hand."""
+    """The length of a packet in bytes from its header: only its beginning may be available."""
     return int.from_bytes(packet[2:4], "big")
 
 

@@ -1,4 +1,4 @@
-"""What was in a directory, to tell afterwards what of it is gone."""
+"""The content of a directory, to report later what of it was lost."""
 
 from __future__ import annotations
 

@@ -16,10 +16,12 @@ from .errors import AgentError
 from .packet_link import Fault
 
 PIECE_BYTES: Final = 1448
-"""A limited link carries so much at once: what a packet carries of a stream."""
+"""A rate-limited link carries this much at once: the payload of a packet."""
 
 LANE_BYTES_MAX: Final = 1 << 20
-"""So much of a connection waits in the proxy; then it reads no more of it, and the sender's own buffer fills."""
+"""The limit of data of a connection in the proxy; above it the proxy stops reading, and the sender's own buffer
+fills.
+"""
 
 _IMPOSSIBLE: Final = ("loss", "duplicate", "reorder", "corrupt", "mtu")
 
@@ -31,8 +33,8 @@ class StreamLink:
         break_connections: resets all connections over the link, and says how many there were.
 
     Attributes:
-        fault: None for a link that is well.
-        counts: by the words of `Deployment.disturbed`; pieces of streams, where packets are meant elsewhere.
+        fault: None for a link without a fault.
+        counts: with the keys of `Deployment.disturbed`; of pieces of streams instead of packets.
     """
 
     def __init__(self, break_connections: Callable[[], int]) -> None:
@@ -47,11 +49,11 @@ class StreamLink:
 
     @property
     def held(self) -> bool:
-        """Whether nothing passes until the fault is gone."""
+        """Whether nothing passes until the fault is healed."""
         return self.fault is not None and self.fault.held
 
     def set(self, fault: Fault | None) -> None:
-        """Give the link a fault, or none. One that it has already goes on; else what waits passes at once, in order.
+        """Give the link a fault, or none. The same fault continues; else waiting data passes at once, in order.
 
         Raises:
             AgentError: a fault of packets.

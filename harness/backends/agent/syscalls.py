@@ -1,4 +1,4 @@
-"""System calls that the `os` module of Python 3.11 lacks, and what /proc tells of processes."""
+"""System calls that the `os` module of Python 3.11 lacks, and the status of processes from /proc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node's data directory on a file system of its own, which can be made to fail in the ways in which disks do.
+"""A node's data directory on its own file system, which can be made to fail like a disk.
 
 The file system is ext4 in a sparse file, mounted by loop devices (`drives`). What happens to it is the doing of the
 kernel, so every program meets it, however it was linked:
@@ -12,8 +12,8 @@ kernel, so every program meets it, however it was linked:
     fails         EXT4_IOC_SHUTDOWN                                      EIO                        by a new mount
     loss of power EXT4_IOC_SHUTDOWN without a flush of the journal       (its end)                  by a new mount
 
-`read_only` is not a remount, which the kernel refuses for as long as a file is open for writing. `sync_fails` is what
-PostgreSQL's developers met in 2018 ("fsyncgate"): the kernel tells of the failure once, takes the pages for clean, and
+`read_only` is not a remount, which the kernel refuses while a file is open for writing. `sync_fails` is what
+PostgreSQL's developers met in 2018 ("fsyncgate"): the kernel reports the failure once, marks the pages as clean, and
 the next sync succeeds and proves nothing. Metadata go on being written, as before the first block of data is nearly all
 of it, the journal too; but the blocks of directories that grew and of the trees of files with many extents lie among
 the data. While a sync fails they are safe in the journal, and ext4 reads them from memory. Where one of them must be
@@ -25,7 +25,7 @@ The data lies in a directory of the file system that is mounted over the node's 
 out of the node's sight. Mounts are made in the calling process's mount namespace. A container sees what is mounted
 below a directory that was bound into it with the propagation `rslave`; another mount namespace that was copied
 meanwhile keeps the old file system alive, so a new mount always gets a new loop device, and the old one is cut off from
-the file: what the old file system still had to write would strike the new one.
+the file: pending writes of the old file system would damage the new one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from .tools import find_tool
 
 SIZE_BYTES = 256 << 20
 JOURNAL_SHARE = 16
-"""How much of a volume is its journal: one part of so many."""
+"""The size of a volume divided by the size of its journal."""
 LEAST_JOURNAL_MIB = 4
 INODES = 4096
 GONE_WITHIN_S = 2.0
@@ -77,8 +77,8 @@ class Volume:
         image: the file that holds the file system; made at the first mount, gone after `unmount`.
         freezer: for slow disks; without it there are none.
         size: of the file system, in bytes. The file takes only as much room as is used of it.
-        aside: files of the data directory that lie elsewhere, by their names in it: no fault strikes what the node
-            writes for those who watch it.
+        aside: files of the data directory that are stored elsewhere, by their names in it: no fault may hit the node's
+            telemetry.
     """
 
     def __init__(
@@ -363,7 +363,7 @@ class Volume:
         fcntl.ioctl(self._root, _EXT4_SHUTDOWN, struct.pack("<I", _NO_LOG_FLUSH))
 
     def _renew(self) -> None:
-        """Mount anew what is durable, and nothing else."""
+        """Mount again only what is durable."""
         self._shut_down()
         loops.cut_off(self._device)
         self._detach()
@@ -411,11 +411,11 @@ def problem() -> str | None:
 def sweep(is_left_over: Callable[[str], bool], *, dry_run: bool = False) -> list[str]:
     """Unmount volumes whose owner is gone, and remove their images; a line for each. Only root's sweep does so.
 
-    What somebody else removes meanwhile is fine, and a device that serves another image by then is left alone.
+    Images that are removed meanwhile are no error, and a device that serves another image by then is not touched.
 
     Args:
-        is_left_over: tells from the name of an image whether its owner is gone.
-        dry_run: only tell.
+        is_left_over: whether the owner of an image is gone, by its name.
+        dry_run: only list them.
     """
     if os.geteuid() != 0:
         return []
@@ -430,7 +430,7 @@ def sweep(is_left_over: Callable[[str], bool], *, dry_run: bool = False) -> list
     for device, image in left.items():
         if not drives.is_outer(image) and _still_serves(device, image):
             with _unless_let_go():
-                loops.limit(device, 0)  # whoever waits for it shall come free
+                loops.limit(device, 0)  # unblock processes that wait for it
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(image)
             removed.append(f"unmounted {image} of a controller that is gone")
@@ -444,7 +444,7 @@ def sweep(is_left_over: Callable[[str], bool], *, dry_run: bool = False) -> list
 
 @contextlib.contextmanager
 def _unless_let_go() -> Generator[None]:
-    """Somebody else may have removed what is touched in here."""
+    """Ignore the absence of what another process removed."""
     try:
         yield
     except OSError as error:

@@ -67,7 +67,7 @@ class DockerBackend:
             return leftovers.sweep(lambda: asked(client.api, "remove what dead controllers left behind", labels.sweep))
 
     def clean(self, store: Path, *, dry_run: bool) -> list[str]:
-        """As `sweep`, and images of disks in a store as well; or only tell what would be removed.
+        """As `sweep`, and images of disks in a store as well; or only list what would be removed.
 
         Raises:
             BackendError: no engine answers, or it refuses.

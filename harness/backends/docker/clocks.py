@@ -1,4 +1,5 @@
-"""Wrong clocks for nodes in containers: libfaketime of the node's own image, told by a file that is bound into it.
+"""Wrong clocks for nodes in containers: libfaketime of the node's own image, controlled by a file that is bound into
+it.
 
 What a node sees is measured in the container that keeps its network, which is of the same image and has the same file.
 """

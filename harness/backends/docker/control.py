@@ -70,14 +70,15 @@ class ContainerNode:
             await self._runners.stop(self._node)
 
     async def status(self) -> NodeStatus:
-        """What engine and kernel say of the node: the first pid, its state letter, whether it is frozen; how it ended.
+        """The status of the node from engine and kernel: the first pid, its state letter, whether it is frozen; how it
+        ended.
 
-        Of one that ended although nobody stopped it, also the last line of its log.
+        For a process that ended by itself also the last line of its log.
         """
         return await self._runners.status(self._node)
 
     async def throttle(self, share: float | None) -> Mapping[str, Any]:
-        """Give the node this share of one CPU, or all that it wants; how often the limit until now struck.
+        """Give the node this share of one CPU, or no limit; returns how often the limit so far throttled it.
 
         What a process that ended by itself had counted is lost.
         """

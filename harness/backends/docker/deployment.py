@@ -118,7 +118,7 @@ class DockerDeployment(Deployed[ContainerNode]):
     async def close(self) -> None:
         """Stop every node (SIGTERM, a second later SIGKILL) and remove everything except logs and data.
 
-        Everything is tried whatever fails. Closing twice does no harm.
+        After an error the rest is still tried. Closing twice is safe.
 
         Raises:
             BackendError: something was left behind; the next start sweeps it.
@@ -139,7 +139,9 @@ class DockerDeployment(Deployed[ContainerNode]):
                     self._engine.close()
 
     async def _remove_everything(self) -> None:
-        """By label, for an interrupted start leaves containers that nobody here knows of. Runners go before keepers."""
+        """By label, because an interrupted start leaves containers that are not recorded here. Runners are removed
+        before keepers.
+        """
         mine = [f"{label}={value}" for label, value in labels.of_run(self.run).items()]
         found = await self._engine.ask("list containers", lambda api: containers_with(api, mine))
         await _together([self._engine.remove(container.id) for container in found])
@@ -153,7 +155,7 @@ class DockerDeployment(Deployed[ContainerNode]):
 
 
 def _aside(node: Node) -> Path:
-    """Where files lie that no fault of a disk shall strike."""
+    """The folder of files that no disk fault may hit."""
     return node.folder / ASIDE
 
 

@@ -36,7 +36,7 @@ _QUOTA_MIN_US = 1000
 """The shortest quota that the kernel takes."""
 
 _GAVE_UP_FREEZING = "unable to freeze"
-"""What runc says when a control group of version 1 was not frozen after so many tries; it has thawed it then."""
+"""runc's error when a control group of version 1 was not frozen after several attempts; it has thawed it then."""
 
 NETWORK_IS_FREE_WITHIN_S = 5.0
 """Its last container counts as being on it for a moment after it is gone."""
@@ -87,7 +87,7 @@ class Labelled(msgspec.Struct, frozen=True, rename=_API_NAMES):
 
     @property
     def created_at_s(self) -> float:
-        """When it was made, in seconds since 1970; so the engine tells of containers, and of networks by a date."""
+        """Its creation, in seconds since 1970; the engine reports it so for containers, and as a date for networks."""
         if self.created is None:
             return math.inf
         return self.created if isinstance(self.created, int) else self.created.timestamp()
@@ -149,8 +149,8 @@ class Engine:
     async def run(self, call: Callable[[], Result]) -> Result:
         """Run something that blocks in one of the threads.
 
-        Whoever is cancelled meanwhile is so when the call has ended, or was not begun: what the engine still does then
-        would come after what is asked of it next, such as a pause after the end of all faults.
+        A cancellation takes effect when the call has ended, or was not started. Otherwise the engine could carry out
+        the call after later requests, such as a pause after the end of all faults.
         """
         called = self._pool.submit(call)
         ended = asyncio.wrap_future(called)
@@ -158,7 +158,7 @@ class Engine:
             return await asyncio.shield(ended)
         except asyncio.CancelledError:
             if not called.cancel():
-                ended.add_done_callback(lambda failed: failed.cancelled() or failed.exception())  # nobody asks for it
+                ended.add_done_callback(lambda failed: failed.cancelled() or failed.exception())  # not needed
                 await asyncio.wait([ended])
             raise
 
@@ -166,7 +166,7 @@ class Engine:
         """Ask the engine for something.
 
         Args:
-            what: what for, as it goes on after "could not".
+            what: the purpose, as it follows "could not".
             call: the request.
 
         Raises:
@@ -239,8 +239,8 @@ class Engine:
     async def pause(self, container: str) -> None:
         """Freeze all processes of a container; one that ended, or is frozen, stays so.
 
-        On a busy machine the runtime may give up before every process has stopped, and lets all of them go on: that is
-        tried again.
+        On a busy machine the runtime may give up before every process has stopped, and resumes all of them: this is
+        retried.
         """
         deadline = asyncio.get_running_loop().time() + PAUSE_TAKES_AT_MOST_S
         while True:
@@ -298,7 +298,7 @@ class Engine:
         return msgspec.convert(found, Labelled).id
 
     async def remove(self, container: str) -> None:
-        """End a container and remove it; one that is gone already is fine."""
+        """End a container and remove it; it is no error if it does not exist."""
         await self.ask(f"remove the container {short(container)}", lambda api: remove_container(api, container))
 
     # --- the end ------------------------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ def asked(api: docker.APIClient, what: str, call: Callable[[docker.APIClient], R
 
 
 def remove_container(api: docker.APIClient, container: str) -> bool:
-    """End a container and remove it; False if it is gone, or somebody else removes it right now."""
+    """End a container and remove it; False if it does not exist, or is being removed by another process."""
     try:
         api.remove_container(container, v=True, force=True)
     except docker.errors.APIError as error:
@@ -342,7 +342,7 @@ def remove_container(api: docker.APIClient, container: str) -> bool:
 
 
 def remove_network(api: docker.APIClient, network: str) -> str | None:
-    """Remove a network; one that is gone already is fine. What keeps it, if containers stay on it; else None."""
+    """Remove a network; it is no error if it does not exist. Returns the containers that keep it; else None."""
     deadline = time.monotonic() + NETWORK_IS_FREE_WITHIN_S
     while True:
         try:

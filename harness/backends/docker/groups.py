@@ -1,4 +1,4 @@
-"""What the kernel tells of a container's control groups (cgroups(7), version 1 or 2): frozen or not, and how throttled.
+"""The state of a container's control groups (cgroups(7), version 1 or 2): frozen or not, and how throttled.
 
 The engine puts all processes of a container into the same groups, so those of its first process are the container's.
 """

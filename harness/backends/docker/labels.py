@@ -31,10 +31,10 @@ def of_run(run: str) -> dict[str, str]:
 def sweep(api: docker.APIClient, *, dry_run: bool = False) -> list[str]:
     """Remove containers and networks of controllers that are dead; a line for each. Those of others are left alone.
 
-    With `dry_run` it only tells what would be removed.
+    With `dry_run` it only lists what would be removed.
 
-    Controllers in other PID namespaces cannot be told from dead ones: theirs are left alone too. Unlike processes these
-    things outlive the machine's end, and with them whoever made them before it.
+    Controllers in other PID namespaces cannot be distinguished from dead ones: their things are not touched either.
+    Unlike processes, containers and networks survive a reboot.
     """
     booted_at_s = _booted_at_s()
     removed: list[str] = []

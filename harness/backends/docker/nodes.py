@@ -25,7 +25,7 @@ from splitbrain.results.errors import BackendError
 DATA_DIR = "/data"
 """Where a node finds its data directory."""
 LOG_FILE = "/splitbrain.log"
-"""Where a runner appends what its node prints: a file of this machine, so that it is there whoever dies."""
+"""The file to which a runner appends the output of its node: on this machine, so that it survives any end."""
 NODE_PORT = 7000
 
 _KEEP = ("sleep", "infinity")
@@ -46,11 +46,13 @@ class Node:
     command: NodeCommand | None = None
     life: int = 0
     signalled: bool = False
-    """Whether its process was told to end."""
+    """Whether its process was asked to end."""
     share: float | None = None
     """Of one CPU, that it is limited to."""
     throttled: int = 0
-    """How often that limit struck in earlier lives of the process, less what the current life had before."""
+    """How often that limit throttled earlier lives of the process, minus the count of the current life before the
+    limit.
+    """
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -112,12 +114,12 @@ class Containers:
         if state.status != "running":
             raise BackendError(
                 f"the container that keeps the network of {node.name} ended ({ended_how(state)}): the image "
-                f"{self._image} must have `sleep`, and nobody else may stop what carries the label {labels.RUN}."
+                f"{self._image} must have `sleep`, and no one else may stop containers with the label {labels.RUN}."
             )
         return state
 
     async def prepare(self, node: Node, command: NodeCommand) -> None:
-        """See to it that the node has a container for this command."""
+        """Make sure that the node has a container for this command."""
         if node.runner and node.command is not None and _same(node.command, command):
             return
         if node.runner:

@@ -23,7 +23,7 @@ STOP_GRACE_S = 1
 
 
 class Runners:
-    """The containers in which nodes run. Nothing here takes the lock `Node.changing`: whoever calls holds it."""
+    """The containers in which nodes run. Nothing here takes the lock `Node.changing`: the caller holds it."""
 
     def __init__(self, engine: Engine, containers: Containers) -> None:
         self._engine = engine
@@ -51,7 +51,7 @@ class Runners:
             logged: how long its log was before the start.
 
         Raises:
-            NodeStartError: it ended, although nobody ended it.
+            NodeStartError: it ended by itself.
         """
         life = node.life
         loop = asyncio.get_running_loop()
@@ -103,7 +103,9 @@ class Runners:
         return await self.status(node)
 
     async def throttle(self, node: Node, share: float | None) -> Mapping[str, Any]:
-        """Give the node this share of one CPU, or no limit; how often the limit until now struck ("throttled")."""
+        """Give the node this share of one CPU, or no limit; returns how often the limit so far throttled it
+        ("throttled").
+        """
         await self._count_throttled(node)
         did = {} if node.share is None else {"throttled": node.throttled}
         node.share = share
@@ -114,9 +116,10 @@ class Runners:
         return did
 
     async def status(self, node: Node) -> NodeStatus:
-        """What engine and kernel say of the node: the first pid, its state letter, whether it is frozen; how it ended.
+        """The status of the node from engine and kernel: the first pid, its state letter, whether it is frozen; how it
+        ended.
 
-        Of one that ended although nobody stopped it, also the last line of its log.
+        For a process that ended by itself also the last line of its log.
         """
         if not node.runner or node.life == 0:
             return NodeStatus("stopped", node.life)
@@ -130,7 +133,7 @@ class Runners:
         return NodeStatus("stopped", node.life, evidence)
 
     async def _count_throttled(self, node: Node, sign: int = 1) -> None:
-        """Add what the kernel counted in this life of the process; its count is gone with the process."""
+        """Add the kernel's count of this life of the process; the count ends with the process."""
         if node.share is not None and node.runner:
             state = await self._engine.state(node.runner)
             if state.has_processes:

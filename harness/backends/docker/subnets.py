@@ -1,4 +1,4 @@
-"""A subnet of its own for every run: found free, and another one tried where somebody else was faster."""
+"""A separate subnet for every run: a free one, or the next one if another run was faster."""
 
 from __future__ import annotations
 

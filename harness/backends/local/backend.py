@@ -36,11 +36,11 @@ _HOW = {
 
 
 class LocalBackend:
-    """Nodes are processes of this machine, links are cut by one of two means.
+    """Nodes are processes on this machine; links are cut in one of two ways.
 
-    Where the kernel allows network namespaces (to root, or to anybody inside a user namespace) and `ip` and `nft` are
-    installed, each node gets a network of its own and cuts drop packets. Elsewhere nodes reach each other through
-    proxies on loopback, and cuts drop bytes.
+    If the kernel allows network namespaces (to root, or inside a user namespace) and `ip` and `nft` are installed, each
+    node gets its own network namespace and cuts drop packets. Otherwise nodes reach each other through proxies on
+    loopback, and cuts drop bytes.
 
     Args:
         links: force one of the two; else `SPLITBRAIN_LOCAL_LINKS` decides if it is set, else what works here.
@@ -121,8 +121,8 @@ class LocalBackend:
         _require_links(links)
         if links == "proxy" and len(test.nodes) > 1 and needed.one_address:
             raise BackendError(
-                f"{test.system.name}'s nodes know each other under one address for all, but here they reach their "
-                "peers through proxies on loopback. Use network namespaces (splitbrain doctor tells what they lack "
+                f"{test.system.name}: all peers must know a node by the same address, but here nodes reach their "
+                "peers through proxies on loopback. Use network namespaces (splitbrain doctor shows what is missing "
                 "here), or --backend docker."
             )
 

@@ -87,7 +87,7 @@ class LocalDeployment(Deployed[AgentNode]):
         """Give exactly these directed links these faults, and all others none.
 
         Raises:
-            FaultNotSupportedError: a fault is none of those that can be had here.
+            FaultNotSupportedError: a fault is not supported here.
         """
         refuse_unsupported(self.links, faults)
         await super().disturb(faults)

@@ -29,7 +29,7 @@ def agent_command(home: str, marker: str) -> str:
 
 
 def look_command(home: str) -> str:
-    """The shell command that tells, by the agent in a directory of a host, what faults the host can have.
+    """The shell command that reports, by the agent in a directory of a host, which faults the host supports.
 
     It takes patterns of the files that can be libfaketime.
     """
@@ -47,7 +47,7 @@ class RemoteAgent:
         connection: to the host.
         channel: to the agent's standard input and output.
         executor: for what blocks.
-        complain: told what the agent prints on its standard error.
+        complain: called with what the agent prints on its standard error.
 
     Attributes:
         answers: whether it answered in time when it was asked last.
@@ -102,7 +102,7 @@ class RemoteAgent:
             self._waiting.pop(number, None)
 
     def _receive(self) -> None:
-        # paramiko's descriptor tells that something came, on either stream; neither call waits then.
+        # paramiko's descriptor shows that data arrived, on either stream; neither call waits then.
         while self._channel.recv_stderr_ready():
             self._errors = (self._errors + self._channel.recv_stderr(_CHUNK_BYTES))[-_CHUNK_BYTES:]
         while self._channel.recv_ready():

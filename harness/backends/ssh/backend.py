@@ -25,7 +25,7 @@ from splitbrain.results.errors import BackendError, SeveralFailedError
 
 
 class SshBackend:
-    """Each node lives on a host of its own, which an agent holds for the length of the run.
+    """Each node has its own host, which an agent locks during the run.
 
     Args:
         inventory: the hosts, and how to log in; None to ask only what works in general.
@@ -51,7 +51,7 @@ class SshBackend:
         return []
 
     def clean(self, *, dry_run: bool) -> list[str]:
-        """Remove what dead controllers left on the hosts; a line for each thing. Or only tell what would be removed.
+        """Remove what dead controllers left on the hosts, or only list it; a line for each thing.
 
         Raises:
             BackendError: hosts that cannot be reached, or refuse.
@@ -171,7 +171,7 @@ def _prepare(connection: Connection, test: Test, note: Callable[[str], None]) ->
 
 
 def _swept(connection: Connection, report: Report, dry_run: bool = False) -> Iterator[str]:
-    """Remove what dead controllers left on a host; a line for each. Or only tell."""
+    """Remove what dead controllers left on a host, or only list it; a line for each."""
     for leftover in report.leftovers:
         if machine.is_abandoned(leftover):
             if not dry_run:
@@ -180,11 +180,11 @@ def _swept(connection: Connection, report: Report, dry_run: bool = False) -> Ite
 
 
 def _check_addresses(connections: Mapping[NodeId, Connection]) -> None:
-    """Refuse hosts that cuts could not tell from each other, or from this machine's clients."""
+    """Refuse hosts that cuts could not distinguish from each other, or from this machine's clients."""
     nodes_at: dict[str, NodeId] = {}
     for node, connection in connections.items():
         if ":" in connection.address:
-            raise HostError(connection.host, f"links are cut by IPv4 address, and {connection.address} is none.")
+            raise HostError(connection.host, f"links are cut by IPv4 address, and {connection.address} is not one.")
         if connection.address in nodes_at:
             raise HostError(connection.host, f"it is the same host as that of {nodes_at[connection.address]}.")
         nodes_at[connection.address] = node

@@ -1,6 +1,6 @@
 """Clocks of hosts: wrong ones for nodes, and how far the true ones are from this machine's.
 
-A wrong clock is libfaketime of the host, told by a file in the run's directory there.
+A wrong clock is libfaketime of the host, controlled by a file in the run's directory there.
 
 The file is made here and sent whenever it changes, which takes as long as a message to the agent.
 """

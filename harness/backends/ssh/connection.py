@@ -1,6 +1,6 @@
-"""One host over ssh: connecting with a known host key, running commands, each within its time.
+"""One host over ssh: connecting with a known host key, running commands, each with a timeout.
 
-Everything here blocks, and belongs into a thread: paramiko serves each connection in a thread of its own. Only
+Everything here blocks, and must run in a thread: paramiko serves each connection in its own thread. Only
 connecting is tried again, and only where the network failed: a host that refuses a key, or shows a wrong one, does so
 once. A host that vanishes without a word is noticed by the kernel (TCP_USER_TIMEOUT) within DEAD_AFTER_S.
 """
@@ -29,11 +29,11 @@ DATA_COMES_WITHIN_S: Final = 20.0
 DEAD_AFTER_S: Final = 10.0
 KEEP_ALIVE_EVERY_S: Final = 5
 PAUSES_BETWEEN_TRIES_S: Final = (0.5, 1.0)
-"""So many times more is a host tried whose network failed."""
+"""The number of retries for a host whose network failed."""
 
 _CHUNK_BYTES: Final = 1 << 16
 _LOG: Final = "splitbrain.ssh"
-# The threads of paramiko complain of what its callers are told anyway.
+# The threads of paramiko log errors that its callers get anyway.
 logging.getLogger(_LOG).addHandler(logging.NullHandler())
 logging.getLogger(_LOG).propagate = False
 
@@ -61,7 +61,7 @@ class _NetworkError(HostError):
 
 
 class _HostKeys(paramiko.MissingHostKeyPolicy):
-    """Lets nobody pass for a host but who has a key that is known of it, and not revoked."""
+    """Accepts a host only with a known key that is not revoked."""
 
     def __init__(self, host: Host, inventory: Inventory, address: str) -> None:
         self._host = host
@@ -71,7 +71,7 @@ class _HostKeys(paramiko.MissingHostKeyPolicy):
         self._names = (self._listed, host.name, address)
 
     def show(self, client: paramiko.SSHClient) -> None:
-        """Tell a client what to expect: of each kind of key the first, for it compares no others."""
+        """Give a client the expected keys: the first of each kind, because it compares no others."""
         client.set_missing_host_key_policy(self)
         first: dict[str, paramiko.PKey] = {}
         for key in self._known.keys(self._listed, self._names):
@@ -83,16 +83,16 @@ class _HostKeys(paramiko.MissingHostKeyPolicy):
         raise self.refused(key, known=False)
 
     def refused(self, shown: paramiko.PKey, *, known: bool) -> HostError:
-        """What to say of a key that is none of those; `known`: whether there are any."""
+        """The error for an unknown key; `known`: whether the host has any known keys."""
         if self._known.revokes(self._names, shown):
             problem = (
-                f"{self._file} revokes the host key that it shows, {_shown(shown)}. Whoever has that key can pass for "
-                "the host: give it a new one, and add that to the file."
+                f"{self._file} revokes the host key that it shows, {_shown(shown)}. Anyone with that key can "
+                "impersonate the host: give it a new one, and add that to the file."
             )
         elif known:
             problem = (
-                f"the host key is not the one in {self._file}: the host shows {_shown(shown)}. Somebody may stand "
-                f"between. If the host was set up anew, replace the line of {self._listed} "
+                f"the host key is not the one in {self._file}: the host shows {_shown(shown)}. The connection may be "
+                f"intercepted. If the host was reinstalled, replace the line of {self._listed} "
                 f"(ssh-keygen -R '{self._listed}')."
             )
         else:
@@ -156,7 +156,7 @@ class Connection:
                 raise self._broken(error) from None
 
     def open(self, command: str) -> paramiko.Channel:
-        """Start a command; its channel is for whoever called.
+        """Start a command; its channel is for the caller.
 
         Raises:
             HostError: the connection is broken, or the host does not run commands for us.
@@ -187,7 +187,7 @@ def connect(host: Host, inventory: Inventory, note: Callable[[str], None]) -> Co
     Args:
         host: where.
         inventory: keys and users.
-        note: told of every try that failed and is repeated.
+        note: called with every attempt that failed and is repeated.
 
     Raises:
         UsageError: the private key cannot be used.
@@ -261,10 +261,10 @@ def _log_in(
         raise host_keys.refused(error.key, known=True) from None
     except paramiko.AuthenticationException as error:
         tried = "any key of the ssh agent or ~/.ssh" if key is None else f"the key {inventory.key}"
-        raise HostError(host, f"user {user!r} is not let in with {tried} ({_line(error)}).") from None
+        raise HostError(host, f"user {user!r} cannot log in with {tried} ({_line(error)}).") from None
     except (paramiko.SSHException, EOFError, OSError) as error:
         if "No authentication methods" in str(error):
-            raise HostError(host, f"there is no key to let user {user!r} in: give --ssh-key.") from None
+            raise HostError(host, f"there is no key for user {user!r}: give --ssh-key.") from None
         raise _NetworkError(host, f"no ssh session begins: {_line(error)}.") from None
 
 
@@ -277,7 +277,7 @@ def _private_key(inventory: Inventory) -> paramiko.PKey | None:
         raise UsageError(
             f"--ssh-key {inventory.key}: the key is encrypted. Add it to an ssh agent (ssh-add), or remove --ssh-key."
         ) from None
-    except Exception as error:  # whatever its parsers make of a file that is no key
+    except Exception as error:  # its parsers raise various errors for a file that is not a key
         raise UsageError(f"--ssh-key {inventory.key}: no private key can be read from it ({_line(error)}).") from None
 
 
@@ -294,7 +294,7 @@ def _send(channel: paramiko.Channel, data: bytes, deadline: float) -> None:
     except TimeoutError:
         raise
     except OSError:
-        return  # the command ended without reading everything: its exit code tells
+        return  # the command ended without reading everything: its exit code shows why
 
 
 def _read_all(receive: Callable[[int], bytes], channel: paramiko.Channel, deadline: float) -> bytes:

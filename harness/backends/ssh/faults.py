@@ -68,7 +68,7 @@ def means(connection: Connection) -> Means:
         return msgspec.json.decode(done.output, type=Means)
     except msgspec.MsgspecError:
         said = " ".join(done.errors.split())[-300:]
-        raise HostError(connection.host, f"the look for faults failed with code {done.code}: {said}.") from None
+        raise HostError(connection.host, f"the check of faults failed with code {done.code}: {said}.") from None
 
 
 def support(found: Mapping[NodeId, Means]) -> Mapping[str, Support]:

@@ -48,7 +48,7 @@ class Inventory(msgspec.Struct, frozen=True):
         hosts: one per node.
         known_hosts: the file with the hosts' keys, in OpenSSH's format.
         key: the file with the private key; None for those of an ssh agent, and the usual ones in ~/.ssh.
-        user: who logs in where a host names nobody; None for the user of this process.
+        user: the user on hosts without their own; None for the user of this process.
     """
 
     hosts: tuple[Host, ...]
@@ -65,7 +65,7 @@ class Inventory(msgspec.Struct, frozen=True):
                 blank lines and lines that begin with `#` left out.
             known_hosts: a file name.
             key: a file name.
-            user: who logs in where a host names nobody.
+            user: the user on hosts without their own.
 
         Raises:
             UsageError: an entry that is none, a node or host named twice, or a file that is not there.
@@ -97,11 +97,11 @@ def parse_hosts(hosts: str) -> tuple[Host, ...]:
     """
     found = tuple(_host(entry, where) for where, entry in _entries(hosts))
     if not found:
-        raise UsageError("--hosts names no host: give NODE=[USER@]HOST[:PORT], separated by commas.")
+        raise UsageError("--hosts has no host: give NODE=[USER@]HOST[:PORT], separated by commas.")
     for what, called in (("node", [host.node for host in found]), ("host", [host.name for host in found])):
         twice = next((name for name in called if called.count(name) > 1), None)
         if twice is not None:
-            raise UsageError(f"--hosts names the {what} {twice!r} twice: each node needs a host of its own.")
+            raise UsageError(f"--hosts has the {what} {twice!r} twice: each node needs its own host.")
     return found
 
 
@@ -124,7 +124,7 @@ def _entries(hosts: str) -> list[tuple[str, str]]:
 def _host(entry: str, where: str) -> Host:
     match = _HOST.fullmatch(entry)
     if match is None:
-        raise UsageError(f"{where}: {entry!r} is no host: give NODE=[USER@]HOST[:PORT], e.g. n1=admin@10.0.0.1:22.")
+        raise UsageError(f"{where}: {entry!r} is not a host: give NODE=[USER@]HOST[:PORT], e.g. n1=admin@10.0.0.1:22.")
     port = int(match["port"] or SSH_PORT)
     if not 0 < port < 65536:
         raise UsageError(f"{where}: {entry!r} has no port: a port is 1 to 65535.")

@@ -1,7 +1,7 @@
 """The file of known host keys, in OpenSSH's format (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT).
 
 A line names hosts (patterns, or hashes of names) and a key. A key on a line marked `@revoked` is not accepted from the
-hosts that the line names, whatever other lines say. Certificates are not used here, so the keys of those who sign them
+hosts that the line names, despite other lines. Certificates are not used here, so the keys of those who sign them
 (`@cert-authority`) are passed over, and so are keys of kinds that nothing here can check.
 """
 
@@ -45,7 +45,7 @@ class KnownHosts:
         path: of the file.
 
     Raises:
-        UsageError: it cannot be read; the line is told.
+        UsageError: it cannot be read; the error has the line.
     """
 
     def __init__(self, path: Path) -> None:

@@ -96,7 +96,7 @@ class HostLinks:
     async def disturb(self, faults: Mapping[Link, LinkFault], streams: Streams) -> None:
         """Give exactly these directed links these faults, and all others none, on every sending host at the same time.
 
-        They strike packets where these leave their host.
+        They hit packets where these leave their host.
         """
         request = self._seeded.request(faults, streams)
 
@@ -119,7 +119,7 @@ class HostLinks:
     async def keep_alive(self) -> None:
         """Keep the agents, and with them their nodes and cuts, from ending, until this is cancelled.
 
-        A refresh that fails is told with what comes of it.
+        A failed refresh is reported together with its consequences.
         """
         while True:
             await asyncio.sleep(ALIVE_EVERY_S)

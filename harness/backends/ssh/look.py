@@ -1,4 +1,4 @@
-"""A look at a host, run there by its own interpreter (`python3 -I - PATTERN NAME...`), whatever its version.
+"""A look at a host, run there by its own interpreter (`python3 -I - PATTERN NAME...`), of any version.
 
 It prints a report.
 

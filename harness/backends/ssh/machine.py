@@ -1,4 +1,6 @@
-"""The directory of a run on a host: laid out, fetched from, removed, and told from those that others left behind."""
+"""The directory of a run on a host: created, fetched from, removed, and distinguished from those that others left
+behind.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,7 @@ def collect(connection: Connection, home: str, into: Path) -> None:
 
 
 def _unpack(archive: tarfile.TarFile, into: Path) -> None:
-    """Lay out plain files and folders, readable by whoever runs the test; a host cannot place anything else here.
+    """Create plain files and folders, readable by the user of the test; a host cannot create anything else here.
 
     By hand, because the filters of `tarfile` came in the middle of Python 3.11 (3.11.4, PEP 706). No link is ever made,
     so none can lead a later entry astray.

@@ -1,7 +1,7 @@
-"""How a system says that its nodes are a program in plain asyncio: `Capabilities(simulation=Program(main))`.
+"""For systems whose nodes are a program in plain asyncio: `Capabilities(simulation=Program(main))`.
 
-Each start of a node runs `main` in a module of its own: the program's package is imported anew, so that globals are
-gone with the process that they belong to.
+Each start of a node runs `main` in its own module: the program's package is imported again, so that globals end with
+their process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Program:
         self._module, self._name = main.__module__, main.__qualname__
         if self._module == "__main__" or "." in self._name:
             raise UsageError(
-                f"{self._module}.{self._name} cannot be simulated: each node imports its program anew. "
+                f"{self._module}.{self._name} cannot be simulated: each node imports its program again. "
                 "Let main be a function of a module that can be imported."
             )
 
@@ -76,13 +76,13 @@ def _arguments(command: NodeCommand) -> list[str]:
             f"{' '.join(command.argv)!r} cannot be simulated: let the command run the program as python -m MODULE."
         )
     if command.files:
-        raise UsageError("a simulated program finds no files of its command: hand them over as arguments.")
+        raise UsageError("a simulated program finds no files of its command: pass them as arguments.")
     return list(command.argv[command.argv.index(_MODULE) + 2 :])
 
 
 @contextmanager
 def _forgotten(package: str) -> Generator[None]:
-    """Let imports of a package load it anew, and leave the modules that are loaded already to everybody else."""
+    """Let imports of a package load it again, without a change for other importers of the loaded modules."""
     known = {name: module for name, module in sys.modules.items() if name == package or name.startswith(f"{package}.")}
     for name in known:
         del sys.modules[name]

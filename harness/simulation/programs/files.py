@@ -1,8 +1,8 @@
 """Files of a program in plain Python, on the simulated disk of its node.
 
-`open`, and what `os` does with files, reach here for everything in the node's data directory. Whatever else a program
-asks for is not answered here, and therefore refused. The calls block in plain Python: a sync takes its time by holding
-the whole process up, as on a real machine.
+`open`, and what `os` does with files, reach here for everything in the node's data directory. Other calls are not
+answered here, and therefore refused. The calls block in plain Python: a sync takes its time by holding the whole
+process up, as on a real machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ProgramFiles:
     Args:
         disk: as the process has it.
         directory: the data directory, as the program's arguments name it.
-        hold_up: hold the process up for so many nanoseconds.
+        hold_up: blocks the process; in nanoseconds.
     """
 
     def __init__(self, disk: MountedDisk, directory: str, hold_up: Callable[[int], None]) -> None:
@@ -266,7 +266,7 @@ class DiskFile(io.RawIOBase):
         return len(written)
 
     def _overwrite(self, at: int, data: bytes) -> None:
-        """Write in the middle. What was behind is written anew, as it was: a loss of power cannot tell."""
+        """Write in the middle. The data behind it is rewritten unchanged: a loss of power treats it the same."""
         behind = self._file.content()[at + len(data) :]
         self._file.truncate(at)
         self._file.append(data + behind)

@@ -28,7 +28,7 @@ ADVICE: Final[Mapping[str, str]] = {
     bans.PROCESS: _ONE_PROCESS,
     refusals.PROCESSES: _ONE_PROCESS,
 }
-"""What a refusal recommends to a program in place of what it recommends to code that is handed a runtime."""
+"""What a refusal recommends to a program; code with a runtime gets other advice."""
 
 
 class Host(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Host(msgspec.Struct, frozen=True):
         monotonic_ns: the monotonic clock of the host.
         wall_ns: its wall clock.
         rng: the stream of the process.
-        hold_up: hold the process up for so many nanoseconds.
+        hold_up: blocks the process; in nanoseconds.
         end: end the process, with what made it end.
         tasks: its tasks that are not done, in the order of their creation.
     """

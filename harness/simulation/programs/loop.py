@@ -1,9 +1,9 @@
 """The event loop of one simulated process that runs a program in plain asyncio.
 
-Each process has a loop of its own, on top of the simulation's, as each real process has. While a callback of the
-process runs, its loop is the running one, so that `asyncio.sleep`, `open_connection`, `time.time` and `open` find out
-whose time, network and disk are meant. A process that is killed is a loop that never runs again: no task is cancelled
-and no `finally` is reached. What it held is kept until the simulation is over: Python would clean up else.
+Each process has its own loop, on top of the simulation's, like a real process. While a callback of the process runs,
+its loop is the running one, so that `asyncio.sleep`, `open_connection`, `time.time` and `open` use its time, network
+and disk. A killed process is a loop that never runs again: no task is cancelled and no `finally` runs. Its objects are
+kept until the simulation ends: otherwise Python would finalize them.
 
 A call that blocks (`os.fsync`, `time.sleep`) cannot wait for virtual time. It returns at once, and the process is held
 up instead: its clock shows the time at which the call would have returned, nothing else of it runs before, and what it
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CLOSING_ROUNDS: Final = 3
-"""How often a coroutine that is left behind is closed, should it go on waiting."""
+"""How often the close of a coroutine is repeated, if it awaits again."""
 
 EPHEMERAL_PORT: Final = 32768
 """The ports of connections that a process opens begin here."""
@@ -97,7 +97,7 @@ class ProgramLoop(Unreal, Answering):
     # --- running ----------------------------------------------------------------------------------------------------
 
     def begin(self, main: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Run a program: `main` makes its coroutine, and whatever it does is done by this process."""
+        """Run a program in this process: `main` makes its coroutine."""
         self.call_soon(self._begin, main)
 
     def _begin(self, main: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -167,7 +167,7 @@ class ProgramLoop(Unreal, Answering):
         return max(0, self._held_until_ns - self._sim.now_ns)
 
     def _act(self, action: Callable[[], None]) -> None:
-        """Do something to the world when the process is no longer held up, and never if it has ended by then."""
+        """Act on the world when the process is no longer blocked, and never if it has ended by then."""
         if self._over():
             return
         if self._held or self._still_held_ns():
@@ -269,7 +269,7 @@ class ProgramLoop(Unreal, Answering):
         """A connection to a port of a node, by the node's name.
 
         Raises:
-            ConnectionRefusedError: nobody listens there.
+            ConnectionRefusedError: the connection was refused.
             TimeoutError: nothing came back within a second.
             OSError: there is no such node.
         """
@@ -420,7 +420,7 @@ class ProgramLoop(Unreal, Answering):
             self.create_task(_close(generator), name="closing of an asynchronous generator")
 
     def dispose(self) -> None:
-        """Close what is left of the program, without any effect on anything."""
+        """Close the rest of the program, without effects on the world."""
         self._disposed = True
         self._ready.clear()
         self._held.clear()
@@ -444,7 +444,7 @@ def _leave(outside: Outside) -> None:
 
 
 def _closed(coroutine: Any) -> None:
-    """Close a coroutine, also one that goes on waiting in a `finally`."""
+    """Close a coroutine, also one that awaits in a `finally`."""
     for _ in range(CLOSING_ROUNDS):
         try:
             coroutine.close()

@@ -42,7 +42,7 @@ class StreamTransport(asyncio.Transport):
         self._at_end = False
 
     def begin(self, made: Callable[[], object] | None = None) -> None:
-        """Tell the protocol of the connection, then `made`, then whatever comes."""
+        """Call the protocol with the connection, then `made`, then pass on what arrives."""
         self._loop.call_soon(self._protocol.connection_made, self)
         self._loop.call_soon(self._listen)
         if made is not None:
@@ -57,7 +57,7 @@ class StreamTransport(asyncio.Transport):
         self._leave(self._end.close, None)
 
     def abort(self) -> None:
-        """Close it at once; what is under way is lost."""
+        """Close it at once; data in flight is lost."""
         self._leave(self._end.reset, None)
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
@@ -102,7 +102,7 @@ class StreamTransport(asyncio.Transport):
         self._loop.call_soon(self._deliver)
 
     def is_reading(self) -> bool:
-        """Whether the protocol is handed what comes."""
+        """Whether arriving data is passed to the protocol."""
         return not self._paused and not self._closing
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
@@ -110,7 +110,7 @@ class StreamTransport(asyncio.Transport):
         self._protocol = cast("asyncio.Protocol", protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """The protocol that is handed what comes."""
+        """The protocol that gets the arriving data."""
         return self._protocol
 
     def _listen(self) -> None:
