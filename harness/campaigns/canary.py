@@ -58,9 +58,9 @@ def check(
         workers.wait(timeout_s=0.2)
     if not interrupts.seen and not any(CHECKER in kind for kind in tally.kinds):
         raise HarnessError(
-            f"the pipeline is broken: the canary was not caught. Bug {BUG} was switched on, and {tally.runs} runs "
+            f"the pipeline is broken: the canary was not found. Bug {BUG} was switched on, and {tally.runs} runs "
             f"(seeds {SEEDS[0]} to {SEEDS[-1]}) showed {_instead(tally)}. Nothing that a hunt finds, or does not find, "
-            f"means anything until that is mended."
+            f"is reliable until this is fixed."
         )
     return tally
 

@@ -120,7 +120,9 @@ def node_names(nodes: str) -> tuple[str, ...]:
         raise UsageError("--nodes: a test needs at least one node: give a number of 1 or more, or names.")
     for name in listed:
         if not NODE_NAME.fullmatch(name):
-            raise UsageError(f"--nodes: {name!r} is no node name. Use letters and digits, a letter first, 12 at most.")
+            raise UsageError(
+                f"--nodes: {name!r} is not a valid node name. Use letters and digits, a letter first, at most 12."
+            )
     return listed
 
 
@@ -161,7 +163,7 @@ def compose(options: RunOptions) -> Test:
     concurrency = client_count(options.concurrency, len(nodes))
     nemesis_names = names("--nemesis", options.nemesis)
     if not nemesis_names:
-        raise UsageError("--nemesis names no nemesis: give one of splitbrain list nemeses, or none for no faults.")
+        raise UsageError("--nemesis is empty: give one of splitbrain list nemeses, or none for no faults.")
     workload = workloads.build(
         options.workload, nodes=nodes, concurrency=concurrency, rate=options.rate, time_limit_s=options.time_limit
     )

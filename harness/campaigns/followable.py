@@ -43,13 +43,13 @@ def checked(plan: Plan, test: Test) -> Plan:
     if not plan.faults:
         return plan
     if test.nemesis.nemesis is None:
-        raise UsageError("the plan has faults, but its options name no nemesis: correct options.nemesis in the plan.")
+        raise UsageError("the plan has faults, but its options have no nemesis: correct options.nemesis in the plan.")
     named = names("--nemesis", str(plan.options.get("nemesis", "")))
     faults = checked_faults(plan.faults, plan.nodes, "faults", named)
     for place, fault in enumerate(faults):
         if fault.f not in test.nemesis.nemesis.fs:
             raise UsageError(
-                f"faults[{place}]: {fault.f} is of none of the nemeses {test.nemesis.name}: add its own to "
+                f"faults[{place}]: {fault.f} is not an op of the nemeses {test.nemesis.name}: add its own to "
                 "options.nemesis in the plan."
             )
     return msgspec.structs.replace(plan, faults=faults)
@@ -107,21 +107,21 @@ def _check_op(place: str, op: ScriptedOp, test: Test) -> None:
     if op.f not in workload.fs:
         raise UnknownNameError(f"function of workload {workload.name!r} ({place})", op.f, workload.fs)
     if op.mops is not None:
-        raise UsageError(f"{place}: workload {workload.name!r} has no transactions: leave mops out.")
+        raise UsageError(f"{place}: workload {workload.name!r} has no transactions: remove mops.")
     shape = workload.shapes.get(op.f)
     if shape is None:
         return
     if shape.keyed and (not op.key or len(op.key) > KEY_MAX or "/" in op.key or not op.key.isprintable()):
         raise UsageError(f"{place}: {op.f} is about a key, a string without slashes, not {op.key!r}.")
     if not shape.keyed and op.key is not None:
-        raise UsageError(f"{place}: {op.f} is about no key: leave {op.key!r} out.")
+        raise UsageError(f"{place}: {op.f} takes no key: remove {op.key!r}.")
     _check_value(place, op, shape)
 
 
 def _check_value(place: str, op: ScriptedOp, shape: OpShape) -> None:
     if shape.value is None:
         if op.value is not None:
-            raise UsageError(f"{place}: {op.f} has no value: leave {op.value!r} out.")
+            raise UsageError(f"{place}: {op.f} takes no value: remove {op.value!r}.")
         return
     try:
         msgspec.convert(op.value, shape.value)

@@ -44,7 +44,7 @@ def read(path: str, nodes: Sequence[str], time_limit_s: float, named: Sequence[s
     except OSError as error:
         raise UsageError(f"--schedule {path}: it cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise UsageError(f"--schedule {path}: this is no text in UTF-8.") from None
+        raise UsageError(f"--schedule {path}: this is not UTF-8 text.") from None
     places = list(_of_plan(path)) if text.lstrip().startswith("{") else list(_of_lines(path, text))
     if not places:
         raise UsageError(f'--schedule {path}: there is no op in it; a line is [2.5, "kill", {{"spec": "leader"}}].')
@@ -88,5 +88,5 @@ def _of_line(place: str, line: str) -> ScriptedFault:
         raise UsageError(f"{place}: an op is [seconds, function, request] or [seconds, function], not {line.strip()}.")
     at_s: Any = listed[0]
     if isinstance(at_s, bool) or not isinstance(at_s, (int, float)) or not 0 <= at_s < 10**6:
-        raise UsageError(f"{place}: an op is due some seconds after the test began, 0 or more, not {at_s!r}.")
+        raise UsageError(f"{place}: the time of an op is in seconds since the test began, 0 or more, not {at_s!r}.")
     return ScriptedFault(at_ns=round(at_s * 1e9), f=listed[1], value=listed[2] if len(listed) == 3 else None)

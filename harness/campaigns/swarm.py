@@ -134,7 +134,7 @@ def _refuse_too_large(asked: Asked) -> None:
     for name in asked.nemeses:
         if name != "none" and entry(name).fewest_nodes > max(asked.nodes):
             raise UsageError(
-                f"--nemesis {name}: it needs {entry(name).fewest_nodes} nodes, and no test has so many: raise "
+                f"--nemesis {name}: it needs {entry(name).fewest_nodes} nodes, and every test has fewer: raise "
                 "--nodes, or remove it."
             )
 
@@ -152,14 +152,14 @@ def check(asked: Asked) -> None:
         UsageError: it names what does not exist or cannot be.
     """
     if not asked.workloads:
-        raise UsageError("--workload names no workload: give some of splitbrain list workloads, or remove it.")
+        raise UsageError("--workload is empty: give some of splitbrain list workloads, or remove it.")
     for workload in asked.workloads:
         check_workload(workload)
     if not asked.nemeses:
-        raise UsageError("--nemesis names no nemesis: give some of splitbrain list nemeses, or remove it.")
+        raise UsageError("--nemesis is empty: give some of splitbrain list nemeses, or remove it.")
     for nemesis in asked.nemeses:
         if nemesis == "none" and len(asked.nemeses) > 1:
-            raise UsageError(f"--nemesis {','.join(asked.nemeses)}: none stands for no fault at all, and stands alone.")
+            raise UsageError(f"--nemesis {','.join(asked.nemeses)}: none means no faults: give it alone.")
         if nemesis != "none":
             entry(nemesis)
     if not _node_counts(asked):

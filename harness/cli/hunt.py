@@ -115,8 +115,9 @@ def command(
       splitbrain hunt --seed 1 --runs 200 --budget 600         the same 200 tests every night
 
     Short random runs often test too little to pass. They count as inconclusive. The exit code is 2 only if every run of
-    the hunt was inconclusive; it is 1 after a violation, 255 after a harness error, else 0. Ctrl-C ends the hunt at
-    once with what was found. Each hunt writes its figures to STORE/hunts, for trends.
+    the hunt was inconclusive; it is 1 after a violation, 255 after a harness error, else 0.
+
+    Ctrl-C ends the hunt at once with what was found. Each hunt writes its figures to STORE/hunts, for trends.
     """
     from splitbrain.harness.campaigns.swarm import asked_for
 

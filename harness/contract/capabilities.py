@@ -36,7 +36,7 @@ class Capabilities:
             folder here.
         programs: programs that a machine must have to run a node, and Debian's package for each.
         imports: modules that the Python of a host must have to run a node.
-        one_address: nodes know each other under one address for all, so that no proxy can stand between two of them.
+        one_address: all peers must know a node by the same address, so that proxies between nodes are not possible.
         immune: kinds of fault that cannot be done to its nodes wherever they live, and why.
         simulation: starts nodes inside this process; None if they run as processes only.
         observation: polls nodes for telemetry; None if they write it themselves, or have none.

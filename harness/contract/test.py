@@ -30,7 +30,7 @@ RATE_MAX = 1_000_000
 TIME_MAX_S = 1_000_000
 SEED_END = 2**63
 LEAST = 1e-6
-"""Of any number that must be positive. Less is no time that a clock tells, and no rate at which anything happens."""
+"""The smallest positive number. A smaller time or rate has no meaning."""
 
 
 KEY_MAX = 200

@@ -36,7 +36,7 @@ def generator(source: Source) -> Generator:
     if callable(source):
         return _Each(source)
     raise ProtocolError(
-        f"{source!r} is no generator: give an Op (see invoke), a function of the context, or something with op and "
+        f"{source!r} is not a generator: give an Op (see invoke), a function of the context, or something with op and "
         f"update."
     )
 

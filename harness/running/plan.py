@@ -137,7 +137,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise UsageError("a plan needs at least one node and one client thread.")
         for node in self.nodes:
             if not NODE_NAME.fullmatch(node):
-                raise UsageError(f"{node!r} is no node name: use letters and digits, a letter first, 12 at most.")
+                raise UsageError(
+                    f"{node!r} is not a valid node name: use letters and digits, a letter first, 12 at most."
+                )
         check_placement(self.placement, self.nodes, len(self.placement))
         self._check_ops()
         if self.end_ns <= 0:
@@ -255,7 +257,7 @@ def scripted(test: Test, plan: Plan) -> Test:
     """
     plan.check()
     if plan.faults and test.nemesis.nemesis is None:
-        raise UsageError("the plan has faults, but its options name no nemesis: correct options.nemesis in the plan.")
+        raise UsageError("the plan has faults, but its options have no nemesis: correct options.nemesis in the plan.")
     workload = dataclasses.replace(
         test.workload,
         generator=script(plan.ops, plan.end_ns),

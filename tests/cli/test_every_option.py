@@ -279,7 +279,7 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
     },
     "clean": {
         "--store": [(["clean", "--hosts", "n1=h", "--store", "store"], "--store is on this machine")],
-        "--hosts": [(["clean", "--hosts", "n1"], "'n1' is no host")],
+        "--hosts": [(["clean", "--hosts", "n1"], "'n1' is not a host")],
         "--known-hosts": [(["clean", "--known-hosts", "x"], "--known-hosts x: it needs --hosts")],
         "--ssh-key": [(["clean", "--ssh-key", "x"], "--ssh-key x: it needs --hosts")],
         "--ssh-user": [
@@ -295,7 +295,7 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
         "--into": [(["new", "model", "shop", "--into", "history.jsonl"], "Give another --into")],
     },
     "doctor": {
-        "--hosts": [(["doctor", "--hosts", "n1"], "'n1' is no host")],
+        "--hosts": [(["doctor", "--hosts", "n1"], "'n1' is not a host")],
         "--known-hosts": [(["doctor", "--known-hosts", "x"], "--known-hosts x: it needs --hosts")],
         "--ssh-key": [(["doctor", "--ssh-key", "x"], "--ssh-key x: it needs --hosts")],
         "--ssh-user": [

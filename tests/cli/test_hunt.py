@@ -231,7 +231,7 @@ def test_the_same_error_at_another_seed_is_of_the_same_kind() -> None:
 
 def test_a_canary_that_is_not_caught_is_an_error_that_says_what_was_seen() -> None:
     workers = Instant(PASSES)
-    with pytest.raises(HarnessError, match=r"canary was not caught.*8 pass"):
+    with pytest.raises(HarnessError, match=r"canary was not found.*8 pass"):
         canary.check(cast("Workers[RunOptions, Trial]", workers), Interrupts())
     assert sorted(workers.asked) == list(canary.SEEDS)
 
@@ -261,7 +261,7 @@ def test_a_pipeline_that_misses_the_canary_is_reported_as_broken(
     with pytest.raises(SystemExit) as ended:
         main(["hunt", "--store", str(tmp_path), *QUICK, "--runs", "1"])
     assert ended.value.code == 255
-    assert "the pipeline is broken: the canary was not caught" in capfd.readouterr().err
+    assert "the pipeline is broken: the canary was not found" in capfd.readouterr().err
 
 
 # --- the command ----------------------------------------------------------------------------------------------------

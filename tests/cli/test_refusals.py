@@ -22,7 +22,7 @@ SIM = ["run", "--backend", "sim"]
         (["run", "--bug", "M23,"], "--bug 'M23,' has an empty name"),
         (["run", "--bug", "M23,M23"], "names 'M23' twice"),
         (["run", "--nemesis", "kill,,pause"], "--nemesis 'kill,,pause' has an empty name"),
-        (["run", "--nemesis", "kill:2,kill"], "names kill twice"),
+        (["run", "--nemesis", "kill:2,kill"], "has kill twice"),
         (["hunt", "--workload", "register,"], "--workload 'register,' has an empty name"),
         (["hunt", "--nemesis", ",kill"], "--nemesis ',kill' has an empty name"),
         (["hunt", "--nodes", "3,,5"], "--nodes '3,,5' has an empty name"),
@@ -33,9 +33,9 @@ SIM = ["run", "--backend", "sim"]
         (["prune", "--keep", "1", "--outcome", "pass,,pass"], "--outcome 'pass,,pass' has an empty name"),
         (["prune", "--keep", "1", "--test", ""], "--test '' is empty"),
         # none, and others beside it
-        (["run", "--nemesis", "none,partition"], "none stands for no fault at all, and stands alone"),
-        (["run", "--nemesis", "none:2"], "none stands for no fault at all, and stands alone"),
-        (["hunt", "--nemesis", "kill,none"], "none stands for no fault at all, and stands alone"),
+        (["run", "--nemesis", "none,partition"], "none means no faults: give it alone"),
+        (["run", "--nemesis", "none:2"], "none means no faults: give it alone"),
+        (["hunt", "--nemesis", "kill,none"], "none means no faults: give it alone"),
         # seeds
         (["run", "--seed", "-1"], "the seed must be a whole number from 0 to 2^63 - 1"),
         (["demo", "--seed", "-1"], "the seed must be a whole number from 0 to 2^63 - 1"),

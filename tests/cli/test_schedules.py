@@ -106,9 +106,9 @@ def decode_plan(folder: Path) -> Any:
         (['[1, "kill"]', '{"at": 2}'], "line 2: an op is [seconds, function, request]"),
         (["[1]"], "line 1: an op is [seconds"),
         (["[1, 2, 3]"], "line 1: an op is [seconds"),
-        (['["soon", "kill"]'], "line 1: an op is due some seconds"),
-        (['[-1, "kill"]'], "line 1: an op is due some seconds"),
-        (['[true, "kill"]'], "line 1: an op is due some seconds"),
+        (['["soon", "kill"]'], "line 1: the time of an op is in seconds"),
+        (['[-1, "kill"]'], "line 1: the time of an op is in seconds"),
+        (['[true, "kill"]'], "line 1: the time of an op is in seconds"),
         (["# nothing", '[3, "kil"]'], "line 2: there is no nemesis op 'kil'. Did you mean 'kill'"),
         (['[3, "start-packet", {"disturb": {"los": 1}}]'], "line 1: there is no field of disturb 'los'"),
         (['[30.5, "kill"]'], "line 1: kill is due at 30.5 s, after the faults phase of 30 s: raise --time-limit"),
@@ -126,7 +126,7 @@ def test_what_is_wrong_with_a_file_is_told_by_its_line(tmp_path: Path, lines: li
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    for name, told in (("none", "cannot be read: No such file"), ("binary", "no text in UTF-8"), (".", "directory")):
+    for name, told in (("none", "cannot be read: No such file"), ("binary", "not UTF-8 text"), (".", "directory")):
         with pytest.raises(UsageError, match=told):
             read(str(tmp_path / name), FIVE, 30.0)
 

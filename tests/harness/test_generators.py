@@ -102,7 +102,7 @@ READ_FOREVER = each(lambda ctx: invoke("read"))
 
 
 def test_a_thing_that_is_no_generator_is_refused_by_name() -> None:
-    with pytest.raises(ProtocolError, match="'nonsense' is no generator"):
+    with pytest.raises(ProtocolError, match="'nonsense' is not a generator"):
         generator("nonsense")  # type: ignore[arg-type]
 
 

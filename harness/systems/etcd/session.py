@@ -61,8 +61,8 @@ class EtcdSession:
 
     Args:
         gateway: the connection.
-        another: opens another connection to the same node, to keep leases alive. clock: gives the times at which they
-            must be.
+        another: opens another connection to the same node, to keep leases alive.
+        clock: gives the times at which they must be renewed.
         serializable: let the node answer reads from what it has itself, however old that is.
     """
 

@@ -101,7 +101,7 @@ class Etcd:
         """How to start the node that lives at `place`.
 
         Raises:
-            BackendError: there is no etcd there, or nodes do not reach each other under one address for all.
+            BackendError: there is no etcd there, or peers cannot use the same address for a node.
             NodeStartError: the node left the cluster.
         """
         if place.home == "here" and shutil.which("etcd") is None:

@@ -77,7 +77,7 @@ class TestCommand:
         place = NodePlace(
             node="n1", data_dir="/data", listen=("127.0.0.1", 7000), peers={"n2": ("127.0.0.1", 9)}, home="image"
         )
-        with pytest.raises(BackendError, match="one address for all"):
+        with pytest.raises(BackendError, match="by the same address"):
             Etcd().command(TEST, place)
 
 
