@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.asyncio_kv import Slots, applied
+from examples.asyncio_kv import Node, Slots, applied
 from examples.asyncio_kv_system import KVSession, System, WriteBack
 from splitbrain.harness.campaigns.compose import RunOptions, compose
 from splitbrain.harness.running.simulate import simulate
@@ -82,6 +83,18 @@ def test_what_requests_make_of_a_value(
     request_: dict[str, object], before: object, after: object, answered: object
 ) -> None:
     assert applied(request_, before) == (after, answered)
+
+
+def test_a_change_that_changed_nothing_is_not_tried_again(tmp_path: Path) -> None:
+    """Another node may still try what was answered already; by then the value may be another."""
+
+    async def scenario() -> list[object]:
+        node = Node("n1", {}, Slots(str(tmp_path)), write_back=True)
+        tried = {"do": "cas", "key": "x", "expected": 1, "value": 2, "change": "a"}
+        answers = [await node.change(tried), await node.change({"do": "write", "key": "x", "value": 1})]
+        return [*answers, await node.change(tried), await node.read("x")]
+
+    assert asyncio.run(scenario()) == [False, True, False, 1]
 
 
 def test_slots_are_found_again_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
