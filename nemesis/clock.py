@@ -124,7 +124,7 @@ class Clocks:
         seen = await statuses(context.deployment)
         up = [node for node in order if seen[node].state != "stopped"]
         down = [node for node in order if seen[node].state == "stopped"]
-        meant = choose(wanted.meant, up + down, await views(context) if needs_views(wanted.meant) else ())
+        meant = choose(wanted.node_spec, up + down, await views(context) if needs_views(wanted.node_spec) else ())
         chosen = [node for node in meant if node in up] or up[:1]
         return {node: skews[node] for node in chosen}
 

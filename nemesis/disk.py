@@ -138,7 +138,7 @@ class Disks:
         seen = await statuses(context.deployment)
         lost = [node for node, status in seen.items() if status.state == "stopped" or node in self._ledger.spoiled]
         lost += self._ledger.rotted if _strikes_at_rest(wanted.spoil) else ()
-        meant = choose(wanted.meant, order, await views(context) if needs_views(wanted.meant) else ())
+        meant = choose(wanted.node_spec, order, await views(context) if needs_views(wanted.node_spec) else ())
         return spare(meant, seen, lost) or spare(order, seen, lost)[:1]
 
     async def _spoil(self, deployment: Deployment, nodes: Sequence[NodeId], fault: DiskFault, effect: Effect) -> None:

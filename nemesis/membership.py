@@ -108,7 +108,7 @@ class MembershipChanges:
             # Who left when clients work no more was missed by nobody.
             left_s = context.test.time_limit_s - op.time / 1e9 - LEAVES_S
             order = wanted.order or context.deployment.nodes
-            await self._leave(context, wanted.meant, order, left_s, effect)
+            await self._leave(context, wanted.node_spec, order, left_s, effect)
 
         async def join(effect: Effect) -> None:
             effect.target = " ".join(self._out) or "nobody: every node is a member"

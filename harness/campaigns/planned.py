@@ -133,7 +133,7 @@ def play(task: Task, tell: Callable[[str], None] | None = None) -> Played:
         specs = [spec for spec in test.workload.checkers if task.checker in (None, spec.name)]
         left = simulate(test, world=task.options.world, observe=None if tell is None else observe)
         verdicts = engine.judge(
-            left.history, specs, left.telemetry, tell=lambda name: say(f"judging: {name}"), weaker=False
+            left.history, specs, left.telemetry, progress=lambda name: say(f"judging: {name}"), weaker=False
         )
     except SplitbrainError as error:
         return Played(number=task.number, outcome=Outcome.HARNESS_ERROR, harness_error=str(error))
