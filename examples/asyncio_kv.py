@@ -26,7 +26,7 @@ from typing import Any
 PEER_TIMEOUT_S = 1.0
 REQUEST_TIMEOUT_S = 2.0
 ATTEMPTS = 8
-REMEMBERED = 20
+REMEMBERED = 100
 
 
 class Unavailable(Exception):  # noqa: N818 - the word that clients read
@@ -34,7 +34,7 @@ class Unavailable(Exception):  # noqa: N818 - the word that clients read
 
 
 class Slots:
-    """What this node promised and accepted: by key [ballot promised, ballot accepted, value, changes in it]."""
+    """What this node promised and accepted: by key [ballot promised, ballot accepted, value, changes and answers]."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -140,9 +140,9 @@ class Node:
             case "status":
                 return {"nodes": self._names}
             case "read":
-                return {"value": await self._read(request["key"])}
+                return {"value": await self.read(request["key"])}
             case _:
-                return {"value": await self._change(request)}
+                return {"value": await self.change(request)}
 
     def _vote(self, request: dict[str, Any]) -> dict[str, Any]:
         """What this node says to a proposer: no, if it has promised a later ballot."""
@@ -156,14 +156,15 @@ class Node:
             return {"no": promised}
         return {"accepted": accepted}
 
-    async def _read(self, key: str) -> Any:
+    async def read(self, key: str) -> Any:
+        """The value of a key."""
         votes = await self._majority({"do": "look", "key": key})
         newest = max(votes, key=lambda accepted: accepted[0])
         if self._write_back and any(accepted[0] != newest[0] for accepted in votes):
-            return await self._change({"do": "keep", "key": key})
+            return await self.change({"do": "keep", "key": key})
         return newest[1]
 
-    async def _change(self, request: dict[str, Any]) -> Any:
+    async def change(self, request: dict[str, Any]) -> Any:
         """Change a key: by its home, where changes wait for each other, or here if that does not answer."""
         key = request["key"]
         request = {"change": f"{random.getrandbits(32):x}", **request}
@@ -177,15 +178,17 @@ class Node:
 
     async def _propose(self, key: str, request: dict[str, Any]) -> Any:
         """Replace a value by what the request makes of it, once; the answer to the request."""
+        change = request["change"]
         for attempt in range(ATTEMPTS):
             self._round += 1
             ballot = [self._round, self._name]
             with contextlib.suppress(Unavailable):
                 votes = await self._majority({"do": "prepare", "key": key, "ballot": ballot})
                 _, value, changes = max(votes, key=lambda accepted: accepted[0])
-                new, answer = (value, True) if request["change"] in changes else applied(request, value)
-                if new is not value:
-                    changes = [*changes[1 - REMEMBERED :], request["change"]]
+                done = dict(changes)
+                new, answer = (value, done[change]) if change in done else applied(request, value)
+                if change not in done and request["do"] != "keep":  # one that changed nothing must not be tried again
+                    changes = [*changes[1 - REMEMBERED :], [change, answer]]
                 await self._majority({"do": "accept", "key": key, "ballot": ballot, "accepted": [new, changes]})
                 return answer
             await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from splitbrain.harness.backends.local import LocalBackend
     from splitbrain.harness.backends.sim import SimBackend
     from splitbrain.harness.campaigns.judging import Conclusion
+    from splitbrain.harness.campaigns.planned import play_plan
     from splitbrain.harness.campaigns.record import run_and_judge
     from splitbrain.harness.contract.capabilities import Capabilities
     from splitbrain.harness.contract.clock import Runtime
@@ -111,6 +112,7 @@ _HOME = {
     "need": "harness.contract.sessions",
     "once": "harness.generators",
     "open_streams": "harness.simulation.programs.clients",
+    "play_plan": "harness.campaigns.planned",
     "real_runtime": "harness.contract.realtime",
     "run": "harness.running.lifecycle",
     "run_and_judge": "harness.campaigns.record",
@@ -176,6 +178,7 @@ __all__ = [
     "need",
     "once",
     "open_streams",
+    "play_plan",
     "real_runtime",
     "run",
     "run_and_judge",

@@ -30,39 +30,45 @@ import numpy as np
 from splitbrain.checkers.kernels import inlined, kernel
 from splitbrain.checkers.linearizable.asked import COUNT, Asked, ask, ask_for_all
 from splitbrain.checkers.linearizable.dead_ends import DeadEnds, is_dead, is_full, remember
-from splitbrain.checkers.linearizable.frontier import I8, I32, I64, U64, UNKNOWN, Int, Steps, step
+from splitbrain.checkers.linearizable.frontier import (
+    CALL,
+    CALL_OBSERVER,
+    DONE,
+    GO_ON,
+    I8,
+    I32,
+    I64,
+    NEEDS_CELL,
+    PAUSED,
+    RETURN,
+    U64,
+    UNKNOWN,
+    VIOLATION,
+    Int,
+    Steps,
+    step,
+)
 
-# Kinds of events.
-CALL: Final = 0
-CALL_OBSERVER: Final = 1
-RETURN: Final = 2
-CRASH: Final = 3
-
-# Why `advance` stopped.
-DONE: Final = 0
-VIOLATION: Final = 1
-PAUSED: Final = 2
-NEEDS_CELL: Final = 3
-NEEDS_ROOM: Final = 4
-_GO_ON: Final = -1
+# Why `advance` stopped, beyond what the frontier's machine has: there are no rows left for dead ends.
+NEEDS_ROOM: Final = 6
 
 # What the machine is about to do.
 _SETTLE: Final = 0
 _CHOOSE: Final = 1
 _BACK: Final = 2
 
-# Registers of the machine.
+# Registers of this machine. Those of the frontier's machine have other names.
 PHASE: Final = 0
 POSITION: Final = 1
-STATE: Final = 2
+AT_STATE: Final = 2
 MOVES: Final = 3
 FRAMES: Final = 4
-CURSOR: Final = 5
+NEXT: Final = 5
 UNSEEN: Final = 6
 """1 while observers under way have not been tried in the state."""
 FURTHEST: Final = 7
 EXPLORED: Final = 8
-MISSING: Final = 9
+MISSING_STATE: Final = 9
 MISSING_TRANSITION: Final = 10
 BOUNDED: Final = 11
 """1 when there can be no more room for dead ends."""
@@ -155,9 +161,9 @@ def _take_effect(history: History, path: Path, m: I64, op: Int) -> None:
 @inlined
 def _observe(history: History, steps: Steps, path: Path, m: I64, op: Int) -> bool:
     """Let an observer take effect if it is valid; False if a cell is missing."""
-    following = step(steps, m[STATE], history.transition[op])
+    following = step(steps, m[AT_STATE], history.transition[op])
     if following == UNKNOWN:
-        m[MISSING] = m[STATE]
+        m[MISSING_STATE] = m[AT_STATE]
         m[MISSING_TRANSITION] = history.transition[op]
         return False
     if following >= 0:
@@ -192,9 +198,9 @@ def _settle(history: History, steps: Steps, path: Path, m: I64) -> Int:
                 later = np.int64(path.previous[later])
             _link_before(path, op, path.following[later])
         elif kind == CALL_OBSERVER:
-            following = step(steps, m[STATE], history.transition[op])
+            following = step(steps, m[AT_STATE], history.transition[op])
             if following == UNKNOWN:
-                m[MISSING] = m[STATE]
+                m[MISSING_STATE] = m[AT_STATE]
                 m[MISSING_TRANSITION] = history.transition[op]
                 return NEEDS_CELL
             _link_before(path, op, observers)
@@ -204,8 +210,8 @@ def _settle(history: History, steps: Steps, path: Path, m: I64) -> Int:
                 continue
         m[POSITION] += 1
     m[FURTHEST] = max(m[FURTHEST], m[POSITION])
-    path.now[0] = np.uint64(m[POSITION]) << _STATE_BITS | np.uint64(m[STATE])
-    return _GO_ON
+    path.now[0] = np.uint64(m[POSITION]) << _STATE_BITS | np.uint64(m[AT_STATE])
+    return GO_ON
 
 
 @inlined
@@ -216,7 +222,7 @@ def _open(history: History, path: Path, m: I64) -> None:
     for w in range(path.kept.shape[1]):
         path.kept[frame, w] = path.now[w]
     m[FRAMES] += 1
-    m[CURSOR] = path.following[history.transition.size]
+    m[NEXT] = path.following[history.transition.size]
     m[EXPLORED] += 1
 
 
@@ -243,15 +249,15 @@ def _is_left(history: History, path: Path, m: I64, known: Int) -> bool:
 def _use(history: History, steps: Steps, path: Path, m: I64, before: Int, known: Int) -> Int:
     """Use a crashed op of a class of which one is left; DONE if that is not possible or a waste."""
     classes = history.transition.size + 2
-    following = step(steps, m[STATE], history.class_transition[known])
+    following = step(steps, m[AT_STATE], history.class_transition[known])
     if following == UNKNOWN:
-        m[CURSOR] = classes + known
-        m[MISSING] = m[STATE]
+        m[NEXT] = classes + known
+        m[MISSING_STATE] = m[AT_STATE]
         m[MISSING_TRANSITION] = history.class_transition[known]
         return NEEDS_CELL
     if (
         following < 0
-        or following == m[STATE]
+        or following == m[AT_STATE]
         or (before >= 0 and step(steps, before, history.class_transition[known]) == following)
     ):
         return DONE
@@ -262,14 +268,14 @@ def _use(history: History, steps: Steps, path: Path, m: I64, before: Int, known:
     path.moved_at[m[MOVES]] = m[POSITION]
     m[MOVES] += 1
     m[UNSEEN] = 1
-    m[STATE] = following
-    return _GO_ON
+    m[AT_STATE] = following
+    return GO_ON
 
 
 @inlined
 def _choose_crashed(history: History, steps: Steps, path: Path, asked: Asked, m: I64, before: Int) -> Int:
     """Use a crashed op of the next class that can be used; DONE if there is none left."""
-    for known in range(m[CURSOR] - history.transition.size - 2, history.class_transition.size):
+    for known in range(m[NEXT] - history.transition.size - 2, history.class_transition.size):
         if asked.first.size == 0 and history.crashed_at[history.class_first[known]] >= m[POSITION]:
             break
         if _is_left(history, path, m, known):
@@ -285,7 +291,7 @@ def _choose_asked(history: History, steps: Steps, path: Path, asked: Asked, m: I
 
     What is asked for is found again in the same order each time, and passed over up to what was tried last.
     """
-    last = m[CURSOR] - history.transition.size - 3
+    last = m[NEXT] - history.transition.size - 3
     passing = np.int64(-1)
     if last >= 0:
         passing = np.int64(steps.becomes[history.class_transition[last]])
@@ -299,7 +305,7 @@ def _choose_asked(history: History, steps: Steps, path: Path, asked: Asked, m: I
             if not _is_left(history, path, m, known):
                 continue
             requires = np.int64(steps.requires[history.class_transition[known]])
-            if requires >= 0 and requires != m[STATE]:
+            if requires >= 0 and requires != m[AT_STATE]:
                 ask(asked, requires)
             elif passing < 0 or (passing == value and known > last):
                 status = _use(history, steps, path, m, before, known)
@@ -316,28 +322,28 @@ def _choose(history: History, steps: Steps, path: Path, asked: Asked, m: I64) ->
     mutators = history.transition.size
     classes = mutators + 2
     before = _before_unseen_use(history, path, m)
-    if m[CURSOR] < mutators:
-        op = m[CURSOR]
+    if m[NEXT] < mutators:
+        op = m[NEXT]
         while op != mutators:
-            following = step(steps, m[STATE], history.transition[op])
+            following = step(steps, m[AT_STATE], history.transition[op])
             if following == UNKNOWN:
-                m[CURSOR] = op
-                m[MISSING] = m[STATE]
+                m[NEXT] = op
+                m[MISSING_STATE] = m[AT_STATE]
                 m[MISSING_TRANSITION] = history.transition[op]
                 return NEEDS_CELL
             if following >= 0 and (before < 0 or step(steps, before, history.transition[op]) != following):
                 _take_effect(history, path, m, op)
-                m[UNSEEN] = following != m[STATE]
-                m[STATE] = following
-                return _GO_ON
+                m[UNSEEN] = following != m[AT_STATE]
+                m[AT_STATE] = following
+                return GO_ON
             op = np.int64(path.following[op])
-        m[CURSOR] = mutators
-    if m[CURSOR] == mutators:
-        m[CURSOR] = classes
+        m[NEXT] = mutators
+    if m[NEXT] == mutators:
+        m[NEXT] = classes
     if history.class_transition.size == 0:
         return DONE
     if asked.first.size == 0 or ask_for_all(
-        asked, steps, m[STATE], history.transition, path.following, np.int64(history.op[m[POSITION]])
+        asked, steps, m[AT_STATE], history.transition, path.following, np.int64(history.op[m[POSITION]])
     ):
         return _choose_crashed(history, steps, path, asked, m, before)
     return _choose_asked(history, steps, path, asked, m, before)
@@ -365,16 +371,16 @@ def _back(history: History, path: Path, m: I64) -> bool:
         moved = np.int64(path.move[m[MOVES]])
         if moved < classes:
             _relink(path, moved)
-            m[CURSOR] = path.following[moved]
+            m[NEXT] = path.following[moved]
         else:
             known = moved - classes
             path.used[known] -= 1
             crashed = history.class_first[known] + path.used[known]
             path.now[path.kept.shape[1] + (crashed >> 6)] &= ~(_ONE << np.uint64(crashed & 63))
-            m[CURSOR] = moved + 1
+            m[NEXT] = moved + 1
     for w in range(path.kept.shape[1]):
         path.now[w] = path.kept[frame, w]
-    m[STATE] = np.int64(path.now[0] & _STATE)
+    m[AT_STATE] = np.int64(path.now[0] & _STATE)
     return True
 
 
@@ -388,7 +394,7 @@ def advance(history: History, steps: Steps, path: Path, asked: Asked, dead: Dead
     while True:
         if m[PHASE] == _SETTLE:
             status = _settle(history, steps, path, m)
-            if status != _GO_ON:
+            if status != GO_ON:
                 return status
             if m[POSITION] == history.kind.size:
                 return DONE
@@ -403,7 +409,7 @@ def advance(history: History, steps: Steps, path: Path, asked: Asked, dead: Dead
             status = _choose(history, steps, path, asked, m)
             if status == NEEDS_CELL:
                 return NEEDS_CELL
-            if status == _GO_ON:
+            if status == GO_ON:
                 m[PHASE] = _SETTLE
             else:
                 if is_full(dead) and m[BOUNDED] == 0:

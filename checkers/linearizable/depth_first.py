@@ -12,8 +12,22 @@ from splitbrain.checkers.linearizable import backtracking as b
 from splitbrain.checkers.linearizable import dead_ends
 from splitbrain.checkers.linearizable.asked import asked_for, is_indexed, spread
 from splitbrain.checkers.linearizable.encoding import Problem, events
-from splitbrain.checkers.linearizable.frontier import ANY, ASSIGNMENTS, CRASH, EXPIRE, I32, I64, RETURN, U64, Steps
-from splitbrain.checkers.linearizable.frontier import CALL_OBSERVER as OBSERVED
+from splitbrain.checkers.linearizable.frontier import (
+    ANY,
+    ASSIGNMENTS,
+    CALL,
+    CALL_OBSERVER,
+    CRASH,
+    DONE,
+    EXPIRE,
+    I32,
+    I64,
+    NEEDS_CELL,
+    RETURN,
+    U64,
+    VIOLATION,
+    Steps,
+)
 from splitbrain.checkers.linearizable.guesses import ranks
 from splitbrain.checkers.linearizable.limits import Limits, Pace
 from splitbrain.checkers.linearizable.ops import Ops
@@ -136,13 +150,13 @@ class DepthFirst:
             look = clock()
             self._pace.learn(self.explored - explored, look - called)
             self._seconds = before + look - began
-            if status == b.DONE:
+            if status == DONE:
                 return self._result("linearizable")
-            if status == b.VIOLATION:
+            if status == VIOLATION:
                 return self._result("violation")
             if self._seconds >= self._limits.time_s:
                 return self._result("time")
-            if status == b.NEEDS_CELL:
+            if status == NEEDS_CELL:
                 try:
                     self._fill()
                 except TooManyCellsError:
@@ -182,7 +196,7 @@ class DepthFirst:
 
     def _fill(self) -> None:
         """Compute the missing cell, and those next to it that will be asked for in a moment."""
-        state, wanted = int(self._m[b.MISSING]), int(self._m[b.MISSING_TRANSITION])
+        state, wanted = int(self._m[b.MISSING_STATE]), int(self._m[b.MISSING_TRANSITION])
         path, transition = self._path, self._history.transition
         near = {wanted}
         for head in (len(transition), len(transition) + 1):
@@ -268,7 +282,7 @@ def _history(ops: Ops, problem: Problem, stepper: Stepper) -> tuple[b.History, I
     number[live] = np.arange(len(live))
     due = np.zeros(len(live), np.int32)
     due[number[op[returns]]] = np.flatnonzero(returns)
-    own = np.select([crash, returns, kind == OBSERVED], [b.CRASH, b.RETURN, b.CALL_OBSERVER], b.CALL).astype(np.int8)
+    own = np.select([crash, returns, kind == CALL_OBSERVER], [CRASH, RETURN, CALL_OBSERVER], CALL).astype(np.int8)
 
     crashed_at = np.flatnonzero(crash)
     transitions, first, classes = np.unique(ops.transition[op[crashed_at]], return_index=True, return_inverse=True)
@@ -311,7 +325,7 @@ def warm_up() -> None:
     """Compile the kernels of the depth-first search, or load them from the cache; once per process."""
     none: I32 = np.zeros(1, np.int32)
     steps = Steps(ASSIGNMENTS, 1, np.full(1, ANY, np.int32), none, none, np.full(1, -1, np.int64), none)
-    kinds = np.array([b.CALL, b.RETURN], np.int8)
+    kinds = np.array([CALL, RETURN], np.int8)
     history = b.History(kinds, np.zeros(2, np.int32), none, none, none + 1, none[:0], none[:0], none)
     path = _path(history, 1)
     dead = dead_ends.empty(2, 2, 1)

@@ -49,7 +49,7 @@ BACKENDS: Mapping[str, tuple[Callable[[Inventory | None], Backend], str]] = {
 }
 
 
-_MEMBERS = ("name", "support", "sweep", "deploy")
+_MEMBERS = ("name", "support", "check", "sweep", "deploy")
 
 
 def build(name: str, inventory: Inventory | None = None) -> Backend:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -155,14 +156,16 @@ def _ignore(_: str) -> None:
     pass
 
 
-def play_plan(plan: Plan) -> Played:
-    """Carry out a plan in simulation, and judge it: a regression test in a line.
+def play_plan(plan: Plan | str | PathLike[str]) -> Played:
+    """Simulate a plan, or the plan in a file, and judge it: a regression test in a line.
 
-    assert not play_plan(splitbrain.harness.running.plan.load("tests/regressions/stale-read.json")).guilt
+    assert not play_plan("tests/regressions/stale-read.json").guilt
 
     Raises:
-        UsageError: the plan cannot be followed.
+        UsageError: the plan cannot be followed, or the file cannot be read.
+        HistoryFormatError: the file is damaged.
     """
+    plan = plan if isinstance(plan, Plan) else plans.load(plan)
     options = simulated(options_of(plan.options, "plan"))
     test_of(options, plan)
     return play(Task(0, options, plans.encode(plan)))

@@ -70,9 +70,8 @@ def command(
 
     \b
     In a test function of your own:
-      from splitbrain.harness.campaigns.planned import play_plan
-      from splitbrain.harness.running.plan import load
-      assert not play_plan(load("tests/regressions/stale-read.json")).guilt
+      from splitbrain import play_plan
+      assert not play_plan("tests/regressions/stale-read.json").guilt
 
     Exit code 1 says that the smallest plan ends in the violation, as it should.
     """

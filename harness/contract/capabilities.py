@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path  # noqa: TID251 - for types; the backends do the work
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from splitbrain.harness.contract.elections import Elections
-from splitbrain.harness.contract.embedding import Embeddable
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.membership import Membership
-from splitbrain.harness.contract.observing import Observable
 from splitbrain.harness.contract.read_modes import LINEARIZABLE, ReadMode
+
+if TYPE_CHECKING:  # both bring asyncio, which `splitbrain check` does without
+    from splitbrain.harness.contract.embedding import Embeddable
+    from splitbrain.harness.contract.observing import Observable
 
 CountMarks: TypeAlias = Callable[[], AbstractContextManager[Mapping[str, int]]]
 

@@ -117,15 +117,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """
         if self.expect is None:
             return None
-        stamps = [stamp for stamp in (self.expect.plan, self.of_seed) if stamp is not None]
-        if not stamps:
+        stamp = self.expect.plan or self.of_seed
+        if stamp is None:
             return msgspec.structs.replace(self.expect, history=None, fingerprint=None)
-        digest = self.digest()
-        return self.expect if all(stamp == digest for stamp in stamps) else None
+        return self.expect if stamp == self.digest() else None
 
     def expecting(self, expect: Expectation) -> Plan:
         """The plan, with what came of a run of it."""
-        return msgspec.structs.replace(self, expect=msgspec.structs.replace(expect, plan=self.digest()))
+        digest = self.digest()
+        of_seed = self.of_seed if self.of_seed == digest else None
+        return msgspec.structs.replace(self, expect=msgspec.structs.replace(expect, plan=digest), of_seed=of_seed)
 
     def check(self) -> None:
         """Refuse a plan that makes no sense.

@@ -190,7 +190,7 @@ def test_what_is_installed_is_listed(folder: Path) -> None:
         (["--nemesis", "mine:shop"], "it is no splitbrain.nemesis.kinds.Kind"),
         (["--backend", "mine:shp"], "backend 'mine:shp' cannot be imported"),
         (["--backend", "her"], "there is no backend 'her'. Did you mean 'here'?"),
-        (["--backend", "mine:Nowhere"], "not a Backend: it has no support, sweep, deploy"),
+        (["--backend", "mine:Nowhere"], "not a Backend: it has no support, check, sweep, deploy"),
         (["--backend", "mine:greedy"], "backend 'mine:greedy': missing a required argument: 'nodes'"),
         (
             ["--system", "mine:Typo"],

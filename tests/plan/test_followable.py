@@ -119,7 +119,7 @@ def test_the_example_of_the_documentation_judges_a_plan_that_was_changed_by_hand
 ) -> None:
     examples = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "simulation.md").read_text(), flags=re.DOTALL)
     [example] = [each for each in examples if "play_plan" in each]
-    [file] = re.findall(r'load\("(.*?)"\)', example)
+    [file] = re.findall(r'play_plan\("(.*?)"\)', example)
     changed = plan(versions={}, of_seed="0" * 32)
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text(json.dumps(changed, indent=2))

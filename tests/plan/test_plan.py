@@ -345,3 +345,21 @@ def test_the_digest_is_of_what_is_to_be_done_and_of_nothing_else() -> None:
     assert same.digest() == plan.digest()
     assert msgspec.structs.replace(plan, ops=()).digest() != plan.digest()
     assert msgspec.structs.replace(plan, options={**plan.options, "seed": 2}).digest() != plan.digest()
+
+
+def test_what_came_of_a_plan_is_known_until_it_is_changed() -> None:
+    recorded = decode(_plan_text())
+    recorded = msgspec.structs.replace(recorded, of_seed=recorded.digest())
+    expect = Expectation(history="h", fingerprint="f")
+    assert recorded.expecting(expect).known() == msgspec.structs.replace(expect, plan=recorded.digest())
+    assert msgspec.structs.replace(recorded.expecting(expect), ops=()).known() is None
+    assert msgspec.structs.replace(recorded, expect=expect, ops=()).known() is None
+
+
+def test_what_came_of_a_plan_that_was_made_of_a_recorded_one_is_known() -> None:
+    """As `shrink` makes it of a stored run; it does not follow the seed any more."""
+    recorded = decode(_plan_text())
+    smaller = msgspec.structs.replace(recorded, of_seed=recorded.digest(), ops=()).expecting(Expectation(history="h"))
+    assert smaller.of_seed is None
+    assert smaller.known() == smaller.expect
+    assert msgspec.structs.replace(smaller, of_seed=recorded.digest()).known() == smaller.expect

@@ -20,17 +20,17 @@ import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Coroutine, Generator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
 
 from . import syscalls
 from .disturbances import Disturbances
 from .errors import AgentError
 from .probes import DatagramProbes
 from .tools import find_tool
+from .waiting import all_of
 
 Link = tuple[str, str]
-Result = TypeVar("Result")
 
 CUT_EXPIRES_S = 60
 """How long the kernel keeps an element that nobody refreshes."""
@@ -185,12 +185,12 @@ class Receivers:
                             f"the network of {node} does not have its address {self._addresses[node]} "
                             f"({error.strerror}): its container does not run on this machine"
                         ) from None
-        await _together([receiver.lay_out() for receiver in self._receivers.values()])
+        await all_of([receiver.lay_out() for receiver in self._receivers.values()])
 
     async def cut(self, links: Sequence[Link]) -> None:
         """Cut exactly these links: every receiver in one transaction of its own, all of them at the same time."""
         async with self._one_at_a_time:
-            await _together(
+            await all_of(
                 [
                     receiver.cut([self._addresses[source] for source, to in links if to == node])
                     for node, receiver in self._receivers.items()
@@ -203,7 +203,7 @@ class Receivers:
     async def refresh(self) -> None:
         """Keep the cut links from expiring; called now and then for as long as the controller lives."""
         async with self._one_at_a_time:
-            await _together([receiver.refresh() for receiver in self._receivers.values()])
+            await all_of([receiver.refresh() for receiver in self._receivers.values()])
 
     async def dropped(self) -> dict[Link, int]:
         """Packets that each cut link swallowed since it was cut, this agent's own probes left out.
@@ -212,7 +212,7 @@ class Receivers:
             AgentError: a link is no longer cut, because somebody removed the rules or they expired.
         """
         async with self._one_at_a_time:
-            counts = await _together([receiver.dropped() for receiver in self._receivers.values()])
+            counts = await all_of([receiver.dropped() for receiver in self._receivers.values()])
         packets = {
             (self._node_at[source], node): count
             for node, counted in zip(self._receivers, counts, strict=True)
@@ -287,15 +287,6 @@ async def _ended(pid: int) -> None:
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
-
-
-async def _together(work: Sequence[Coroutine[Any, Any, Result]]) -> list[Result]:
-    """Results in order. All of it is brought to its end, then the first failure is raised."""
-    results = await asyncio.gather(*work, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return [result for result in results if not isinstance(result, BaseException)]
 
 
 @contextlib.contextmanager

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import ipaddress
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from splitbrain.harness.backends import clocks, disks
+from splitbrain.harness.backends.agent.waiting import all_of
 from splitbrain.harness.backends.channel import Agent
 from splitbrain.harness.backends.deployed import Deployed
 from splitbrain.harness.backends.docker import labels, subnets
@@ -26,8 +26,6 @@ from splitbrain.harness.contract.nodes import NodeId, NodePlace, NodeStatus
 from splitbrain.harness.contract.test import Test
 from splitbrain.results.errors import BackendError
 from splitbrain.results.telemetry import ASIDE
-
-Result = TypeVar("Result")
 
 
 class DockerDeployment(Deployed[ContainerNode]):
@@ -64,12 +62,12 @@ class DockerDeployment(Deployed[ContainerNode]):
         hosts = {node: place.listen[0] for node, place in self.places.items()}
         for node in self.nodes:
             self._nodes[node] = self._make_folders(Node(self.places[node], self._folders[node]))
-        await _together([self._containers.keep(node, hosts) for node in self._all()])
+        await all_of([self._containers.keep(node, hosts) for node in self._all()])
         networks = {node.name: [node.keeper_pid, hosts[node.name]] for node in self._all()}
         try:
             await self._agent.ask("join", nodes=networks)
         except BackendError:
-            await _together([self._containers.check_keeper(node) for node in self._all()])
+            await all_of([self._containers.check_keeper(node) for node in self._all()])
             raise
         await self._agent.ask("lay_out_disks", disks=self._disks(), private=False)
         for node in self._all():
@@ -126,10 +124,10 @@ class DockerDeployment(Deployed[ContainerNode]):
         if not self._ends():
             return
         try:
-            await _together([control.stop() for control in self._controls.values()])
+            await all_of([control.stop() for control in self._controls.values()])
         finally:
             try:
-                await _together([faults.close() for faults in self._faults.values()])
+                await all_of([faults.close() for faults in self._faults.values()])
                 await self._remove_everything()
             finally:
                 try:
@@ -142,7 +140,7 @@ class DockerDeployment(Deployed[ContainerNode]):
         """By label, for an interrupted start leaves containers that nobody here knows of. Runners go before keepers."""
         mine = [f"{label}={value}" for label, value in labels.of_run(self.run).items()]
         found = await self._engine.ask("list containers", lambda api: containers_with(api, mine))
-        await _together([self._engine.remove(container.id) for container in found])
+        await all_of([self._engine.remove(container.id) for container in found])
         for network in await self._engine.ask("list networks", lambda api: networks_with(api, mine)):
             kept_by = await self._engine.ask("remove a network", functools.partial(remove_network, network=network.id))
             if kept_by is not None:
@@ -174,12 +172,3 @@ def _places(nodes: Sequence[NodeId], subnet: ipaddress.IPv4Network) -> dict[Node
         )
         for node in nodes
     }
-
-
-async def _together(work: Sequence[Awaitable[Result]]) -> list[Result]:
-    """Results in order. All of it is brought to its end, then the first failure is raised."""
-    results = await asyncio.gather(*work, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return [result for result in results if not isinstance(result, BaseException)]

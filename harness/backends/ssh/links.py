@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from splitbrain.harness.backends.agent.waiting import ended
 from splitbrain.harness.backends.linkfaults import SeededFaults
 from splitbrain.harness.backends.links import Refreshes
 from splitbrain.harness.backends.ssh.agents import RemoteAgent
@@ -145,7 +146,7 @@ async def together(work: Sequence[Awaitable[T]]) -> Sequence[T]:
         HostError: one host failed.
         SeveralFailedError: several did.
     """
-    results = await asyncio.gather(*work, return_exceptions=True)
+    results = await ended(work)
     failures = [result for result in results if isinstance(result, BaseException)]
     of_hosts = [failure for failure in failures if isinstance(failure, HostError)]
     for failure in failures:

@@ -1,0 +1,111 @@
+"""Write docs/reference.md: what the code knows of commands, options and names. `make lint` checks it.
+
+usage: tools/reference.py [--check]
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from splitbrain.checkers import models
+from splitbrain.checkers.registry import CHECKERS
+from splitbrain.harness.backends.catalogue import BACKENDS
+from splitbrain.harness.cli.main import splitbrain
+from splitbrain.harness.simulation.worlds import WORLDS
+from splitbrain.harness.systems import catalogue as systems
+from splitbrain.nemesis import catalogue as nemeses
+from splitbrain.results.formats import FORMATS
+from splitbrain.workloads import catalogue as workloads
+
+FILE = Path(__file__).parent.parent / "docs" / "reference.md"
+HEAD = """# Reference
+
+Made from the code by `tools/reference.py`: do not edit it. `splitbrain list` prints the same names, with those of
+installed packages.
+"""
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [heads, ["---"] * len(heads), *([cell.replace("|", r"\|") for cell in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Every command with its full name, in the order of the help."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        if isinstance(found, click.Group):
+            yield from commands(found, f"{before}{name} ")
+        elif found is not None:
+            yield f"{before}{name}", found
+
+
+def option(of: click.Parameter, context: click.Context) -> tuple[str, str, str]:
+    """How an option is written, its default, and its help."""
+    names = ", ".join(f"`{name}`" for name in of.opts)
+    if not isinstance(of, click.Option):
+        return f"`{of.make_metavar(context)}`", "", ""
+    value = "" if of.is_flag else f" {of.make_metavar(context)}"
+    text, _, default = (of.help or "").removesuffix("]").partition("[default: ")
+    if not default and not of.is_flag and isinstance(of.default, str | int | float):
+        default = str(of.default)
+    return f"{names}{value}", default, " ".join(text.split())
+
+
+def sections() -> Iterator[tuple[str, str]]:
+    """Every section: its heading, and what stands below it."""
+    for name, command in commands(splitbrain):
+        context = click.Context(command, info_name=f"splitbrain {name}")
+        first = " ".join((command.help or "").replace("\b", "").split("\n\n")[0].split())
+        rows = [option(each, context) for each in command.params if isinstance(each, click.Option)]
+        body = table(("option", "default", "meaning"), rows) if rows else ""
+        yield f"splitbrain {name}", f"{first}\n\n{body}".rstrip() + "\n"
+    yield "Workloads", table(("name", "needs", "what clients do"), map(_workload, workloads.WORKLOADS.items()))
+    rows = ((f"`{name}`", entry.kind.name, entry.line) for name, entry in nemeses.NEMESES.items())
+    yield "Nemeses", table(("name", "kind of fault", "what it does"), rows)
+    yield "Systems", table(("name", "has", "what it is"), map(_system, systems.SYSTEMS.items()))
+    for heading, entries in (("Backends", BACKENDS), ("Checkers", CHECKERS)):
+        yield heading, table(("name", "what it is"), ((f"`{name}`", line) for name, (_, line) in entries.items()))
+    yield "Models", table(("name", "functions", "what it is"), map(_model, models.names()))
+    for heading, lines in (("Worlds of the simulation", WORLDS), ("Formats of histories", FORMATS)):
+        yield heading, table(("name", "what it is"), ((f"`{name}`", line) for name, line in lines.items()))
+
+
+def _workload(entry: tuple[str, tuple[Any, str]]) -> tuple[str, str, str]:
+    name, (_, line) = entry
+    return f"`{name}`", ", ".join(sorted(workloads.needs(name))), line
+
+
+def _system(entry: tuple[str, tuple[Any, str]]) -> tuple[str, str, str]:
+    name, (_, line) = entry
+    return f"`{name}`", ", ".join(sorted(systems.operations(name))), line
+
+
+def _model(name: str) -> tuple[str, str, str]:
+    found = models.model(name)
+    parameter = models.parameter(found)
+    line = (type(found).__doc__ or "").strip().partition("\n")[0].rstrip(".")
+    return f"`{name}[({parameter})]`" if parameter else f"`{name}`", ", ".join(sorted(found.fs)), line
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the file, or only say whether it is what it should be."""
+    text = HEAD + "".join(f"\n## {heading}\n\n{body}" for heading, body in sections())
+    if "--check" not in arguments:
+        FILE.write_text(text, encoding="utf-8")
+        return 0
+    if not FILE.exists() or FILE.read_text(encoding="utf-8") != text:
+        print(f"{FILE.name} is not up to date: run tools/reference.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
