@@ -72,7 +72,7 @@ def fill(root: Path, count: int, jobs: int, seconds: float, rate: float) -> list
     """The runs of the seeds below `count`, in the order of their seeds, each judged inline by this version."""
     there = {int(run.read_test()["seed"]): run for run in Store(root).runs() if run.history_path.exists()}
     tasks = [there[seed].path if seed in there else options(seed, seconds, rate) for seed in range(count)]
-    began_s, done, told = time.monotonic(), 0, 0.0
+    began_s, done, printed = time.monotonic(), 0, 0.0
     with Workers(partial(provide, root), min(jobs, count), prepare=warm_up, limit_s=RUN_LIMIT_S) as workers:
         waiting = iter(tasks)
         while done < count:
@@ -82,9 +82,9 @@ def fill(root: Path, count: int, jobs: int, seconds: float, rate: float) -> list
                 if report.problem is not None:
                     raise SystemExit(f"{report.task} could not be run or judged: {report.problem}")
                 done += 1
-            if time.monotonic() - told > 5 or done == count:
-                told = time.monotonic()
-                print(f"{done} of {count} runs are there after {told - began_s:.0f} s", file=sys.stderr)
+            if time.monotonic() - printed > 5 or done == count:
+                printed = time.monotonic()
+                print(f"{done} of {count} runs are there after {printed - began_s:.0f} s", file=sys.stderr)
     there = {int(run.read_test()["seed"]): run for run in Store(root).runs()}
     return [there[seed] for seed in range(count)]
 
@@ -125,7 +125,7 @@ def record(root: Path, chosen: RunOptions) -> tuple[RunDir, str | None]:
 
 
 def cold(runs: Sequence[RunDir], root: Path) -> None:
-    """A store of the same runs, as they were before anybody judged them. Their files are links, not copies.
+    """A store of the same runs, as they were before they were judged. Their files are links, not copies.
 
     Nothing writes into a file of a store: each is written aside and renamed.
     """
@@ -171,7 +171,7 @@ class Pass(msgspec.Struct, frozen=True):
 
 
 def analyze(root: Path, master: str) -> Pass:
-    """Run the command on a store; it ends with the code of an outcome, whatever that is."""
+    """Run the command on a store; it ends with the code of any outcome."""
     home = Path(__file__).resolve().parent.parent
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(home), os.environ.get("PYTHONPATH")]))}
     began_s = time.perf_counter()
@@ -183,8 +183,8 @@ def analyze(root: Path, master: str) -> Pass:
     assert process.stderr is not None
     said: list[str] = []
     up_s: float | None = None
-    with process.stderr as told:
-        for line in told:
+    with process.stderr as stderr:
+        for line in stderr:
             said.append(line)
             print(line, end="", file=sys.stderr)
             if up_s is None and line.startswith(STARTED):
@@ -200,7 +200,7 @@ def analyze(root: Path, master: str) -> Pass:
 class _Watch(threading.Thread):
     """Looks at the process and all its descendants a few times a second, for as long as it lives.
 
-    What the kernel adds up for a parent will not do: Spark's Python workers end without anybody waiting for them.
+    The kernel's sum for a parent cannot be used: no parent waits for Spark's Python workers.
     """
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -298,7 +298,7 @@ def main() -> None:
     parser.add_argument("--runs", default="125,250,500,1000", help="sizes of the store, comma-separated")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--store", type=Path, default=None, help="keep the runs here, and use those that are there")
-    parser.add_argument("--repeat", type=int, default=1, help="the median of so many passes")
+    parser.add_argument("--repeat", type=int, default=1, help="number of passes; the result is their median")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long faults and load of a run last")
     parser.add_argument("--rate", type=float, default=40.0, help="ops a second of a run")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that make runs")

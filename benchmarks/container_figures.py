@@ -63,8 +63,8 @@ def table(rounds: dict[tuple[int, str], list[Round]]) -> list[str]:
     for fault in FAULTS:
         found = [[each for one in column for each in one.failovers[fault]] for column in columns]
         count = len(found[0])
-        told = [_median_worst([whole for whole, _ in column]) for column in found]
-        lines.append(_row(f"failover after {fault}, s: median (worst) of {count}", told))
+        row = [_median_worst([whole for whole, _ in column]) for column in found]
+        lines.append(_row(f"failover after {fault}, s: median (worst) of {count}", row))
     return lines
 
 
@@ -78,8 +78,8 @@ def remarks(rounds: dict[tuple[int, str], list[Round]]) -> list[str]:
     for (size, name), column in rounds.items():
         if size == GOAL_NODES:
             worst = max(one.up_s for one in column)
-            told = f"goal {UP_GOAL_S:g} s: {against(worst, UP_GOAL_S)}"
-            lines.append(f"Start to first op, {name}, {size} nodes: at worst {worst:.1f} s ({told}).")
+            row = f"goal {UP_GOAL_S:g} s: {against(worst, UP_GOAL_S)}"
+            lines.append(f"Start to first op, {name}, {size} nodes: at worst {worst:.1f} s ({row}).")
     return lines
 
 

@@ -3,7 +3,7 @@
     python benchmarks/containers.py [--quick] [--rounds 5] [--sizes 3,5] [--images]
 
 Each round deploys one system after the other (metadata, etcd, metadata, etcd, ...) on three and on five nodes, so that
-whatever else the machine does falls on both. It measures:
+other load on the machine affects both. It measures:
 
 - up: from the first step of the deployment until all nodes follow one leader, each has answered a linearizable read,
   and one write was ok. Images are there already. The goal for five nodes is 10 s.
@@ -11,7 +11,7 @@ whatever else the machine does falls on both. It measures:
   A single client talks to the leader; of ten, the first does, and the others are spread over all nodes in turn.
 - failover: from the moment when the leader's death (SIGKILL) or its isolation (all its links cut, both ways) is ordered
   until the first write is ok that was sent, through any other node, after the fault was confirmed. It includes what the
-  engine takes to kill (told below the table). Every other node is asked by two clients that give a write up after
+  engine takes to kill (below the table). Every other node is asked by two clients that give a write up after
   250 ms, so that one that is lost hides the recovery for so long at most.
 
 What is the same: both are Raft with pre-vote, heartbeats every 100 ms and reads by read index. Data lie on the same
@@ -88,7 +88,7 @@ PROBE_PAUSE_S: Final = 0.01
 PROBES_PER_NODE: Final = 2
 FAILOVER_WITHIN_S: Final = 60.0
 IN_MEMORY_MS: Final = 0.01
-"""No disk syncs as fast as this: the file system lies in memory."""
+"""No disk syncs as fast as this: the file system is in memory."""
 
 
 @dataclass(frozen=True)
@@ -348,10 +348,10 @@ async def measure_all(
             done = await measure(name, size, number, plan, folder / f"{number}-{name}-{size}")
             found[size, name].append(done)
             took_s = time.perf_counter() - began
-            told = (
+            line = (
                 f"round {number} of {rounds}: {name}, {size} nodes: up in {done.up_s:.1f} s, measured in {took_s:.0f} s"
             )
-            print(told, file=sys.stderr, flush=True)
+            print(line, file=sys.stderr, flush=True)
     return found
 
 
@@ -361,7 +361,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one short round of each")
     parser.add_argument("--rounds", type=int, default=5, help="how often each system is deployed per size (5)")
     parser.add_argument("--load-s", type=float, default=5.0, help="how long each load lasts, after its warm-up (5)")
-    parser.add_argument("--failovers", type=int, default=3, help="how often each fault strikes in a round (3)")
+    parser.add_argument("--failovers", type=int, default=3, help="how often each fault is injected in a round (3)")
     parser.add_argument("--sizes", default="3,5", help="numbers of nodes (3,5)")
     parser.add_argument(
         "--election-ms", type=int, help="metadata's shortest election timeout; the longest is twice that"
@@ -384,7 +384,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="splitbrain-containers-", dir=options.dir) as folder:
             disk_ms = sync_ms(Path(folder))
             if disk_ms < IN_MEMORY_MS:
-                parser.error(f"{folder} lies in memory, where syncs cost nothing: give --dir a folder on a disk.")
+                parser.error(f"{folder} is in memory, where syncs cost nothing: give --dir a folder on a disk.")
             load_before = os.getloadavg()[0]
             DockerBackend().sweep()
             about_images = build_images() if options.images else present_images()

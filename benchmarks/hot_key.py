@@ -3,7 +3,7 @@
     python benchmarks/hot_key.py [--ops 250000,500000,1000000] [--clients 20] [--burst 500] [--repeat 3] [--json]
 
 The history is that of one cas-register in bursts: all clients are busy in one, and between two of them none is. It is
-valid, and once more with one read at 90 % that returns what nobody wrote. Time is wall time from the stored file to the
+valid, and once more with one read at 90 % that returns what no op wrote. Time is wall time from the stored file to the
 verdict, without the start of the session and one warm-up; modes take turns, and every figure is a median.
 """
 
@@ -197,7 +197,7 @@ def main() -> None:
     parser.add_argument("--ops", default="250000,500000,1000000", help="sizes of the history, comma-separated")
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--burst", type=int, default=500, help="ops between two moments at which all clients are idle")
-    parser.add_argument("--repeat", type=int, default=3, help="the median of so many passes")
+    parser.add_argument("--repeat", type=int, default=3, help="number of passes; the result is their median")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     found = measure([int(n) for n in chosen.ops.split(",")], chosen.clients, chosen.burst, chosen.repeat)

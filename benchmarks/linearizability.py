@@ -48,7 +48,7 @@ from benchmarks.porcupine_runner import Porcupine, Process, measured
 
 TIMEOUT_S: Final = 30.0
 SMALL: Final = 2_000
-"""`--quick` keeps rows of at most so many ops."""
+"""The largest number of ops of the rows that `--quick` keeps."""
 
 Spoil = Callable[[Sequence[Event]], list[Event]]
 

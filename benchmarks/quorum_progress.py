@@ -1,7 +1,7 @@
 """What judging quorum progress costs: `python benchmarks/quorum_progress.py [--ops 100000] [--json]`.
 
 One run of five nodes: clients ask every node in turn, 50 partitions split two nodes from three, the two are silent
-meanwhile; every node tells of itself as often as clients ask. CPU seconds, medians of `--repeat` passes, for the whole
+meanwhile; there are as many rows of telemetry as ops. CPU seconds, medians of `--repeat` passes, for the whole
 checker and for its parts:
 
     answers     the ops as arrays
@@ -31,7 +31,7 @@ from splitbrain.checkers.quorum.leaders import consensus
 from splitbrain.checkers.quorum.windows import windows
 from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, array
 from splitbrain.results.calls import ints
-from splitbrain.results.faults import happenings
+from splitbrain.results.faults import run_events
 from splitbrain.results.history import HARNESS, NEMESIS
 
 NODES: Final = ("n1", "n2", "n3", "n4", "n5")
@@ -95,7 +95,7 @@ def _nemesis() -> tuple[Any, ...]:
 
 
 def telemetry(rows: int) -> pa.Table:
-    """Every node tells of itself, and n1 leads."""
+    """Every node writes telemetry, and n1 leads."""
     number = np.arange(rows)
     at = number // len(NODES)
     node = number % len(NODES)
@@ -141,14 +141,14 @@ def cpu_s(work: Callable[[], Any], repeat: int) -> float:
 
 
 def measure(ops: int, repeat: int) -> dict[str, Any]:
-    """A run of so many ops and rows of telemetry: seconds of the checker and of its parts."""
+    """A run with this number of ops and rows of telemetry: seconds of the checker and of its parts."""
     ran, said = history(ops), telemetry(ops)
     verdict = QuorumProgress().check(ran, said, OPTIONS)
     assert verdict.valid == "true", verdict.sentence
     found = {
         "whole": cpu_s(lambda: QuorumProgress().check(ran, said, OPTIONS), repeat),
         "answers": cpu_s(lambda: answers(ran, NODES, None, DECIDED), repeat),
-        "windows": cpu_s(lambda: windows(happenings(ran), said, NODES), repeat),
+        "windows": cpu_s(lambda: windows(run_events(ran), said, NODES), repeat),
         "consensus": cpu_s(lambda: list(consensus(said)), repeat),
     }
     rest = found["whole"] - found["answers"] - found["windows"] - found["consensus"]
@@ -170,7 +170,7 @@ def main() -> None:
     """Measure, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ops", type=int, default=100_000, help="of the largest run; as many rows of telemetry")
-    parser.add_argument("--repeat", type=int, default=3, help="the median of so many passes")
+    parser.add_argument("--repeat", type=int, default=3, help="number of passes; the result is their median")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     runs = [measure(int(chosen.ops * share), chosen.repeat) for share in SHARES]

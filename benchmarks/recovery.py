@@ -23,7 +23,7 @@ connection that outlives a cut may stay silent for as long again.
 
 etcd is asked through its JSON gateway, a hop more than metadata's clients take: latencies are not like for like. The
 docker backend brings an etcd of its own, the local one takes this machine's: etcd 3.4 asks for no votes in advance
-unless told to, so that a node that comes back after a cut deposes the leader.
+by default, so that a node that comes back after a cut deposes the leader.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SYSTEMS: Final = ("metadata", "etcd")
 SHAPES: Final = ("leader-in-minority", "halves", "one-way-deaf-leader", "one-way-mute-leader", "bridge")
 NODES: Final = ("n1", "n2", "n3", "n4", "n5")
 BEGIN_S: Final = 4.0
-"""The first partition strikes then: clients had time to see the system as it should be."""
+"""When the first partition is injected: before that, clients use the system without faults."""
 
 RATE: Final = 50
 CLIENTS: Final = "15n"
@@ -65,7 +65,7 @@ CLIENTS: Final = "15n"
 always free to ask: an answer is seen within a tenth of a second of when it could be given."""
 
 _JUDGED: Final = (0, 1, 2)
-"""Exit codes of a run that was judged: its figures count whatever the verdict is."""
+"""Exit codes of a run that was judged: its figures count with any verdict."""
 
 
 @dataclass(frozen=True)
@@ -136,12 +136,12 @@ def run_all(plan: Plan, rounds: int) -> dict[str, list[Measured]]:
             done = run_once(plan, system, number)
             found[system].append(done)
             took_s = time.perf_counter() - began
-            told = f"round {number} of {rounds}: {system}: {done.outcome} after {took_s:.0f} s, {done.run}"
-            print(told, file=sys.stderr, flush=True)
+            line = f"round {number} of {rounds}: {system}: {done.outcome} after {took_s:.0f} s, {done.run}"
+            print(line, file=sys.stderr, flush=True)
     return found
 
 
-# --- what is told -------------------------------------------------------------------------------------------------
+# --- the output ---------------------------------------------------------------------------------------------------
 
 
 def conditions(plan: Plan, found: Mapping[str, Sequence[Measured]]) -> list[str]:
@@ -157,8 +157,8 @@ def conditions(plan: Plan, found: Mapping[str, Sequence[Measured]]) -> list[str]
         lines.append(f"{system}: election timeout at most {timeout_s:g} s.")
         for what, took_s in (("cut", longest(runs, healed=False)), ("healed", longest(runs, healed=True))):
             if took_s is not None:
-                told = f"longest from links set until a whole core had answered {took_s:.2f} s; allowed {allowed}."
-                lines.append(f"{system}, {what}: {told}")
+                line = f"longest from links set until a whole core had answered {took_s:.2f} s; allowed {allowed}."
+                lines.append(f"{system}, {what}: {line}")
         lines += [f"{system}: no answer before the nemesis acted again: {each}" for each in silent(runs)]
     return lines
 
@@ -190,7 +190,7 @@ def _elections(system: str) -> Elections:
 
 
 def main() -> None:
-    """Run, and tell."""
+    """Run, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", choices=("docker", "local"), default="docker", help="where nodes live (docker)")
     parser.add_argument("--rounds", type=int, default=3, help="how often each system is run (3)")

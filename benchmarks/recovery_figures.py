@@ -17,7 +17,7 @@ from splitbrain.checkers.quorum.answers import Answers, answers
 from splitbrain.checkers.quorum.checker import Options
 from splitbrain.results.calls import seconds
 from splitbrain.results.errors import HarnessError
-from splitbrain.results.faults import FaultOp, Happenings, happenings
+from splitbrain.results.faults import FaultOp, RunEvents, run_events
 from splitbrain.results.figures import Figures, figures_of
 from splitbrain.results.store import RunDir
 
@@ -64,7 +64,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         outcome: of the run.
         load: the machine's load average when it ended.
         recovered: one for each partition and each heal.
-        unserved_s: by node, and "cluster": for how many seconds of the faults phase nobody answered.
+        unserved_s: by node, and "cluster": for how many seconds of the faults phase no op was answered.
         terms: in how many terms answers were given, less one: leaders that served and were replaced.
         bound_s: the recovery bound in force.
         bound_per_outage: how much longer it is for each second for which nodes had been cut off.
@@ -97,7 +97,7 @@ def measured(run: RunDir, load: float) -> Measured:
         raise HarnessError(f"{run.path} holds no verdict of quorum-progress: there is nothing to compare.")
     history = run.history().combine_chunks()
     nodes = [str(node) for node in document["nodes"]]
-    around, given = happenings(history), answers(history, nodes, None, Options().decided)
+    events, given = run_events(history), answers(history, nodes, None, Options().decided)
     bounds = judged["figures"]["bounds"]
     terms = given.term[given.given & (given.term > 0)]
     return Measured(
@@ -105,8 +105,8 @@ def measured(run: RunDir, load: float) -> Measured:
         system=str(document["options"]["system"]),
         outcome=judgement.outcome,
         load=load,
-        recovered=tuple(recoveries(around, judged["figures"])),
-        unserved_s=unserved_s(around, given),
+        recovered=tuple(recoveries(events, judged["figures"])),
+        unserved_s=unserved_s(events, given),
         terms=max(len(np.unique(terms)) - 1, 0),
         bound_s=float(bounds["recovery_s"]),
         bound_per_outage=float(bounds.get("recovery_per_outage", 0.0)),
@@ -114,19 +114,19 @@ def measured(run: RunDir, load: float) -> Measured:
     )
 
 
-def recoveries(around: Happenings, judged: Mapping[str, Any]) -> list[Recovered]:
+def recoveries(events: RunEvents, judged: Mapping[str, Any]) -> list[Recovered]:
     """Each partition of a run and its heal, in order.
 
     Heals that ended no partition are left out: nothing recovered from them.
 
     Args:
-        around: what the nemesis did.
+        events: the run events.
         judged: the figures of quorum-progress.
     """
     found: list[Recovered] = []
     rows = {row["op"]: row["nodes"] for row in judged["recovery"]}
     cores = {row["start_s"]: row["cores"] for row in judged["windows"]}
-    for window in around.windows:
+    for window in events.windows:
         for op in (window.start, window.stop):
             if op is None or op.completion is None or op.invoke.index not in rows:
                 continue
@@ -155,9 +155,9 @@ def _recovered(op: FaultOp, start: FaultOp, healed: bool, nodes: dict[str, float
     )
 
 
-def unserved_s(around: Happenings, given: Answers) -> dict[str, float]:
-    """For how many seconds of the faults phase nobody was answered, by node and for the cluster."""
-    [phase] = [each for each in around.phases if each.name == "faults"]
+def unserved_s(events: RunEvents, given: Answers) -> dict[str, float]:
+    """For how many seconds of the faults phase no op was answered, by node and for the cluster."""
+    [phase] = [each for each in events.phases if each.name == "faults"]
     ends = {"cluster": given.ended[given.given]}
     ends |= {node: given.ended[given.given & given.at(node)] for node in given.nodes}
     found: dict[str, float] = {}

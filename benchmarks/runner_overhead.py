@@ -90,7 +90,7 @@ class NoSystem:
 
 
 class NoDeployment:
-    """Nodes that run, as far as anybody asks."""
+    """Nodes that report that they run."""
 
     nodes: Sequence[NodeId] = NODES
     surroundings = Surroundings()

@@ -2,9 +2,9 @@
 
     benchmarks/simulation_memory.py [--minutes 60] [--rate 10]
 
-Five nodes, ten clients, partitions and kills. The history and what nodes say are handed on and dropped, as a stored run
+Five nodes, ten clients, partitions and kills. The history and what nodes say are passed on and dropped, as a stored run
 writes them to its files. What grows is the cluster's own log: it has no snapshots, and every node keeps all of it; its
-share is told beside (entries, and what they weigh as bytes on one node's disk).
+share is printed beside (entries, and what they weigh as bytes on one node's disk).
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def main() -> None:
 
     def observe(op: Op) -> None:
         if op.time >= next_ns[0]:
-            told = f"{dropped.ops:>8} ops  {dropped.applied:>7} entries"
-            print(f"{op.time / 60e9:5.0f} min  {resident_mb():7.1f} MB  {told}", flush=True)
+            line = f"{dropped.ops:>8} ops  {dropped.applied:>7} entries"
+            print(f"{op.time / 60e9:5.0f} min  {resident_mb():7.1f} MB  {line}", flush=True)
             next_ns[0] += _TEN_MINUTES_NS
 
     simulated = simulate(compose(options), recorder=dropped, outputs=dropped, observe=observe)

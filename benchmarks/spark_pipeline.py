@@ -146,7 +146,7 @@ def main() -> None:
     parser.add_argument("--ops", type=int, default=20_000, help="client ops per run")
     parser.add_argument("--keys", type=int, default=100, help="independent keys per run")
     parser.add_argument("--runs", default="1,2,4,8", help="sizes of the store, comma-separated")
-    parser.add_argument("--repeat", type=int, default=3, help="the median of so many passes")
+    parser.add_argument("--repeat", type=int, default=3, help="number of passes; the result is their median")
     parser.add_argument("--master", default="local[*]")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()

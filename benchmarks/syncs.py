@@ -38,10 +38,10 @@ class SyncCounter:
     """
 
     def __init__(self, pid: int) -> None:
-        self._told = tempfile.NamedTemporaryFile("r", prefix="splitbrain-syncs-")  # noqa: SIM115 - closed by `stop`
+        self._trace = tempfile.NamedTemporaryFile("r", prefix="splitbrain-syncs-")  # noqa: SIM115 - closed by `stop`
         attached = [word for each in _tree(pid) for word in ("-p", str(each))]
         self._tracer = subprocess.Popen(
-            ["strace", "-f", "-qq", "-e", "trace=fsync,fdatasync", "-o", self._told.name, *attached],
+            ["strace", "-f", "-qq", "-e", "trace=fsync,fdatasync", "-o", self._trace.name, *attached],
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -55,11 +55,11 @@ class SyncCounter:
         ended = self._tracer.poll() is not None
         self._tracer.terminate()
         _, complaint = self._tracer.communicate()
-        with self._told as told:
-            lines = told.readlines()
+        with self._trace as trace:
+            lines = trace.readlines()
         if ended:
             raise HarnessError(f"syncs could not be counted: {complaint.strip() or 'strace ended'}. Leave out --syncs.")
-        return sum(1 for line in lines if "sync(" in line)  # a call that was interrupted is told again without "("
+        return sum(1 for line in lines if "sync(" in line)  # a call that was interrupted is reported again without "("
 
 
 def _tree(pid: int) -> list[int]:

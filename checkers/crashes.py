@@ -1,8 +1,8 @@
-"""Nodes that end by themselves. In a simulation nothing but their own code can end them: each is a defect found.
+"""Nodes that end by themselves. In a simulation only their own code can end them: each crash is a defect.
 
-A broken invariant that a node notices is the earliest evidence of a bug; what clients see of it may never come, as a
-node that stopped answers nobody (TigerBeetle's simulator counts a panic as a failure for the same reason). A node that
-stops because its disk failed does what it should: the harness notes that as a "halt", which is none of this.
+A broken invariant that a node detects is the earliest evidence of a bug. Clients may never see it, since a stopped node
+does not answer (TigerBeetle's simulator counts a panic as a failure for the same reason). A node that stops because its
+disk failed is correct: the harness records that as a "halt", which does not count here.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import pyarrow as pa
 from splitbrain.checkers.verdict import Partition, Verdict
 from splitbrain.results.calls import seconds
 from splitbrain.results.errors import UsageError
-from splitbrain.results.faults import happenings
+from splitbrain.results.faults import run_events
 
-TOLD_MAX = 10
-"""Crashes that the evidence lists."""
+CRASHES_MAX = 10
+"""The largest number of crashes in the evidence."""
 
 
 class Crashes:
-    """Judges the harness's notes "crash"; it takes no options.
+    """Judges the harness ops "crash"; it takes no options.
 
-    node-crash   a node ended by itself, and its disk was well
+    node-crash   a node ended by itself, and its disk had not failed
     """
 
     name = "crashes"
@@ -34,22 +34,22 @@ class Crashes:
         """Judge one run."""
         if options:
             raise UsageError(f"checker crashes takes no options, not {', '.join(options)}.")
-        crashes = [(op, cast("dict[str, Any]", op.value)) for op in happenings(history).of_harness("crash")]
+        crashes = [(op, cast("dict[str, Any]", op.value)) for op in run_events(history).of_harness("crash")]
         if not crashes:
             return Verdict(checker=self.name, valid="true", sentence="No node ended by itself.", figures={"crashes": 0})
-        first, told = crashes[0]
+        first, crash = crashes[0]
         more = "" if len(crashes) == 1 else f" ({len(crashes) - 1} more)"
         return Verdict(
             checker=self.name,
             valid="false",
             sentence=(
-                f"Node {told.get('node')} ended by itself before {seconds(first.time):.3f} s: "
-                f"{told.get('exit', 'nobody knows why')}{more}."
+                f"Node {crash.get('node')} ended by itself before {seconds(first.time):.3f} s: "
+                f"{crash.get('exit', 'its exit status is unknown')}{more}."
             ),
             anomalies=("node-crash",),
             figures={"crashes": len(crashes)},
             evidence={
-                "ended": [{"op": op.index, "time_s": seconds(op.time), **value} for op, value in crashes[:TOLD_MAX]]
+                "ended": [{"op": op.index, "time_s": seconds(op.time), **value} for op, value in crashes[:CRASHES_MAX]]
             },
         )
 

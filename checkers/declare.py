@@ -1,14 +1,14 @@
-"""Creating a key if it is absent: exactly one creation wins, and everybody reads the winner. Exact, O(n log n).
+"""Creating a key if it is absent: exactly one creation wins, and every read returns it. Exact, O(n log n).
 
     two-winners   two creations of one key were acknowledged
-    wrong-value   a read answered something that is not what the winner created (or that nobody can have created)
+    wrong-value   a read answered something that the winner did not create (or that no op can have created)
     vanished      a read answered "absent" although it began after the key was known to exist
     early         the winner was invoked only after the key was known to exist
 
 Why this is exact: reads of "absent" come first, then the winning creation, then everything else, which needs no
 further order. Such an order breaks real time only if the key was known (an acknowledged creation, or a read of it, had
 been answered) before a read of "absent", or before the winner itself, was invoked. Creations that failed did not
-happen (they lost, or never arrived); one of unknown fate may be the winner.
+happen (they lost, or never arrived); one whose outcome is unknown may be the winner.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Declare:
         )
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
-        """The run: broken keys first. Keys that nobody read prove nothing; if all are such, the run is unknown."""
+        """The run: broken keys first. Keys that no op read prove nothing; if no key was read, the run is unknown."""
         found = list(verdicts)
         broken = [verdict for verdict in found if verdict.valid == "false"]
         proven = [verdict for verdict in found if verdict.valid == "true"]
@@ -185,7 +185,7 @@ class _Judge:
             yield Finding(
                 "wrong-value",
                 f"Wrong value: {self._answer(first)} answered {first.value} for {self.key}, "
-                f"which nobody can have created.",
+                f"which no op can have created.",
                 (first.complete,),
             )
         else:

@@ -29,7 +29,7 @@ from splitbrain.results.reasons import Code, Reason
 _CRASHES: Final = "crashes"
 
 COVERAGE: Final = "coverage"
-"""The checker that tells whether a run tested what it was meant to."""
+"""The checker that decides whether a run tested enough."""
 
 
 def judge(
@@ -44,12 +44,11 @@ def judge(
 
     Args:
         history: the ops of a run.
-        specs: who judges it.
-        telemetry: what the nodes told (`splitbrain.results.arrow.TELEMETRY_SCHEMA`). Where there is none, or not one
-            row, a checker of telemetry answers "unknown": whoever asks for it expects telemetry, and nothing was
-            proven.
-        tell: called with the name of each checker before it judges.
-        weaker: whether to say of a run that is not linearizable which weaker models it fulfils (`with_weaker_models`).
+        specs: the checkers that judge it.
+        telemetry: of the nodes (`splitbrain.results.arrow.TELEMETRY_SCHEMA`). If there is no row of it, a checker of
+            telemetry answers "unknown": the test expects telemetry, and nothing was proven.
+        progress: called with the name of each checker before it judges.
+        weaker: whether to add to a run that is not linearizable which weaker models it keeps (`with_weaker_models`).
 
     Raises:
         UsageError: a checker is unknown, or an option of one is wrong.
@@ -251,13 +250,13 @@ def check_whole(each: WholeChecker, spec: CheckerSpec, history: pa.Table, teleme
     Raises:
         UsageError: an option is wrong.
     """
-    told = TELEMETRY_SCHEMA.empty_table() if telemetry is None else telemetry
-    what = f"judging {history.num_rows} rows of the history and {told.num_rows} of telemetry"
-    return _answer(lambda: each.check(history, told, spec.options), spec, what, None)
+    telemetry_rows = TELEMETRY_SCHEMA.empty_table() if telemetry is None else telemetry
+    what = f"judging {history.num_rows} rows of the history and {telemetry_rows.num_rows} of telemetry"
+    return _answer(lambda: each.check(history, telemetry_rows, spec.options), spec, what, None)
 
 
 def _answer(check: Callable[[], Verdict], spec: CheckerSpec, what: str, key: str | None) -> Verdict:
-    """What a checker answers; it is told how long it took where it does not tell that itself."""
+    """The verdict of a checker, with the time that it took if the checker did not set that itself."""
     began_s = time.thread_time()
     try:
         verdict = check()
@@ -344,7 +343,7 @@ def is_linearizability(each: AnyChecker) -> bool:
 
 
 def crashed(verdicts: Iterable[Verdict]) -> str | None:
-    """The harness error that broken checkers amount to, None if none broke."""
+    """The harness error for checkers that broke, None if none broke."""
     for verdict in verdicts:
         crashes = verdict.evidence.get(_CRASHES, ())
         if crashes:

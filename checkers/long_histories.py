@@ -1,4 +1,4 @@
-"""Long histories of one key, read from Parquet piece by piece: what is kept of them is a few bytes an op.
+"""Long histories of one key, read from Parquet piece by piece; only a few bytes an op are kept.
 
 A table of a history takes some hundred bytes an op. Who looks for a linearization needs of each op when it began and
 ended, and the numbers of its function, its argument and its result; the rest is needed of the few ops that evidence
@@ -36,10 +36,10 @@ Codes: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 """Numbers of texts in a list, as narrow as they can be."""
 
 LONG_ROWS: Final = 1_000_000
-"""Rows from which on a file is read piece by piece: below, a table takes less memory than the modules do."""
+"""The least number of rows of a file that is read piece by piece: below, a table takes less memory."""
 
 PIECE_ROWS: Final = 1 << 16
-"""Rows that are looked at together."""
+"""The number of rows that are read together."""
 
 PIECES_KEPT: Final = 64
 """Pieces that are kept of those that evidence was read from."""
@@ -214,7 +214,7 @@ class _Reading:
         return True
 
     def _take(self, batch: Any, first: int) -> bool:
-        """Take a piece that begins with row `first` of the file; False if it is none for us."""
+        """Take a piece that begins with row `first` of the file; False if it cannot be read this way."""
         index, process = numbers(batch.column("index")), numbers(batch.column("process"))
         if len(index) == 0:
             return True

@@ -1,8 +1,8 @@
 """Liveness: once everything is healed, the system is usable again within a bound.
 
-Usable means: every node runs, all follow one leader, a session on each answers a read. The harness asks for it once it
-has healed everything, and notes the answer; here it is held against a bound. "Eventually" cannot be refuted by a run
-that ends; a bound can (TigerBeetle's liveness mode does the same).
+Usable means: every node runs, all follow one leader, a session on each answers a read. The harness checks that once it
+has healed everything, and records the result; this checker compares it with a bound. A run that ends cannot refute
+"eventually", but it can refute a bound (TigerBeetle's liveness mode does the same).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
 from splitbrain.results.calls import seconds
 from splitbrain.results.errors import UsageError
-from splitbrain.results.faults import Happenings, happenings
+from splitbrain.results.faults import RunEvents, run_events
 from splitbrain.results.history import Op
 from splitbrain.results.reasons import Code, Reason
 
@@ -28,12 +28,12 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Recovery:
-    """Judges the harness's note "recovered"; its options are the fields of `Options`.
+    """Judges the harness op "recovered"; its options are the fields of `Options`.
 
     no-recovery   the system was not usable within the bound
 
-    Unknown: the run ended before the note, or was interrupted before the bound was over, or the harness waited less
-    than the bound. The figures: `bound_s`, and `recovery_s` or, where it did not recover, `waited_s`.
+    Unknown: the run ended before that op, or was interrupted before the bound was over, or the harness waited less
+    than the bound. The figures: `bound_s`, and `recovery_s` or, if it did not recover, `waited_s`.
     """
 
     name = "recovery"
@@ -42,38 +42,38 @@ class Recovery:
     def check(self, history: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge one run."""
         bound_s = _options(options).bound_s
-        around = happenings(history)
-        notes = around.of_harness("recovered")
+        events = run_events(history)
+        notes = events.of_harness("recovered")
         if not notes:
-            sentence = "Unknown: the run ended before it was seen whether the system recovers."
+            sentence = "Unknown: the run ended before recovery could be checked."
             return self._unknown(Code.RECOVERY_NOT_SEEN, sentence)
         note = notes[0]
         recovery_s = _value(note).get("seconds")
         if recovery_s is None:
-            return self._not_in_time(note, around, bound_s)
+            return self._not_in_time(note, events, bound_s)
         figures = {"bound_s": bound_s, "recovery_s": recovery_s}
         if recovery_s <= bound_s:
-            sentence = f"{recovery_s:.3f} s after everything was healed every node was usable (bound: {bound_s:g} s)."
+            sentence = f"Every node was usable {recovery_s:.3f} s after everything was healed (bound: {bound_s:g} s)."
             return self._verdict("true", sentence, figures)
         sentence = (
-            f"No recovery within {bound_s:g} s: it took {recovery_s:.3f} s after everything was healed until every "
-            f"node was usable."
+            f"No recovery within {bound_s:g} s: every node was usable only {recovery_s:.3f} s after everything was "
+            f"healed."
         )
         return self._verdict("false", sentence, figures, {"op": note.index, "seconds": recovery_s})
 
-    def _not_in_time(self, note: Op, around: Happenings, bound_s: float) -> Verdict:
-        waited_s = seconds(note.time - _healed_ns(around, note.time))
+    def _not_in_time(self, note: Op, events: RunEvents, bound_s: float) -> Verdict:
+        waited_s = seconds(note.time - _healed_ns(events, note.time))
         figures = {"bound_s": bound_s, "waited_s": waited_s}
         problems = _problems(note)
         who = "; ".join(f"{node} {problem}" if problem else node for node, problem in problems.items())
-        if any(op.index < note.index for op in around.of_harness("interrupted")):
-            sentence = "Unknown: the run was interrupted before the bound on its recovery was over."
+        if any(op.index < note.index for op in events.of_harness("interrupted")):
+            sentence = "Unknown: the run was interrupted before the recovery bound was over."
             return self._unknown(Code.INTERRUPTED, sentence, figures)
         if waited_s < bound_s:
-            sentence = f"Unknown: the harness waited {waited_s:.3f} s only for recovery; the bound is {bound_s:g} s."
-            return self._unknown(Code.NO_RECOVERY, sentence, figures, "Give --recovery at least the bound.")
-        if problems and problems.keys() <= _damaged(around):
-            sentence = f"Unknown: these nodes do not run, as their disks lost data for good: {', '.join(problems)}."
+            sentence = f"Unknown: the harness waited only {waited_s:.3f} s for recovery; the bound is {bound_s:g} s."
+            return self._unknown(Code.NO_RECOVERY, sentence, figures, "Set --recovery to at least the bound.")
+        if problems and problems.keys() <= _damaged(events):
+            sentence = f"Unknown: these nodes do not run, since their disks lost data: {', '.join(problems)}."
             return self._unknown(Code.NO_RECOVERY, sentence, figures)
         sentence = f"No recovery within {bound_s:g} s after everything was healed: {who or 'some node is not usable'}."
         evidence = {"op": note.index, "time_s": seconds(note.time), "problems": problems}
@@ -106,9 +106,9 @@ class Recovery:
         return verdict
 
 
-def _damaged(around: Happenings) -> set[str]:
-    """Nodes that stopped because their disk lost data for good."""
-    halts = [_value(note) for note in around.of_harness("halt")]
+def _damaged(events: RunEvents) -> set[str]:
+    """Nodes that stopped because their disk lost data."""
+    halts = [_value(note) for note in events.of_harness("halt")]
     return {str(halt.get("node")) for halt in halts if halt.get("damaged")}
 
 
@@ -122,10 +122,10 @@ def _options(options: Mapping[str, Any]) -> Options:
     return found
 
 
-def _healed_ns(around: Happenings, until_ns: int) -> int:
-    """When the harness began to wait, as far as a history tells: in the heal phase, after the last nemesis op."""
-    begun = [phase.begin_ns for phase in around.phases if phase.name == "heal"]
-    healed = [op.completion.time for op in around.fault_ops if op.completion and op.completion.time <= until_ns]
+def _healed_ns(events: RunEvents, until_ns: int) -> int:
+    """When the harness began to wait, as far as a history shows it: in the heal phase, after the last nemesis op."""
+    begun = [phase.begin_ns for phase in events.phases if phase.name == "heal"]
+    healed = [op.completion.time for op in events.fault_ops if op.completion and op.completion.time <= until_ns]
     return max([*begun, *healed], default=0)
 
 
@@ -136,6 +136,6 @@ def _value(note: Op) -> dict[str, Any]:
 def _problems(note: Op) -> dict[str, str]:
     """For each node that was not usable, what was wrong with it."""
     value = _value(note)
-    told: Any = value.get("problems") or {}
+    reported: Any = value.get("problems") or {}
     missing = [str(node) for node in value.get("missing") or ()]
-    return {node: str(told.get(node, "")) for node in dict.fromkeys([*missing, *map(str, told)])}
+    return {node: str(reported.get(node, "")) for node in dict.fromkeys([*missing, *map(str, reported)])}

@@ -26,15 +26,15 @@ CHECKERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         ),
         "set": (
             "splitbrain.checkers.set_checker:SetChecker",
-            "no acknowledged element is lost, none comes from nowhere",
+            "no acknowledged element is lost, and none is read that was never added",
         ),
-        "declare": ("splitbrain.checkers.declare:Declare", "exactly one creation wins, and everybody reads the winner"),
+        "declare": ("splitbrain.checkers.declare:Declare", "exactly one creation wins, and every read returns it"),
         "stats": ("splitbrain.checkers.stats:Stats", "counts, rates and latencies; figures only"),
-        "coverage": ("splitbrain.checkers.coverage:Coverage", "did this test test anything"),
+        "coverage": ("splitbrain.checkers.coverage:Coverage", "the run tested enough for a verdict"),
         "election-safety": ("splitbrain.checkers.consensus:ElectionSafety", "at most one leader per group and term"),
         "leader-completeness": (
             "splitbrain.checkers.consensus:LeaderCompleteness",
-            "whoever is elected has everything that was committed before",
+            "a new leader has every entry that was committed before",
         ),
         "replica-agreement": (
             "splitbrain.checkers.consensus:ReplicaAgreement",

@@ -1,7 +1,7 @@
 """Is a grow-only set linearizable? Exact, and near linear in the size of the history and of what was read.
 
-Jepsen's `set` and `set-full` judge each element by itself. That leaves out what only shows between elements, so this
-checker also demands that the reads form a chain in which the order of the adds agrees with real time.
+Jepsen's `set` and `set-full` judge each element by itself, and so miss anomalies between elements. This checker also
+demands that the reads form a chain in which the order of the adds agrees with real time.
 
 Names: an element is *known* from the moment at which its first add was acknowledged or the first read that holds it
 was answered, whichever comes first. Every read that begins later must hold it.
@@ -17,7 +17,7 @@ Why this is exact. Order the reads by inclusion (that is what the absence of a l
 between the last read without its element and the first with it; adds of unread elements come last. Such an order
 breaks real time only if some op ends before another one begins that has to come earlier, and the four kinds of pairs
 (read or add before read or add) are the first four rules above and causal-reverse. Adds that failed never happened;
-adds whose fate is unknown may have happened at any time after they were invoked, or never.
+adds whose outcome is unknown may have happened at any time after they were invoked, or never.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NEVER: Final = np.iinfo(np.int64).max
 """Later than every op."""
 
 _LISTED: Final = 20
-"""Findings of one kind that evidence lists; figures count them all."""
+"""The largest number of findings of one kind in the evidence; figures count them all."""
 
 _MOST_SEVERE_FIRST: Final = ("lost", "stale", "unexpected", "causal-reverse", "long-fork", "duplicate")
 
@@ -157,7 +157,7 @@ def _judge_one(table: pa.Table, add: str, read: str, key: str | None) -> Verdict
     if not coded:
         attempted = int(np.count_nonzero(calls.are(read)))
         sentence = (
-            f"The set was never read: of {attempted} reads none was answered."
+            f"The set was never read: none of {attempted} reads was answered."
             if attempted
             else ("The set was never read: no read was invoked.")
         )
@@ -356,7 +356,7 @@ class _Judge:
                 elif self.adds.failed[element]:
                     why = "but every add of it failed: it certainly was not added"
                 else:
-                    why = "but nobody ever added it"
+                    why = "but no op added it"
                 yield Finding(
                     "unexpected",
                     f"Unexpected: element {self._name(element)} was read from {self._answer(read)}, {why}.",
@@ -372,7 +372,7 @@ class _Judge:
                     reported[name] = None
                     yield Finding(
                         "duplicate",
-                        f"Duplicate: element {name} is more than once in the read from {self._answer(read)}.",
+                        f"Duplicate: the read from {self._answer(read)} holds element {name} more than once.",
                         name,
                         (read.complete,),
                     )
@@ -444,7 +444,7 @@ def _praise(figures: Mapping[str, Any]) -> str:
     covered = figures["acknowledged"] - figures["unread"]
     sentence = f"Linearizable: {figures['reads']} reads hold every one of {covered} acknowledged elements in time"
     if figures["recovered"]:
-        sentence += f", and {figures['recovered']} of unknown fate"
+        sentence += f", and {figures['recovered']} with unknown outcome"
     return (
         f"{sentence}; {figures['unread']} were acknowledged after the last read began."
         if figures["unread"]

@@ -13,7 +13,7 @@ from splitbrain.results.arrivals import Asked
 from splitbrain.results.calls import client_calls
 from splitbrain.results.counts import run_counts
 from splitbrain.results.errors import UsageError
-from splitbrain.results.faults import happenings
+from splitbrain.results.faults import run_events
 
 
 class Stats:
@@ -43,20 +43,20 @@ class Stats:
             asked = msgspec.convert(dict(options), Asked)
         except msgspec.ValidationError as error:
             raise UsageError(f"checker stats: {error}; it takes {', '.join(Asked.__struct_fields__)}.") from None
-        calls, around = client_calls(history), happenings(history)
-        figures = run_counts(calls, around, asked)
+        calls, events = client_calls(history), run_events(history)
+        figures = run_counts(calls, events, asked)
         sentence = (
             f"{figures['ops']} ops in {figures['duration_s']:.1f} s: {figures['ok']} ok, {figures['fail']} "
             f"fail, {figures['info']} info; up to {figures['max_concurrency']} at once."
         )
-        told: list[str | None] = [sentence, waited(figures)]
+        sentences: list[str | None] = [sentence, waited(figures)]
         if figures["load"] is not None:
-            told.append(figures["load"]["sentence"])
+            sentences.append(figures["load"]["sentence"])
         return Verdict(
             checker=self.name,
             valid="true",
             algorithm="counts",
-            sentence=" ".join(each for each in told if each is not None),
+            sentence=" ".join(each for each in sentences if each is not None),
             figures=figures,
         )
 
@@ -66,13 +66,13 @@ class Stats:
         return verdict
 
 
-WAIT_TOLD_MS: Final = 100.0
-"""From so much more on it is told that latencies are longer from when ops were due."""
+WAIT_SHOWN_MS: Final = 100.0
+"""The least difference, in ms, at which the sentence also gives the latency from when ops were due."""
 
 
 def waited(figures: Mapping[str, Any]) -> str | None:
-    """In words that ops waited for a free client, where that makes the slowest of them clearly slower; else None."""
+    """A sentence if ops waited for a free client so long that the slowest were clearly slower; else None."""
     begun, due = (figures[name].get("ok", {}).get("p99", 0.0) for name in ("latency_ms", "due_latency_ms"))
-    if due - begun <= WAIT_TOLD_MS:
+    if due - begun <= WAIT_SHOWN_MS:
         return None
     return f"p99 of ok ops is {due / 1000:.3g} s from when they were due, {begun / 1000:.3g} s from when they began."

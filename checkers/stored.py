@@ -1,4 +1,4 @@
-"""Stored runs, each opened by itself: what keeps one from a verdict is said of that run, and touches no other.
+"""Stored runs, each opened by itself: a run that cannot be judged does not affect others.
 
 This is the one way from the folder of a run to its verdicts. Both engines take it: this process goes from folder to
 folder, and the workers of Spark get paths.
@@ -46,7 +46,7 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 def or_unjudged(path: Path, work: Callable[[], T]) -> T | Unjudged:
-    """What `work` on a run answers, or why it could not: nothing that a damaged file does to it gets past this."""
+    """The result of `work` on a run, or why it failed: no exception from a damaged file passes this function."""
     try:
         return work()
     except SplitbrainError as error:
@@ -90,7 +90,7 @@ def ready(path: Path) -> Ready:
 
 
 def specs_for(run: RunDir) -> Specs:
-    """The checkers of a run that is finished: those that its test.json names, told whether its controller was killed.
+    """The checkers of a run that is finished: those of its test.json; coverage learns if the controller was killed.
 
     Raises:
         HistoryFormatError: test.json or the history is damaged.

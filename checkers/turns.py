@@ -1,6 +1,6 @@
-"""Judging the keys of a run in turns, so that a key which is hard does not keep one that is violated from its verdict.
+"""Judging the keys of a run in turns, so that a hard key does not delay the verdict on a violated one.
 
-Every key gets a glance (what takes linear time), then all that are not decided get turns that grow. The first violation
+First all keys get their linear work, then the undecided ones get turns that grow. The first violation
 is the verdict on the run. From then on the other keys have as much time together as the verdict took, or a little, and
 one violation is explained: the one that is there first.
 """
@@ -21,7 +21,7 @@ TURN_S: Final = 0.1
 """CPU seconds of a key's first turn; each round of turns is twice as long as the one before."""
 
 OTHERS_S: Final = 1.0
-"""CPU seconds that the other keys have together once one is violated; or as many as it took until then, if more."""
+"""CPU seconds for all other keys together once one is violated; or as many as that took, if more."""
 
 WITHOUT_END: Final = float("inf")
 
@@ -36,25 +36,25 @@ class Task(Protocol):
 
     @property
     def valid(self) -> Valid | None:
-        """What is known by now; None before that."""
+        """The verdict so far; None before it is known."""
         ...
 
     @property
     def memory_bytes(self) -> int:
-        """What is held between two turns."""
+        """The memory that is held between two turns."""
         ...
 
     @property
     def ends_by(self) -> int:
-        """Of a violation, the index in the history of the op by which it is there."""
+        """The index in the history of the op at which the violation is complete."""
         ...
 
-    def glance(self) -> None:
-        """Do what takes linear time."""
+    def start(self) -> None:
+        """Do the work that takes linear time."""
         ...
 
     def advance(self, seconds: float) -> bool:
-        """Go on for about so many CPU seconds; whether that is the end of it."""
+        """Continue for about this many CPU seconds; whether the work is done."""
         ...
 
     def verdict(self, *, explained: bool = True) -> Verdict:
@@ -118,7 +118,7 @@ class _Turns:
         self._violated: list[int] = []
 
     def run(self) -> list[Verdict]:
-        waiting = [place for place in range(len(self._tasks)) if not self._over() and self._glanced(place)]
+        waiting = [place for place in range(len(self._tasks)) if not self._over() and self._begun(place)]
         turn_s = TURN_S if len(waiting) > 1 or self._violated else WITHOUT_END
         while waiting and not self._over():
             waiting = [place for place in waiting if not self._had_its_turn(place, turn_s)]
@@ -133,9 +133,9 @@ class _Turns:
         """Whether a violation is known, and the time for the other keys is over."""
         return self._until is not None and self._clock() >= self._until
 
-    def _glanced(self, place: int) -> bool:
-        """Give a key its glance; whether it is still undecided."""
-        self._guarded(place, lambda task: task.glance())
+    def _begun(self, place: int) -> bool:
+        """Give a key its linear work; whether it is still undecided."""
+        self._guarded(place, lambda task: task.start())
         return not self._settled(place)
 
     def _had_its_turn(self, place: int, turn_s: float) -> bool:

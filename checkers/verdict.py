@@ -1,4 +1,4 @@
-"""What a checker answers, and how answers add up to the outcome of a run.
+"""The verdict of a checker, and how verdicts add up to the outcome of a run.
 
 `valid` is "true" (proven), "false" (with evidence that a person can verify by hand) or "unknown" (what ran out, and how
 far it got). Nothing here turns an "unknown" into a "true", and no "unknown" hides a "false".
@@ -19,14 +19,14 @@ from splitbrain.results.reasons import Code, Reason, in_order, reason_of
 Valid = Literal["true", "false", "unknown"]
 
 Partition: TypeAlias = Literal["run", "key", "telemetry"]
-"""What a checker is given at once: a run's history, the client ops of one key of it, or the run's telemetry."""
+"""The input of a checker: a run's history, the client ops of one key of it, or the run's telemetry."""
 
 Whole: TypeAlias = Literal["whole run"]
-"""What a checker is given that needs both: a run's history, and its telemetry."""
+"""The input of a checker that needs both: a run's history, and its telemetry."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One checker's answer on one partition of a history, or, merged, on a whole run.
+    """One checker's verdict on one partition of a history, or, merged, on a whole run.
 
     Attributes:
         checker: the checker's name, e.g. "linearizable".
@@ -62,7 +62,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CheckerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A checker by name, with options that JSON can carry: what `test.json` stores and Spark ships to its workers."""
+    """A checker by name, with options for JSON: as `test.json` stores it and Spark sends it to its workers."""
 
     name: str
     options: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
@@ -73,7 +73,7 @@ class Checker(Protocol):
 
     `partition` says what a partition is. "run" and "key": the whole history, or the ops of one key, with the columns of
     `splitbrain.results.arrow.HISTORY_SCHEMA`, sorted by index, nemesis and harness ops included in a partition by run,
-    left out of a partition by key. "telemetry": what the nodes of a run told, with the columns of
+    left out of a partition by key. "telemetry": of the nodes of a run, with the columns of
     `splitbrain.results.arrow.TELEMETRY_SCHEMA`, at least one row; rows of one node are in the order in which it wrote
     them.
     """
@@ -150,12 +150,12 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
 
 
 def reasons(verdicts: Iterable[Verdict]) -> list[Reason]:
-    """Why a run proves too little, by all its verdicts, root causes first; empty if it proves what it should."""
+    """Why a run proves too little, by all its verdicts, root causes first; empty if it proves enough."""
     return in_order(reason for verdict in verdicts for reason in verdict.inconclusive)
 
 
 def outcome(verdicts: Iterable[Verdict], harness_error: str | None = None) -> Outcome:
-    """What the verdicts of one run add up to."""
+    """The outcome of a run from its verdicts."""
     found = [Outcome.PASS]
     if harness_error is not None:
         found.append(Outcome.HARNESS_ERROR)

@@ -18,7 +18,7 @@ from splitbrain.cluster.real import RealWorld
 
 
 def main(arguments: list[str]) -> int:
-    """Run one node until it is told to stop; the exit code."""
+    """Run one node until it gets a stop signal; returns the exit code."""
     if any(argument in ("-h", "--help") for argument in arguments):
         print(USAGE, end="")
         return 0

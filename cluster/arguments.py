@@ -22,10 +22,10 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
                   once for each
   --data          directory for its files; created if missing
   --founders      the nodes with which the cluster begins, the same on all nodes (default: this one and all peers);
-                  another one waits until a member is asked to take it in
+                  another node waits until a member adds it
   --incarnation   how often the node has lost its data before (default 0); from 1 on it waits likewise
   --bugs          mutations that are switched on, e.g. M23
-  --heartbeat-ms  how often a leader speaks to its followers at least (default 100)
+  --heartbeat-ms  the longest time between messages of a leader (default 100)
   --election-ms   range of the random election timeout (default 600-1200; a single figure stands for N to 2N)
 """
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 WINDOW: Final = 8192
-"""How far behind the highest number a new one may come. Twice as many as a node has requests under way at most."""
+"""How far a new number may be behind the highest: twice the largest number of requests under way at a node."""
 
 
 class Arrivals:
     """What has arrived on one connection, by numbers that rise where they are sent and are never used again.
 
-    A network may deliver a message twice, and a command that is carried out twice is a wrong answer to whoever reads.
-    Numbers may come in any order. One that is far behind the highest counts as a repeat: nobody knows any more, and
-    whoever sent it waits in vain, which is the fate of a lost message.
+    A network may deliver a message twice, and a command that is executed twice makes reads wrong.
+    Numbers may come in any order. One that is far behind the highest counts as a repeat, since older numbers are
+    forgotten: its sender gets no reply, as for a lost message.
     """
 
     __slots__ = ("_highest", "_recent")

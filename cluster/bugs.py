@@ -35,11 +35,11 @@ M09: Final = Bug("M09", "quorum is N/2 instead of N/2 + 1, for elections, commit
 M15: Final = Bug("M15", "entries are acknowledged, and counted by the leader, before they are synced to disk")
 M17: Final = Bug("M17", "the leader applies and answers a command as soon as it is appended, before a quorum has it")
 M22: Final = Bug("M22", "a link to a peer that broke is never dialled again")
-M23: Final = Bug("M23", "the leader answers reads from its own state, without asking anybody whether it still leads")
+M23: Final = Bug("M23", "the leader answers reads from its own state, without asking a majority whether it still leads")
 M47: Final = Bug("M47", "a change of members may begin before the one before it is committed")
 M48: Final = Bug("M48", "a new leader may change members before it has committed the no-op of its term")
 M50: Final = Bug("M50", "a change of members stays in force on a node from whose log it was cut off")
-M80: Final = Bug("M80", "a leader that hears no majority stays leader, and goes on with its heartbeats")
+M80: Final = Bug("M80", "a leader without replies of a majority stays leader, and continues its heartbeats")
 M81: Final = Bug("M81", "a node that lost its leader acknowledges writes, and forgets them")
 M82: Final = Bug("M82", "a node that finds a majority stopped, or not started yet, answers reads from what it holds")
 

@@ -123,7 +123,7 @@ class TreeNode(msgspec.Struct, frozen=True):
     Attributes:
         term: the term in which the answer was given.
         value: the payload; None where there is none.
-        has_payload: tells a payload of None from none.
+        has_payload: whether there is a payload, which may be None.
         payload_version: counts changes of the payload, from 1.
         child_list_version: counts commands that added or removed direct children, from 1.
         child_list_length: the number of direct children.

@@ -1,4 +1,4 @@
-"""A node inside somebody else's process, on a runtime that is handed in: for simulations.
+"""A node inside another process, on a given runtime: for simulations.
 
 What a node is and does here is what it is and does as a process of its own (`python -m splitbrain.cluster`); only the
 runtime differs. Nothing that this module imports or runs looks at a clock, at entropy, at a file or at a socket of its
@@ -41,7 +41,7 @@ __all__ = [
 class EmbeddedNode:
     """A node that serves. Made by `start`.
 
-    It lives in the tasks that it spawned through its runtime: whoever ends those has killed it.
+    It lives in the tasks that it spawned through its runtime: to end those tasks is to kill it.
     """
 
     def __init__(self, node: Node) -> None:

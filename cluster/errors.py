@@ -15,7 +15,7 @@
         │   ├── InvalidRequestError
         │   ├── ChangeRefusedError
         │   └── UnavailableError
-        └── OutcomeUnknownError         indefinite: nobody knows whether it happened
+        └── OutcomeUnknownError         indefinite: its outcome is unknown
 
 A message is for the person who reads it: what is wrong, where, and what to do about it, in one line.
 """
@@ -107,6 +107,6 @@ class UnavailableError(RefusedError):
 
 
 class OutcomeUnknownError(ClientError):
-    """The request was handed to the cluster and no answer came: it may have happened, or may happen yet."""
+    """The request was sent to the cluster and no answer came: it may have happened, or may still happen."""
 
     definite = False

@@ -15,8 +15,8 @@ from splitbrain.cluster.runtime import Address, Runtime
 class Links:
     """Links to other members. They are dialled as soon as they are opened, and until they are closed.
 
-    A link stays when its member leaves: whoever leads until that is committed may be the one. It is closed when the
-    node is taken in again, as another member: then nobody is left who would answer to the former id.
+    A link stays when its member leaves: that member may lead until the change is committed. It is closed when the
+    node is added again, as another member: then no member with the former id is left.
 
     Args:
         runtime: of this node.

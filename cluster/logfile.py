@@ -12,9 +12,9 @@
                                                    at which this record itself begins
 
 Whatever was appended and not yet synced when a machine dies may be there in part, and not only up to some point: disks
-write sectors in any order. Whatever was synced must be there. Marks, written after each sync, tell one from the other:
+write sectors in any order. Whatever was synced must be there. Marks, written after each sync, separate the two:
 a record that is damaged before the extent of a later mark is corruption, and fatal; any other damaged record is where
-a torn tail begins, and what follows was never promised to anybody (Ra tells them apart by position only: RA-34).
+a torn tail begins, and what follows was never acknowledged (Ra decides by position only: RA-34).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def encode_truncation(from_index: int) -> bytes:
 
 
 def encode_mark(offset: int, durable: int) -> bytes:
-    """A record, to be written at `offset`, that tells that the first `durable` bytes of the file are durable."""
+    """A record, to be written at `offset`, which says that the first `durable` bytes of the file are durable."""
     return _encode(_MARK, offset, durable)
 
 
@@ -149,7 +149,7 @@ def _check_header(content: bytes, name: str) -> None:
 
 
 def _require_torn(content: bytes, damaged: int, name: str, last_index: int) -> None:
-    """Refuse damage at offset `damaged` if a later mark tells that the place had been durable."""
+    """Refuse damage at offset `damaged` if a later mark says that the place had been durable."""
     at = content.find(_MARK_LENGTH, damaged + 1)
     while at >= 0:
         record = _decode_record(content, at)

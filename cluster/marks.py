@@ -15,18 +15,18 @@ from typing import Final
 
 MARKS: Final[Mapping[str, str]] = {
     # elections
-    "pre-vote refused": "a node was asked whether it would vote, and said no",
+    "pre-vote refused": "a node refused a pre-vote",
     "vote granted": "a node voted for another",
     "vote refused to a second candidate": "a node had voted for another candidate of the term",
     "vote refused to a shorter log": "a candidate's log lacked what the voter's had",
     "vote refused to an old term": "a candidate asked for votes in a term that was over",
     "vote asked for again": "a candidate had no majority yet at its next tick",
     "election won": "a candidate got a majority",
-    "election won by another": "a candidate heard from the leader of its own term",
+    "election won by another": "a candidate received a message of the leader of its own term",
     "election won by nobody": "a candidate got no majority in time",
-    "leader met a higher term": "a leader stepped down because a message told of a higher term",
+    "leader met a higher term": "a leader stepped down because a message had a higher term",
     "leader heard no majority": "a leader stepped down because too few had replied for too long",
-    "old leader spoke": "a leader of a term that was over was told so",
+    "old leader spoke": "a leader of an earlier term was informed of the later one",
     # the log
     "no-op committed": "a new leader committed the entry with which its term begins",
     "follower's log did not match": "a leader had to look for where the logs agree, and send from there",
@@ -34,14 +34,14 @@ MARKS: Final[Mapping[str, str]] = {
     "stale sync ignored": "entries that had just become durable had been cut off meanwhile",
     "log applied in slices": "more was committed at once than a node applies in one go",
     # members
-    "change of members refused": "a leader was asked for a change that it may not begin now, or that makes no sense",
+    "change of members refused": "a leader refused a change of members: not now, or not valid",
     "change of members taken back": "the entry that changed the members was cut off by a new leader",
     "leader left": "a leader that is a member no longer committed that, and stepped down",
     "link to a former member closed": "a node that had left was taken in again, as another member",
     # requests
     "read waited for the no-op": "a new leader did not yet know what was committed",
-    "read refused as leadership was lost": "a leader gave up reads that nobody had confirmed",
-    "command dropped": "a leader stepped down with a command in its log whose fate nobody knows",
+    "read refused as leadership was lost": "a leader rejected reads that no majority had confirmed",
+    "command dropped": "a leader stepped down with a command in its log whose outcome is unknown",
     "leader was busy": "a leader refused a request because too many were under way",
     "request waited for a leader": "a node knew no leader that it could reach",
     "request found no leader in time": "no leader could be reached until the request timed out",
@@ -55,7 +55,7 @@ MARKS: Final[Mapping[str, str]] = {
     "link broke": "a connection to a peer broke",
     "link came up again": "a link that had broken got a new connection",
     "dial not answered": "a peer did not answer in time when it was dialled",
-    "messages for a peer were thrown away": "so many waited for a connection that the oldest gave way",
+    "messages for a peer were thrown away": "too many waited for a connection, so the oldest were dropped",
     "connection made no sense": "what came on a connection was none of the protocol's, or not in its place",
     # the disk
     "recovered with a log": "a node started with entries that it had stored before",

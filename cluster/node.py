@@ -49,7 +49,7 @@ as a leader it would be replaced meanwhile, and so would its successors until ea
 
 @dataclass(frozen=True)
 class NodeConfig:
-    """What a node is told at its start.
+    """The configuration of a node at its start.
 
     Attributes:
         node: its name.
@@ -235,7 +235,7 @@ class Node:
             fx.Voted: lambda effect: self._telemetry.vote(node_of(effect.candidate)),
             fx.RoleChanged: self._role_changed,
             fx.MembersChanged: self._members_changed,
-            fx.CommitAdvanced: lambda _: None,  # the Apply that follows tells of it, with the hashes that belong to it
+            fx.CommitAdvanced: lambda _: None,  # the Apply that follows reports it, with its hashes
             fx.Rebuild: self._to_store,
         }
 

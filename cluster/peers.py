@@ -1,4 +1,4 @@
-"""Links to the other members: one connection per direction, dialled by whoever sends on it, and redialled for ever.
+"""Links to the other members: one connection per direction, opened by its sender, and opened again whenever it is lost.
 
 A node sends to a peer only on the connection that it dialled, so that cutting one direction of a link cuts exactly what
 the one says to the other.
@@ -30,7 +30,7 @@ BACK_OFF_MAX_MS: Final = 300
 ALIVE_INTERVAL_MS: Final = 250
 
 MAX_QUEUED: Final = 64
-"""Frames that wait for a connection; the oldest give way, and consensus repairs what is missing."""
+"""The largest number of frames that wait for a connection; the oldest are dropped, and consensus sends them again."""
 
 
 class PeerLink:
@@ -59,7 +59,7 @@ class PeerLink:
 
     @property
     def refused(self) -> bool:
-        """Whether nobody serves the peer's address, as far as the last attempt tells."""
+        """Whether the last attempt found no server at the peer's address."""
         return self._connection is None and self._refused
 
     def send(self, frame: bytes) -> None:

@@ -85,7 +85,7 @@ class RealNetwork:
         """Open a connection.
 
         Raises:
-            ConnectionError: nobody listens there, or it could not be reached in time.
+            ConnectionError: no process listens there, or it could not be reached in time.
         """
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -251,7 +251,7 @@ class RealWorld:
     """Everything real that one node uses, and the tasks that run in it.
 
     Attributes:
-        runtime: what the node is handed.
+        runtime: clock, randomness, network and disk of the node.
     """
 
     def __init__(self, directory: Path, node: str, failed: Callable[[BaseException], object]) -> None:

@@ -1,6 +1,6 @@
 """What becomes of a client's request: to consensus here, on to the leader, or to wait until one is known.
 
-A request is handed to the cluster at most once, by this node or by the leader that it was forwarded to: no client sends
+A request is sent to the cluster at most once, by this node or by the leader that it was forwarded to: no client sends
 one again (RA-22), and what a network repeats is not looked at (see `splitbrain.cluster.arrivals`). Until then every
 failure is definite. From then on a command that gets no answer in time is indefinite. A query changes nothing, so that
 every failure of one is definite.
@@ -99,7 +99,7 @@ class Requests:
         query: Callable[[Query], Result],
         bugs: Bugs = NO_BUGS,
     ) -> None:
-        """`life` tells this process from the node's earlier ones; `submit` hands an event to consensus.
+        """`life` distinguishes this process from the node's earlier ones; `submit` passes an event to consensus.
 
         `query` answers from what this node has applied, which without consensus proves nothing.
         """
@@ -162,7 +162,7 @@ class Requests:
         self.route_waiting()
 
     def route_waiting(self) -> None:
-        """Look again at what could not be handed to anybody yet: a leader is known, or a link came up."""
+        """Try again the requests that could not be sent yet: a leader is known, or a link came up."""
         for request in list(self._waiting.values()):
             self._route(request)
 

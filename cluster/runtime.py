@@ -1,4 +1,4 @@
-"""What a node is handed instead of reaching for the world: clock, randomness, network, disk.
+"""The interfaces through which a node uses clock, randomness, network and disk.
 
 `splitbrain.cluster.real` implements these with the operating system. A simulation implements them under virtual time;
 nothing else in this package may know which of the two it runs on.
@@ -76,7 +76,7 @@ class Network(Protocol):
         """Open a connection.
 
         Raises:
-            ConnectionError: nobody listens there, or it could not be reached in a time that the network bounds.
+            ConnectionError: no process listens there, or it could not be reached in a time that the network bounds.
         """
         ...
 

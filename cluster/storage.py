@@ -108,8 +108,8 @@ class Storage:
 async def open_storage(disk: Disk, node: str, log: Callable[[str], None]) -> tuple[Storage, Recovered]:
     """Open a node's files, or make them for a new node.
 
-    A torn tail of the log is cut off, with a line in the node's log. Everything handed back is durable: what a killed
-    process had appended or renamed and not synced is there, and is synced here before anybody relies on it.
+    A torn tail of the log is cut off, with a line in the node's log. Everything returned is durable: what a killed
+    process had appended or renamed and not synced is there, and is synced here before it is used.
 
     Raises:
         CorruptStorageError: something that had been made durable is damaged or gone.

@@ -4,19 +4,19 @@
      "leader": "n1", "commit": 17, "applied": 17, "voters": ["n1", "n2", "n3"], "chain": "hex", "state": "hex",
      "last": null}
 
-`mono` is the monotonic clock: whoever knows how the host's relates to his own can place the line in time, although the
+`mono` is the monotonic clock: a reader that knows its offset to the host's can place the line in time, although the
 wall clock be wrong. `chain` and `state` are those at `applied`, `leader` is whom the node takes for the leader, and
 `voters` are the nodes whose members are in the configuration that it has in force. Events:
 
-    new-member    what follows is told by another member than what came before: the node left, lost its data, and begins
+    new-member    what follows comes from another member than what came before: the node left, lost its data, and begins
                   with nothing (`splitbrain.cluster.members`); comes before the "start" of its first process
     start, stop   a process of the node begins, ends in good order
     role          role, term or leader changed; of a new leader `last` is the index at which its log ended when it was
                   elected, before it appended anything
     vote          the node voted in `term`; `leader` is whom it voted for
     commit        more was committed, at most every 100 ms
-    hash          `applied` has just become a multiple of 64: every node that gets there tells its hashes at that index,
-                  so that they can be compared
+    hash          `applied` has just become a multiple of 64: each node reports its hashes at that index, so they can
+                  be compared
     members       another configuration of members is in force on the node: it was appended to its log, or what had
                   replaced it was cut off; committed or not
     rebuild       the state was thrown away, and is built again (only with a bug switched on)
@@ -35,7 +35,7 @@ from splitbrain.cluster.wire import Status
 GROUP: Final = "metadata"
 COMMIT_INTERVAL_NS: Final = 100_000_000
 HASH_INTERVAL: Final = 64
-"""Entries between two indexes at which every node tells its hashes."""
+"""The number of entries between two indexes at which every node reports its hashes."""
 
 
 class _Line(msgspec.Struct, frozen=True):

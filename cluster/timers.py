@@ -1,8 +1,7 @@
 """The timers that consensus asks for: election timeout and heartbeat.
 
-Between the moment when a timer runs out and the one when consensus hears of it, it may have been stopped or started
-anew by an event that was handled first. So a timer hands over a token, and whoever passes the news on asks whether it
-still holds.
+Between the moment when a timer runs out and the one when consensus handles it, it may have been stopped or started
+anew by an event that was handled first. So a timer passes a token, and the node checks whether it still holds.
 """
 
 from __future__ import annotations

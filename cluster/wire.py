@@ -56,7 +56,7 @@ Hello: TypeAlias = PeerHello | ClientHello
 
 
 class StatusQuery(msgspec.Struct, frozen=True, array_like=True, tag="status"):
-    """Query what the node says of itself; answered at once, whatever the state of the cluster."""
+    """Query the node's own status; answered at once, in any state of the cluster."""
 
 
 class MembersQuery(msgspec.Struct, frozen=True, array_like=True, tag="members"):

@@ -39,8 +39,8 @@ class Exile:
         async def exile(effect: Effect) -> None:
             wanted = asked(op.value, ExileRequest)
             nodes = context.deployment.nodes
-            seen = await views(context) if needs_views(wanted.target_spec) else ()
-            gone = choose(wanted.target_spec, wanted.order or nodes, seen)
+            seen = await views(context) if needs_views(wanted.node_spec) else ()
+            gone = choose(wanted.node_spec, wanted.order or nodes, seen)
             sent = [link for link in all_links(nodes) if link[0] in gone]
             heard = [link for link in all_links(nodes) if link[1] in gone]
             effect.target = " ".join(gone)

@@ -125,7 +125,7 @@ class Clocks:
         seen = await statuses(context.deployment)
         up = [node for node in order if seen[node].state != "stopped"]
         down = [node for node in order if seen[node].state == "stopped"]
-        targets = choose(wanted.target_spec, up + down, await views(context) if needs_views(wanted.target_spec) else ())
+        targets = choose(wanted.node_spec, up + down, await views(context) if needs_views(wanted.node_spec) else ())
         chosen = [node for node in targets if node in up] or up[:1]
         return {node: skews[node] for node in chosen}
 

@@ -67,8 +67,8 @@ class Cpu:
             wanted = asked(op.value, CpuRequest)
             left = wanted.share
             await self._lift(context, Effect())
-            seen = await views(context) if needs_views(wanted.target_spec) else ()
-            chosen = choose(wanted.target_spec, wanted.order or context.deployment.nodes, seen)
+            seen = await views(context) if needs_views(wanted.node_spec) else ()
+            chosen = choose(wanted.node_spec, wanted.order or context.deployment.nodes, seen)
             effect.target = " ".join(chosen)
             for node in chosen:
                 self._ledger.throttled[node] = left

@@ -140,7 +140,7 @@ class Disks:
         seen = await statuses(context.deployment)
         lost = [node for node, status in seen.items() if status.state == "stopped" or node in self._ledger.spoiled]
         lost += self._ledger.rotted if _hits_stored_data(wanted.spoil) else ()
-        targets = choose(wanted.target_spec, order, await views(context) if needs_views(wanted.target_spec) else ())
+        targets = choose(wanted.node_spec, order, await views(context) if needs_views(wanted.node_spec) else ())
         return spare(targets, seen, lost) or spare(order, seen, lost)[:1]
 
     async def _spoil(self, deployment: Deployment, nodes: Sequence[NodeId], fault: DiskFault, effect: Effect) -> None:

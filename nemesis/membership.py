@@ -108,7 +108,7 @@ class MembershipChanges:
             # A node that leaves after the clients have stopped has no effect on them.
             left_s = context.test.time_limit_s - op.time / 1e9 - LEAVES_S
             order = wanted.order or context.deployment.nodes
-            await self._leave(context, wanted.target_spec, order, left_s, effect)
+            await self._leave(context, wanted.node_spec, order, left_s, effect)
 
         async def join(effect: Effect) -> None:
             effect.target = " ".join(self._out) or "nobody: every node is a member"

@@ -190,7 +190,7 @@ class Packet:
             return [(order[0], order[1])]
         if scope not in SIDES:
             raise UnknownNameError("scope of links", scope, [ALL_LINKS, ONE_LINK, *SIDES])
-        chosen = choose(wanted.target_spec, order, await views(context) if needs_views(wanted.target_spec) else ())
+        chosen = choose(wanted.node_spec, order, await views(context) if needs_views(wanted.node_spec) else ())
         effect.target = f"{_WORDS[scope]} {' '.join(chosen)}"
         return [link for link in all_links(order) if SIDES[scope](link, chosen)]
 

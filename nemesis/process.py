@@ -116,8 +116,8 @@ class NodeFault:
         order = wanted.order or context.deployment.nodes
         able = [node for node in order if seen[node].state not in self._spares]
         unable = [node for node in order if seen[node].state in self._spares]
-        seen_roles = await views(context) if needs_views(wanted.target_spec) else ()
-        chosen = [node for node in choose(wanted.target_spec, able + unable, seen_roles) if node in able] or able[:1]
+        seen_roles = await views(context) if needs_views(wanted.node_spec) else ()
+        chosen = [node for node in choose(wanted.node_spec, able + unable, seen_roles) if node in able] or able[:1]
         if any(leads(node, seen_roles) for node in chosen):
             reached(self._leader_mark)
         return chosen

@@ -123,8 +123,8 @@ def _check(kind: Kind[Any], f: str, own: Mapping[str, Any], order: Sequence[Node
     try:
         wanted = asked({**own, "order": order}, kind.request)
         if isinstance(wanted, RequestOfNodes):
-            check_name(f"node spec of {f}", wanted.target_spec, kind.specs)
-            check_enough(order, fewest(wanted.target_spec), f"{f}: the node spec {wanted.target_spec!r}")
+            check_name(f"node spec of {f}", wanted.node_spec, kind.specs)
+            check_enough(order, fewest(wanted.node_spec), f"{f}: the node spec {wanted.node_spec!r}")
         kind.check(Asked(f, wanted, order, nodes))
     except UnknownNameError:
         raise

@@ -1,4 +1,4 @@
-"""When client ops were due, and whether the load that was asked for came about.
+"""When client ops were due, and whether the requested load was reached.
 
 A test asks for ops by a schedule (`--rate`). An op that finds no client free begins later than it was due, and a
 latency from its invocation leaves out that wait: the slower the system, the fewer ops see it (coordinated omission;
@@ -14,15 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from splitbrain.results.calls import OPEN, Bools, Calls, Ints, ints
-from splitbrain.results.faults import Happenings
+from splitbrain.results.faults import RunEvents
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 NEVER: Final = 2**62
-"""When an op ended that did not."""
+"""The end of an op that did not end."""
 
 SHORT: Final = 0.95
-"""An achieved rate below this share of the rate that was asked for is told in words."""
+"""An achieved rate below this share of the requested rate is reported in a sentence."""
 
 
 class Arrivals(msgspec.Struct, frozen=True):
@@ -58,11 +58,11 @@ def arrivals(calls: Calls) -> Arrivals:
         return Arrivals(begun, begun, begun, np.zeros(0, dtype=np.bool_))
     column: Any = calls.table["due"]
     scheduled = np.asarray(column.is_valid().to_numpy(), dtype=np.bool_)[calls.invoke]
-    told = np.asarray(column.fill_null(NEVER).to_numpy(), dtype=np.int64)[calls.invoke]
+    stored = np.asarray(column.fill_null(NEVER).to_numpy(), dtype=np.int64)[calls.invoke]
     times = ints(calls.table, "time")
     # An imported history may say anything: an op is due when it begins at the latest, and does not end before that.
     return Arrivals(
-        due=np.minimum(told, begun),
+        due=np.minimum(stored, begun),
         begun=begun,
         ended=np.where(calls.complete == OPEN, NEVER, np.maximum(times[calls.complete], begun)),
         scheduled=scheduled,
@@ -106,24 +106,26 @@ class Load(msgspec.Struct, frozen=True):
 
     @property
     def short(self) -> bool:
-        """Whether clearly less was achieved than was asked for, by two ops at least."""
+        """Whether clearly less was achieved than requested, by two ops at least."""
         wanted = self.begun * self.asked_per_s / self.achieved_per_s
         return self.achieved_per_s < SHORT * self.asked_per_s and self.begun <= wanted - 2
 
     def sentence(self) -> str | None:
-        """In words that, and why, the rate was not achieved; None if it was."""
+        """A sentence that says why the rate was not achieved; None if it was."""
         if not self.short:
             return None
-        told = f"The rate fell short: {self.asked_per_s:g} ops a second were asked for, {self.achieved_per_s:.3g} begun"
+        problem = f"The rate was too low: {self.asked_per_s:g} ops a second requested, {self.achieved_per_s:.3g} begun"
         late = f"ops began up to {self.behind_s:.3g} s late" if self.behind_s > 1 / self.asked_per_s else ""
         never = f"{self.never_begun:,} that were due never began" if self.never_begun else ""
         if late or never:
             waited = " and ".join(each for each in (late, never) if each)
-            return f"{told}, since no client was free: {waited}. Give more clients (--concurrency), or a lower --rate."
-        return f"{told}, since the workload had no more to do."
+            return (
+                f"{problem}, since no client was free: {waited}. Give more clients (--concurrency), or a lower --rate."
+            )
+        return f"{problem}, since the workload had no more to do."
 
 
-def load(found: Arrivals, around: Happenings, asked: Asked) -> Load | None:
+def load(found: Arrivals, events: RunEvents, asked: Asked) -> Load | None:
     """The load of a run; None where fewer than two ops were due by a schedule."""
     due, begun = found.due[found.scheduled], found.begun[found.scheduled]
     count = len(due)
@@ -131,7 +133,7 @@ def load(found: Arrivals, around: Happenings, asked: Asked) -> Load | None:
         return None
     first_ns, last_ns = int(due.min()), int(due.max())
     interval_ns = max(1.0, (last_ns - first_ns) / (count - 1))
-    end_ns = max(_due_until_ns(begun, around, asked), last_ns + interval_ns)
+    end_ns = max(_due_until_ns(begun, events, asked), last_ns + interval_ns)
     missed = 0 if _idle(found, int(begun.max()), end_ns) else int((end_ns - last_ns - 1) / interval_ns)
     offered = (count + missed) * 1e9 / (end_ns - first_ns)
     return Load(
@@ -144,20 +146,20 @@ def load(found: Arrivals, around: Happenings, asked: Asked) -> Load | None:
     )
 
 
-def _due_until_ns(begun: Ints, around: Happenings, asked: Asked) -> int:
-    """Until when ops were due: the time limit, or the moment at which the run was asked to end.
+def _due_until_ns(begun: Ints, events: RunEvents, asked: Asked) -> int:
+    """Until when ops were due: the time limit, or the moment at which the run was interrupted.
 
-    A faults phase that ended by itself before that had no more to do after the last op that was begun.
+    If the faults phase ended before that, the workload had no more ops after the last one that began.
     """
-    faults = next((phase for phase in around.phases if phase.name == "faults"), None)
+    faults = next((phase for phase in events.phases if phase.name == "faults"), None)
     if faults is None or asked.time_limit_s is None:
         return int(begun.max())
-    stops = [op.time for op in around.of_harness("interrupted")]
+    stops = [op.time for op in events.of_harness("interrupted")]
     until_ns = min([faults.begin_ns + round(asked.time_limit_s * 1e9), *stops])
-    ended_by_itself = faults is not around.phases[-1] and faults.end_ns < until_ns
-    return int(begun.max()) if ended_by_itself else min(until_ns, around.end_ns)
+    ended_by_itself = faults is not events.phases[-1] and faults.end_ns < until_ns
+    return int(begun.max()) if ended_by_itself else min(until_ns, events.end_ns)
 
 
 def _idle(found: Arrivals, last_begun_ns: int, end_ns: float) -> bool:
-    """Whether a client was free after the last op was begun, and nothing was asked of it."""
+    """Whether a client was free, and received no op, after the last op began."""
     return bool(np.any((found.ended > last_begun_ns) & (found.ended < end_ns)))

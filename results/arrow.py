@@ -208,7 +208,7 @@ def _conform(table: pa.Table, schema: pa.Schema, kind: str, source: str) -> pa.T
 
 
 def client_ops(history: pa.Table) -> int:
-    """How many ops clients invoked: what "ops" counts wherever a number of them is told (`docs/verdicts.md`)."""
+    """How many ops clients invoked: what "ops" counts everywhere (`docs/verdicts.md`)."""
     kind, names = codes(history.column("type"))
     invokes = kind == (names.index("invoke") if "invoke" in names else len(names))
     return int(np.count_nonzero(invokes & (numbers(history.column("process")) >= 0)))

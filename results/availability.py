@@ -19,7 +19,7 @@ from splitbrain.results.calls import Bools, Ints
 SECOND_NS: Final = 1_000_000_000
 
 SILENT_LISTED: Final = 20
-"""So many stretches without an answer are listed, the longest."""
+"""The largest number of spans without an answer that are listed: the longest ones."""
 
 
 class Availability(msgspec.Struct, frozen=True):

@@ -37,7 +37,7 @@ class Calls(msgspec.Struct, frozen=True):
     complete: Ints
 
     def ended(self, how: str) -> Bools:
-        """Which ops ended so; an open op counts as "info", since nobody knows."""
+        """Which ops ended so; an open op counts as "info", since its outcome is unknown."""
         found = is_equal(self.table, "type", how)[self.complete] & (self.complete != OPEN)
         return found | (self.complete == OPEN) if how == "info" else found
 

@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from splitbrain.results.arrow import from_table
 from splitbrain.results.calls import ints
-from splitbrain.results.faults import Happenings
+from splitbrain.results.faults import RunEvents
 from splitbrain.results.history import HARNESS, Op
 
 CLOCKS = "clocks"
 
 
 class Clocks(msgspec.Struct, frozen=True):
-    """By node, in seconds; empty where the run tells nothing.
+    """By node, in seconds; empty where the run has no estimates.
 
     Attributes:
         offsets_s: how far the monotonic clock of its host is ahead of the controller's.
@@ -35,7 +35,7 @@ class Clocks(msgspec.Struct, frozen=True):
 
     @property
     def error_s(self) -> float:
-        """The largest error; 0 where nothing is told."""
+        """The largest error; 0 without estimates."""
         return max(self.errors_s.values(), default=0.0)
 
     def ahead_ns(self) -> dict[str, int]:
@@ -43,9 +43,9 @@ class Clocks(msgspec.Struct, frozen=True):
         return {node: round(offset * 1e9) for node, offset in self.offsets_s.items()}
 
 
-def clocks_of(around: Happenings) -> Clocks:
-    """What a run tells of its hosts' clocks."""
-    return _last(around.of_harness(CLOCKS))
+def clocks_of(events: RunEvents) -> Clocks:
+    """The estimates of its hosts' clocks that a run recorded."""
+    return _last(events.of_harness(CLOCKS))
 
 
 def clocks_in(history: pa.Table) -> Clocks:
@@ -55,8 +55,8 @@ def clocks_in(history: pa.Table) -> Clocks:
 
 
 def _last(ops: list[Op]) -> Clocks:
-    told: Any = ops[-1].value if ops else {}
+    value: Any = ops[-1].value if ops else {}
     try:
-        return msgspec.convert(told, Clocks)
+        return msgspec.convert(value, Clocks)
     except msgspec.ValidationError:  # an imported history may hold anything under the name
         return Clocks()

@@ -42,15 +42,15 @@ def collect_telemetry(
     there = os.path.lexists(run.telemetry_path)
     if there and read_parquet_head(run.telemetry_path).rows:
         return False
-    told = _sources(run.read_test() if document is None else document, run.path / "test.json")
-    paths = {node: _place(run, node, relative) for node, relative in (told.telemetry or {}).items()}
-    began_ns = told.began_wall_ns or told.start_wall_ns
+    sources = _sources(run.read_test() if document is None else document, run.path / "test.json")
+    paths = {node: _place(run, node, relative) for node, relative in (sources.telemetry or {}).items()}
+    began_ns = sources.began_wall_ns or sources.start_wall_ns
     if not paths or began_ns is None:
         return False
     if there and not any(path.exists() for path in paths.values()):
         return False
     ahead_ns = clocks_in((history or run.history)()).ahead_ns()
-    start = telemetry.Start(wall_ns=began_ns, mono_ns=told.began_mono_ns, ahead_ns=ahead_ns)
+    start = telemetry.Start(wall_ns=began_ns, mono_ns=sources.began_mono_ns, ahead_ns=ahead_ns)
     run.write_telemetry(telemetry.collect(paths, start).table)
     return True
 

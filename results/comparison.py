@@ -25,8 +25,8 @@ SPREAD_MIN: Final = 4
 lie beyond all of the other in 3 of 100 cases with four each, and in 10 of 100 with three."""
 
 WHOLE_MAX: Final = 11
-"""With so many values or fewer a side's spread is their range. With more it is that between their quartiles: by chance
-these keep apart as seldom, and one stray value hides nothing."""
+"""Up to this number of values a side's spread is their range. With more it is the one between quartiles: by chance
+these are apart as rarely, and one stray value hides nothing."""
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class FigureRow(msgspec.Struct, frozen=True):
         name, unit: what it is.
         a, b: None for a side that has no value.
         ratio: B's median to A's, None where it says nothing.
-        differs: the spreads of the sides do not touch; false where there are too few values to tell.
+        differs: the spreads of the sides do not touch; false where there are too few values.
         missing_a, missing_b: how often there was no value.
         pooled: a value for each operation of the nemesis in all runs, instead of one for each run.
     """
@@ -324,7 +324,7 @@ def _flagged(a: Sequence[Subject], b: Sequence[Subject]) -> str:
         return "Flagged: figures whose spreads (the range; the quartiles of twelve values or more) do not touch."
     many = "one run" if fewest == 1 else f"{fewest} runs"
     return (
-        f"With {many} on a side nobody can tell a difference from chance: figures of whole runs are flagged from "
+        f"With {many} on a side a difference may be chance: figures of whole runs are flagged from "
         f"{SPREAD_MIN} runs a side, recovery times from {SPREAD_MIN} operations of the nemesis a side."
     )
 
@@ -385,4 +385,4 @@ def _checkers(listed: Sequence[Any]) -> dict[str, str]:
 
 def _seeds(a: Sequence[Subject], b: Sequence[Subject]) -> str:
     of_a, of_b = ({run.document.get("seed") for run in runs} for runs in (a, b))
-    return "" if of_a == of_b else "The seeds are not the same: other ops, and faults at other times."
+    return "" if of_a == of_b else "The seeds differ: so do ops, and the times of faults."

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from splitbrain.results.arrivals import Asked, arrivals, load
 from splitbrain.results.calls import OPEN, Bools, Calls, ints, is_equal, seconds
-from splitbrain.results.faults import Happenings, Window
+from splitbrain.results.faults import RunEvents, Window
 
 ENDS: Final = ("ok", "fail", "info")
 """How an op can end; one without a completion counts as info."""
@@ -24,9 +24,9 @@ _ERRORS_LISTED: Final = 10
 NOTHING_ASKED: Final = Asked()
 
 
-def run_counts(calls: Calls, around: Happenings, asked: Asked = NOTHING_ASKED) -> dict[str, Any]:
+def run_counts(calls: Calls, events: RunEvents, asked: Asked = NOTHING_ASKED) -> dict[str, Any]:
     """The figures of a run, as `splitbrain.checkers.stats.Stats` describes them; `asked`: the load of its test."""
-    return _Count(calls, around, asked).figures()
+    return _Count(calls, events, asked).figures()
 
 
 def window_counts(calls: Calls, window: Window) -> dict[str, Any]:
@@ -55,20 +55,20 @@ def window_counts(calls: Calls, window: Window) -> dict[str, Any]:
 class _Count:
     """The client ops of a run as arrays, one element per op."""
 
-    def __init__(self, calls: Calls, around: Happenings, asked: Asked) -> None:
+    def __init__(self, calls: Calls, events: RunEvents, asked: Asked) -> None:
         self.calls = calls
-        self.around = around
+        self.events = events
         self.ends = {how: calls.ended(how) for how in ENDS}
         self.closed = calls.complete != OPEN
         self.arrivals = arrivals(calls)
         self.begun = self.arrivals.begun
-        self.load = load(self.arrivals, around, asked)
+        self.load = load(self.arrivals, events, asked)
 
     def figures(self) -> dict[str, Any]:
         every = np.ones(len(self.begun), dtype=np.bool_)
         counts = self._ends(every)
-        duration_s = seconds(self.around.end_ns)
-        loaded_s = duration_s if self.around.quiet_ns is None else seconds(self.around.quiet_ns)
+        duration_s = seconds(self.events.end_ns)
+        loaded_s = duration_s if self.events.quiet_ns is None else seconds(self.events.quiet_ns)
         total = len(self.begun)
         return {
             "ops": total,
@@ -116,8 +116,8 @@ class _Count:
 
     def _by_phase(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for phase in self.around.phases:
-            last = phase is self.around.phases[-1]
+        for phase in self.events.phases:
+            last = phase is self.events.phases[-1]
             mask = (self.begun >= phase.begin_ns) & ((self.begun < phase.end_ns) | last)
             found[phase.name] = {
                 "begin_s": seconds(phase.begin_ns),
@@ -128,7 +128,7 @@ class _Count:
         return found
 
     def _max_concurrency(self) -> int:
-        """Ops in flight at once, in the order of the history; an op that nobody saw end is not in flight for ever."""
+        """Ops in flight at once, in the order of the history; an op without a known end does not stay in flight."""
         change = np.zeros(self.calls.table.num_rows, dtype=np.int64)
         change[self.calls.invoke[self.closed]] = 1
         change[self.calls.complete[self.closed]] = -1

@@ -47,7 +47,7 @@ class SplitbrainError(Exception):
 
 
 class UsageError(SplitbrainError):
-    """The request cannot be carried out as it stands. Correct the option or the file that the message names."""
+    """The request is not valid. Correct the option or the file that the message names."""
 
     exit_code = EXIT_USAGE
 
@@ -107,7 +107,7 @@ class ProtocolError(HarnessError):
 
 
 class BackendError(HarnessError):
-    """A backend could not do what was asked of it."""
+    """A backend could not do what was requested."""
 
 
 class SeveralFailedError(BackendError):
@@ -135,7 +135,7 @@ class ImageMissingError(BackendError):
 
 
 class ImageBuildError(BackendError):
-    """An image could not be built. The message has the step that failed and what it said last."""
+    """An image could not be built. The message has the step that failed and its last output."""
 
 
 class NemesisError(HarnessError):
@@ -154,7 +154,7 @@ class SimulationError(HarnessError):
 
 
 class SimulationDeadlockError(SimulationError):
-    """Nothing in a simulation can ever happen again, and it has not ended. The message says who waits, and where."""
+    """A simulation has no more events, and has not ended. The message names the waiting tasks and places."""
 
 
 class DamagedRunError(HarnessError):
@@ -166,7 +166,7 @@ class JudgingStoppedError(HarnessError):
 
 
 class RunEndedError(HarnessError):
-    """A run was asked a third time to end, and ended at once. Nodes are gone, faults healed, its history is kept."""
+    """A run was interrupted a third time, and ended at once. Nodes are gone, faults healed, its history is kept."""
 
 
 class EngineError(HarnessError):

@@ -1,4 +1,4 @@
-"""What happened to a run beside its client ops: phases, faults, recovery, stalls. Read from nemesis and harness ops.
+"""The events of a run beside its client ops: phases, faults, recovery, stalls. Read from nemesis and harness ops.
 
 What the value of a nemesis op says is in `splitbrain.results.nemesisop`. A fault is in force from the completion of its
 start to the invocation of its stop: between those two it certainly is.
@@ -53,8 +53,8 @@ class FaultOp(msgspec.Struct, frozen=True, dict=True):
         return self.said.evidence.bit
 
     @property
-    def struck(self) -> bool:
-        """Whether it hit anybody: an op that finds no node to hit puts no fault in force."""
+    def hit(self) -> bool:
+        """Whether it hit a node: an op that finds no node to hit puts no fault in force."""
         return self.said.is_hit
 
 
@@ -77,13 +77,13 @@ class Window(msgspec.Struct, frozen=True):
 
     @property
     def bit(self) -> bool | None:
-        """Whether the fault was counted to do anything while it was in force; None where nobody counted."""
+        """Whether the fault was counted to do anything while it was in force; None without counters."""
         said = [op.bit for op in (self.start, self.stop) if op is not None and op.bit is not None]
         return any(said) if said else None
 
     @property
     def target(self) -> str:
-        """Who was hit, in words."""
+        """The nodes that were hit, in words."""
         return self.start.said.target or self.start.said.shape
 
 
@@ -95,8 +95,8 @@ class Phase(msgspec.Struct, frozen=True):
     end_ns: int
 
 
-class Happenings(msgspec.Struct, frozen=True):
-    """Everything beside the client ops, in the order of time.
+class RunEvents(msgspec.Struct, frozen=True):
+    """The run events: everything beside the client ops, in the order of time.
 
     Attributes:
         phases: with their ends; empty where the history has none (an imported one).
@@ -122,7 +122,7 @@ class Happenings(msgspec.Struct, frozen=True):
         return [op for op in self.harness if op.f == f]
 
 
-def happenings(history: pa.Table) -> Happenings:
+def run_events(history: pa.Table) -> RunEvents:
     """Read a history that is sorted by index."""
     times = ints(history, "time")
     end_ns = int(times.max()) if len(times) else 0
@@ -130,7 +130,7 @@ def happenings(history: pa.Table) -> Happenings:
     harness = tuple(op for op in ops if op.process == HARNESS)
     fault_ops = tuple(_pair([op for op in ops if op.process == NEMESIS]))
     recovered = next((op.time for op in harness if op.f == "recovered"), end_ns)
-    return Happenings(
+    return RunEvents(
         phases=tuple(_phases(harness, end_ns)),
         fault_ops=fault_ops,
         windows=tuple(sorted(_windows(fault_ops, recovered), key=lambda window: window.begin_ns)),
@@ -174,7 +174,7 @@ def _windows(fault_ops: tuple[FaultOp, ...], recovered_ns: int) -> list[Window]:
     open_by_fault: dict[str, FaultOp] = {}
     for op in fault_ops:
         fault, action = op.fault, op.said.action
-        if action == "start" and not op.struck:
+        if action == "start" and not op.hit:
             continue
         begun = open_by_fault.pop(fault, None) if action in ("start", "stop") else None
         if begun is not None:

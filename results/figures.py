@@ -1,7 +1,7 @@
 """Figures of a run for trends and comparisons: how much it did and how fast, how available it was, how it recovered.
 
 `figures.json` lies beside `verdict.json` and is written with it. It is a function of what the run recorded and of its
-verdicts; for a run that was judged before there was such a file it is computed when somebody asks.
+verdicts; for a run that was judged before there was such a file it is computed when it is needed.
 
 An op is *answered* as in the quorum-progress analysis: it is ok, or it failed because the state said so. Where that
 checker judged the run, availability and recovery are its figures (Q9, Q4): it knows which functions need a quorum.
@@ -23,7 +23,7 @@ from splitbrain.results.availability import availability
 from splitbrain.results.calls import OPEN, Bools, Calls, client_calls, is_equal, seconds
 from splitbrain.results.counts import run_counts
 from splitbrain.results.errors import HistoryFormatError
-from splitbrain.results.faults import FaultOp, Happenings, happenings
+from splitbrain.results.faults import FaultOp, RunEvents, run_events
 from splitbrain.results.loaded import LoadedRun, load
 from splitbrain.results.plainfile import refuse_others
 from splitbrain.results.store import Judgement, RunDir
@@ -67,19 +67,19 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         duration_s: from the beginning of the test to its last event.
-        ops: client ops; `ok`, `fail` and `info` tell how they ended.
+        ops: client ops; `ok`, `fail` and `info` count how they ended.
         ok_per_s: ok ops a second, over the run but its quiet phase.
         latency_ms: p50, p95, p99 and max of ok ops, from invocation to completion; empty if there are none.
         due_latency_ms: the same from when ops were due by the schedule of the test; empty where they had none.
         offered_per_s: ops a second that were due by it; None where there was none.
         achieved_per_s: ops a second that were begun, of these.
         available_time: the share of the seconds with an op due or in progress in which one was answered, 0 to 1; None
-            if nobody asked (`splitbrain.results.availability`).
+            without ops (`splitbrain.results.availability`).
         available_ops: the share of ops that were answered, 0 to 1.
-        recoveries: one for each operation of the nemesis that struck, in order.
+        recoveries: one for each nemesis op that hit a node, in order.
         healed_s: how long the harness waited after it had healed everything until every node was usable; None if it
             was not seen.
-        leader_changes: leaders elected after the first one of each group; None where nodes tell no roles.
+        leader_changes: leaders elected after the first one of each group; None where nodes report no roles.
         marks: how often each coverage mark was reached, zeros included; None where they were not counted.
         format: the version of this shape.
     """
@@ -114,7 +114,7 @@ def figures(
 
     Args:
         history: the whole history, sorted by index.
-        telemetry: what the nodes told; may be empty.
+        telemetry: of the nodes; may be empty.
         verdicts: as in verdict.json; none if the run was not judged.
         nodes: all nodes of the test.
         marks: counts of the coverage marks.
@@ -122,8 +122,8 @@ def figures(
     Raises:
         HistoryFormatError: the ops of a process do not alternate.
     """
-    calls, around = client_calls(history), happenings(history)
-    counts = run_counts(calls, around)
+    calls, events = client_calls(history), run_events(history)
+    counts = run_counts(calls, events)
     judged = _part(_of(verdicts, "quorum-progress"), "figures")
     told_load = _part(_part(_of(verdicts, "stats"), "figures"), "load") or counts["load"] or {}
     answered = _Answered(calls, nodes)
@@ -131,7 +131,7 @@ def figures(
     if (
         "silent" not in shares
     ):  # not judged, or by a version that counted other seconds (`splitbrain.results.availability`)
-        shares = answered.shares(around.end_ns)
+        shares = answered.shares(events.end_ns)
     return Figures(
         duration_s=counts["duration_s"],
         ops=counts["ops"],
@@ -142,8 +142,8 @@ def figures(
         latency_ms=counts["latency_ms"].get("ok", {}),
         available_time=shares["time"],
         available_ops=shares["ops"],
-        recoveries=_recoveries(judged.get("recovery"), answered, around, len(nodes)),
-        healed_s=_healed_s(around),
+        recoveries=_recoveries(judged.get("recovery"), answered, events, len(nodes)),
+        healed_s=_healed_s(events),
         leader_changes=leader_changes(telemetry),
         marks=None if marks is None else dict(marks),
         due_latency_ms=counts["due_latency_ms"].get("ok", {}),
@@ -225,14 +225,14 @@ class _Answered:
         return seconds(int(self.ended[found].min()) - op.invoke.time) if found.any() else None
 
 
-def _recoveries(judged: Any, answered: _Answered, around: Happenings, nodes: int) -> tuple[Recovery, ...]:
-    rows = cast("list[dict[str, Any]]", judged) if isinstance(judged, list) else _recovery_rows(answered, around)
+def _recoveries(judged: Any, answered: _Answered, events: RunEvents, nodes: int) -> tuple[Recovery, ...]:
+    rows = cast("list[dict[str, Any]]", judged) if isinstance(judged, list) else _recovery_rows(answered, events)
     return tuple(_recovery(row, nodes) for row in rows)
 
 
-def _recovery_rows(answered: _Answered, around: Happenings) -> list[dict[str, Any]]:
-    ops = [op for op in around.fault_ops if op.completion is not None and op.struck]
-    ends = [*(op.invoke.time for op in ops[1:]), around.end_ns]
+def _recovery_rows(answered: _Answered, events: RunEvents) -> list[dict[str, Any]]:
+    ops = [op for op in events.fault_ops if op.completion is not None and op.hit]
+    ends = [*(op.invoke.time for op in ops[1:]), events.end_ns]
     return [
         {
             "fault": op.fault,
@@ -263,8 +263,8 @@ def _recovery(row: Mapping[str, Any], nodes: int) -> Recovery:
     )
 
 
-def _healed_s(around: Happenings) -> float | None:
-    notes = around.of_harness("recovered")
+def _healed_s(events: RunEvents) -> float | None:
+    notes = events.of_harness("recovered")
     found = _part({"note": notes[0].value}, "note").get("seconds") if notes else None
     return None if found is None else float(found)
 

@@ -1,7 +1,7 @@
 """The history format that everything shares: one `Op` for every invocation and every completion.
 
 A history is a list of ops in the order in which they happened. A client's op is an `invoke` followed by at most one
-completion of the same process: `ok` (it happened), `fail` (it certainly did not), `info` (nobody knows). A process
+completion of the same process: `ok` (it happened), `fail` (it certainly did not), `info` (unknown). A process
 whose op ended in `info` never acts again: its successor takes the id `process + concurrency`, on the same node. The
 nemesis and the harness itself are processes with negative ids; they may overlap client ops at will.
 
@@ -53,7 +53,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         value: argument of an invocation, result of a completion; what JSON can carry.
         mops: micro-operations, for transactions.
         node: the node that the client contacted.
-        term: the consensus term in which the answer was given, where the system tells.
+        term: the consensus term in which the answer was given, where the system reports it.
         error: why a `fail` or an `info` came about, in the client's words.
     """
 

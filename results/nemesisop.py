@@ -52,8 +52,8 @@ class RequestOfNodes(Request, frozen=True, kw_only=True):
     spec: str | None = None
 
     @property
-    def target_spec(self) -> str:
-        """The spec that holds."""
+    def node_spec(self) -> str:
+        """The spec in force."""
         return self.spec or "one"
 
 
@@ -134,7 +134,7 @@ class NemesisReport(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         fault: the kind of fault ("partition"): one fault of a kind is in force at a time.
         action: whether the op starts the fault or stops it.
-        target: who was hit, for a person; NOBODY and a reason if there was nobody to hit.
+        target: who was hit, for a person; NOBODY and a reason if there was no node to hit.
         cut, down, paused, links, disks, clocks, cpus: as of `InForce`.
         over: whether the fault is over when the op ends.
         evidence: what was measured; "bit" in it, or in the part of a node, says whether the fault did anything.
@@ -248,7 +248,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_hit(self) -> bool:
-        """Whether it hit anybody: an op that finds no node to hit puts no fault in force."""
+        """Whether it hit a node: an op that finds no node to hit puts no fault in force."""
         return not self.target.startswith(NOBODY)
 
 

@@ -2,7 +2,7 @@
 
 It is evidence, and most of it is air: a log that etcd laid out in advance is 64 MB of zeros. Packed data are kept up to
 a bound for the run as a whole, node after node in the order of their names; of a node whose data do not fit none are
-kept, so that nobody takes a part for the whole. What was left out is told.
+kept, so that a part is not mistaken for the whole. What was left out is reported.
 
     tar -xzf data.tar.gz        brings back the folder
 """
@@ -41,9 +41,9 @@ def pack_as_asked(run: RunDir, document: Mapping[str, Any]) -> None:
 
 def _bound(options: Any) -> int:
     """The bound among a run's options, or the usual one where they are damaged: no verdict hangs on it."""
-    told = cast("dict[str, Any]", options).get("keep_data", KEEP_DATA) if isinstance(options, dict) else KEEP_DATA
+    given = cast("dict[str, Any]", options).get("keep_data", KEEP_DATA) if isinstance(options, dict) else KEEP_DATA
     try:
-        return quantities.size("--keep-data", str(told))
+        return quantities.size("--keep-data", str(given))
     except UsageError:
         return quantities.size("--keep-data", KEEP_DATA)
 
@@ -55,7 +55,7 @@ def pack(run: Path, bound: int) -> list[str]:
 
     Args:
         run: the folder of the run; its nodes are stopped.
-        bound: so many bytes of packed data are kept.
+        bound: the largest number of bytes of packed data.
     """
     left, said = bound, list[str]()
     for node in sorted(run.glob("nodes/*")):
@@ -92,7 +92,7 @@ def _packed(node: Path, bound: int) -> list[str]:
 
 
 class _Bounded:
-    """A file that takes so many bytes; what is written beyond is lost, and `full` tells so."""
+    """A file that takes so many bytes; what is written beyond is lost, and `full` is set."""
 
     def __init__(self, file: IO[bytes], bound: int) -> None:
         self._file = file

@@ -78,12 +78,12 @@ def made(kind: Kind, name: str, found: Any, **wanted: Any) -> Any:
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"{kind} {name!r} is {found!r:.80}: it is no {kind}, and nothing that makes one.") from error
+        raise UsageError(f"{kind} {name!r} is {found!r:.80}: it is no {kind}, and does not make one.") from error
     taken = {key: value for key, value in wanted.items() if key in signature.parameters}
     try:
         signature.bind(**taken)
     except TypeError as error:
-        raise UsageError(f"{kind} {name!r}: {error}; it is handed {', '.join(wanted) or 'nothing'}.") from error
+        raise UsageError(f"{kind} {name!r}: {error}; it is called with {', '.join(wanted) or 'nothing'}.") from error
     try:
         return found(**taken)
     except SplitbrainError:

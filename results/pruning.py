@@ -2,7 +2,7 @@
 
 A run goes if it is of an outcome that was named, and is older than allowed, or not among the newest of its test, or
 among the oldest of a store that is too large. A run that is under way never goes, and neither does one whose state
-cannot be told; violations, and runs that nobody judged (which may be violations), go only where they are named.
+is unknown; violations, and runs that were not judged (which may be violations), go only where they are named.
 
 A run is renamed before its files are removed: it is whole or gone for everyone who looks at the store meanwhile. What
 an interrupted removal left is removed by the next one.
@@ -41,7 +41,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         outcomes: runs of these only (`OUTCOMES`).
         tests: of these tests only; of all if empty.
         older_than_s: runs that began longer ago than that.
-        keep: all but so many of the newest of each test; those that stay for their outcome count.
+        keep: all but this number of the newest of each test; those that stay for their outcome count.
         max_bytes: the oldest, until the store is no larger.
     """
 
@@ -58,7 +58,7 @@ class Candidate(msgspec.Struct, frozen=True):
     Attributes:
         path: its folder.
         test: the name of its test.
-        outcome: one of `OUTCOMES`; None for a run that never goes: it is under way, or its state cannot be told.
+        outcome: one of `OUTCOMES`; None for a run that never goes: it is under way, or its state is unknown.
         began_s: when it began, in seconds since the Unix epoch.
         size_bytes: the room that its files take on the disk; holes take none.
     """
@@ -107,7 +107,7 @@ def remove(run: Candidate) -> None:
     """
     path = Path(run.path)
     if RunDir(path).is_running():
-        raise HarnessError(f"{path} is under way: it stays.")
+        raise HarnessError(f"{path} is under way and cannot be removed.")
     mounted = next((place for place in _folders(path) if os.path.ismount(place)), None)
     if mounted is not None:
         raise HarnessError(f"{path} stays: a file system is mounted at {mounted} (splitbrain clean removes leftovers).")
@@ -117,7 +117,7 @@ def remove(run: Candidate) -> None:
         shutil.rmtree(aside)
         if not any(path.parent.iterdir()):
             path.parent.rmdir()
-    except FileNotFoundError:  # somebody else removed it
+    except FileNotFoundError:  # another process removed it
         pass
     except OSError as error:
         raise HarnessError(f"{path} cannot be removed: {error.strerror} ({error.filename}).") from error
@@ -145,7 +145,7 @@ def _outcome(run: RunDir) -> str | None:
 
 
 def _began_s(run: RunDir) -> float:
-    """By the run's name, which tells when it began; a folder of another name is as old as its test.json."""
+    """By the run's name, which says when it began; a folder of another name is as old as its test.json."""
     try:
         return datetime.strptime(run.name.partition("Z-")[0] + "Z", _STAMP).replace(tzinfo=UTC).timestamp()
     except ValueError:

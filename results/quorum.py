@@ -20,5 +20,5 @@ RULES: Final[Mapping[str, str]] = {
 """The rules by their names."""
 
 RECOVERY_ELECTIONS: Final = 4
-"""Votes may split, and what is behind must catch up: so many election timeouts a recovery takes at most, unless a
+"""The largest number of election timeouts of a recovery (votes may split, and members must catch up), unless a
 system or a test says otherwise."""

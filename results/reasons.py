@@ -1,6 +1,6 @@
 """Why a run is inconclusive: a code for machines, a sentence and an advice for people, and which of many comes first.
 
-The code's class tells what has to change before the next run proves more: the machine, the test, the system, the
+The code's class says what has to change before the next run proves more: the machine, the test, the system, the
 harness or a checker. "The machine was too busy" and "the test is too weak" are never one class.
 """
 
@@ -118,13 +118,13 @@ def in_order(reasons: Iterable[Reason]) -> list[Reason]:
     return sorted(once.values(), key=lambda reason: _PLACES[reason.code])
 
 
-def reason_of(told: Any) -> Reason:
+def reason_of(value: Any) -> Reason:
     """A reason as a verdict.json holds it: an object; in those of older versions, or of a plug-in, a plain sentence."""
-    if isinstance(told, Reason):
-        return told
-    if not isinstance(told, dict):
-        return Reason(Code.OTHER, str(told))
-    fields = cast("dict[str, Any]", told)
+    if isinstance(value, Reason):
+        return value
+    if not isinstance(value, dict):
+        return Reason(Code.OTHER, str(value))
+    fields = cast("dict[str, Any]", value)
     code, sentence, advice = (str(fields.get(name) or "") for name in ("code", "sentence", "advice"))
     return Reason(Code(code) if code in _CODES else Code.OTHER, sentence or code, advice)
 
@@ -135,7 +135,7 @@ def reasons_of(verdicts: Iterable[Mapping[str, Any]]) -> list[Reason]:
 
 
 def _of_one(verdict: Mapping[str, Any]) -> Iterator[Reason]:
-    told: Any = verdict.get("inconclusive") or ()
-    yield from map(reason_of, told)
-    if not told and verdict.get("valid") == "unknown":
+    value: Any = verdict.get("inconclusive") or ()
+    yield from map(reason_of, value)
+    if not value and verdict.get("valid") == "unknown":
         yield Reason(Code.UNDECIDED, str(verdict.get("sentence") or "a checker could not decide."))

@@ -1,4 +1,4 @@
-"""Whether the tables of a run say what they should, before anybody judges by them.
+"""Whether the tables of a run say what they should, before they are judged.
 
 Pages of Parquet files have checksums; their headers and the footer have none, and a whole file may still hold what no
 run wrote. What passes here can be read by every checker and every page without surprise.

@@ -51,7 +51,7 @@ RunStatus: TypeAlias = Literal["running", "crashed", "empty", "recorded", "recov
 """Where a run stands.
 
 running: its controller is alive. crashed: the controller is gone, the history still a write-ahead file. empty: the
-controller is gone and nothing was recorded. recorded: the history is whole, nobody judged it yet. recovered: the same
+controller is gone and nothing was recorded. recorded: the history is whole, and not judged yet. recovered: the same
 with a history recovered after a crash. complete: judged.
 """
 
@@ -155,13 +155,13 @@ class RunDir:
         return self.path / "splitbrain.log"
 
     def node_dir(self, node: str) -> Path:
-        """The folder for whatever a node leaves behind; created if missing.
+        """The folder for the files of a node; created if missing.
 
         Raises:
             UsageError: a folder cannot have that name.
         """
         if Path(node).name != node or node in (".", ".."):
-            raise UsageError(f"{node!r} cannot be the name of a node's folder: it leads elsewhere.")
+            raise UsageError(f"{node!r} cannot be the name of a node's folder: it is not a plain folder name.")
         folder = self.path / "nodes" / node
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -175,7 +175,7 @@ class RunDir:
     # --- test.json ----------------------------------------------------------------------------------------------
 
     def read_test(self) -> dict[str, Any]:
-        """The document that tells how to repeat the run.
+        """The document that says how to repeat the run.
 
         Raises:
             RunNotFoundError: there is none: this is not the folder of a run.
@@ -254,14 +254,14 @@ class RunDir:
         return table
 
     def recorded(self) -> bool:
-        """Whether a file says that the run began; even one that leads nowhere does."""
+        """Whether a file shows that the run began, even a broken link."""
         files = (self.history_path, self.wal_path, self.path / "verdict.json")
         return any(os.path.lexists(path) for path in files)
 
     def history(self, *, checked: bool = False) -> pa.Table:
         """The history: finished, or as much as the write-ahead file of a crashed or running run holds.
 
-        `splitbrain.results.arrow.recovered_note` tells whether the run came to its proper end. Changes nothing.
+        `splitbrain.results.arrow.recovered_note` says whether the run ended normally. Changes nothing.
 
         Args:
             checked: whether test.json was read before, and is one of this version.
@@ -286,7 +286,7 @@ class RunDir:
             return table
         note = (
             f"recovered {arrow.client_ops(table)} ops ({table.num_rows} rows) from the write-ahead file of a run that "
-            f"did not come to its end"
+            f"did not end normally"
         )
         if content.problem is not None:
             note = f"{note} ({content.problem})"
@@ -374,7 +374,7 @@ class RunDir:
         """Where the run stands (see `RunStatus`). Looks, changes nothing.
 
         Raises:
-            SplitbrainError: a file that tells cannot be read.
+            SplitbrainError: a file with that information cannot be read.
         """
         if self.is_running():
             return "running"
@@ -408,13 +408,13 @@ class RunDir:
         return False
 
     def release(self) -> None:
-        """The controller is done with the run. Its death has the same effect."""
+        """Release the run: its controller has finished. The end of the controller has the same effect."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def hold(self) -> None:
-        """Lock the run for this process until `release`; the file tells people who that is."""
+        """Lock the run for this process until `release`; the file names it for people."""
         path = self.path / "controller.lock"
         self._lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -489,7 +489,7 @@ class Store:
         return run
 
     def folders(self) -> list[RunDir]:
-        """Every folder that is called a run, oldest first, whatever is in it; also folders that cannot be read.
+        """Every folder with the name of a run, oldest first, with any content; also folders that cannot be read.
 
         Raises:
             UsageError: the store cannot be read.
@@ -508,16 +508,16 @@ class Store:
         return sorted(found, key=lambda run: (run.name, run.test_name))
 
     def find(self, reference: str) -> RunDir:
-        """The run that a person means.
+        """The run of a reference that a person gave.
 
         Args:
             reference: the path of its folder; "latest"; its name; the beginning of its name, or of its test's name
-                and its name with a slash between them, if that is enough to tell it from all others. The latest is no
+                and its name with a slash between them, if that is unique. The latest is no
                 run that was derived from another one, such as a replay (`derived_from` in test.json), unless there is
                 no other.
 
         Raises:
-            RunNotFoundError: none, or more than one is meant.
+            RunNotFoundError: none or several match.
         """
         if not reference.strip():
             raise RunNotFoundError(f"{reference!r} names no run: give a run's name or folder, or latest.")
@@ -539,7 +539,7 @@ class Store:
             raise RunNotFoundError(f"no run {reference!r} in the store {self.root} (the latest is {runs[-1].name}).")
         names = ", ".join(f"{run.test_name}/{run.name}" for run in close[:4])
         more = f" and {len(close) - 4} more" if len(close) > 4 else ""
-        raise RunNotFoundError(f"{reference!r} could be any of {len(close)} runs: {names}{more}. Say more.")
+        raise RunNotFoundError(f"{reference!r} could be any of {len(close)} runs: {names}{more}. Give a longer name.")
 
 
 def _is_derived(run: RunDir) -> bool:
@@ -571,7 +571,7 @@ def _take_name(aside: Path, target: Path) -> Path:
 
 
 def _named(folder: Path, prefix: str) -> list[Path]:
-    """What is called so in a folder; nothing where there is no such folder."""
+    """The entries of that name in a folder; none if there is no such folder."""
     try:
         return [path for path in folder.iterdir() if path.name.startswith(prefix)]
     except (FileNotFoundError, NotADirectoryError):

@@ -5,13 +5,13 @@ A raw line is a JSON object: `wall` (nanoseconds since the Unix epoch), `event`,
 is whom the node voted for in `term`. In the event "role" of a new leader `last` is the index at which its log ended
 when it was elected, before it appended anything.
 
-When a line was written is told by up to three clocks, the first of these that can be read counts. `at` is
+Up to three clocks say when a line was written; the first of these that can be read counts. `at` is
 CLOCK_MONOTONIC of the controller, in lines that it writes for nodes which it asks. `mono` is CLOCK_MONOTONIC of the
 node's host: no fault bends it, and how far it is ahead of the controller's is known (`splitbrain.results.clocks`).
 `wall` is what the node takes for the time, which differs from host to host and in a node whose clock has a fault.
 
 While the data directory of a node is a file system of its own (faults of disks and of power), the raw file lies beside
-it, where no fault strikes it, and is moved to its place at the end (`splitbrain.harness.backends.disks`). A controller
+it, where no fault hits it, and is moved to its place at the end (`splitbrain.harness.backends.disks`). A controller
 that was killed leaves it there (`lies`).
 
 A node that is killed leaves a torn line; its next life appends right behind it. Such lines are counted and left out,
@@ -31,7 +31,7 @@ from splitbrain.results.arrow import TELEMETRY_SCHEMA
 from splitbrain.results.errors import HistoryFormatError
 
 ASIDE: Final = "aside"
-"""The folder of a node in which files lie that no fault of its disk shall strike, where its own folder will not do."""
+"""The folder of a node for files that no fault of its disk may hit, if its own folder cannot be used."""
 
 _LINE_START: Final = b'{"wall"'
 
@@ -133,7 +133,7 @@ def collect(sources: Mapping[str, Path], start: Start) -> Collected:
 
 
 def _since(start: Start, node: str, raw: _Raw) -> int:
-    """How long after the start a node wrote a line, in nanoseconds, by the best clock that the line tells."""
+    """How long after the start a node wrote a line, in nanoseconds, by the best clock in the line."""
     if start.mono_ns is not None and raw.at is not None:
         return raw.at - start.mono_ns
     if start.mono_ns is not None and raw.mono is not None and node in start.ahead_ns:

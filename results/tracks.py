@@ -12,14 +12,14 @@ from splitbrain.results.arrivals import arrivals
 from splitbrain.results.availability import Seconds, seconds_of
 from splitbrain.results.calls import OPEN, client_calls
 from splitbrain.results.errors import HistoryFormatError, RunNotFoundError
-from splitbrain.results.faults import Window, happenings
+from splitbrain.results.faults import Window, run_events
 from splitbrain.results.figures import Recovery, are_answered, figures_of
 from splitbrain.results.store import RunDir
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 RUNS_MAX: Final = 20
-"""Runs of a side that are read, the latest; each is a whole history."""
+"""The largest number of runs of a side that are read, the latest ones; each is a whole history."""
 
 
 class Track(NamedTuple):
@@ -31,7 +31,7 @@ class Track(NamedTuple):
         windows: when which fault was in force.
         ended_s: when each ok op ended.
         begun_s, latency_ms: when each ok op was invoked, and how long it took from then.
-        seconds: which seconds somebody asked in, and which of them were not served (`splitbrain.results.availability`).
+        seconds: which seconds had ops, and which of them were not served (`splitbrain.results.availability`).
         recoveries: how soon the system answered after each operation of the nemesis.
     """
 
@@ -60,7 +60,7 @@ class Tracks(NamedTuple):
 
 
 def tracks_of(runs: Sequence[RunDir]) -> Tracks:
-    """Read the runs of a side; of more than RUNS_MAX the last ones. One without a history is told, and left out."""
+    """Read the runs of a side; of more than RUNS_MAX the last ones. One without a history is reported, and left out."""
     found: list[Track] = []
     problems: list[str] = []
     for run in runs[-RUNS_MAX:]:
@@ -79,16 +79,16 @@ def track_of(run: RunDir) -> Track:
         HistoryFormatError: a file of it is damaged.
     """
     history = run.history().combine_chunks()
-    calls, around = client_calls(history), happenings(history)
+    calls, events = client_calls(history), run_events(history)
     found = arrivals(calls)
     ok = calls.ended("ok") & (calls.complete != OPEN)
     return Track(
         name=f"{run.test_name}/{run.name}",
-        end_s=around.end_ns / 1e9,
-        windows=around.windows,
+        end_s=events.end_ns / 1e9,
+        windows=events.windows,
         ended_s=found.ended[ok] / 1e9,
         begun_s=found.begun[ok] / 1e9,
         latency_ms=found.latency_ms[ok],
-        seconds=seconds_of(found.due, found.ended, are_answered(calls), around.end_ns),
+        seconds=seconds_of(found.due, found.ended, are_answered(calls), events.end_ns),
         recoveries=figures_of(run).recoveries,
     )

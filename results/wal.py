@@ -66,7 +66,7 @@ class HistoryWriter:
         return self._recorded + self._pending
 
     def record(self, op: Op) -> None:
-        """Take an op into the history; it is in the file after the next `flush`.
+        """Add an op to the history; it is in the file after the next `flush`.
 
         Raises:
             HarnessError: the op has a value that a history cannot carry; nothing was recorded.
@@ -83,7 +83,7 @@ class HistoryWriter:
         self._pending += 1
 
     def flush(self) -> None:
-        """Hand everything recorded to the operating system.
+        """Write everything recorded to the operating system.
 
         Raises:
             HarnessError: it could not be written (disk full, say). The ops are kept; a later flush tries again.
@@ -125,7 +125,7 @@ class HistoryWriter:
             os.close(self._descriptor)
 
     def abandon(self) -> None:
-        """Let go of the file without a flush or a footer, as a crash would."""
+        """Close the file without a flush or a footer, as a crash would."""
         if not self._closed:
             self._closed = True
             os.close(self._descriptor)
@@ -164,7 +164,7 @@ class WalContent(msgspec.Struct, frozen=True):
 
 
 def read(path: Path) -> WalContent:
-    """Recover every whole record of a write-ahead file. What cannot be read is told, never passed over.
+    """Recover every whole record of a write-ahead file. What cannot be read is reported, never skipped silently.
 
     A torn tail is what a crash leaves. Damage before the tail ends the recovery there: what follows a gap would make
     a history that never was.

@@ -1,7 +1,7 @@
-"""Properties of a consensus protocol, judged on what the nodes tell of themselves (`splitbrain.results.telemetry`).
+"""Properties of a consensus protocol, judged on what the nodes report of themselves (`splitbrain.results.telemetry`).
 
-None of them compares times of different nodes: their clocks may be wrong. Times are shown only, for a person who looks
-into the logs.
+No checker compares times of different nodes: their clocks may be wrong. Times are only shown, for a person who reads
+the logs.
 """
 
 from __future__ import annotations

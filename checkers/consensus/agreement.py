@@ -1,11 +1,11 @@
-"""Replicas that applied as much must be equal: the same hashes at the same index, on all nodes and in all their lives.
+"""Replicas must be equal at equal applied index: the same hashes, on all nodes and in all their lives.
 
     divergence        two hash chains differ at one index: different entries were applied (Raft's state machine safety)
     non-determinism   the chains agree and the states differ: the same entries led to different states
 
-A hash chain covers everything that was applied up to its index, so that two replicas that once diverged differ at every
-index from there on: the first index of disagreement that was seen is at or behind the entry that did it. (The idea is
-that of etcd's hash check and of TigerBeetle's state checker.)
+A hash chain covers everything that was applied up to its index. So two replicas that diverged differ at every later
+index: the first index of disagreement that was seen is at or after the entry that caused it. (The idea is that of
+etcd's hash check and of TigerBeetle's state checker.)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, untold
+from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, with_reason
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
 
 Place: TypeAlias = tuple[str | None, int]
@@ -26,17 +26,17 @@ Hashes: TypeAlias = tuple[str | None, str | None]
 """A chain hash and a state hash."""
 
 Sightings: TypeAlias = dict[Hashes, dict[tuple[str, int], Row]]
-"""For each pair of hashes that was told at a place: the first row of each node and life that told it."""
+"""For each pair of hashes that was reported at a place: the first row of each node and life that reported it."""
 
 _HASH_SHOWN = 12
 
 
 class ReplicaAgreement:
-    """Judges every row that tells an applied index with a chain hash or a state hash. No options.
+    """Judges every row with an applied index and a chain hash or a state hash. No options.
 
-    The figures: `indexes` that were told, `compared` (at least two nodes told a hash of the same kind; index 0, where
-    nothing is applied, does not count), `highest_compared`, `nodes`, and `broken` indexes. Where several nodes told
-    something and no two could be compared, the verdict is unknown.
+    The figures: `indexes` that were reported, `compared` (at least two nodes reported a hash of the same kind; index 0,
+    where nothing is applied, does not count), `highest_compared`, `nodes`, and `broken` indexes. If several nodes
+    reported rows and no two can be compared, the verdict is unknown.
     """
 
     name = "replica-agreement"
@@ -72,7 +72,7 @@ class ReplicaAgreement:
                 "broken": len(broken),
             },
         )
-        return untold(verdict)
+        return with_reason(verdict)
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """A run is one partition: there is one verdict."""
@@ -81,9 +81,9 @@ class ReplicaAgreement:
 
 
 def _comparable(sightings: Sightings) -> bool:
-    """Whether two nodes told a hash of the same kind."""
-    by_chain = {node for (chain, _), told in sightings.items() if chain is not None for node, _ in told}
-    by_state = {node for (_, state), told in sightings.items() if state is not None for node, _ in told}
+    """Whether two nodes reported a hash of the same kind."""
+    by_chain = {node for (chain, _), seen in sightings.items() if chain is not None for node, _ in seen}
+    by_state = {node for (_, state), seen in sightings.items() if state is not None for node, _ in seen}
     return len(by_chain) > 1 or len(by_state) > 1
 
 
@@ -111,14 +111,14 @@ def _first_of_each(
             if (group, anomaly) in found:
                 continue
             last_agreed = max((i for g, i in agreed if g == group and i < index), default=None)
-            tellers = [next(iter(places[place][hashes].values())) for hashes in (one, other)]
+            shown = [next(iter(places[place][hashes].values())) for hashes in (one, other)]
             found[group, anomaly] = {
                 "anomaly": anomaly,
-                "sentence": _sentence(anomaly, tellers[0], tellers[1], last_agreed),
+                "sentence": _sentence(anomaly, shown[0], shown[1], last_agreed),
                 "group": group,
                 "applied_index": index,
                 "last_agreed_index": last_agreed,
-                "replicas": [row.shown() for told in places[place].values() for row in told.values()],
+                "replicas": [row.shown() for seen in places[place].values() for row in seen.values()],
             }
     return list(found.values())
 
@@ -127,17 +127,17 @@ def _sentence(anomaly: str, one: Row, other: Row, last_agreed: int | None) -> st
     by_chain = one.chain_hash is not None and other.chain_hash is not None and anomaly == "divergence"
     what = "chain hash" if by_chain else "state hash"
     hashes = [(row.chain_hash if by_chain else row.state_hash) or "" for row in (one, other)]
-    told = f"{one.node} tells {what} {hashes[0][:_HASH_SHOWN]} ({one.at})"
-    told += f", {other.node} {hashes[1][:_HASH_SHOWN]} ({other.at})"
+    reported = f"{one.node} reported {what} {hashes[0][:_HASH_SHOWN]} ({one.at})"
+    reported += f", {other.node} {hashes[1][:_HASH_SHOWN]} ({other.at})"
     where = f"at applied index {one.applied_index}{of_group(one.group)}"
     before = (
-        "No lower index was told by two nodes alike."
+        "No two nodes agreed at a lower index."
         if last_agreed is None
-        else f"Before that, two nodes last agreed at index {last_agreed}."
+        else f"Before that, nodes last agreed at index {last_agreed}."
     )
     if anomaly == "divergence":
-        return f"Replicas diverged: {where} {told}. {before}"
-    return f"Non-determinism: {where} the same entries led to different states: {told}. {before}"
+        return f"Replicas diverged: {where} {reported}. {before}"
+    return f"Non-determinism: {where} the same entries led to different states: {reported}. {before}"
 
 
 def _praise(compared: list[Place], nodes: int) -> str:
@@ -146,6 +146,5 @@ def _praise(compared: list[Place], nodes: int) -> str:
         figures = f"{len(compared)} indexes, the highest {highest}"
         return f"Replicas agree at every index at which two or more nodes could be compared ({figures})."
     if nodes < 2:
-        return "Nothing to compare: only one node told anything, and it agrees with itself."
-    told = f"at no index above 0 did two of the {nodes} nodes tell a hash of the same kind"
-    return f"Unknown: {told}, so nothing was compared."
+        return "Nothing to compare: only one node reported hashes."
+    return f"Unknown: no two of the {nodes} nodes reported a hash of the same kind at the same index above 0."

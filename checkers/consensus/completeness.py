@@ -1,9 +1,9 @@
-"""Leader completeness: whoever is elected has every entry that was committed in an earlier term (Raft, figure 3).
+"""Leader completeness: a new leader has every entry that was committed in an earlier term (Raft, figure 3).
 
     incomplete-leader   a node leads, and its log ends before an index that was known to be committed
 
-What a majority had acknowledged is gone then, or about to be overwritten, whether or not any client ever looks for it:
-a log that was acknowledged before it was durable, and a vote for a shorter log, show here first.
+Then entries that a majority acknowledged are lost, or will be overwritten, even if no client ever reads them. A log
+that was acknowledged before it was durable and a vote for a shorter log show here first.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, untold
+from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, with_reason
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
 
 
 class LeaderCompleteness:
-    """Judges every row of event "role" in which a node leads and tells `last_index`. No options.
+    """Judges every row of event "role" in which a node leads and has a `last_index`. No options.
 
-    An index counts as committed in an earlier term if a node that was in an earlier term told it as its commit index;
-    times are not compared. The figures: `elections` judged, `highest_commit`, and `broken` elections. Unknown if no
-    leader is known to be incomplete and some do not tell where their logs ended.
+    An index counts as committed in an earlier term if a node in an earlier term reported it as its commit index; times
+    are not compared. The figures: `elections` judged, `highest_commit`, and `broken` elections. Unknown if no leader is
+    known to be incomplete and some do not report where their logs ended.
     """
 
     name = "leader-completeness"
@@ -59,7 +59,7 @@ class LeaderCompleteness:
                 "broken": len(found),
             },
         )
-        return untold(verdict)
+        return with_reason(verdict)
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """A run is one partition: there is one verdict."""
@@ -80,7 +80,7 @@ class _Committed:
         return _commit(self._highest[-1])
 
     def before(self, term: int) -> Row | None:
-        """The row that tells the highest commit index of all nodes that were in an earlier term."""
+        """The row with the highest commit index of all nodes that were in an earlier term."""
         place = bisect_left(self._terms, term)
         return self._highest[place - 1] if place else None
 
@@ -102,33 +102,33 @@ def _commit(row: Row) -> int:
 def _finding(leader: Row, committed: _Committed | None) -> dict[str, Any] | None:
     assert leader.term is not None
     assert leader.last_index is not None
-    told = committed.before(leader.term) if committed is not None else None
-    if told is None or _commit(told) <= leader.last_index:
+    report = committed.before(leader.term) if committed is not None else None
+    if report is None or _commit(report) <= leader.last_index:
         return None
     return {
         "anomaly": "incomplete-leader",
         "sentence": (
             f"Incomplete leader: {leader.node} was elected in term {leader.term}{of_group(leader.group)} ({leader.at}) "
-            f"with a log that ends at {leader.last_index}, but {told.node} had told in term {told.term} ({told.at}) "
-            f"that everything up to {told.commit_index} was committed."
+            f"with a log that ends at {leader.last_index}, but {report.node} had reported commit index "
+            f"{report.commit_index} in term {report.term} ({report.at})."
         ),
-        "missing": [leader.last_index + 1, told.commit_index],
+        "missing": [leader.last_index + 1, report.commit_index],
         "leader": leader.shown(),
-        "committed": told.shown(),
+        "committed": report.shown(),
     }
 
 
 def _sentence(found: list[dict[str, Any]], elected: int, judged: int) -> str:
     unjudged = elected - judged
-    why = "it does not tell where its log ended" if unjudged == 1 else "they do not tell where their logs ended"
-    left_out = f"{unjudged} of the {elected} leaders that were elected could not be judged, since {why}"
+    why = "it did not report where its log ended" if unjudged == 1 else "they did not report where their logs ended"
+    left_out = f"{unjudged} of the {elected} elected leaders could not be judged, since {why}"
     if found:
         more = f" ({len(found)} leaders were incomplete.)" if len(found) > 1 else ""
         return f"{found[0]['sentence']}{more}" + (f" ({left_out}.)" if unjudged else "")
     if not elected:
-        return "No node was seen to be elected, so no leader lacked anything."
+        return "No election was seen, so there was no leader to judge."
     if not judged:
-        return "Unknown: no node that was elected tells where its log ended."
+        return "Unknown: no elected leader reported where its log ended."
     if unjudged:
-        return f"Unknown: {left_out}; the other {judged} had everything that was known to be committed before."
-    return f"Each of the {judged} leaders that were elected had everything that was known to be committed before."
+        return f"Unknown: {left_out}; the other {judged} had every entry that was known to be committed before."
+    return f"Each of the {judged} elected leaders had every entry that was known to be committed before."

@@ -5,10 +5,10 @@
                    term was over
     voted-twice    one node voted for two candidates in the same term
 
-A node starts as a follower and leads only after an election of its own, which takes a new term: whoever leads the same
-term again, after a restart or after it stepped down, was elected twice in it. Where nodes tell their votes (rows of
-event "vote", whose `leader` is the candidate), a second vote in a term is found even if it changes no election. A vote
-that names no candidate counts for nobody.
+A node starts as a follower. It leads only after it won an election, and each election has a new term. So a node that
+leads the same term again, after a restart or after it stepped down, was elected twice in it. If nodes report their
+votes (rows of event "vote", whose `leader` is the candidate), a second vote in a term is found even if it changes no
+election. A vote that names no candidate is not counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, untold
+from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, with_reason
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
 from splitbrain.results.calls import seconds
 
@@ -27,13 +27,13 @@ Leaders: TypeAlias = dict[tuple[str, int, int], list[Row]]
 """For each node and life that led a term, and how often it had stepped down from it before: the rows that say so."""
 
 Votes: TypeAlias = dict[tuple[str | None, str, int], dict[str, Row]]
-"""For each group, node and term: the first row that tells a vote for each candidate."""
+"""For each group, node and term: the first row that reports a vote for each candidate."""
 
 
 class ElectionSafety:
     """Judges every row whose role is "leader", and every vote. No options.
 
-    The figures: `terms` in which somebody led, `leaders` (distinct nodes), `highest_term`, `votes` that were told, and
+    The figures: `terms` with a leader, `leaders` (distinct nodes), `highest_term`, `votes` that were reported, and
     `broken` terms (votes included).
     """
 
@@ -46,11 +46,11 @@ class ElectionSafety:
         terms: dict[Term, Leaders] = {}
         stretches: dict[tuple[Term, str, int], _Stretches] = {}
         votes: Votes = {}
-        roles_told = False
+        has_roles = False
         for row in rows(telemetry):
             if row.role is None or row.term is None:
                 continue
-            roles_told = True
+            has_roles = True
             if row.event == "vote" and row.leader is not None:
                 votes.setdefault((row.group, row.node, row.term), {}).setdefault(row.leader, row)
             term = (row.group, row.term)
@@ -58,14 +58,14 @@ class ElectionSafety:
             if row.role == "leader":
                 terms.setdefault(term, {}).setdefault((row.node, row.life, stretch), []).append(row)
         found = [_finding(term, leaders) for term, leaders in terms.items() if len(leaders) > 1]
-        found += [_double_vote(node, told) for (_, node, _), told in votes.items() if len(told) > 1]
+        found += [_double_vote(node, cast) for (_, node, _), cast in votes.items() if len(cast) > 1]
         nodes = dict.fromkeys(node for leaders in terms.values() for node, _, _ in leaders)
-        valid: Valid = "false" if found else "true" if roles_told else "unknown"
+        valid: Valid = "false" if found else "true" if has_roles else "unknown"
         verdict = Verdict(
             checker=self.name,
             valid=valid,
             algorithm="leaders by term",
-            sentence=_sentence(found, len(terms), len(nodes), roles_told),
+            sentence=_sentence(found, len(terms), len(nodes), has_roles),
             anomalies=tuple(dict.fromkeys(finding["anomaly"] for finding in found)),
             evidence={"findings": found[:LISTED]} if found else {},
             figures={
@@ -76,7 +76,7 @@ class ElectionSafety:
                 "broken": len(found),
             },
         )
-        return untold(verdict)
+        return with_reason(verdict)
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """A run is one partition: there is one verdict."""
@@ -107,7 +107,7 @@ def _finding(term: Term, leaders: Leaders) -> dict[str, Any]:
         sentence = f"{_count(len(nodes))} leaders: {where} was led by {' and by '.join(stretches)}."
     else:
         in_one_life = len({life for _, life, _ in leaders}) == 1
-        how = "again after it had told another role in it" if in_one_life else "in more than one life"
+        how = "again after it had another role in that term" if in_one_life else "in more than one life"
         sentence = f"Elected twice: {where} was led by {nodes[0]} {how}: {'; '.join(stretches)}."
     return {
         "anomaly": "two-leaders" if len(nodes) > 1 else "elected-twice",
@@ -127,16 +127,16 @@ def _finding(term: Term, leaders: Leaders) -> dict[str, Any]:
     }
 
 
-def _double_vote(node: str, told: dict[str, Row]) -> dict[str, Any]:
-    first = next(iter(told.values()))
-    stories = [f"for {candidate} {row.at}" for candidate, row in told.items()]
+def _double_vote(node: str, cast: dict[str, Row]) -> dict[str, Any]:
+    first = next(iter(cast.values()))
+    stories = [f"for {candidate} {row.at}" for candidate, row in cast.items()]
     return {
         "anomaly": "voted-twice",
         "sentence": f"Voted twice: {node} voted in term {first.term}{of_group(first.group)} {' and '.join(stories)}.",
         "group": first.group,
         "term": first.term,
         "node": node,
-        "votes": [{"candidate": candidate, **row.shown()} for candidate, row in told.items()],
+        "votes": [{"candidate": candidate, **row.shown()} for candidate, row in cast.items()],
     }
 
 
@@ -149,12 +149,12 @@ def _count(nodes: int) -> str:
     return "Two" if nodes == 2 else str(nodes)
 
 
-def _sentence(found: list[dict[str, Any]], terms: int, nodes: int, roles_told: bool) -> str:
+def _sentence(found: list[dict[str, Any]], terms: int, nodes: int, has_roles: bool) -> str:
     if found:
         more = f" ({len(found)} findings in all.)" if len(found) > 1 else ""
         return f"{found[0]['sentence']}{more}"
-    if not roles_told:
-        return "Unknown: no row of the telemetry tells a role and a term."
+    if not has_roles:
+        return "Unknown: no row of the telemetry has a role and a term."
     if not terms:
-        return "No node was ever seen to lead, so no term had two leaders."
-    return f"None of the {terms} terms in which somebody led had more than one leader; {nodes} nodes led."
+        return "No leader was seen, so no term had two leaders."
+    return f"No term had more than one leader: {terms} terms had one, {nodes} nodes led."

@@ -1,15 +1,15 @@
-"""What a node has committed, applied and entered it does not take back.
+"""Commit index, applied index and term of a node never decrease.
 
-    commit-went-back        the commit index sank within a life of a node
-    applied-went-back       the applied index sank within a life, although the state was not rebuilt
-    applied-beyond-commit   more was applied than was committed
-    term-went-back          the term sank within a life
-    term-forgotten          a life began in a lower term than the node had made known in an earlier life
+    commit-went-back        the commit index decreased within a life of a node
+    applied-went-back       the applied index decreased within a life, although the state was not rebuilt
+    applied-beyond-commit   the applied index was above the commit index
+    term-went-back          the term decreased within a life
+    term-forgotten          a life began in a lower term than the node had announced in an earlier life
 
-A life is one process of a node. Commit and applied index start anew with it; the term does not, since it must be
-durable before anybody hears of it (Raft, figure 2: currentTerm is persistent and increases monotonically). Only rows
-with event "role" count as making a term known: a node may write any other row while it still waits for its disk. After
-a row with event "new-member" all is forgotten: the node left, lost its data, and comes back as another member.
+A life is one process of a node. Commit and applied index start again with each life. The term does not: it must be
+durable before it is announced (Raft, figure 2: currentTerm is persistent and increases monotonically). Only rows with
+event "role" announce a term: a node may write any other row while it still waits for its disk. A row with event
+"new-member" resets everything: the node left, lost its data, and came back as another member.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows, untold
+from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows, with_reason
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
 
 _LISTED = 4
-"""How many findings of each kind go into the evidence."""
+"""The largest number of findings of each kind in the evidence."""
 
 _REBUILD = "rebuild"
 _NEW_MEMBER = "new-member"
@@ -41,7 +41,7 @@ class CommitMonotonic:
     """Judges the rows of each node in the order in which it wrote them. No options.
 
     The figures: `rows`, `lives` (of all nodes together), `max_commit`, `max_applied`, `max_term`, `rebuilds` (a node
-    threw its state away and applied everything anew), and `broken`: how often each anomaly was seen.
+    discarded its state and applied everything again), and `broken`: how often each anomaly was seen.
     """
 
     name = "commit-monotonic"
@@ -50,12 +50,12 @@ class CommitMonotonic:
     def check(self, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
         """Judge the telemetry of one run."""
         refuse_options(self.name, options)
-        told = list(rows(telemetry))
+        table = list(rows(telemetry))
         findings: list[tuple[str, Row, Row]] = []
         nodes: dict[tuple[str | None, str], _Node] = {}
-        for row in told:
+        for row in table:
             findings += nodes.setdefault((row.group, row.node), _Node()).step(row)
-        figures = _figures(told)
+        figures = _figures(table)
         nothing = all(figures[name] is None for name in ("max_commit", "max_applied", "max_term"))
         valid: Valid = "false" if findings else "unknown" if nothing else "true"
         broken = dict(Counter(anomaly for anomaly, _, _ in findings))
@@ -68,7 +68,7 @@ class CommitMonotonic:
             evidence={"findings": [_shown(*finding) for finding in _first_of_each(findings)]} if findings else {},
             figures={**figures, "broken": broken},
         )
-        return untold(verdict)
+        return with_reason(verdict)
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
         """A run is one partition: there is one verdict."""
@@ -77,14 +77,14 @@ class CommitMonotonic:
 
 
 class _Node:
-    """What one node told last, and the highest term that it made known."""
+    """The last rows of one node, and the highest term that it announced."""
 
     def __init__(self) -> None:
         self._life: int | None = None
         self._last: dict[str, Row] = {}
         self._known: Row | None = None
         self._known_before: Row | None = None
-        """The highest term made known: at all, and in lives before the present one."""
+        """The row with the highest announced term: `_known` of all lives, `_known_before` of earlier lives."""
 
     def step(self, row: Row) -> Iterator[tuple[str, Row, Row]]:
         """Take the node's next row; each anomaly comes with the row before and the row that shows it."""
@@ -95,14 +95,14 @@ class _Node:
             self._life, self._last, self._known_before = row.life, {}, self._known
         if row.event == _REBUILD:
             self._last.pop("applied_index", None)
-        yield from self._sank("commit-went-back", "commit_index", row)
-        yield from self._sank("applied-went-back", "applied_index", row)
+        yield from self._decreased("commit-went-back", "commit_index", row)
+        yield from self._decreased("applied-went-back", "applied_index", row)
         if row.applied_index is not None and row.commit_index is not None and row.applied_index > row.commit_index:
             yield "applied-beyond-commit", row, row
-        yield from self._sank("term-went-back", "term", row)
+        yield from self._decreased("term-went-back", "term", row)
         yield from self._forgot(row)
 
-    def _sank(self, anomaly: str, field: str, row: Row) -> Iterator[tuple[str, Row, Row]]:
+    def _decreased(self, anomaly: str, field: str, row: Row) -> Iterator[tuple[str, Row, Row]]:
         value = getattr(row, field)
         if value is None:
             return
@@ -116,24 +116,24 @@ class _Node:
             return
         before = self._known_before
         if before is not None:
-            self._known_before = None  # the life's first row with a term tells; the rest follows from it
+            self._known_before = None  # only the life's first row with a term is compared; the rest follows from it
             if row.term < (before.term or 0):
                 yield "term-forgotten", before, row
         if row.event == "role" and (self._known is None or row.term > (self._known.term or 0)):
             self._known = row
 
 
-def _figures(told: list[Row]) -> dict[str, Any]:
+def _figures(table: list[Row]) -> dict[str, Any]:
     def highest(field: str) -> int | None:
-        return max((value for row in told if (value := getattr(row, field)) is not None), default=None)
+        return max((value for row in table if (value := getattr(row, field)) is not None), default=None)
 
     return {
-        "rows": len(told),
-        "lives": len({(row.node, row.life) for row in told}),
+        "rows": len(table),
+        "lives": len({(row.node, row.life) for row in table}),
         "max_commit": highest("commit_index"),
         "max_applied": highest("applied_index"),
         "max_term": highest("term"),
-        "rebuilds": sum(row.event == _REBUILD for row in told),
+        "rebuilds": sum(row.event == _REBUILD for row in table),
     }
 
 
@@ -158,7 +158,7 @@ def _finding(anomaly: str, before: Row, after: Row) -> str:
         "commit-went-back": ("commit_index", "commit index"),
         "applied-went-back": ("applied_index", "applied index"),
     }.get(anomaly, ("term", "term"))
-    return f"{who} told {words} {getattr(before, field)} {before.at}, then {getattr(after, field)} {after.at}."
+    return f"{who} reported {words} {getattr(before, field)} {before.at}, then {getattr(after, field)} {after.at}."
 
 
 def _sentence(
@@ -168,8 +168,8 @@ def _sentence(
         more = f" ({len(findings)} times in all: {', '.join(broken)}.)" if len(findings) > 1 else ""
         return f"{_finding(*findings[0])}{more}"
     if nothing:
-        return "Unknown: no row of the telemetry tells a commit index, an applied index or a term."
+        return "Unknown: no row of the telemetry has a commit index, an applied index or a term."
     return (
-        f"Commit, applied and term never went back in {figures['lives']} lives of the nodes; the highest commit index "
-        f"was {figures['max_commit'] or 0}, the highest term {figures['max_term'] or 0}."
+        f"Commit index, applied index and term never went back in {figures['lives']} lives of the nodes; the highest "
+        f"commit index was {figures['max_commit'] or 0}, the highest term {figures['max_term'] or 0}."
     )

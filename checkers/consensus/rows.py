@@ -1,4 +1,4 @@
-"""Telemetry row by row, and how these checkers speak of it."""
+"""Telemetry row by row, and the words that these checkers use for it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from splitbrain.results.errors import UsageError
 from splitbrain.results.reasons import Code, Reason
 
 LISTED: Final = 20
-"""How many findings go into a verdict's evidence."""
+"""The largest number of findings in a verdict's evidence."""
 
 
 class Row(NamedTuple):
-    """What these checkers read of a row of `splitbrain.results.arrow.TELEMETRY_SCHEMA`, in the order of its columns."""
+    """The columns of `splitbrain.results.arrow.TELEMETRY_SCHEMA` that these checkers read, in its order."""
 
     time: int
     node: str
@@ -36,13 +36,13 @@ class Row(NamedTuple):
 
     @property
     def at(self) -> str:
-        """When, and in which life of the node, in words."""
+        """The time, and the life of the node, in words."""
         return f"at {self.time / 1e9:.3f} s in life {self.life}"
 
     def shown(self) -> dict[str, Any]:
-        """The row as evidence: what it says, without what it leaves open."""
-        told = {name: value for name, value in self._asdict().items() if value is not None and name != "time"}
-        return {"time_s": seconds(self.time), **told}
+        """The row as evidence, without empty columns."""
+        columns = {name: value for name, value in self._asdict().items() if value is not None and name != "time"}
+        return {"time_s": seconds(self.time), **columns}
 
 
 def rows(telemetry: pa.Table) -> Iterator[Row]:
@@ -52,22 +52,22 @@ def rows(telemetry: pa.Table) -> Iterator[Row]:
 
 
 def of_group(group: str | None) -> str:
-    """A group in words, with the blank before it; nothing where the system has no groups."""
+    """A group in words, with a blank before it; "" where the system has no groups."""
     return "" if group is None else f" of group {group!r}"
 
 
 def refuse_options(checker: str, options: Mapping[str, Any]) -> None:
-    """A checker without options takes none.
+    """Refuse options for a checker that has none.
 
     Raises:
-        UsageError: there are some.
+        UsageError: options were given.
     """
     if options:
         raise UsageError(f"checker {checker} takes no options, not {', '.join(map(repr, options))}.")
 
 
-def untold(verdict: Verdict) -> Verdict:
-    """The verdict; an "unknown" gets its reason: the nodes did not tell what it takes to judge them."""
+def with_reason(verdict: Verdict) -> Verdict:
+    """The verdict; an "unknown" gets its reason: the telemetry lacks what this checker needs."""
     if verdict.valid != "unknown":
         return verdict
     return msgspec.structs.replace(verdict, inconclusive=(Reason(Code.NO_TELEMETRY, verdict.sentence),))

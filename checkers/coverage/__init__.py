@@ -1,7 +1,7 @@
-"""Did this test test anything? Reasons why a run proves too little, whatever the other checkers say.
+"""Coverage: whether the run tested enough. It gives reasons why a run is inconclusive, whatever other checkers find.
 
-A pass means something only if clients got work done, if the faults that were asked for really took place while clients
-were at work, and if the controller itself was awake to record it. Never a violation: reasons make a run inconclusive.
+A pass has a meaning only if clients completed ops, if the requested faults took effect while ops were under way, and if
+the controller was not stalled. Coverage never reports a violation: its reasons make a run inconclusive.
 """
 
 from __future__ import annotations

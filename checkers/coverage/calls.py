@@ -1,4 +1,4 @@
-"""A run's client ops as coverage looks at them: when, where, and whether the system answered."""
+"""A run's client ops as coverage needs them: when, at which node, and whether the system answered."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from splitbrain.results.calls import OPEN, Bools, Calls, Ints, ints, is_equal
-from splitbrain.results.faults import Happenings
+from splitbrain.results.faults import RunEvents
 from splitbrain.results.figures import DECIDED
 
 _LATE: Final = np.iinfo(np.int64).max
 
 
 def carried_out_alone(calls: Calls, local: Sequence[str]) -> Bools:
-    """Which ops clients carried out without a node: those of the functions `local`."""
+    """Which ops clients did without a node: those of the functions `local`."""
     found: Bools = np.zeros(len(calls.invoke), dtype=np.bool_)
     for f in local:
         found |= calls.are(f)
     return found
 
 
-class Asked:
+class ClientOps:
     """Client ops as columns, in the order of their invocations.
 
     Attributes:
         begun: when each was invoked, in nanoseconds.
-        ended: when each was over; later than everything where it never was.
+        ended: when each ended; the largest integer if it did not.
         ok: which were ok.
-        answered: which the system answered: ok, or refused by its state (`splitbrain.results.figures.DECIDED`). What a
-            client carries out by itself is no answer of the system.
-        local: which clients carry out by themselves.
+        answered: which the system answered: ok, or refused by its state (`splitbrain.results.figures.DECIDED`). An op
+            that a client does without a node is no answer of the system.
+        local: which ops clients did without a node.
         faults: which were invoked in the faults phase; all of them in a history without phases.
         final: which were invoked in the final phase.
         begin_ns, end_ns: the faults phase.
     """
 
-    def __init__(self, calls: Calls, around: Happenings, local: Sequence[str] = ()) -> None:
+    def __init__(self, calls: Calls, events: RunEvents, local: Sequence[str] = ()) -> None:
         self._calls = calls
         times = ints(calls.table, "time")
         closed = calls.complete != OPEN
@@ -51,11 +51,11 @@ class Asked:
         refused = calls.ended("fail") & closed & (said[calls.complete] if len(said) else closed)
         self.local = carried_out_alone(calls, local)
         self.answered: Bools = (self.ok | refused) & ~self.local
-        phases = {phase.name: phase for phase in around.phases}
+        phases = {phase.name: phase for phase in events.phases}
         loaded, last = phases.get("faults"), phases.get("final")
-        self.begin_ns, self.end_ns = (loaded.begin_ns, loaded.end_ns) if loaded else (0, around.end_ns)
+        self.begin_ns, self.end_ns = (loaded.begin_ns, loaded.end_ns) if loaded else (0, events.end_ns)
         within = (self.begun >= self.begin_ns) & (self.begun < self.end_ns)
-        self.faults: Bools = within if around.phases else np.ones(len(self.begun), dtype=np.bool_)
+        self.faults: Bools = within if events.phases else np.ones(len(self.begun), dtype=np.bool_)
         self.final: Bools = (
             np.zeros(len(self.begun), dtype=np.bool_)
             if last is None
@@ -77,15 +77,15 @@ class Asked:
         return self._calls.are(f)
 
     def at(self, node: str) -> Bools:
-        """Which ops this node was asked."""
+        """Which ops were sent to this node."""
         return is_equal(self._calls.table, "node", node)[self._calls.invoke]
 
     def nodes(self) -> list[str]:
-        """The nodes that clients asked, sorted."""
+        """The nodes to which clients sent ops, sorted."""
         found = _unique(self._calls.table["node"], self._calls.invoke)
         return sorted(str(node) for node in found if node is not None)
 
-    def told(self, chosen: Bools) -> list[str | None]:
+    def answered_values(self, chosen: Bools) -> list[str | None]:
         """The values with which these ops completed, as JSON text."""
         rows = self._calls.complete[chosen]
         return self._calls.table["value"].take(pa.array(rows[rows != OPEN], pa.int64())).to_pylist()

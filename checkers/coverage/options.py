@@ -1,4 +1,4 @@
-"""What coverage asks of a run: the options of the checker, and the load that the test was meant to carry."""
+"""The options of the checker `coverage`, and the load that the test asks for."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import msgspec
 from splitbrain.results.errors import UsageError
 
 READS: Final = ("read", "get", "contains", "peek", "scan", "list", "query")
-"""Functions that are taken for reads, by their names, where a test does not say which are."""
+"""The names of functions that count as reads if a test does not list its reads."""
 
 PROMPT_SHARE: Final = 0.1
-"""An op that the system answers well takes at most this share of the op timeout: so much clients could have done."""
+"""The largest share of the op timeout that a prompt op takes: the number of possible ops follows from it."""
 
 PROMPT_S: Final = 1.0
-"""And at most this many seconds, however long the timeout: a long one must not excuse a system that is silent."""
+"""The largest number of seconds that a prompt op takes: a long timeout must not excuse a silent system."""
 
 
 class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,10 +29,10 @@ class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         concurrency: how many clients there are.
         op_timeout_s: how long a client waits for an answer, in seconds.
         recovery_s: how long a healed system may take until it answers, in seconds.
-        nodes: the nodes to which clients are to talk.
+        nodes: the nodes to which clients send ops.
 
     Raises:
-        UsageError: a number with which no test could run.
+        UsageError: a number is not positive, or not finite.
     """
 
     rate: float
@@ -43,17 +43,17 @@ class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse numbers with which no test could run."""
+        """Refuse numbers that are not positive, or not finite."""
         for name in ("rate", "time_limit_s", "concurrency", "op_timeout_s"):
             number = getattr(self, name)
             if not 0 < number < math.inf:
                 raise UsageError(f"the load's {name} must be more than 0 and finite, not {number:g}.")
 
     def possible(self, lasted_s: float) -> float:
-        """How many ops the run could have done in so many seconds of its faults phase.
+        """How many ops the run could have done in a faults phase of `lasted_s` seconds.
 
-        Those that were due, but no more than so many clients can do if each op takes `PROMPT_SHARE` of its timeout, or
-        `PROMPT_S`: a slow system with a long timeout is not asked for the rate of a fast one.
+        Those that were due, but no more than the clients can do if each op takes `PROMPT_SHARE` of its timeout, or
+        `PROMPT_S`: a slow system with a long timeout need not reach the rate of a fast one.
         """
         lasted_s = min(lasted_s, self.time_limit_s)
         by_clients = self.concurrency * lasted_s / min(PROMPT_SHARE * self.op_timeout_s, PROMPT_S)
@@ -88,13 +88,13 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cut_short: str | None = None
 
     def given_floor(self, f: str) -> int | None:
-        """The least number of ok ops of `f` where the author of the test gave one."""
+        """The least number of ok ops of `f` that the test sets; None if it sets none."""
         if isinstance(self.min_ok, dict):
             return self.min_ok.get(f)
         return self.min_ok
 
     def is_read(self, f: str) -> bool:
-        """Whether ops of `f` tell what others wrote."""
+        """Whether ops of `f` read what other ops wrote."""
         return f in (READS if self.reads is None else self.reads)
 
 

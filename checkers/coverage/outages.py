@@ -1,37 +1,37 @@
-"""When no fault was in force, and for how long faults excused each node from answering."""
+"""The spans without a fault, and how long faults excused each node from answering."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from splitbrain.checkers.quorum.topology import cores, topology
-from splitbrain.results.faults import FaultOp, Happenings
+from splitbrain.results.faults import FaultOp, RunEvents
 from splitbrain.results.nemesisop import InForce
 
 
-def calm(around: Happenings, begin_ns: int, end_ns: int) -> Iterator[tuple[int, int, bool]]:
-    """Stretches of [begin_ns, end_ns) without any fault: from, to, and whether a fault came before."""
-    taken = [(op.invoke.time, _effective_ns(op)) for op in around.fault_ops]
-    taken += [(window.begin_ns, window.end_ns) for window in around.windows]
-    at_ns, struck = begin_ns, False
+def calm(events: RunEvents, begin_ns: int, end_ns: int) -> Iterator[tuple[int, int, bool]]:
+    """Spans of [begin_ns, end_ns) without any fault: from, to, and whether a fault came before."""
+    taken = [(op.invoke.time, _effective_ns(op)) for op in events.fault_ops]
+    taken += [(window.begin_ns, window.end_ns) for window in events.windows]
+    at_ns, after_fault = begin_ns, False
     for first, last in sorted(taken):
         if first > at_ns and first < end_ns:
-            yield at_ns, first, struck
-        struck = struck or first < end_ns
+            yield at_ns, first, after_fault
+        after_fault = after_fault or first < end_ns
         at_ns = max(at_ns, last)
     if at_ns < end_ns:
-        yield at_ns, end_ns, struck
+        yield at_ns, end_ns, after_fault
 
 
-def out_ns(around: Happenings, nodes: Sequence[str], begin_ns: int, end_ns: int) -> dict[str, int]:
-    """For how long in [begin_ns, end_ns) each node did not have to answer.
+def out_ns(events: RunEvents, nodes: Sequence[str], begin_ns: int, end_ns: int) -> dict[str, int]:
+    """How long in [begin_ns, end_ns) each node did not have to answer, in nanoseconds.
 
-    A node has to answer while it runs and belongs to every majority whose nodes all hear each other. A node that only
-    lost its leader may be silent, although it hears a majority.
+    A node has to answer while it runs and belongs to every majority whose nodes are all linked with each other. A node
+    that is only cut off from its leader may be silent, although it can reach a majority.
     """
     out = dict.fromkeys(nodes, 0)
     state, at_ns = InForce(cut=(), down=(), paused=()), begin_ns
-    for until_ns, after in [*_states(around, state), (end_ns, state)]:
+    for until_ns, after in [*_states(events, state), (end_ns, state)]:
         until_ns = min(max(until_ns, at_ns), end_ns)
         for node in set(nodes) - _in_action(nodes, state):
             out[node] += until_ns - at_ns
@@ -39,10 +39,10 @@ def out_ns(around: Happenings, nodes: Sequence[str], begin_ns: int, end_ns: int)
     return out
 
 
-def _states(around: Happenings, at_first: InForce) -> Iterator[tuple[int, InForce]]:
-    """When each nemesis op was over, and what is in force after it: what it does not say stays as it was."""
+def _states(events: RunEvents, at_first: InForce) -> Iterator[tuple[int, InForce]]:
+    """When each nemesis op ended, and what is in force after it: what it does not report stays as it was."""
     state = at_first
-    for op in around.fault_ops:
+    for op in events.fault_ops:
         said = op.said
         state = InForce(
             cut=state.cut if said.cut is None else said.cut,
@@ -57,7 +57,7 @@ def _effective_ns(op: FaultOp) -> int:
 
 
 def _in_action(nodes: Sequence[str], state: InForce) -> frozenset[str]:
-    """Nodes that run and belong to every majority whose nodes all hear each other."""
+    """Nodes that run and belong to every majority whose nodes are all linked with each other."""
     at = topology(nodes, down=[*(state.down or ()), *(state.paused or ())], cut=state.cut or ())
     groups = [frozenset(group) for group in cores(at)]
     return groups[0].intersection(*groups[1:]) if groups else frozenset()

@@ -1,4 +1,4 @@
-"""Reads that saw writes: a run whose reads only ever found the initial state proves nothing of its writes."""
+"""Reads that saw writes: if all reads found the initial state, the run proves nothing about its writes."""
 
 from __future__ import annotations
 
@@ -7,66 +7,66 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from splitbrain.checkers.coverage.calls import Asked
+from splitbrain.checkers.coverage.calls import ClientOps
 from splitbrain.checkers.coverage.options import Options
 from splitbrain.results.calls import Bools
 from splitbrain.results.reasons import Code, Reason
 
 _NOTHING: Final = (None, "null", "[]", "{}")
-"""What a read answers where nothing was ever written, whatever the model."""
+"""Values of reads where nothing was ever written, in every model."""
 
 _BLANK: Final = ("false", "0", "0.0", '""')
-"""What it may answer as well, unless a client wrote it."""
+"""Values that may be initial states as well, unless a client wrote them."""
 
 SEEN_MIN: Final = 3
-"""So many reads must have seen a write; fewer where there are few reads: one of `ONE_OF`."""
+"""The least number of reads that must have seen a write; if there are few reads, one in `ONE_OF`."""
 
 ONE_OF: Final = 4
 
 _ADVICE: Final = "Give it a longer --time-limit, so that reads come after writes, or more writes."
 
 
-def of_reads(asked: Asked, wanted: Options, fs: Sequence[str]) -> Iterator[Reason]:
-    """Functions that read, and of which too few ops, or none after all faults, saw what a client had written."""
+def of_reads(ops: ClientOps, wanted: Options, fs: Sequence[str]) -> Iterator[Reason]:
+    """A reason for each read function of which too few ops, or none after all faults, saw a client's write."""
     reads = [f for f in fs if wanted.is_read(f)]
     if not reads or len(reads) == len(fs):
-        return  # nothing is written, as far as these functions tell
-    written = _written(asked, reads)
+        return  # none of these functions writes
+    written = _written(ops, reads)
     for f in reads:
-        of_f = asked.are(f) & asked.ok
-        answers = asked.told(of_f)
+        of_f = ops.are(f) & ops.ok
+        answers = ops.answered_values(of_f)
         seen, least = _seen(answers, answers, written), floor(len(answers))
         if answers and seen < least:
             yield Reason(
                 Code.READS_SAW_NOTHING,
-                f"{seen or 'none'} of {len(answers)} ok ops of {f!r} saw what a client wrote, at least {least} must.",
+                f"{seen or 'none'} of {len(answers)} ok ops of {f!r} saw a client's write; at least {least} must.",
                 _ADVICE,
             )
             continue
-        last = asked.told(of_f & asked.final)
+        last = ops.answered_values(of_f & ops.final)
         if last and not _seen(last, answers, written):
             yield Reason(
                 Code.READS_SAW_NOTHING,
-                f"none of {len(last)} ok ops of {f!r} after all faults saw what a client wrote.",
+                f"none of {len(last)} ok ops of {f!r} after all faults saw a client's write.",
                 _ADVICE,
             )
 
 
 def floor(reads: int) -> int:
-    """Of so many ok reads, how many must have seen a write."""
+    """How many of these ok reads must have seen a write."""
     return min(SEEN_MIN, -(-reads // ONE_OF))
 
 
 def _seen(answers: Sequence[str | None], every: Sequence[str | None], written: frozenset[str]) -> int:
-    """How many of the answers are there because of a write.
+    """How many of the answers show a write.
 
-    A single answer that never changes in all that reads told, and that no client wrote, is an initial state.
+    If all reads return one value, and no client wrote it, it is an initial state.
     """
-    telling = [answer for answer in answers if answer not in _NOTHING and (answer not in _BLANK or answer in written)]
-    one = telling[0] if telling else None
+    shown = [answer for answer in answers if answer not in _NOTHING and (answer not in _BLANK or answer in written)]
+    one = shown[0] if shown else None
     if one is not None and len(set(every)) == 1 and not _holds_more(one) and one not in written:
         return 0
-    return len(telling)
+    return len(shown)
 
 
 def _holds_more(answer: str) -> bool:
@@ -74,13 +74,13 @@ def _holds_more(answer: str) -> bool:
     return answer[:1] in ("[", "{")
 
 
-def _written(asked: Asked, reads: Sequence[str]) -> frozenset[str]:
-    """The values that ops which do not read were given, and those in their lists, as JSON text."""
-    chosen: Bools = ~asked.are(reads[0])
+def _written(ops: ClientOps, reads: Sequence[str]) -> frozenset[str]:
+    """The values of ops that do not read, and the items of lists among them, as JSON text."""
+    chosen: Bools = ~ops.are(reads[0])
     for f in reads[1:]:
-        chosen &= ~asked.are(f)
+        chosen &= ~ops.are(f)
     found: set[str] = set()
-    for value in asked.given(chosen):
+    for value in ops.given(chosen):
         if value is None:
             continue
         found.add(value)

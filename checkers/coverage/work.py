@@ -1,15 +1,14 @@
-"""What clients must have got done for a run to prove anything: floors, and what is below them.
+"""What clients must complete for a run to prove anything: floors, and reasons where the run is below them.
 
-Floors follow from what the run could have done (`Load.possible`): length, rate, clients and op timeout.
+Floors follow from the number of ops that were possible (`Load.possible`): length, rate, clients and op timeout.
 
     functions   each was invoked; of each at least `OK_SHARE` of what was possible was ok in the faults phase
     all         at least `ANSWERED_SHARE` of what was possible, and `ANSWERED_MIN`, was answered in the faults phase
-    time        the system answered in more than half of the parts of the faults phase, and never stopped to while no
-                fault was in force
-    nodes       each node that faults left in action for half of the time was asked, and answered, its share of
-                `OK_SHARE`
-    final       after all faults one in `ONE_OF` ops of each function was ok, and each node that was asked answered
-    reads       some saw what clients wrote (`splitbrain.checkers.coverage.sights`)
+    time        the system answered in more than half of the parts of the faults phase, and did not stop answering
+                while no fault was in force
+    nodes       each node that could answer for half of the time received, and answered, its share of `OK_SHARE`
+    final       after all faults one in `ONE_OF` ops of each function was ok, and each node that received ops answered
+    reads       some saw a client's write (`splitbrain.checkers.coverage.sights`)
 """
 
 from __future__ import annotations
@@ -21,56 +20,56 @@ from typing import Any, Final
 
 import numpy as np
 
-from splitbrain.checkers.coverage.calls import Asked
+from splitbrain.checkers.coverage.calls import ClientOps
 from splitbrain.checkers.coverage.options import Load, Options
 from splitbrain.checkers.coverage.outages import calm, out_ns
 from splitbrain.checkers.coverage.sights import ONE_OF, of_reads
 from splitbrain.results.calls import Bools, Calls, seconds
-from splitbrain.results.faults import Happenings
+from splitbrain.results.faults import RunEvents
 from splitbrain.results.reasons import Code, Reason
 
 ANSWERED_SHARE: Final = 0.15
 ANSWERED_MIN: Final = 20
-"""Fewer answers prove nothing, however few a test asked for: `OK_MIN` for each of three functions or so."""
+"""Fewer answers prove nothing, however few a test requires: about `OK_MIN` for each of three functions."""
 
 OK_SHARE: Final = 0.02
-"""A lock that is held is refused most of the time: an answer as well, but not one that proves much by itself."""
+"""Small, since a lock that is held refuses most ops: a refusal is an answer, but proves little."""
 
 OK_MIN: Final = 6
 PARTS: Final = 10
 PART_OPS: Final = 5
-"""A part of the faults phase in which fewer ops are possible is too short to tell anything."""
+"""The least number of possible ops in a part of the faults phase: a shorter part proves nothing."""
 
 SILENCE_MIN_S: Final = 5.0
-"""A shorter silence without a fault is none."""
+"""The shortest silence without a fault that is reported, in seconds."""
 
 SILENCE_OPS: Final = 10
 ASKED_MIN: Final = 3
-"""A node that was asked fewer ops in the final phase is not called silent."""
+"""A node that received fewer ops in the final phase is not called silent."""
 
 MORE: Final = "Give it a longer --time-limit, a higher --rate, or fewer faults; a slow system a longer --op-timeout."
 
 
 class Work:
-    """What the clients of one run did, and what is missing of it."""
+    """What the clients of one run did, and which floors it misses."""
 
-    def __init__(self, calls: Calls, around: Happenings, wanted: Options) -> None:
-        self._around = around
+    def __init__(self, calls: Calls, events: RunEvents, wanted: Options) -> None:
+        self._events = events
         self._wanted = wanted
-        self._asked = Asked(calls, around, wanted.local)
-        self._fs = list(wanted.fs) or self._asked.functions()
-        load, asked = wanted.load, self._asked
-        invoked = _count(asked.faults)
-        self._possible = float(invoked) if load is None else load.possible(asked.lasted_s)
-        self._of_nodes = self._possible * (_count(asked.faults & ~asked.local) / invoked if invoked else 1.0)
-        """Of these, as many as clients ask a node for."""
+        self._ops = ClientOps(calls, events, wanted.local)
+        self._fs = list(wanted.fs) or self._ops.functions()
+        load, ops = wanted.load, self._ops
+        invoked = _count(ops.faults)
+        self._possible = float(invoked) if load is None else load.possible(ops.lasted_s)
+        self._of_nodes = self._possible * (_count(ops.faults & ~ops.local) / invoked if invoked else 1.0)
+        """The part of these ops that clients send to nodes."""
 
     def ok_by_f(self) -> dict[str, int]:
         """How many ops of each function were ok, in all phases."""
-        return {f: _count(self._asked.are(f) & self._asked.ok) for f in self._fs}
+        return {f: _count(self._ops.are(f) & self._ops.ok) for f in self._fs}
 
     def floors(self) -> dict[str, Any]:
-        """What the run had to do in its faults phase: ops that are answered, and ok ops of each function."""
+        """The floors of the faults phase: ops that are answered, and ok ops of each function."""
         if not self._wanted.floors:
             return {}
         return {
@@ -80,22 +79,22 @@ class Work:
         }
 
     def reasons(self) -> Iterator[Reason]:
-        """What is missing."""
-        asked = self._asked
-        if not len(asked.ok):
-            yield Reason(Code.NOT_EXERCISED, "clients invoked no op: there is nothing that could be judged.", MORE)
+        """A reason for each floor that the run misses."""
+        ops = self._ops
+        if not len(ops.ok):
+            yield Reason(Code.NOT_EXERCISED, "clients invoked no op: there is nothing to judge.", MORE)
             return
-        for chosen, when in ((np.ones_like(asked.ok), ""), (asked.faults, " of the faults phase")):
-            if chosen.any() and not (chosen & asked.ok).any():
+        for chosen, when in ((np.ones_like(ops.ok), ""), (ops.faults, " of the faults phase")):
+            if chosen.any() and not (chosen & ops.ok).any():
                 yield Reason(
                     Code.NOTHING_OK,
-                    f"none of {_count(chosen)} client ops{when} was ok: there is nothing that could be judged.",
+                    f"none of {_count(chosen)} client ops{when} was ok: there is nothing to judge.",
                     "See the errors in the report: are the nodes reachable, is --op-timeout long enough?",
                 )
                 return
         yield from self._functions()
         yield from self._final()
-        yield from of_reads(asked, self._wanted, self._fs)
+        yield from of_reads(ops, self._wanted, self._fs)
         if self._wanted.floors:
             yield from self._all()
             yield from self._time()
@@ -105,38 +104,38 @@ class Work:
 
     def _functions(self) -> Iterator[Reason]:
         for f in self._fs:
-            of_f = self._asked.are(f)
-            ok, invoked = _count(of_f & self._asked.ok), _count(of_f)
+            of_f = self._ops.are(f)
+            ok, invoked = _count(of_f & self._ops.ok), _count(of_f)
             if not invoked:
                 yield Reason(Code.NOT_EXERCISED, f"no op of {f!r} was ever invoked.", MORE)
                 continue
             given = self._wanted.given_floor(f)
             if not ok and given != 0:
-                least = f", at least {given} are needed" if given else ""
-                yield Reason(Code.NEVER_OK, f"no op of {f!r} was ok, of {invoked} that were invoked{least}.", MORE)
+                least = f"; at least {given} are needed" if given else ""
+                yield Reason(Code.NEVER_OK, f"none of {invoked} ops of {f!r} was ok{least}.", MORE)
             elif given is not None:
                 if ok < given:
-                    yield Reason(Code.TOO_FEW_OPS, f"only {ok} ok ops of {f!r}, at least {given} are needed.", MORE)
+                    yield Reason(Code.TOO_FEW_OPS, f"only {ok} ok ops of {f!r}; at least {given} are needed.", MORE)
             elif self._wanted.floors:
                 yield from self._too_few(f)
 
     def _too_few(self, f: str) -> Iterator[Reason]:
         """Below the floor of the faults phase."""
-        asked = self._asked
-        of_f = asked.are(f) & asked.faults
-        ok, invoked, least = _count(of_f & asked.ok), _count(of_f), self._floor(f)
+        ops = self._ops
+        of_f = ops.are(f) & ops.faults
+        ok, invoked, least = _count(of_f & ops.ok), _count(of_f), self._floor(f)
         if ok < least:
-            whence = self._of_what(f"{OK_SHARE:.0%}") if least > self._least(invoked) else _few(OK_MIN)
+            origin = self._of_what(f"{OK_SHARE:.0%}") if least > self._least(invoked) else _few(OK_MIN)
             yield Reason(
                 Code.TOO_FEW_OPS,
-                f"only {ok} of {invoked} ops of {f!r} were ok in the faults phase, at least {least} are needed: "
-                f"{whence}.",
+                f"only {ok} of {invoked} ops of {f!r} were ok in the faults phase; at least {least} are needed: "
+                f"{origin}.",
                 MORE,
             )
 
     def _floor(self, f: str) -> int:
-        """How many ops of `f` must be ok in the faults phase; none where none was due in it."""
-        of_f, total = _count(self._asked.are(f) & self._asked.faults), _count(self._asked.faults)
+        """How many ops of `f` must be ok in the faults phase; 0 if none was invoked in it."""
+        of_f, total = _count(self._ops.are(f) & self._ops.faults), _count(self._ops.faults)
         if not of_f:
             return 0
         return max(self._least(of_f), math.ceil(OK_SHARE * self._possible * of_f / total))
@@ -145,10 +144,10 @@ class Work:
         return min(OK_MIN, -(-invoked // ONE_OF))
 
     def _of_what(self, share: str) -> str:
-        """Where a floor comes from that is a share."""
+        """The origin of a floor that is a share, in words."""
         load = self._wanted.load
         if load is None:
-            return f"{share} of what was invoked"
+            return f"{share} of the invoked ops"
         return f"{share} of the {round(self._possible):,} ops that the run could have done ({_load(load)})"
 
     # --- all ops ------------------------------------------------------------------------------------------------
@@ -158,16 +157,16 @@ class Work:
         return max(least, math.ceil(ANSWERED_SHARE * self._of_nodes))
 
     def _all(self) -> Iterator[Reason]:
-        asked = self._asked
-        answered, least = _count(asked.answered & asked.faults), self._answered_floor()
+        ops = self._ops
+        answered, least = _count(ops.answered & ops.faults), self._answered_floor()
         if answered < least:
-            whence = (
+            origin = (
                 _few(least) if least > ANSWERED_SHARE * self._of_nodes + 1 else self._of_what(f"{ANSWERED_SHARE:.0%}")
             )
             yield Reason(
                 Code.TOO_FEW_OPS,
-                f"only {answered} of {_count(asked.faults & ~asked.local)} ops were answered in the faults phase, at "
-                f"least {least} are needed: {whence}.",
+                f"only {answered} of {_count(ops.faults & ~ops.local)} ops were answered in the faults phase; at "
+                f"least {least} are needed: {origin}.",
                 MORE,
             )
 
@@ -175,17 +174,17 @@ class Work:
 
     def _time(self) -> Iterator[Reason]:
         parts = min(PARTS, int(self._of_nodes / PART_OPS))
-        asked = self._asked
-        if asked.lasted_s > 0 and parts > 1:
-            bounds = np.linspace(asked.begin_ns, self._load_ends_ns(), parts + 1).tolist()
-            answers = asked.ended[asked.answered]
+        ops = self._ops
+        if ops.lasted_s > 0 and parts > 1:
+            bounds = np.linspace(ops.begin_ns, self._load_ends_ns(), parts + 1).tolist()
+            answers = ops.ended[ops.answered]
             served = sum(
                 bool(np.any((answers >= first) & (answers < last))) for first, last in itertools.pairwise(bounds)
             )
             if 2 * served <= parts:
                 yield Reason(
                     Code.MOSTLY_SILENT,
-                    f"the system answered in only {served} of {parts} equal parts of the faults phase, more than half "
+                    f"the system answered in only {served} of {parts} equal parts of the faults phase; more than half "
                     f"are needed.",
                     "Give it fewer or shorter faults, a longer --interval between them, or a longer --time-limit.",
                 )
@@ -193,29 +192,29 @@ class Work:
             yield from self._silences(self._wanted.load)
 
     def _load_ends_ns(self) -> int:
-        """When the last op of the faults phase was due: a fault that is under way by then makes the phase longer."""
-        load, asked = self._wanted.load, self._asked
-        return asked.end_ns if load is None else min(asked.end_ns, asked.begin_ns + round(load.time_limit_s * 1e9))
+        """When the last op of the faults phase was due: a fault that is under way then makes the phase longer."""
+        load, ops = self._wanted.load, self._ops
+        return ops.end_ns if load is None else min(ops.end_ns, ops.begin_ns + round(load.time_limit_s * 1e9))
 
     def _silences(self, load: Load) -> Iterator[Reason]:
-        """The first stretch without a fault in which clients asked, and the system answered nothing for too long."""
+        """The first span without a fault in which ops were under way and the system answered none for too long."""
         bound_s = max(SILENCE_MIN_S, 2 * load.op_timeout_s, SILENCE_OPS / load.rate)
-        asked = self._asked
-        answers = np.sort(asked.ended[asked.answered])
-        for begin_ns, end_ns, struck in calm(self._around, asked.begin_ns, asked.end_ns):
-            first_ns = begin_ns + (round(load.recovery_s * 1e9) if struck else 0)
+        ops = self._ops
+        answers = np.sort(ops.ended[ops.answered])
+        for begin_ns, end_ns, after_fault in calm(self._events, ops.begin_ns, ops.end_ns):
+            first_ns = begin_ns + (round(load.recovery_s * 1e9) if after_fault else 0)
             if first_ns >= end_ns:
                 continue
             inside = answers[(answers >= first_ns) & (answers < end_ns)]
             marks = np.concatenate([[first_ns], inside, [end_ns]])
             longest = int(np.argmax(np.diff(marks)))
             from_ns, until_ns = int(marks[longest]), int(marks[longest + 1])
-            waiting = (asked.begun < until_ns) & (asked.ended > from_ns) & ~asked.answered & ~asked.local
+            waiting = (ops.begun < until_ns) & (ops.ended > from_ns) & ~ops.answered & ~ops.local
             if until_ns - from_ns > bound_s * 1e9 and waiting.any():
                 yield Reason(
                     Code.STOPPED_ANSWERING,
                     f"the system answered nothing from {seconds(from_ns):.3f} s to {seconds(until_ns):.3f} s although "
-                    f"no fault was in force and clients asked.",
+                    f"no fault was in force and ops were under way.",
                     "See the nodes' logs of that time; a slow system needs a longer --op-timeout.",
                 )
                 return
@@ -223,62 +222,62 @@ class Work:
     # --- nodes --------------------------------------------------------------------------------------------------
 
     def _nodes(self) -> Iterator[Reason]:
-        asked = self._asked
-        nodes = list(self._wanted.load.nodes) if self._wanted.load is not None else asked.nodes()
+        ops = self._ops
+        nodes = list(self._wanted.load.nodes) if self._wanted.load is not None else ops.nodes()
         if not nodes:
             return
         least = max(1, math.floor(OK_SHARE * self._of_nodes / len(nodes)))
-        out = out_ns(self._around, nodes, asked.begin_ns, asked.end_ns)
+        out = out_ns(self._events, nodes, ops.begin_ns, ops.end_ns)
         for node in nodes:
-            at_node = asked.at(node) & asked.faults & ~asked.local
-            invoked, answered = _count(at_node), _count(at_node & asked.answered)
-            in_action = 2 * out[node] < asked.end_ns - asked.begin_ns
+            at_node = ops.at(node) & ops.faults & ~ops.local
+            invoked, answered = _count(at_node), _count(at_node & ops.answered)
+            in_action = 2 * out[node] < ops.end_ns - ops.begin_ns
             if answered >= least or not in_action:
                 continue
             if invoked < max(least, ASKED_MIN):
                 if self._wanted.load is None:
-                    continue  # the test does not say that clients were to ask it
+                    continue  # the test does not say that clients use this node
                 yield Reason(
                     Code.NODE_NOT_ASKED,
-                    f"{node} was asked {_times(invoked)} in the faults phase and answered {answered}, at least {least} "
-                    f"answers are needed, although faults left it in action for more than half of that time.",
+                    f"{node} received {_times(invoked)} in the faults phase and answered {answered}; at least {least} "
+                    f"answers are needed, since it could answer for more than half of that time.",
                     "Give it as many clients as nodes (--concurrency), a longer --time-limit, or a higher --rate.",
                 )
                 continue
             yield Reason(
                 Code.NODE_SILENT,
-                f"{node} answered only {answered} of the {invoked} ops that it was asked in the faults phase, at "
-                f"least {least} are needed, although faults left it in action for more than half of that time.",
+                f"{node} answered only {answered} of the {invoked} ops that it received in the faults phase; at least "
+                f"{least} are needed, since it could answer for more than half of that time.",
                 MORE,
             )
 
     # --- after all faults ---------------------------------------------------------------------------------------
 
     def _final(self) -> Iterator[Reason]:
-        asked = self._asked
-        if not asked.has_final:
+        ops = self._ops
+        if not ops.has_final:
             return
-        if not asked.final.any():
-            if not self._around.of_harness("interrupted"):
+        if not ops.final.any():
+            if not self._events.of_harness("interrupted"):
                 yield Reason(Code.NOT_EXERCISED, "no op was invoked in the final phase, after all faults.")
             return
-        for f in asked.functions():
-            of_f = asked.are(f) & asked.final & ~asked.local
-            invoked, answered = _count(of_f), _count(of_f & asked.answered)
+        for f in ops.functions():
+            of_f = ops.are(f) & ops.final & ~ops.local
+            invoked, answered = _count(of_f), _count(of_f & ops.answered)
             least = -(-invoked // ONE_OF)
             if answered < least:
                 yield Reason(
                     Code.TOO_FEW_OPS if answered else Code.NEVER_OK,
-                    f"only {answered} of {invoked} ops of {f!r} were answered after all faults, at least {least} are "
+                    f"only {answered} of {invoked} ops of {f!r} were answered after all faults; at least {least} are "
                     f"needed.",
-                    "See why in the report: everything was healed by then.",
+                    "See the errors in the report: everything was healed by then.",
                 )
-        for node in asked.nodes():
-            at_node = asked.at(node) & asked.final & ~asked.local
-            if _count(at_node) >= ASKED_MIN and not (at_node & asked.answered).any():
+        for node in ops.nodes():
+            at_node = ops.at(node) & ops.final & ~ops.local
+            if _count(at_node) >= ASKED_MIN and not (at_node & ops.answered).any():
                 yield Reason(
                     Code.NODE_SILENT,
-                    f"{node} answered none of the {_count(at_node)} ops that it was asked after all faults.",
+                    f"{node} answered none of the {_count(at_node)} ops that it received after all faults.",
                     "See its log: everything was healed by then.",
                 )
 
@@ -291,8 +290,8 @@ def _few(least: int) -> str:
     return f"fewer than {least} prove nothing"
 
 
-def _times(asked: int) -> str:
-    return "nothing" if not asked else f"{asked} op{'s' if asked > 1 else ''}"
+def _times(ops: int) -> str:
+    return "no op" if not ops else f"{ops} op{'s' if ops > 1 else ''}"
 
 
 def _load(load: Load) -> str:

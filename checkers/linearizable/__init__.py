@@ -1,4 +1,4 @@
-"""Linearizability: a checker, and a call for whoever has a history and a model at hand.
+"""Linearizability: a checker, and a function for a history and a model.
 
 `ops` reads a history, `transitions` makes a model into integers, `deciders` answer where that takes no search. Else two
 searches take turns (`portfolio`). One follows all explanations at once, event by event: `search` drives the machine of

@@ -155,7 +155,7 @@ def _remove(slots: I32, count: Int, slot: Int) -> Int:
 
 @inlined
 def _crash(crashed: Crashed, m: I64, transition: Int) -> None:
-    """Make a crashed op available, if anybody may ask for what it leaves."""
+    """Make a crashed op available, if a later op may need the value that it leaves."""
     if crashed.until[transition] > m[EVENT]:
         if crashed.so_far[transition] == 0:
             crashed.classes[m[CLASSES]] = transition
@@ -169,7 +169,7 @@ def _crash(crashed: Crashed, m: I64, transition: Int) -> None:
 
 @inlined
 def _forget(space: Space, live: Live, crashed: Crashed, m: I64) -> None:
-    """Forget classes for whose value nobody asks any more, and how often they were used."""
+    """Drop classes whose value no later op needs, and their number of uses."""
     k, first, last = 0, 1 + 2 * space.words, space.frontier.shape[1] - 1
     m[FORGET_AT] = np.int64(1) << 62
     while k < m[CLASSES]:

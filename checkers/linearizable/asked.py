@@ -44,7 +44,7 @@ class Asked(NamedTuple):
 
 
 def is_indexed(steps: Steps) -> bool:
-    """Whether steps tell what is asked for: assignments of which none refuses a value and leaves another."""
+    """Whether steps show what is asked for: assignments of which none refuses a value and leaves another."""
     return steps.mode == ASSIGNMENTS and not bool(((steps.requires < ANY) & (steps.becomes != KEEP)).any())
 
 
@@ -87,7 +87,7 @@ def ask_for_all(asked: Asked, steps: Steps, state: Int, transition: I32, followi
     Args:
         asked: what is asked for.
         steps: of the model.
-        state: the state, for which nobody needs to ask.
+        state: the state: its own value is never asked for.
         transition: by live op.
         following: the two lists of ops under way, whose heads are behind the ops.
         due: the op that returns next.

@@ -14,7 +14,7 @@ once, however long the history, and there is no set of all ops to be stored.
 - Observers take effect the moment they are valid; nothing branches on them.
 - Mutators are tried in an order that is given, crashed ops at last. Of identical crashed ops only the earliest
   unused is tried. A use that changes nothing is skipped, and so is an op right after a use if it would have
-  led to the same state without it: that configuration has used less, and whatever follows from this one follows there.
+  led to the same state without it: that configuration has used less, and all that follows from this one follows there.
   Of crashed assignments only those are tried that leave what is asked for (`asked`).
 
 A search that ends without a linearization has reached, up to dominance, every configuration that explains a prefix: the

@@ -128,7 +128,7 @@ def _same_live(space: Space, a: Int, b: Int) -> bool:
 
 @inlined
 def _dominates(space: Space, crashed: Crashed, a: Int, b: Int) -> bool:
-    """Whether the configuration `a` can do whatever `b` can, their keys being equal."""
+    """Whether the configuration `a` can do everything that `b` can; their keys are equal."""
     pool, live = space.pool, 1 + 2 * space.words
     for w in range(1, live):
         if pool[b, w] & ~pool[a, w] != ZERO:

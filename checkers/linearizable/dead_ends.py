@@ -2,8 +2,9 @@
 
 A configuration is a row of 64-bit words: position and model state in the first, then one bit per slot of a live op,
 then one bit per crashed op. From a row that has used more crashed ops than a dead one, and is equal to it otherwise,
-there is no way on either: whatever it could still do, the dead one could. So rows are kept under the key of position,
-state and live bits, and of those with one key only the minimal ones. Keys are compared whole; a hash only finds them.
+there is no way on either: everything that it could still do, the dead one could. So rows are kept under the key of
+position, state and live bits, and of those with one key only the minimal ones. Keys are compared whole; a hash only
+finds them.
 
 When there is no more room the oldest rows make way. Forgetting costs time and never a verdict.
 """

@@ -38,17 +38,17 @@ from splitbrain.results.columns import distinct
 ALGORITHM: Final = "depth-first"
 
 BUDGET: Final = 20_000
-"""Configurations between two looks at the clock, at most."""
+"""The largest number of configurations between two clock checks."""
 
 SPREAD_ROWS: Final = 2_000
-"""Configurations at the end of a failing prefix of which it is worked out where crashed ops lead, at most."""
+"""The largest number of configurations at the end of a failing prefix whose crashed ops are followed."""
 
 ROWS: Final = 1024
 """Dead ends that there is room for at first."""
 
 
 OP_BYTES: Final = 53
-"""What an op that did not crash takes in `History` and `Path`, at least."""
+"""The least number of bytes that an op that did not crash takes in `History` and `Path`."""
 
 
 def least_bytes(ops: Ops, until_row: int | None = None) -> int:
@@ -120,7 +120,7 @@ class DepthFirst:
         )
 
     def limit_memory(self, memory_bytes: int) -> None:
-        """Let the arrays of the search take so many bytes, from now on."""
+        """Set the number of bytes that the arrays of the search may take."""
         self._memory_bytes = memory_bytes
         self._m[b.BOUNDED] = 0
 
@@ -132,7 +132,7 @@ class DepthFirst:
                 return result
 
     def advance(self, seconds: float) -> Result | None:
-        """Go on for about so many CPU seconds of this thread; None if there is no answer by then.
+        """Continue for about this many CPU seconds of this thread; None if there is no answer by then.
 
         The stepper may have been used by others since the last call, and may know more states and cells.
 

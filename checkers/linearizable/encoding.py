@@ -15,7 +15,7 @@ from splitbrain.checkers.linearizable.ops import B, Ops
 T = TypeVar("T", bound=np.generic)
 
 SPARSE: Final = 16
-"""Where there are more rows than so many per event, events are sorted: they are a small part of a history."""
+"""With more rows per event than this, events are sorted: they are a small part of a history."""
 
 FAR: Final = 1 << 62
 """Beyond every row."""

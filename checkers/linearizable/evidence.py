@@ -84,7 +84,7 @@ def explain(violation: Violation, limits: Limits, decision: Decision | None = No
     Args:
         violation: what a search found, or is known to be there.
         limits: for making the witness small and for finding the final paths, together; without time neither is tried.
-        decision: the proof of a decider, if there is one: its reason is told, and its culprits are the witness where no
+        decision: the proof of a decider, if there is one: its reason is used, and its culprits are the witness where no
             smaller one was found.
     """
     ops, stepper, failing = violation.ops, violation.stepper, violation.failing
@@ -208,7 +208,7 @@ def _known(stepper: Stepper, states: Sequence[int]) -> list[str]:
 
 def _state(stepper: Stepper, number: int, state: Any = Special.UNKNOWN) -> str:
     """A state as text, by its number or one of those that have it."""
-    alike = " (or another that no op tells from it)" if number in stepper.states.several else ""
+    alike = " (or another that no op distinguishes from it)" if number in stepper.states.several else ""
     return show(stepper.states.known[number] if state is Special.UNKNOWN else state) + alike
 
 
@@ -239,7 +239,7 @@ def _json(text: str | None) -> Any:
 
 
 def sentence(violation: Violation, witness: Witness | None, decision: Decision | None = None) -> str:
-    """What is wrong, for a person: key, node and times, and the shortest reason that is true."""
+    """What is wrong, for a person: key, node and times, and the shortest true reason."""
     ops, model = violation.ops, violation.stepper.model
     who = _accusation(violation.key, ops, violation.failing)
     reason = _assignment_reason(violation, model) if steps_by_assignment(model) else None
@@ -362,7 +362,7 @@ def _brief(text: str) -> str:
 
 
 def _at(ops: Ops, row: int) -> str:
-    """When it happened, with the tenths of a millisecond that tell apart what a fast cluster answers in turn."""
+    """When it happened, with tenths of a millisecond, which separate the answers of a fast cluster."""
     time_ns = ops.cell("time", row)
     return "" if time_ns < 0 else f" at {time_ns / 1e9:.4f} s"
 

@@ -10,7 +10,7 @@ O(frontier).
 What keeps the frontier small, each proven against brute force in the tests:
 
 - *Observers* (ops that change no reachable state) take effect the moment they are valid; nothing branches on them. Of
-  two configurations that differ only in this, the one with more observers done can do whatever the other can.
+  two configurations that differ only in this, the one with more observers done can do everything that the other can.
 - *Overwrites* (possible in every state, with one next state and no answer: a write) may be hidden. When one takes
   effect, each other one that is under way and has not may be thought right before it, unseen by all. It is then
   *free*: it may return without further ado, and it may still take effect for all to see. Free is at least as good as
@@ -26,8 +26,8 @@ need not have. That relaxes a history without changing what is possible in it, a
 
 The number of ways in which crashed ops may have been used can grow without bound. The machine therefore keeps at most
 `Crashed.cap` of them for one state and one outcome of the ops under way, in one of two ways: NARROW drops those with
-the most uses, so that whatever it explains is explained; WIDE replaces two by one that has used no more than either,
-so that whatever it cannot explain is a violation. It notes (APPROXIMATE) when it did. Of the merged ones the smaller
+the most uses, so that everything it explains is explained; WIDE replaces two by one that has used no more than either,
+so that what it cannot explain is a violation. It notes (APPROXIMATE) when it did. Of the merged ones the smaller
 sum of uses stays, and no more than all crashed ops can be used: else WIDE would never end on a counter.
 
 A configuration is a row of 64-bit words:
@@ -200,7 +200,7 @@ class Crashed(NamedTuple):
         cap: ways to use crashed ops that are kept, for one state and one outcome of the ops under way.
         classes: the classes of which there are any.
         so_far: how many there are by now, by class.
-        until: the event from which on nobody asks for what the class leaves, by class.
+        until: the event after which no op needs the value that the class leaves, by class.
         left: whether one is left, unused in every configuration, of a class that is forgotten; by class.
         overwrite: whether the class is of overwrites.
         word, shift: where the class is counted, by class.

@@ -1,4 +1,4 @@
-"""In which order the depth-first arm tries ops: what their answers tell of it, long before the search comes there.
+"""In which order the depth-first arm tries ops: what their answers show of it, long before the search comes there.
 
 By return, if nothing else is known. Guesses know the ops of one kind of model; a bad one costs only time.
 """
@@ -68,8 +68,8 @@ def as_taken(ops: Ops, observer: B, live: I64, due: I32) -> I32:
 def as_shown(store: Store, live: I64, rank: I32, due: I32) -> I32:
     """Pieces of text come in the order in which the first text that was answered has them.
 
-    A piece that no text shows was hidden by a put before anybody looked: it comes right before the next put of a text
-    that was looked at. If there is none it comes at last, for nobody may look any more.
+    A piece that no text shows was hidden by a put before any get: it comes right before the next put of a text
+    that was looked at. If there is none it comes last, since no get follows.
     """
     when = np.full(len(store.begin), LAST, np.int64)
     when[live] = due

@@ -44,7 +44,7 @@ TRIAL_S: Final = 0.05
 """CPU seconds of the general search before a decider searches: many histories take it a few milliseconds."""
 
 PREFIX_SHARE: Final = 0.4
-"""Of the time for an explanation, what goes into finding the smallest prefix of a decider's violation, at most."""
+"""The largest share of the time for an explanation that the smallest prefix of a decider's violation may take."""
 
 
 class Judging:
@@ -90,7 +90,7 @@ class Judging:
             raise AssertionError("nothing was searched")
         return ops.cell("index", row)
 
-    def glance(self) -> None:
+    def start(self) -> None:
         """Do what takes linear time, or a search of its own for the kind of history.
 
         Raises:
@@ -117,7 +117,7 @@ class Judging:
             self.valid = "true" if self._proof[1].valid else "false"
 
     def advance(self, seconds: float) -> bool:
-        """Search for about so many CPU seconds; whether that is the end of it.
+        """Search for about this many CPU seconds; whether the work is done.
 
         Raises:
             UsageError: the model failed, or contradicts itself.
@@ -246,8 +246,8 @@ class Judging:
             result = search(ops, stepper, limits)
         if result.answer == "linearizable" and algorithm == origins.ALGORITHM and hasattr(self._model, "facts"):
             raise UsageError(
-                f"model {self._model.name!r}: what its `facts` tell is contradicted by its steps: {decision.reason}, "
-                f"yet there is an order of the ops. Correct `facts`, or leave it out."
+                f"model {self._model.name!r}: its `facts` contradict its steps: {decision.reason}, but there is an "
+                f"order of the ops. Correct `facts`, or leave it out."
             )
         if result.answer == "linearizable":
             raise EngineError(

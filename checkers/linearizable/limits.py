@@ -1,4 +1,4 @@
-"""What judging a key may cost, counted on one clock that is handed down to everything that works on it."""
+"""What judging a key may cost, counted on one clock that everything working on it shares."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Clock: TypeAlias = Callable[[], float]
 """CPU seconds of this thread, since whenever."""
 
 LOOK_S: Final = 0.02
-"""CPU seconds between two looks at the clock, about."""
+"""About how many CPU seconds pass between two clock checks."""
 
 EXPLAIN_LEAST_S: Final = 0.5
 """CPU seconds that an explanation may take in any case; beyond, no more than the verdict took."""
 
 FEWEST: Final = 64
-"""Steps between two looks at the clock, at least: a look is not free."""
+"""The least number of steps between two clock checks: a check has a cost."""
 
 
 EVENTS_PER_S: Final = 20_000_000
@@ -37,7 +37,7 @@ class Limits:
     clock: Clock = cpu_s
 
     def can_read(self, events: int) -> bool:
-        """Whether a search may come to the end of so many events in time."""
+        """Whether a search can process this many events in time."""
         return events <= EVENTS_PER_S * self.time_s
 
 
@@ -103,7 +103,7 @@ class Pace:
         return self._steps
 
     def learn(self, done: int, seconds: float) -> None:
-        """Take into account what so many steps took; a single one may take long, and the first compile nothing."""
+        """Record what this many steps took; a single one may take long, and the first compile nothing."""
         if seconds > LOOK_S:
             self._steps = max(min(FEWEST, self._most), int(min(self._steps, done) * LOOK_S / seconds))
         elif done >= self._steps:

@@ -151,7 +151,8 @@ class Machine:
     def _fill(self) -> None:
         """Compute the missing cell, and those next to it that will be asked for in a moment.
 
-        No op is asked for in a state where nobody can let it take effect, as that may lead to states that none reaches.
+        An op is not computed in a state where no configuration lets it take effect: that may lead to unreachable
+        states.
         """
         m, program = self.m, self._program
         event, state = int(m[f.EVENT]), int(m[f.MISSING])

@@ -68,7 +68,7 @@ class Ops:
         table: the history, a row per event; or where its rows can be read.
         invoked: row of the invocation, by op, ascending.
         completed: row of the completion, by op; OPEN without one.
-        crashed: whether nobody knows if it happened, by op.
+        crashed: whether its outcome is unknown, by op.
         transition: index into `transitions`, by op.
         transitions: the distinct transitions.
     """
@@ -235,13 +235,13 @@ def _transitions(
     answers = [UNKNOWN, *_parsed(texts)]
     compared = answers if opaque is None else _apart(texts, answers)
     compares = np.array([name in (opaque or ()) for name in f_names], np.bool_)[f] if compared is not answers else f < 0
-    meant = [*answers, *compared]
+    all_results = [*answers, *compared]
     transitions = list(
         map(
             Transition,
             map(f_names.__getitem__, f.tolist()),
             map(compared.__getitem__, (value + 1).tolist()),
-            map(meant.__getitem__, (result + compares * len(answers)).tolist()),
+            map(all_results.__getitem__, (result + compares * len(answers)).tolist()),
         )
     )
     return transition, transitions

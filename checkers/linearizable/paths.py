@@ -24,7 +24,7 @@ from splitbrain.checkers.linearizable.transitions import Stepper
 from splitbrain.checkers.models import Special
 
 WINDOWS: Final = (120, 60, 30, 12, 1)
-"""Events before the violation that are tried to be replayed, the longest first."""
+"""Numbers of events before the violation that are tried for a replay, the longest first."""
 
 EXPANSIONS: Final = 10_000
 """Configurations that are expanded in a window before a shorter one is tried."""
@@ -70,7 +70,7 @@ class Paths:
 
 
 def find(ops: Ops, stepper: Stepper, failing: int, limits: Limits) -> Paths | None:
-    """The final paths of a prefix that ends with the return of op `failing`; None if there are too many to be told.
+    """The final paths of a prefix that ends with the return of op `failing`; None if there are too many to list.
 
     Args:
         ops: the partition.
@@ -328,7 +328,7 @@ class _Seen:
         self._met: dict[_Key, list[int]] = {}
 
     def is_new(self, node: _Node) -> bool:
-        """Whether none that was met can do whatever this one can; it is met from now on."""
+        """Whether no configuration met so far can do everything that this one can; records this one."""
         used = node.done & self._crashed
         met = self._met.setdefault((node.state, node.done & ~self._crashed, node.free), [])
         if any(before & ~used == 0 for before in met):

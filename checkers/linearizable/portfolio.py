@@ -29,7 +29,7 @@ SLICE_S: Final = 0.03
 """CPU seconds of an arm's first turn; each round of turns is twice as long as the one before."""
 
 DEPTH_FIRST_SHARE: Final = 4
-"""While there are two arms, the depth-first one has one part in so many of the memory: it can forget."""
+"""While there are two arms, the depth-first one gets this fraction of the memory (1/n): it can forget."""
 
 BEHIND: Final = 8
 """The arm that would need longer for the rest, if it went on as in its last turn, has one part in so many of a turn."""
@@ -98,11 +98,11 @@ class Portfolio:
         return self._stepper.bytes + sum(arm.memory_bytes for arm in self._arms.values())
 
     def limit_time(self, seconds: float) -> None:
-        """Let the search take so many CPU seconds, from now on."""
+        """Set the CPU seconds that the search may take."""
         self._limits = replace(self._limits, time_s=self._budget.spent() + seconds)
 
     def advance(self, seconds: float) -> Result | None:
-        """Go on for about so many CPU seconds of this thread; None if there is no answer by then.
+        """Continue for about this many CPU seconds of this thread; None if there is no answer by then.
 
         Raises:
             UsageError: the model failed, or contradicts itself.

@@ -30,7 +30,7 @@ FOREVER = 1 << 61
 
 
 def program(events: Events, stepper: Stepper) -> Program:
-    """Events as the machine reads them: alike transitions are one, overwrites are told apart, ends are known."""
+    """Events as the machine reads them: alike transitions are one, overwrites are separate, ends are known."""
     alone = np.array_equal(stepper.alike, np.arange(len(stepper.alike)))
     transition = events.transition if alone else stepper.alike[events.transition]
     overwrites = (events.kind == CALL) & stepper.overwrite[transition]
@@ -64,7 +64,7 @@ def crashed(what: Program, stepper: Stepper, policy: int, cap: int, *, remember:
         stepper: steps of the model.
         policy: NARROW or WIDE.
         cap: of ways to use crashed ops.
-        remember: whether to count the uses of crashed ops to the end, even if nobody asks for what they leave.
+        remember: whether to count the uses of crashed ops to the end, even if no op needs the value that they leave.
     """
     until = _asked_until(what, stepper.steps)
     if remember:
@@ -118,9 +118,9 @@ def _last_ends(kind: I8, transition: I32, ended: I32, last: I64) -> None:
 
 
 def _asked_until(what: Program, steps: Steps) -> I64:
-    """The event from which on nobody asks for what a crashed op of the class would leave, by class.
+    """The event after which no op needs the value that a crashed op of the class would leave, by class.
 
-    A crashed assignment whose value nobody asks for later can be left out of any linearization: what follows it is an
+    A crashed assignment whose value no later op needs can be left out of any linearization: what follows it is an
     op that is possible in every state. Asked for is a value by an op that requires it or refuses another one, until it
     returns, and by a crashed op for as long as its own value is.
     """

@@ -6,8 +6,8 @@ configurations, and sets nothing up anew: as nothing is obliged before the first
 possible there is worked out once, for all questions.
 
 Just-in-time linearization, as in `frontier`: configurations are expanded only when an op ends, by ops under way, until
-that op has taken effect. A configuration is the state, which of the obliged ops under way took effect, and which of
-the optional ones did. Of two that differ in the last only, the one that used fewer can do whatever the other can.
+that op has taken effect. A configuration is the state, which of the obliged ops under way took effect, and which of the
+optional ones did. Of two that differ in the last only, the one that used fewer can do everything that the other can.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from splitbrain.checkers.linearizable.ops import Ops
 from splitbrain.checkers.linearizable.transitions import Stepper
 
 STEPS: Final = 10_000
-"""Steps of the model for one question, at most: about a hundredth of a second."""
+"""The largest number of model steps for one question: about a hundredth of a second."""
 
 _NEVER: Final = 1 << 62
 
@@ -234,7 +234,7 @@ class Relaxed:
 
 
 def _is_new(met: Frontier, state: int, done: int, used: int) -> bool:
-    """Whether no configuration that was met can do whatever this one can; it is met from now on."""
+    """Whether no configuration met so far can do everything that this one can; records this one."""
     sets = met.get((state, done))
     if sets is None:
         met[state, done] = [used]

@@ -28,7 +28,7 @@ from splitbrain.checkers.linearizable.machine import warm_up as warm_up_machine
 from splitbrain.checkers.linearizable.transitions import Stepper, TooManyCellsError
 
 BUDGET: Final = 100_000
-"""Expansions between two looks at the clock, at most."""
+"""The largest number of expansions between two clock checks."""
 
 CAP: Final = 1
 """Ways to use crashed ops that are kept in the first turn; each round of turns has CAP_GROWTH times as many."""
@@ -36,13 +36,13 @@ CAP: Final = 1
 CAP_GROWTH: Final = 4
 
 WIDE_SHARE: Final = 8
-"""A WIDE run is abandoned if it needs so many times the expansions of the NARROW one before: it may know no bounds."""
+"""A WIDE run is abandoned if it needs this many times the expansions of the NARROW one before: it may not end."""
 
 PREFIX_S: Final = 10.0
-"""CPU seconds that are spent on the end of the smallest failing prefix, once it is known that there is one, at most."""
+"""The largest number of CPU seconds for the end of the smallest failing prefix, once there is known to be one."""
 
 PREFIX_LEAST_S: Final = 0.5
-"""So many CPU seconds are spent on it in any case; beyond, no more than it took to know that there is one."""
+"""CPU seconds that it may take in any case; beyond that, no more than it took to know that there is one."""
 
 Answer: TypeAlias = Literal["linearizable", "violation", "time", "memory", "cells"]
 
@@ -101,8 +101,8 @@ class Search:
             stepper: steps of the model.
             limits: when to give up.
             initial: states to begin with, by number.
-            remember: whether uses of crashed ops are counted to the end, even if nobody asks for what they leave: for
-                events that are not the whole history, where somebody may ask later.
+            remember: whether uses of crashed ops are counted to the end, even if no op needs the value that they
+                leave: for events that are not the whole history, where a later op may need it.
             stop: how many events are to be explained; all if left out. Unlike in a shorter problem, ops that are under
                 way then are known to return.
             explained: how many events another search has explained: if the next one can be refuted, that is the answer.
@@ -151,7 +151,7 @@ class Search:
                 return result
 
     def advance(self, seconds: float) -> Result | None:
-        """Go on for about so many CPU seconds of this thread; None if there is no answer by then.
+        """Continue for about this many CPU seconds of this thread; None if there is no answer by then.
 
         The stepper may have been used by others since the last call, and may know more states and cells.
         """
@@ -184,7 +184,7 @@ class Search:
     def configurations(self, result: Result) -> list[Configuration]:
         """What is in the frontier of a result of this search, in terms of ops.
 
-        Which crashed ops were used is known only to a search that was told to `remember`.
+        Which crashed ops were used is known only to a search with `remember`.
         """
         layout = program_module.crashed(self._program, self._stepper, f.NARROW, CAP, remember=self._remember)
         return decode(result.frontier, result.event, self._problem, self._program, layout, result.words)

@@ -39,10 +39,10 @@ from splitbrain.checkers.long_histories import LongHistory
 from splitbrain.checkers.models import Assignment, Model, Special, State
 
 SEGMENT_ROWS: Final = 40_000
-"""Rows of a segment, at least; two per op. A segment is a task's work, so it should be worth a task."""
+"""The least number of rows of a segment, two per op. A segment is the work of a task, so it should be worth one."""
 
 FIRST_PIECE: Final = 64
-"""Ops of a segment's first piece, at least; each further one is twice as long once few states are left."""
+"""The least number of ops of a segment's first piece; each next one is twice as long once few states are left."""
 
 FIRST_PROBE: Final = 128
 """Events after which the searches from different states are compared for the first time."""
@@ -111,7 +111,7 @@ def plan(table: pa.Table, model: Model, *, segment_rows: int = SEGMENT_ROWS) -> 
     assigned = steps_by_assignment(model)
     invoked, judged, crashed = ops.called, len(ops.invoked), int(np.count_nonzero(ops.crashed))
     whole = Plan((), "", invoked, judged, crashed, None if assigned else ops.transitions)
-    # States that one segment cannot tell apart, another one may: a table made smaller by signatures is not cut.
+    # States that one segment cannot distinguish, another one may: a table made smaller by signatures is not cut.
     if not assigned and (stepper.mode != "closed table" or hasattr(model, "signature")):
         return replace(whole, why_not=f"a segment could begin in any state of the model {model.name!r}")
     rows = quiescent(ops, stepper.observer)
@@ -254,7 +254,7 @@ def segment(table: pa.Table, model: Model, vocabulary: list[Transition] | None, 
 def _renumbered(ops: Ops, vocabulary: list[Transition]) -> Ops:
     """The ops with the transitions of the whole history, of which theirs are some.
 
-    They are told apart as they are written: 1 and true are equal to Python, and not to every model.
+    They differ if their texts differ: 1 and true are equal to Python, and not to every model.
     """
     place = {repr(transition): number for number, transition in enumerate(vocabulary)}
     own = np.array([place[repr(transition)] for transition in ops.transitions], np.int32)

@@ -37,7 +37,7 @@ from splitbrain.checkers.models import UNKNOWN, Assignment, AssignmentModel, Mod
 from splitbrain.results.errors import ModelError, UsageError
 
 CLOSURE_CELLS: Final = 4_096
-"""Cells that are computed beforehand, at most; a model with more is asked lazily."""
+"""The largest number of cells that are computed beforehand; a model with more is evaluated lazily."""
 
 CLOSURE_STATES: Final = 32
 """A model with more states than these and two for each transition is taken to have no end of them."""
@@ -68,7 +68,7 @@ class States:
     """States by number, in the order in which they were met.
 
     Attributes:
-        known: the states; of those that a model need not tell apart, the one that was met first.
+        known: the states; of those that a model need not distinguish, the one that was met first.
         several: numbers that stand for several states.
         bytes: about what they take. Elements that states share are counted for each of them.
     """
@@ -104,7 +104,7 @@ class States:
 
 
 def _signature(model: Model, transitions: Sequence[Transition]) -> Callable[[State], Hashable] | None:
-    """What tells states apart, where the model says it."""
+    """What distinguishes states, where the model says it."""
     make = getattr(model, "signature", None)
     if make is None:
         return None

@@ -3,11 +3,11 @@ from splitbrain.results.columns import distinct
 
 Every op of the failing prefix is made optional within its interval (it may have taken effect, and need not have), as
 long as the prefix stays impossible. What remains obliged is the witness: no order puts these ops where they were
-acknowledged, whatever the others did. Making an op optional only adds possibilities, so that whatever stays impossible
+acknowledged, whatever the others did. Making an op optional only adds possibilities, so that what stays impossible
 was so before.
 
 A long history is not searched from its beginning for that: what came before a window is made optional altogether. Then
-the window begins in any state at all, as far as that can be told from the model's steps; where it cannot, in one of the
+the window begins in any state at all, as far as the model's steps show that; where it cannot, in one of the
 states that were possible there, which becomes part of the witness. The window grows until it is impossible.
 """
 
@@ -35,7 +35,7 @@ WINDOW: Final = 16
 WIDER: Final = 4
 
 RELAXED: Final = 400
-"""Ops in a window that is searched in plain Python first, at most."""
+"""The largest number of ops in a window that is first searched in plain Python."""
 
 I64 = npt.NDArray[np.int64]
 
@@ -148,7 +148,7 @@ class _Shrinking:
         return None if possible is None else _Window(since, part, number, obliging, possible, known=True)
 
     def _conceivable(self, part: Ops, since: int) -> tuple[int, ...] | None:
-        """States in which the window may begin if nothing before it is obliged; None if the model does not tell.
+        """States in which the window may begin if nothing before it is obliged; None if the model does not say.
 
         Of the states that no op in the window asks for, one stands for all.
         """

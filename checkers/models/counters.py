@@ -55,14 +55,14 @@ class UniqueIds:
         return frozenset[Hashable]()
 
     def step(self, state: State, f: str, value: Any, result: Any) -> State | Special:
-        """An id must be new. One that nobody saw says nothing: there is always another."""
+        """An id must be new. One that no op saw proves nothing: there is always another."""
         given = cast("frozenset[Hashable]", state)
         if result is UNKNOWN:
             return given
         return IMPOSSIBLE if result in given else given | {result}
 
     def observes(self, f: str, value: Any, result: Any) -> bool:
-        """Only where nobody saw the id."""
+        """Only where no op saw the id."""
         return result is UNKNOWN
 
 

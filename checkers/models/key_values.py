@@ -52,8 +52,8 @@ class KeyValue:
 
         Whatever is appended, no get shows such a string any more, until the next put, which leaves the same of all.
         """
-        told = {result for f, _, result in calls if f == "get" and (result is None or isinstance(result, str))}
-        answers = sorted({result or "" for result in told})
+        answered = {result for f, _, result in calls if f == "get" and (result is None or isinstance(result, str))}
+        answers = sorted({result or "" for result in answered})
 
         def shown(state: State) -> Hashable:
             at = bisect.bisect_left(answers, cast(str, state))
@@ -62,7 +62,7 @@ class KeyValue:
         return shown
 
     def facts(self, f: str, value: Any, result: Any) -> Facts | None:
-        """What is put is there; what an append leaves is not told by its value alone."""
+        """What is put is there; its value alone does not show what an append leaves."""
         if f == "append":
             return None if _text(value) else Facts()
         if f == "put":

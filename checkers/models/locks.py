@@ -68,7 +68,7 @@ class ReentrantMutex:
         return _FREE
 
     def step(self, state: State, f: str, value: Any, result: Any) -> State | Special:
-        """Count the acquisitions of the holder; nobody else gets in before they are all released."""
+        """Count the acquisitions of the holder; no other client gets in before they are all released."""
         holder, count = (value, 0) if state == _FREE else cast("tuple[str, Hashable, int]", state)[1:]
         if holder != value:
             return IMPOSSIBLE
@@ -89,7 +89,7 @@ _Fenced: TypeAlias = tuple[Hashable, int | None]
 class FencedMutex:
     """A lock that only its holder releases; acquire returns a growing token.
 
-    Tokens are whole numbers. A token that nobody saw (the acquire crashed, or its result is null) takes one up all the
+    Tokens are whole numbers. A token that no op saw (the acquire crashed, or its result is null) takes one up all the
     same. The owner is the op's value, or its process where that is null.
     """
 

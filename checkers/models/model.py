@@ -27,7 +27,7 @@ IMPOSSIBLE: Final = Special.IMPOSSIBLE
 """What `step` answers where the op cannot have that result in that state."""
 
 UNKNOWN: Final = Special.UNKNOWN
-"""The result of an op that crashed: whatever the model allows."""
+"""The result of an op that crashed: any result that the model allows."""
 
 
 class JsonObject(msgspec.Struct, frozen=True):
@@ -86,11 +86,11 @@ class Model(Protocol):
             three values (`apart`), as `splitbrain.results.values` says; the results of the others are answers such as
             True. Without it all are Python's: a model that computes with numbers.
         overwrites(f, value, result) -> bool
-            Whether the op is possible in every state, leads from all of them to the same one and tells nothing of
+            Whether the op is possible in every state, leads from all of them to the same one and reveals nothing of
             the state before (a put). Leaving it out is always right; what it says must be true.
         facts(f, value, result) -> Facts | None
             What an op sees and leaves, place by place, from which violations are proven in linear time (`Facts`). None
-            if it cannot be told. Leaving it out is always right; what it says must be true.
+            if it is unknown. Leaving it out is always right; what it says must be true.
         signature(calls) -> Callable[[State], Hashable]
             By what states differ for a history with these calls, each (f, value, result): the function must give equal
             signatures only to states from which the calls are possible in the same orders. Fewer states are searched.
@@ -129,9 +129,9 @@ class Model(Protocol):
 class Facts:
     """What an op says of the places of an object, if it takes effect (names of places are the model's own).
 
-    A place comes to hold a value only by an op that `leaves` it there. So of every op all must be told that it may
-    leave, also if it crashed; what it sees and misses need not be complete. A dequeue of 3 sees true in the place 3, an
-    enqueue of 3 leaves it there. An op that only takes away need not say so, where nothing sees that it is gone.
+    A place comes to hold a value only by an op that `leaves` it there. So the facts of every op must name all that it
+    may leave, also if it crashed; what it sees and misses need not be complete. A dequeue of 3 sees true in the place
+    3, an enqueue of 3 leaves it there. An op that only takes away need not say so, where nothing sees that it is gone.
 
     Attributes:
         sees: the value that a place held just before.

@@ -48,7 +48,7 @@ class NondeterministicModel:
         """Whether the op leaves every *set* of states as it is.
 
         False unless overridden, and False even for most reads: a read that rules out some of the states changes the
-        set. Only an op that never tells anything and changes nothing observes.
+        set. Only an op that never returns anything and changes nothing observes.
         """
         return False
 

@@ -1,7 +1,7 @@
 """Queues and stacks: what goes in comes out once.
 
 `dequeue` and `pop` return a value, or null where they saw that there was none; so null cannot be put in. One that
-crashed took whatever there was to take.
+crashed took any value that was there.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ _Layers: TypeAlias = tuple[frozenset[tuple[Hashable, int]], ...]
 class UnorderedQueue:
     """A bag of values, of which dequeue returns any.
 
-    A dequeue that crashed took one value, nobody knows which: every one that was there is possible. Instead of trying
+    A dequeue that crashed took one unknown value: every value that was there is possible. Instead of trying
     each, the state keeps the values in layers, a new one since each such dequeue. The i-th dequeue took something from
     the first i layers. That can be so as long as these hold at least i values together, for every i (Hall's condition,
     for sets that contain one another). Where they hold exactly i, all of them are gone. And since a value of an older

@@ -55,7 +55,7 @@ class Set:
         return frozenset[Hashable]()
 
     def step(self, state: State, f: str, value: Any, result: Any) -> State | Special:
-        """What an op tells of the set must fit; a read requires exactly the elements that it returned, each once."""
+        """What an op reveals of the set must fit; a read requires exactly the elements that it returned, each once."""
         elements = cast("frozenset[Hashable]", state)
         if f == "read":
             return elements if _shows(elements, result) else IMPOSSIBLE

@@ -12,7 +12,7 @@ from splitbrain.results.errors import UsageError
 Step: TypeAlias = Callable[[State, str, Any, Any], State | Special]
 
 STEPS_EXAMINED: Final = 1_000
-"""So many steps of a user's model are asked for twice, the first ones."""
+"""The number of first steps of a user's model that are computed twice."""
 
 _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "init": (),

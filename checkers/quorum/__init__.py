@@ -1,4 +1,4 @@
-"""Quorum-progress analysis: the right nodes answered, and the wrong ones stayed silent."""
+"""Quorum-progress analysis: nodes with a quorum answered, and nodes without one did not."""
 
 from splitbrain.checkers.quorum.checker import QuorumProgress
 

@@ -1,7 +1,7 @@
 """The ops that need a quorum, as arrays: when they began and ended, at which node, and whether they were answered.
 
-A quorum answer is `ok`, or a `fail` that the state decided (a compare that did not match): somebody who could speak for
-the system said so. Any other `fail` is a refusal, which a node without a quorum may well give.
+A quorum answer is `ok`, or a `fail` that the state decided (a compare that did not match): only a node with a quorum
+can give it. Any other `fail` is a refusal, which a node without a quorum may give.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from splitbrain.results.calls import OPEN, Bools, Ints, client_calls, ints, plac
 NO_TERM: Final = -1
 
 NOWHERE: Final = -1
-"""The node of an op that was sent to none of the test's."""
+"""The node of an op that was sent to no node of the test."""
 
 
 class Answers(msgspec.Struct, frozen=True):
     """One element per op that needs a quorum, by the time of its invocation.
 
     Attributes:
-        history: the history from which they are.
-        nodes: all nodes of the test; `node` counts them.
+        history: the history of these ops.
+        nodes: all nodes of the test; `node` is a place among them.
         row: rows of the invocations.
         completion: rows of the completions, OPEN where there is none.
         due: when it was due by its schedule, in ns since the test began; when it was invoked if there is none.
         begun: when it was invoked, likewise.
         ended: likewise; NEVER for an op without a completion.
-        node: the number of the node that was asked, or NOWHERE.
+        node: the number of the node that received the op, or NOWHERE.
         given: whether it was a quorum answer.
         refused: whether it failed without one.
         term: in which the answer was given, or NO_TERM.
@@ -61,14 +61,14 @@ class Answers(msgspec.Struct, frozen=True):
         )
 
     def at(self, node: NodeId) -> Bools:
-        """Which ops the node was asked."""
+        """Which ops were sent to the node."""
         return self.node == self.nodes.index(node)
 
     def given_in(self, begin_ns: int, end_ns: int) -> Ints:
         """The numbers of the ops that began and were answered in the stretch, both ends included.
 
-        At its ends there may be a change at the same instant: what was asked then was asked after the change that
-        began the stretch, what was answered then was answered before the one that ends it.
+        A change may take place at the same instant as an end of the stretch: an op that began then began after the
+        change that begins the stretch, an answer given then came before the change that ends it.
         """
         of = self.begun_in(begin_ns, end_ns)
         return of.start + np.flatnonzero(self.given[of] & (self.ended[of] <= end_ns))
@@ -81,8 +81,8 @@ class Answers(msgspec.Struct, frozen=True):
     def shown(self, number: int) -> dict[str, Any]:
         """An op as evidence: how it ended, and when it began."""
         row, completion = int(self.row[number]), int(self.completion[number])
-        told = place(self.history, row if completion == OPEN else completion)
-        return {**told, "invoked_s": seconds(int(self.begun[number]))}
+        op = place(self.history, row if completion == OPEN else completion)
+        return {**op, "invoked_s": seconds(int(self.begun[number]))}
 
 
 def answers(history: pa.Table, nodes: Sequence[NodeId], fs: Sequence[str] | None, decided: Sequence[str]) -> Answers:

@@ -1,4 +1,4 @@
-"""The checker `quorum-progress`: the right nodes answered, and the wrong ones stayed silent."""
+"""The checker `quorum-progress`: nodes with a quorum answered, and nodes without one did not."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from splitbrain.checkers.quorum.answers import Answers, answers
-from splitbrain.checkers.quorum.findings import Fared, Finding, in_all
+from splitbrain.checkers.quorum.findings import Finding, RuleResult, in_all
 from splitbrain.checkers.quorum.leaders import consensus, convergence, superseded
 from splitbrain.checkers.quorum.outages import outages
-from splitbrain.checkers.quorum.output import FINDINGS_MAX, evidence, fared_by_window, violation_rows, window_rows
+from splitbrain.checkers.quorum.output import FINDINGS_MAX, evidence, results_by_window, violation_rows, window_rows
 from splitbrain.checkers.quorum.progress import Bounds, progress, recovery_times, shares
 from splitbrain.checkers.quorum.silence import before_a_majority, judged, wrong_side
 from splitbrain.checkers.quorum.topology import NodeId
-from splitbrain.checkers.quorum.windows import healed_by, windows_and_lulls
+from splitbrain.checkers.quorum.windows import healed_by, windows_and_no_majority
 from splitbrain.checkers.verdict import Verdict, Whole
 from splitbrain.results.arrivals import NEVER
 from splitbrain.results.calls import ints
 from splitbrain.results.clocks import clocks_of
 from splitbrain.results.errors import UsageError
-from splitbrain.results.faults import Happenings, happenings
+from splitbrain.results.faults import RunEvents, run_events
 from splitbrain.results.figures import DECIDED
 from splitbrain.results.quorum import RECOVERY_ELECTIONS, RULES
 from splitbrain.results.reasons import Code, Reason
@@ -36,18 +36,19 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         nodes: all nodes of the test; those that the history and the telemetry name if none are given.
         fs: functions that need a quorum; None for all.
-        decided: errors of `fail` ops with which the state answered.
-        election_timeout_s: after so long without a leader's word a node stands for election at the latest.
-        recovery_bound_s: for so long after a change no answer is demanded; RECOVERY_ELECTIONS of these if None.
-        recovery_per_outage: for each second for which members of a core had been without each other when the window
-            began, so many seconds more than the bound.
-        outage_limit_s: outages are counted up to this length.
-        op_timeout_s: after that a client gives up.
-        lease_s: for so long a node without a quorum may go on to answer.
-        attempts: so many ops a node must have been asked before its silence counts.
-        convergence_bound_s: for so long after the load members may differ; as `recovery_bound_s` if None.
-        clock_offset_s: how far the clocks of nodes and controller may be apart, at least: where the run tells how
-            exactly that is known (`splitbrain.results.clocks`), it is as much as the largest error.
+        decided: errors of `fail` ops that are answers of the state.
+        election_timeout_s: the longest time without a message of a leader before a node starts an election.
+        recovery_bound_s: the time after a change in which no answer is demanded; RECOVERY_ELECTIONS election timeouts
+            if None.
+        recovery_per_outage: seconds that are added to the bound for each second for which members of a core had not
+            been linked when the window began.
+        outage_limit_s: the largest length of an outage that is counted.
+        op_timeout_s: the timeout of a client's op.
+        lease_s: how long a node without a quorum may still answer from a lease.
+        attempts: how many ops a node must have received before its silence counts.
+        convergence_bound_s: how long members may differ after the load; as `recovery_bound_s` if None.
+        clock_offset_s: the least difference to assume between clocks of nodes and controller. If the run records the
+            error of its estimates (`splitbrain.results.clocks`), the larger of the two holds.
         availability: the least share of the seconds that the cluster must serve (`splitbrain.results.availability`); 0:
             none.
     """
@@ -74,11 +75,11 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def convergence_s(self) -> float:
-        """The bound of convergence in force."""
+        """The convergence bound in force."""
         return self.recovery_s if self.convergence_bound_s is None else self.convergence_bound_s
 
     def bounds(self) -> dict[str, float]:
-        """Everything in force that the verdict depends on and that a test may set."""
+        """All bounds in force: what a test may set and the verdict depends on."""
         return {
             "recovery_s": self.recovery_s,
             "recovery_per_outage": self.recovery_per_outage,
@@ -92,25 +93,25 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 FIGURES_ONLY: Final = ("Q4", "Q9")
-"""Rules that are figures, unless a test demands something of them."""
+"""Rules that only give figures, unless a test sets a bound for them."""
 
 NUMBER_MAX: Final = 1_000_000_000
-"""No option is larger: so many seconds are thirty years."""
+"""The largest value of an option, in seconds: thirty years."""
 
 
 class QuorumProgress:
-    """Judges windows without faults' changes: who answered, and who should have (rules Q1 to Q10).
+    """Judges windows in which faults do not change: which nodes answered, and which had to (rules Q1 to Q10).
 
-    The figures: `rules` (how each fared), `windows` and `violations` (a row for each, see
-        `splitbrain.checkers.quorum.output`),
-    `left_out` (how many rows and findings are not listed), `recovery` (Q4), `availability` (Q9), `bounds`.
+    The figures: `rules` (the result of each), `windows` and `violations` (a row for each, see
+    `splitbrain.checkers.quorum.output`), `left_out` (how many rows and findings are not listed), `recovery` (Q4),
+    `availability` (Q9), `bounds`.
     """
 
     name = "quorum-progress"
     partition: Whole = "whole run"
 
     def check(self, history: pa.Table, telemetry: pa.Table, options: Mapping[str, Any]) -> Verdict:
-        """Judge a run: its whole history, and what its nodes told, which may be nothing.
+        """Judge a run: its whole history, and the telemetry of its nodes, which may be empty.
 
         Raises:
             UsageError: an option is wrong.
@@ -118,8 +119,8 @@ class QuorumProgress:
         wanted = _options(options)
         run = _Run(history, telemetry, wanted)
         found = run.findings()
-        fared = run.fared(found)
-        rules = run.rules(found, fared)
+        results = run.results(found)
+        rules = run.rules(found, results)
         return Verdict(
             checker=self.name,
             valid="false" if found else "true",
@@ -128,7 +129,7 @@ class QuorumProgress:
             anomalies=tuple(dict.fromkeys(finding.rule for finding in found)),
             inconclusive=_inconclusive(rules),
             evidence=evidence(found),
-            figures={"rules": rules, **run.figures(found, fared)},
+            figures={"rules": rules, **run.figures(found, results)},
         )
 
     def merge(self, verdicts: Iterable[Verdict], options: Mapping[str, Any]) -> Verdict:
@@ -137,40 +138,40 @@ class QuorumProgress:
         return verdict
 
 
-_INCONCLUSIVE: Final[Mapping[Fared, tuple[Reason, ...]]] = {
+_INCONCLUSIVE: Final[Mapping[RuleResult, tuple[Reason, ...]]] = {
     "too few ops": (
         Reason(
             Code.TOO_FEW_OPS,
-            "no window had enough ops at each node of a core to tell progress from silence.",
+            "in no window each node of a core received enough ops to distinguish progress from silence.",
             "Give a higher --rate, more clients, or a longer --interval between faults.",
         ),
     ),
     "stalled": (
         Reason(
             Code.MACHINE_BUSY,
-            "the controller stood still in every window in which a core had to answer.",
+            "the controller was stalled in every window in which a core had to answer.",
             "Run it again on a machine with less load.",
         ),
     ),
 }
 _NO_OCCASION: Final = Reason(
     Code.NO_OCCASION,
-    "no rule had an occasion to be broken, so this run proves nothing of quorum progress.",
+    "no rule could be judged, so this run proves nothing about quorum progress.",
     "Give it faults, or a longer --time-limit.",
 )
-_NOBODY_ASKED: Final = Reason(
+_NO_OPS: Final = Reason(
     Code.NOT_EXERCISED,
-    "nobody asked for anything: availability could not be judged.",
+    "clients invoked no op that needs a quorum: availability could not be judged.",
     "Give it a longer --time-limit or a higher --rate.",
 )
 
 
-def _inconclusive(rules: Mapping[str, Fared]) -> tuple[Reason, ...]:
-    """Why the run proves too little. Recovery times and availability without a floor are figures, and judge nothing."""
-    if all(fared == "not judged" for rule, fared in rules.items() if rule not in FIGURES_ONLY):
+def _inconclusive(rules: Mapping[str, RuleResult]) -> tuple[Reason, ...]:
+    """Why the run proves too little. Recovery times, and availability without a bound, are figures only."""
+    if all(result == "not judged" for rule, result in rules.items() if rule not in FIGURES_ONLY):
         return (_NO_OCCASION,)
-    asked = () if rules["Q9"] != "not judged" else (_NOBODY_ASKED,)
-    return (*_INCONCLUSIVE.get(rules["Q3"], ()), *asked)
+    no_ops = () if rules["Q9"] != "not judged" else (_NO_OPS,)
+    return (*_INCONCLUSIVE.get(rules["Q3"], ()), *no_ops)
 
 
 def _options(options: Mapping[str, Any]) -> Options:
@@ -185,41 +186,41 @@ def _options(options: Mapping[str, Any]) -> Options:
             raise UsageError(f"checker quorum-progress: {name} is {number}; give 0 to {NUMBER_MAX:,}.")
     if wanted.attempts < 1:
         raise UsageError(
-            "checker quorum-progress: attempts is 0: the silence of a node that nobody asked proves nothing."
+            "checker quorum-progress: attempts is 0; give 1 or more: the silence of a node without ops proves nothing."
         )
     return wanted
 
 
 class _Run:
-    """One run, and how its windows fared."""
+    """One run, its windows, and the results of the rules."""
 
     def __init__(self, history: pa.Table, telemetry: pa.Table, wanted: Options) -> None:
         self.wanted = wanted
         self.telemetry = telemetry
-        self.around: Happenings = happenings(history)
+        self.events: RunEvents = run_events(history)
         self.nodes = wanted.nodes or _named(history, telemetry)
-        self.offset_s = max(wanted.clock_offset_s, clocks_of(self.around).error_s)
+        self.offset_s = max(wanted.clock_offset_s, clocks_of(self.events).error_s)
         self.offset_ns = _ns(self.offset_s)
         self.given: Answers = answers(history, self.nodes, wanted.fs, wanted.decided)
-        self.windows, self.lulls = windows_and_lulls(self.around, telemetry, self.nodes, 0, self.offset_ns)
-        self.stalls = _stalls(self.around)
+        self.windows, self.no_majority = windows_and_no_majority(self.events, telemetry, self.nodes, 0, self.offset_ns)
+        self.stalls = _stalls(self.events)
         self.outages = outages(self.windows)
         self.progress = [
             progress(number, window, self.given, self._bounds(outage_ns), self.stalls)
             for number, (window, outage_ns) in enumerate(zip(self.windows, self.outages, strict=True))
         ]
-        self.availability = shares(self.given, self.around.end_ns)
+        self.availability = shares(self.given, self.events.end_ns)
         self.share: float | None = self.availability["cluster"]["time"]
-        self.converged: Fared = "not judged"
-        self.led: Fared = "not judged"
-        self.consensus: dict[str, Fared] = {}
+        self.converged: RuleResult = "not judged"
+        self.led: RuleResult = "not judged"
+        self.consensus: dict[str, RuleResult] = {}
 
     def _bounds(self, outage_ns: int) -> Bounds:
         wanted = self.wanted
         return Bounds(_ns(wanted.recovery_s) + self._more_ns(outage_ns), _ns(wanted.op_timeout_s), wanted.attempts)
 
     def _more_ns(self, outage_ns: int) -> int:
-        """What an outage adds to a bound."""
+        """The time that an outage adds to a bound."""
         return round(self.wanted.recovery_per_outage * min(outage_ns, _ns(self.wanted.outage_limit_s)))
 
     def findings(self) -> list[Finding]:
@@ -230,7 +231,7 @@ class _Run:
         found = [
             *wrong_side(self.windows, self.given, lease_ns),
             *(one.finding for one in self.progress if one.finding is not None),
-            *before_a_majority(self.lulls, self.given, lease_ns),
+            *before_a_majority(self.no_majority, self.given, lease_ns),
             *of_consensus,
             *late,
             *self._convergence(),
@@ -243,20 +244,20 @@ class _Run:
         if begin_ns is None:
             return []
         bound_ns = _ns(self.wanted.convergence_s) + self._more_ns(max(self.outages, default=0))
-        waited_ns = self.around.end_ns - begin_ns - _within(self.stalls, begin_ns)
+        waited_ns = self.events.end_ns - begin_ns - _within(self.stalls, begin_ns)
         found, self.converged = convergence(self.telemetry, self.nodes, waited_ns, bound_ns)
         return found
 
     def _loaded_until_ns(self) -> int | None:
-        """When load was over and everything healed; None if nobody knows that it was.
+        """When the load was over and everything was healed; None if the history does not show that it was healed.
 
-        In a history without a quiet phase that is when the last op was over.
+        In a history without a quiet phase: the end of the last op.
         """
-        healed = healed_by(self.around)
+        healed = healed_by(self.events)
         if healed is None:
             return None
-        if self.around.quiet_ns is not None:
-            return self.around.quiet_ns
+        if self.events.quiet_ns is not None:
+            return self.events.quiet_ns
         moments = np.concatenate([self.given.begun, self.given.ended[self.given.ended < NEVER]])
         return max(healed.time, int(moments.max(initial=0)))
 
@@ -266,37 +267,37 @@ class _Run:
             return []
         silent = max(self.availability["cluster"]["silent"], key=lambda each: each[1] - each[0])
         sentence = (
-            f"The cluster answered in {self.share:.1%} of the seconds in which ops were due or in progress, at least "
-            f"{least:.1%} are wanted; the longest time without an answer was from {silent[0]} s to {silent[1]} s."
+            f"The cluster answered in {self.share:.1%} of the seconds in which ops were due or in progress; at least "
+            f"{least:.1%} are required. The longest time without an answer was from {silent[0]} s to {silent[1]} s."
         )
         return [Finding(rule="Q9", sentence=sentence)]
 
-    def fared(self, found: Sequence[Finding]) -> list[dict[str, Fared]]:
-        """How Q1, Q2, Q3 and Q8 fared in each window."""
+    def results(self, found: Sequence[Finding]) -> list[dict[str, RuleResult]]:
+        """The results of Q1, Q2, Q3 and Q8 in each window."""
         lease_ns = _ns(self.wanted.lease_s)
-        occasion: list[dict[str, Fared]] = [
-            {**judged(window, self.lulls, lease_ns), "Q3": one.fared}
+        occasion: list[dict[str, RuleResult]] = [
+            {**judged(window, self.no_majority, lease_ns), "Q3": one.result}
             for window, one in zip(self.windows, self.progress, strict=True)
         ]
-        return fared_by_window(occasion, found, self.windows, self.given)
+        return results_by_window(occasion, found, self.windows, self.given)
 
-    def rules(self, found: Sequence[Finding], by_window: Sequence[Mapping[str, Fared]]) -> dict[str, Fared]:
-        """How each rule fared in the run as a whole."""
+    def rules(self, found: Sequence[Finding], by_window: Sequence[Mapping[str, RuleResult]]) -> dict[str, RuleResult]:
+        """The result of each rule in the whole run."""
         broken = {finding.rule for finding in found}
-        fared: dict[str, Fared] = dict.fromkeys(RULES, "held")
+        results: dict[str, RuleResult] = dict.fromkeys(RULES, "held")
         for rule in ("Q1", "Q2", "Q3", "Q8"):
-            fared[rule] = in_all(window[rule] for window in by_window)
-        fared |= {**self.consensus, "Q4": "figures only", "Q7": self.converged, "Q10": self.led}
+            results[rule] = in_all(window[rule] for window in by_window)
+        results |= {**self.consensus, "Q4": "figures only", "Q7": self.converged, "Q10": self.led}
         if not self.wanted.availability:
-            fared["Q9"] = "figures only"
+            results["Q9"] = "figures only"
         elif self.share is None:
-            fared["Q9"] = "not judged"
+            results["Q9"] = "not judged"
         for rule in broken:
-            fared[rule] = "violated"
-        return fared
+            results[rule] = "violated"
+        return results
 
-    def figures(self, found: Sequence[Finding], by_window: Sequence[dict[str, Fared]]) -> dict[str, Any]:
-        """What is told beside the verdict."""
+    def figures(self, found: Sequence[Finding], by_window: Sequence[dict[str, RuleResult]]) -> dict[str, Any]:
+        """The figures of the verdict."""
         windows, left_out = window_rows(self.windows, by_window, self.given)
         violations, more = violation_rows(found, self.windows, self.given)
         return {
@@ -307,7 +308,7 @@ class _Run:
                 "violations": more,
                 "findings": max(0, len(found) - FINDINGS_MAX),
             },
-            "recovery": list(recovery_times(self.around, self.given, self.stalls)),
+            "recovery": list(recovery_times(self.events, self.given, self.stalls)),
             "availability": self.availability,
             "bounds": {**self.wanted.bounds(), "clock_offset_s": self.offset_s},
         }
@@ -315,13 +316,13 @@ class _Run:
 
 def _named(history: pa.Table, telemetry: pa.Table) -> tuple[NodeId, ...]:
     clients = history.filter(pa.array(ints(history, "process") >= 0))
-    told = {*pc.unique(clients["node"]).to_pylist(), *pc.unique(telemetry["node"]).to_pylist()}
-    return tuple(sorted(node for node in told if node is not None))
+    nodes = {*pc.unique(clients["node"]).to_pylist(), *pc.unique(telemetry["node"]).to_pylist()}
+    return tuple(sorted(node for node in nodes if node is not None))
 
 
-def _stalls(around: Happenings) -> list[tuple[int, int]]:
+def _stalls(events: RunEvents) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
-    for op in around.of_harness("stall"):
+    for op in events.of_harness("stall"):
         gap_ms: Any = _dict(op.value).get("gap_ms")
         # An imported history may say anything.
         known = isinstance(gap_ms, (int, float)) and 0 <= gap_ms <= op.time / 1e6
@@ -330,7 +331,7 @@ def _stalls(around: Happenings) -> list[tuple[int, int]]:
 
 
 def _within(stalls: Sequence[tuple[int, int]], begin_ns: int) -> int:
-    """How much of the time since then the controller stood still."""
+    """How long the controller was stalled since then, in nanoseconds."""
     total_ns = 0
     for since_ns, until_ns in sorted(stalls):
         total_ns += max(0, until_ns - max(since_ns, begin_ns))
@@ -344,11 +345,11 @@ def _sentence(found: Sequence[Finding], run: _Run) -> str:
         others = len(found) - 1
         more = f" ({others} more {'finding' if others == 1 else 'findings'}.)" if others else ""
         return f"{first.rule} ({RULES[first.rule]}): {first.sentence}{more}"
-    silent = f"In {len(run.windows)} windows nobody answered who could not have a quorum"
-    demanded = sum(one.fared == "held" for one in run.progress)
+    silent = f"In {len(run.windows)} windows no node without a quorum answered"
+    demanded = sum(one.result == "held" for one in run.progress)
     within = f"within {run.wanted.recovery_s:g} s"
     if not demanded:
-        return f"{silent}; in none of them it could be judged whether a core answers {within}."
+        return f"{silent}; no window could show whether a core answers {within}."
     return f"{silent}; in {demanded} of them a core had to answer {within}, and did."
 
 

@@ -1,4 +1,4 @@
-"""The voter sets in force: each that some node holds, by what the nodes told last."""
+"""The voter sets in force: each set that some node holds, by the last report of each node."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from splitbrain.results.calls import Ints, ints
 _BETWEEN_NAMES: Final = "\0"
 
 POLLED: Final = "seen"
-"""The event of a row that a node did not tell by itself."""
+"""The event of a row that comes from polling a node."""
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A part of a stretch, and the voter sets in force in it; `changing` while clocks leave open which of them are."""
+    """A part of a stretch, and the voter sets in force in it; `changing` while it is uncertain which of them are."""
 
     begin_ns: int
     end_ns: int
@@ -29,36 +29,36 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class Configurations:
-    """What the nodes of a run held, and when the whole of it changed.
+    """The voter sets that the nodes of a run held, and the times at which they changed.
 
-    A node holds what it told last, also while it is down; before its first word it holds what it tells then. One that
-    never tells anything, or no voter at all, holds nothing. Where nobody tells, all nodes of the test vote.
+    A node holds the set that it reported last, also while it is down; before its first report it holds the set of that
+    report. A node that reports no voters holds no set. If no node reports voters, all nodes of the test are voters.
 
-    A node that tells by itself tells at once. One that is asked (`POLLED`) took on what it tells at any time since it
-    was heard of before.
+    A node that writes telemetry reports a change at once. The change of a polled node (`POLLED`) may have happened at
+    any time since its previous row.
     """
 
     def __init__(self, telemetry: pa.Table, nodes: Sequence[NodeId], offset_ns: int = 0) -> None:
         """Read the telemetry; clocks may be `offset_ns` apart."""
         self._offset_ns = offset_ns
         self._times: list[int] = []
-        """When the voter sets in force had changed."""
+        """When the changed voter sets were reported."""
         self._since: list[int] = []
-        """For each of these times since when that, or a later change, may have been so."""
+        """For each of these times: since when that change, or a later one, may have been in force."""
         self._sets: list[tuple[Voters, ...]] = [(frozenset(nodes),)]
-        """Those at the beginning, and those after each change."""
+        """The sets at the beginning, and after each change."""
         held: dict[NodeId, Voters] = {}
-        told = _changes(telemetry, nodes)
-        for change in told:
+        changes = _changes(telemetry, nodes)
+        for change in changes:
             held.setdefault(change.node, change.voters)
         held = {node: held[node] for node in nodes if node in held}
         if held:
             self._sets = [tuple(dict.fromkeys(held.values()))]
         since_ns: int | None = None
-        for place, change in enumerate(told):
+        for place, change in enumerate(changes):
             held[change.node] = change.voters
             since_ns = change.since_ns if since_ns is None else min(since_ns, change.since_ns)
-            if place + 1 < len(told) and told[place + 1].time_ns == change.time_ns:
+            if place + 1 < len(changes) and changes[place + 1].time_ns == change.time_ns:
                 continue
             now = tuple(dict.fromkeys(held.values()))
             if set(now) != set(self._sets[-1]) or since_ns < change.time_ns:
@@ -71,7 +71,7 @@ class Configurations:
     def pieces(self, begin_ns: int, end_ns: int) -> Iterator[Piece]:
         """A stretch, split where the voter sets in force change.
 
-        A change takes as long as clocks are apart, and as it may have been untold.
+        A change is widened by the clock offset, and by the time for which it may have been unreported.
         """
         times, since = np.array(self._times, dtype=np.int64), np.array(self._since, dtype=np.int64)
         first = int(np.searchsorted(times, begin_ns - self._offset_ns, side="right"))
@@ -94,7 +94,7 @@ class Configurations:
 
 
 class _Change(msgspec.Struct, frozen=True):
-    """A node has another voter set: told at `time_ns`, and so since `since_ns` at the earliest."""
+    """A node has another voter set: reported at `time_ns`, in force since `since_ns` at the earliest."""
 
     time_ns: int
     since_ns: int
@@ -124,7 +124,7 @@ def _changes(telemetry: pa.Table, nodes: Sequence[NodeId]) -> list[_Change]:
     for each in np.unique(node):
         of_node = np.flatnonzero(node == each)
         codes = code[of_node]
-        times = np.maximum.accumulate(time_ns[of_node])  # a clock that was set back does not undo what was told
+        times = np.maximum.accumulate(time_ns[of_node])  # a clock that was set back does not undo a report
         changed = np.flatnonzero(np.diff(codes, prepend=-1))
         found += [
             _Change(

@@ -1,4 +1,4 @@
-"""What the rules answer: violations, and how each rule fared in each window."""
+"""The answers of the rules: violations, and the result of each rule in each window."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 from splitbrain.checkers.quorum.windows import Window
 from splitbrain.results.calls import seconds
 
-Fared = Literal["held", "violated", "too few ops", "stalled", "not judged", "figures only"]
-"""How a rule fared: "stalled" where the controller itself stood still, "not judged" where there was no occasion to,
-"figures only" where the rule demands nothing."""
+RuleResult = Literal["held", "violated", "too few ops", "stalled", "not judged", "figures only"]
+"""The result of a rule: "stalled" if the controller was stalled, "not judged" if the rule did not apply, "figures only"
+if the rule has no bound."""
 
-_BY_WEIGHT: Final[tuple[Fared, ...]] = ("violated", "held", "too few ops", "stalled", "not judged")
+_BY_WEIGHT: Final[tuple[RuleResult, ...]] = ("violated", "held", "too few ops", "stalled", "not judged")
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,12 +22,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         rule: "Q1" to "Q10".
-        sentence: what happened, in plain words.
-        window: the number of the window in which it did, None if it belongs to none.
+        sentence: what happened.
+        window: the number of the window in which it happened, None if it belongs to none.
         ops: ops that show it.
         rows: rows of the telemetry that show it.
         numbers: all ops that violate the rule, by their places in `Answers`; the first of them are in `ops`.
-        why: why each of these should not have been answered, to end a sentence with.
+        why: why these ops should not have been answered: the end of a sentence.
     """
 
     rule: str
@@ -39,8 +39,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-def in_all(each: Iterable[Fared]) -> Fared:
-    """How a rule fared in a run, from how it fared in its windows."""
+def in_all(each: Iterable[RuleResult]) -> RuleResult:
+    """The result of a rule in a run, from its results in the windows."""
     seen = {*each, _BY_WEIGHT[-1]}
     return next(how for how in _BY_WEIGHT if how in seen)
 

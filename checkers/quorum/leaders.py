@@ -1,12 +1,13 @@
 """Leaders and replicas: Q5, Q6, Q7 and Q10.
 
     Q5   no two nodes lead in one term
-    Q6   hash chains agree at equal index, commit never goes back within a life, a new leader has all that was committed
-    Q7   once the load is over and everything healed, members meet in applied index and state
+    Q6   hash chains agree at equal index, commit never goes back within a life, a new leader has all committed entries
+    Q7   once the load is over and everything is healed, members converge: equal applied index and equal state
     Q10  no answer in term t for an op that was invoked after a leader of a later term had committed
 
-Q5 and Q6 are those of `splitbrain.checkers.consensus`, which tell more when asked by themselves. A leader has committed
-in its term once its commit index is beyond where its log ended when it was elected (Ongaro's thesis, section 6.4).
+Q5 and Q6 run the checkers of `splitbrain.checkers.consensus`, whose own verdicts have more detail. A leader has
+committed in its term once its commit index is beyond the end that its log had when it was elected (Ongaro's thesis,
+section 6.4).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyarrow as pa
 from splitbrain.checkers.consensus import CommitMonotonic, ElectionSafety, LeaderCompleteness, ReplicaAgreement
 from splitbrain.checkers.consensus.rows import Row, of_group, rows
 from splitbrain.checkers.quorum.answers import NO_TERM, Answers
-from splitbrain.checkers.quorum.findings import Fared, Finding, in_all
+from splitbrain.checkers.quorum.findings import Finding, RuleResult, in_all
 from splitbrain.checkers.quorum.topology import NodeId
 from splitbrain.results.arrow import Column, array, compute
 from splitbrain.results.calls import Ints, is_equal, seconds
@@ -27,38 +28,38 @@ from splitbrain.results.calls import Ints, is_equal, seconds
 _Q6 = (ReplicaAgreement, CommitMonotonic, LeaderCompleteness)
 
 _OCCASIONS = ("compared", "elections")
-"""Figures of theirs that are 0 where there was nothing to judge."""
+"""Figures of these checkers that are 0 where there was nothing to judge."""
 
 
-def consensus(telemetry: pa.Table) -> tuple[list[Finding], dict[str, Fared]]:
-    """Q5 and Q6, by the checkers of consensus: a finding for each that found anything, and how the two rules fared.
+def consensus(telemetry: pa.Table) -> tuple[list[Finding], dict[str, RuleResult]]:
+    """Q5 and Q6, by the checkers of consensus: a finding for each violation, and the results of the two rules.
 
-    A rule was judged if one of its checkers could judge anything: not if all nodes left out what these compare.
+    A rule was judged if one of its checkers could judge anything: not if no node reported the columns that it compares.
     """
     found: list[Finding] = []
-    fared: dict[str, Fared] = dict.fromkeys(("Q5", "Q6"), "not judged")
+    results: dict[str, RuleResult] = dict.fromkeys(("Q5", "Q6"), "not judged")
     if not telemetry.num_rows:
-        return found, fared
+        return found, results
     for rule, checker in (("Q5", ElectionSafety()), *(("Q6", kind()) for kind in _Q6)):
         verdict = checker.check(telemetry, {})
         if verdict.valid == "false":
             shown = tuple(verdict.evidence.get("findings", ())[:1])
             found.append(Finding(rule=rule, sentence=verdict.sentence, rows=shown))
         if verdict.valid != "unknown" and all(verdict.figures.get(what, 1) for what in _OCCASIONS):
-            fared[rule] = "held"
-    return found, fared
+            results[rule] = "held"
+    return found, results
 
 
-def superseded(telemetry: pa.Table, given: Answers, offset_ns: int) -> tuple[list[Finding], Fared]:
-    """Q10: a finding for each node and term that answered after a later term's leader had committed, and how it fared.
+def superseded(telemetry: pa.Table, given: Answers, offset_ns: int) -> tuple[list[Finding], RuleResult]:
+    """Q10: a finding for each node and term that answered after a later term's leader had committed, and the result.
 
-    An answer does not say which group gave it: where there are several, it must have been superseded in each of them.
-    An answer that tells no term is not judged, nor is any where no leader is known to have committed.
+    An answer does not say which group gave it: if there are several, it must have been superseded in each of them. An
+    answer without a term is not judged. Nothing is judged if no leader is known to have committed.
 
     Args:
-        telemetry: what the nodes told.
+        telemetry: of the nodes.
         given: the answers.
-        offset_ns: how far clocks may be apart: so much later an op must have been invoked.
+        offset_ns: how far clocks may be apart: an op must have been invoked later than the commit by more than this.
     """
     committed = _committed(telemetry)
     judged = given.given & (given.term != NO_TERM)
@@ -104,10 +105,10 @@ def _late_answers(given: Answers, late: Ints, first: Sequence[Row], place: Ints)
 
 
 def _committed(telemetry: pa.Table) -> list[list[Row]]:
-    """By group the leaders that committed something of their own term: the row in which each was first seen to have.
+    """By group the leaders that committed an entry of their own term: the first row of each that shows it.
 
-    Where a leader does not tell where its log ended when it was elected, it has once its commit index moves on: a
-    leader commits nothing of earlier terms before something of its own.
+    If a leader did not report where its log ended when it was elected, it has committed once its commit index advances:
+    a leader commits no entry of earlier terms before one of its own.
     """
     ended: dict[tuple[str | None, str, int, int], int] = {}
     first: dict[tuple[str | None, str, int, int], Row] = {}
@@ -131,44 +132,46 @@ def _committed(telemetry: pa.Table) -> list[list[Row]]:
 
 def convergence(
     telemetry: pa.Table, nodes: Sequence[NodeId], waited_ns: int, bound_ns: int
-) -> tuple[list[Finding], Fared]:
-    """Q7: findings, one per group, and how it fared.
+) -> tuple[list[Finding], RuleResult]:
+    """Q7: findings, one per group, and the result.
 
     Args:
-        telemetry: what the nodes told.
-        nodes: all nodes of the test: the members where nobody tells who they are.
-        waited_ns: how long the run went on after the load had stopped and everything was healed, without what the
-            controller itself stood still; members at different indexes violate it only if the bound was over.
-        bound_ns: for so long members may differ.
+        telemetry: of the nodes.
+        nodes: all nodes of the test: the members if no row has voters.
+        waited_ns: how long the run went on after the load had stopped and everything was healed, without stalls of the
+            controller; members at different indexes violate the rule only if the bound was over.
+        bound_ns: how long members may differ.
     """
     column: Column = telemetry["group"].combine_chunks()
     group = column.dictionary_encode(null_encoding="encode")
     number: Ints = group.indices.to_numpy()
-    fared: list[Fared] = []
+    results: list[RuleResult] = []
     found: list[Finding] = []
     for each, name in enumerate(group.dictionary.to_pylist()):
-        told = telemetry.filter(array(number == each))
-        last, members = _last(told), members_at_the_end(told, nodes)
+        group_rows = telemetry.filter(array(number == each))
+        last, members = _last(group_rows), members_at_the_end(group_rows, nodes)
         finding, how = _met(name, [last.get(node) for node in members], waited_ns >= bound_ns, bound_ns)
-        fared.append(how)
+        results.append(how)
         found += [finding] if finding is not None else []
-    return found, in_all(fared)
+    return found, in_all(results)
 
 
-def _met(group: str | None, told: Sequence[Row | None], over: bool, bound_ns: int) -> tuple[Finding | None, Fared]:
-    """Whether the members of a group, of which these are the last words, are in the same place."""
-    known = [row for row in told if row is not None]
-    if len(known) < len(told) or not known:
+def _met(
+    group: str | None, last_rows: Sequence[Row | None], over: bool, bound_ns: int
+) -> tuple[Finding | None, RuleResult]:
+    """Whether the members of a group have converged, by the last row of each."""
+    known = [row for row in last_rows if row is not None]
+    if len(known) < len(last_rows) or not known:
         return None, "not judged"
     apart = len({row.applied_index for row in known}) > 1
     differ = len({row.state_hash for row in known if row.state_hash is not None}) > 1
     if not apart and not differ:
         return None, "held"
     if apart and not over:
-        return None, "not judged"  # but states that differ at one index will not meet however long one waits
+        return None, "not judged"  # but states that differ at one index never converge
     story = ", ".join(f"{row.node} {_of(row, apart)}" for row in known)
     sentence = (
-        f"The members{of_group(group)} did not meet in their applied index within {seconds(bound_ns):g} s: {story}."
+        f"The members{of_group(group)} did not reach one applied index within {seconds(bound_ns):g} s: {story}."
         if apart
         else f"The members{of_group(group)} hold different states at applied index {known[0].applied_index}: {story}."
     )
@@ -180,7 +183,7 @@ def _of(row: Row, index: bool) -> str:
 
 
 def _last(telemetry: pa.Table) -> dict[NodeId, Row]:
-    """Each node's last row that tells how far it has applied."""
+    """Each node's last row with an applied index."""
     at = np.flatnonzero(compute.is_valid(telemetry["applied_index"]).to_numpy())
     node: Column = telemetry["node"].take(array(at)).combine_chunks()
     _, from_the_end = np.unique(node.dictionary_encode().indices.to_numpy()[::-1], return_index=True)
@@ -188,7 +191,7 @@ def _last(telemetry: pa.Table) -> dict[NodeId, Row]:
 
 
 def members_at_the_end(telemetry: pa.Table, nodes: Sequence[NodeId]) -> list[NodeId]:
-    """The voters that whoever committed most holds in the end; all nodes where nobody tells."""
+    """The voters in the last row with the highest commit index; all nodes if no row has voters."""
     size: Column = compute.list_value_length(telemetry["voters"])
     at = np.flatnonzero(size.fill_null(0).to_numpy() > 0)
     if not len(at):

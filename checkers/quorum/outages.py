@@ -1,7 +1,7 @@
-"""How long nodes of a core had been without each other when a window began.
+"""How long members of a core had not been linked when a window began.
 
-Some systems keep a connection across a cut. TCP doubles the time between retransmissions (RFC 6298), so that after a
-cut nothing may pass for as long again as the cut had lasted.
+Some systems keep a connection across a cut. TCP doubles the time between retransmissions (RFC 6298), so after a cut
+nothing may pass for as long again as the cut lasted.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from splitbrain.checkers.quorum.windows import Window
 def outages(windows: Sequence[Window]) -> list[int]:
     """For each window the longest time in nanoseconds for which two members of a core had not been linked before it.
 
-    That time ends with the window's beginning. Two nodes are linked while both are up and their links open both ways;
-    between windows nobody knows.
+    That time ends when the window begins. Two nodes are linked while both are up and their links are open both ways;
+    between windows that is unknown.
 
     Args:
         windows: of one run, in the order of time.

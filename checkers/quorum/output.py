@@ -1,9 +1,9 @@
-"""What is left of a judgement in the verdict: a row per window, a row per violation, and findings in sentences.
+"""What the verdict holds of a judgement: a row per window, a row per violation, and findings in sentences.
 
 A row of a window holds, beside its place in the run (`number`, `start_s`, `end_s`): what is wrong (`cut`,
-`uncertain_links`, `down`, `uncertain`), the `configurations` in force, who is `capable`, `possibly_capable` and
-`possibly_served`, the `cores`; per node (`nodes`) the ops that began in it, how many were `answered`, `refused` and
-left `unknown`, and the seconds from its start to the first answer; and how Q1, Q2, Q3 and Q8 fared in it.
+`uncertain_links`, `down`, `uncertain`), the `configurations` in force, which nodes are `capable`, `possibly_capable`
+and `possibly_served`, the `cores`; per node (`nodes`) the ops that began in it, how many were `answered`, `refused` and
+left `unknown`, and the seconds from its start to the first answer; and the results of Q1, Q2, Q3 and Q8 in it.
 
 A row of a violation: `rule`, `window` (None where it belongs to none), `op` (the index of the answer in the history) or
 `row` (of the telemetry), `sentence`.
@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from splitbrain.checkers.quorum.answers import Answers
-from splitbrain.checkers.quorum.findings import Fared, Finding
+from splitbrain.checkers.quorum.findings import Finding, RuleResult
 from splitbrain.checkers.quorum.progress import first_per_node, per_node
 from splitbrain.checkers.quorum.topology import (
     Link,
@@ -33,7 +33,7 @@ from splitbrain.checkers.quorum.windows import Window
 from splitbrain.results.calls import seconds
 
 FINDINGS_MAX: Final = 20
-"""Findings in the evidence; the first of each rule come first."""
+"""The largest number of findings in the evidence; the first of each rule come first."""
 
 WINDOWS_MAX: Final = 2_000
 VIOLATIONS_MAX: Final = 1_000
@@ -44,7 +44,7 @@ def evidence(found: Sequence[Finding]) -> dict[str, Any]:
     if not found:
         return {}
     shown = sorted(_by_turns(found)[:FINDINGS_MAX])
-    return {"findings": [_told(found[number]) for number in shown]}
+    return {"findings": [_shown(found[number]) for number in shown]}
 
 
 def _by_turns(found: Sequence[Finding]) -> list[int]:
@@ -57,27 +57,27 @@ def _by_turns(found: Sequence[Finding]) -> list[int]:
     return [number for _, number in sorted(ranks)]
 
 
-def _told(finding: Finding) -> dict[str, Any]:
-    told = msgspec.to_builtins(finding)
-    del told["numbers"], told["why"]
-    return told
+def _shown(finding: Finding) -> dict[str, Any]:
+    fields = msgspec.to_builtins(finding)
+    del fields["numbers"], fields["why"]
+    return fields
 
 
-def fared_by_window(
-    occasion: Sequence[dict[str, Fared]], found: Sequence[Finding], windows: Sequence[Window], given: Answers
-) -> list[dict[str, Fared]]:
-    """How the rules fared in each window: as there was occasion to judge them, and where they were violated."""
-    fared = [dict(one) for one in occasion]
+def results_by_window(
+    occasion: Sequence[dict[str, RuleResult]], found: Sequence[Finding], windows: Sequence[Window], given: Answers
+) -> list[dict[str, RuleResult]]:
+    """The results of the rules in each window: those of `occasion`, and "violated" where a finding belongs."""
+    results = [dict(one) for one in occasion]
     for finding in found:
         places = [finding.window] if finding.window is not None else windows_of(finding, windows, given)
         for place in places:
-            if place is not None and finding.rule in fared[place]:
-                fared[place][finding.rule] = "violated"
-    return fared
+            if place is not None and finding.rule in results[place]:
+                results[place][finding.rule] = "violated"
+    return results
 
 
 def windows_of(finding: Finding, windows: Sequence[Window], given: Answers) -> list[int | None]:
-    """For each op of a finding the window in which it began and ended, None where it did so in none."""
+    """For each op of a finding the window in which it began and ended, None if there is none."""
     begins = np.array([window.begin_ns for window in windows], dtype=np.int64)
     ends = np.array([window.end_ns for window in windows], dtype=np.int64)
     ops = np.array(finding.numbers, dtype=np.int64)
@@ -89,15 +89,15 @@ def windows_of(finding: Finding, windows: Sequence[Window], given: Answers) -> l
 
 
 def window_rows(
-    windows: Sequence[Window], fared: Sequence[dict[str, Fared]], given: Answers
+    windows: Sequence[Window], results: Sequence[dict[str, RuleResult]], given: Answers
 ) -> tuple[list[dict[str, Any]], int]:
     """A row per window, in the order of time, and how many were left out.
 
-    Of more than WINDOWS_MAX those stay in which a rule was violated, and of the others the first ones.
+    Of more than WINDOWS_MAX windows those with a violation are kept first, then the earliest ones.
     """
-    order = sorted(range(len(windows)), key=lambda number: ("violated" not in fared[number].values(), number))
+    order = sorted(range(len(windows)), key=lambda number: ("violated" not in results[number].values(), number))
     shown = sorted(order[:WINDOWS_MAX])
-    rows = [{"number": number, **_window(windows[number], given), **fared[number]} for number in shown]
+    rows = [{"number": number, **_window(windows[number], given), **results[number]} for number in shown]
     return rows, len(windows) - len(shown)
 
 
@@ -141,7 +141,7 @@ def _counts(window: Window, given: Answers) -> dict[NodeId, dict[str, Any]]:
 def violation_rows(
     found: Sequence[Finding], windows: Sequence[Window], given: Answers
 ) -> tuple[list[dict[str, Any]], int]:
-    """A row per violation, by rule and time, and how many were left out: the last ones of more than VIOLATIONS_MAX."""
+    """The first VIOLATIONS_MAX violations, a row for each, by rule and time; and how many were left out."""
     rows: list[dict[str, Any]] = []
     total = 0
     for finding in found:
@@ -158,10 +158,10 @@ def _violations(finding: Finding, windows: Sequence[Window], given: Answers, mos
         return [{"rule": finding.rule, "window": finding.window, **of, "sentence": finding.sentence}]
     numbers = np.array(finding.numbers[:most], dtype=np.int64)
     places = windows_of(finding, windows, given)
-    told = zip(given.indexes(numbers), numbers.tolist(), places, strict=False)
+    ops = zip(given.indexes(numbers), numbers.tolist(), places, strict=False)
     return [
         {"rule": finding.rule, "window": place, "op": index, "sentence": _sentence(finding, given, number, index)}
-        for index, number, place in told
+        for index, number, place in ops
     ]
 
 

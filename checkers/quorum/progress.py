@@ -1,15 +1,15 @@
-"""Who must answer, how soon, and how much was answered: Q3, Q4 and Q9.
+"""Which nodes must answer, how soon, and how much was answered: Q3, Q4 and Q9.
 
     Q3  in a window with a core, longer than the recovery bound, every node of at least one core answers
     Q4  how long each node took from a fault, or its heal, to its first answer
     Q9  which share of the time and of the ops was answered, by each node and by the cluster
 
-For Q3 count ops that were invoked after the bound and at least an op timeout before the window's end. A core kept
-silent if one of its nodes was asked often enough and answered nothing. It is a violation if every core did.
+Q3 counts ops that were invoked after the bound and at least an op timeout before the window's end. A core was silent if
+one of its nodes received enough ops and answered none. It is a violation if every core was silent.
 
-Nothing is demanded while a node outside of all cores may lead: whoever hears from a majority stays in office by right,
-and need not reach each member of a core (its processor or links may be too slow for that). Those whom it does reach
-elect nobody else. (Partial connectivity without a quorum lost: Ng, Haridi and Carbone, Omni-Paxos, EuroSys 2023.)
+Q3 demands nothing while a node outside of all cores may lead. A leader that receives answers of a majority rightly
+stays leader, and may not reach each member of a core (its processor or links may be too slow for that). The nodes that
+it reaches elect no other leader. (Partial connectivity: Ng, Haridi and Carbone, Omni-Paxos, EuroSys 2023.)
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ import msgspec
 import numpy as np
 
 from splitbrain.checkers.quorum.answers import NOWHERE, Answers
-from splitbrain.checkers.quorum.findings import Fared, Finding, during
+from splitbrain.checkers.quorum.findings import Finding, RuleResult, during
 from splitbrain.checkers.quorum.topology import NodeId, Topology, cores, possibly_capable
 from splitbrain.checkers.quorum.windows import Window
 from splitbrain.results.arrivals import NEVER
 from splitbrain.results.availability import availability
 from splitbrain.results.calls import Bools, Ints, seconds
-from splitbrain.results.faults import FaultOp, Happenings
+from splitbrain.results.faults import FaultOp, RunEvents
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """What progress is measured by.
+    """The bounds of Q3.
 
     Attributes:
-        recovery_ns: for so long after a change nothing is demanded.
-        timeout_ns: after that a client gives up.
-        attempts: so many ops a node must have been asked before its silence counts.
+        recovery_ns: the time after a change in which no answer is demanded.
+        timeout_ns: the timeout of a client's op.
+        attempts: how many ops a node must have received before its silence counts.
     """
 
     recovery_ns: int
@@ -45,9 +45,9 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How Q3 fared in a window, and what shows it where it was violated."""
+    """The result of Q3 in a window, and a finding if it was violated."""
 
-    fared: Fared
+    result: RuleResult
     finding: Finding | None = None
 
 
@@ -61,7 +61,7 @@ def progress(
         window: the window.
         given: the answers.
         bounds: what is demanded.
-        stalls: when the controller itself stood still: it is no judge of the windows that these touch.
+        stalls: when the controller was stalled: windows that overlap with a stall are not judged.
     """
     found = cores(window.at)
     first_ns, last_ns = window.begin_ns + bounds.recovery_ns, window.end_ns - bounds.timeout_ns
@@ -78,7 +78,7 @@ def progress(
     if any(who is None for who in silent):
         return Progress("too few ops")
     stories = [
-        f"of the core {' '.join(core)} {' '.join(who or ())} answered none of "
+        f"{' '.join(who or ())} of the core {' '.join(core)} answered none of "
         f"{sum(sent[node] for node in who or ())} ops"
         for core, who in zip(found, silent, strict=True)
     ]
@@ -98,7 +98,7 @@ def _led_from_outside(at: Topology, found: Sequence[tuple[NodeId, ...]]) -> bool
 
 
 def per_node(given: Answers, of: slice, chosen: Bools | None = None) -> dict[NodeId, int]:
-    """How many of these ops each node was asked, or of the chosen ones among them."""
+    """How many of these ops were sent to each node, or of the chosen ones among them."""
     nodes = given.node[of] if chosen is None else given.node[of][chosen]
     counts = np.bincount(nodes - NOWHERE, minlength=len(given.nodes) + 1)[-NOWHERE:]
     return dict(zip(given.nodes, counts.tolist(), strict=True))
@@ -107,27 +107,27 @@ def per_node(given: Answers, of: slice, chosen: Bools | None = None) -> dict[Nod
 def _silent(
     core: tuple[NodeId, ...], sent: Mapping[NodeId, int], got: Mapping[NodeId, int], attempts: int
 ) -> tuple[NodeId, ...] | None:
-    """The nodes of a core that were asked often enough and kept silent; None if too little was asked to tell."""
+    """The nodes of a core that received enough ops and answered none; None if too few ops were sent to judge."""
     who = tuple(node for node in core if sent[node] >= attempts and not got[node])
     return who or (() if all(got[node] for node in core) else None)
 
 
 def touched(begin_ns: int, end_ns: int, stalls: Sequence[tuple[int, int]]) -> bool:
-    """Whether the controller stood still at some time in the stretch."""
+    """Whether the controller was stalled at some time in this span."""
     return any(begin < end_ns and end > begin_ns for begin, end in stalls)
 
 
 def recovery_times(
-    around: Happenings, given: Answers, stalls: Sequence[tuple[int, int]] = ()
+    events: RunEvents, given: Answers, stalls: Sequence[tuple[int, int]] = ()
 ) -> Iterator[dict[str, Any]]:
     """Q4: for each fault and heal the seconds from its invocation until each node first answered.
 
-    Only ops count that were invoked after it was complete: earlier ones may have been answered before it took effect.
-    None for a node that answered none before the next op of the nemesis. `stalled`: the controller stood still
-    meanwhile, and the seconds say nothing.
+    Only ops that were invoked after its completion count: earlier ones may have been answered before it took effect.
+    None for a node that answered none before the next nemesis op. `stalled`: the controller was stalled meanwhile, and
+    the seconds prove nothing.
     """
-    ops = [op for op in around.fault_ops if op.completion is not None and op.struck]
-    ends = [*(op.invoke.time for op in ops[1:]), around.end_ns]
+    ops = [op for op in events.fault_ops if op.completion is not None and op.hit]
+    ends = [*(op.invoke.time for op in ops[1:]), events.end_ns]
     for op, until_ns in zip(ops, ends, strict=False):
         yield {
             **_which(op),
@@ -153,7 +153,7 @@ def _first_answers_s(op: FaultOp, given: Answers, until_ns: int) -> dict[NodeId,
 
 
 def first_per_node(given: Answers, found: Ints) -> dict[NodeId, int | None]:
-    """When each node gave its first of these answers, None where it gave none."""
+    """The time of each node's first answer among these, None if it gave none."""
     first = np.full(len(given.nodes) + 1, NEVER, dtype=np.int64)
     np.minimum.at(first, given.node[found] - NOWHERE, given.ended[found])
     return {
@@ -163,7 +163,7 @@ def first_per_node(given: Answers, found: Ints) -> dict[NodeId, int | None]:
 
 
 def shares(given: Answers, end_ns: int) -> dict[str, Any]:
-    """Q9: the shares of seconds and of ops that were answered, by node and for the cluster; None where nobody asked.
+    """Q9: the shares of seconds and of ops that were answered, by node and for the cluster; None without ops.
 
     `silent` lists for the cluster the seconds that were not served (`splitbrain.results.availability`).
     """

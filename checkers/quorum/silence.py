@@ -1,12 +1,12 @@
-"""Who must not answer: Q1, Q2 and Q8.
+"""Which nodes must not answer: Q1, Q2 and Q8.
 
-    Q1  while nobody can be capable, nothing that needs a quorum is answered
-    Q2  a node that no capable one can serve gives no quorum answer
-    Q8  after a stop of so many nodes that no majority is left, no quorum answer before the start that makes one
+    Q1  while no node can be capable, no op that needs a quorum is answered
+    Q2  a node that no capable node can serve gives no quorum answer
+    Q8  after so many nodes stopped that no majority runs, no quorum answer until a majority was started
 
-Q1 and Q2 judge ops that begin and end inside a window: Q1 all of them, whomever they were sent to; Q2 those of the
-nodes of the test. Q8 goes on through the unstable spans between windows: while one node after the other is started
-there is no majority, whatever the links do. From a lease a node may go on to answer for as long as it lasts.
+Q1 and Q2 judge ops that begin and end inside a window: Q1 ops to any address, Q2 ops to the nodes of the test. Q8 also
+judges the unstable spans between windows: while nodes are started one by one there is no majority, in any state
+of the links. A node with a lease may answer until the lease ends.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from splitbrain.checkers.quorum.answers import NOWHERE, Answers
-from splitbrain.checkers.quorum.findings import Fared, Finding, during
+from splitbrain.checkers.quorum.findings import Finding, RuleResult, during
 from splitbrain.checkers.quorum.topology import halted, possibly_served
-from splitbrain.checkers.quorum.windows import Lull, Window
+from splitbrain.checkers.quorum.windows import NoMajority, Window
 from splitbrain.results.calls import Ints, seconds
 
 LISTED = 5
-"""How many ops a finding names."""
+"""The largest number of ops that a finding names."""
 
 
-def judged(window: Window, lulls: Sequence[Lull], lease_ns: int) -> dict[str, Fared]:
-    """Which of the three rules a window gives occasion to: those "held" unless there is a finding."""
+def judged(window: Window, no_majority: Sequence[NoMajority], lease_ns: int) -> dict[str, RuleResult]:
+    """Which of the three rules apply to a window: they "held" unless there is a finding."""
     served, none = possibly_served(window.at), halted(window.at)
     long_enough = window.begin_ns + lease_ns <= window.end_ns
     stopped = any(
-        lull.begin_ns <= window.begin_ns and window.end_ns <= lull.end_ns and lull.begin_ns + lease_ns <= window.end_ns
-        for lull in lulls
+        span.begin_ns <= window.begin_ns and window.end_ns <= span.end_ns and span.begin_ns + lease_ns <= window.end_ns
+        for span in no_majority
     )
     return {
         "Q1": "held" if none and long_enough else "not judged",
@@ -44,7 +44,7 @@ def wrong_side(windows: Sequence[Window], given: Answers, lease_ns: int) -> Iter
     Args:
         windows: the windows of the run.
         given: its answers.
-        lease_ns: for so long after a window's beginning a node may still answer from a lease.
+        lease_ns: how long after a window's beginning a node may still answer from a lease.
     """
     for number, window in enumerate(windows):
         served, none = possibly_served(window.at), halted(window.at)
@@ -55,7 +55,7 @@ def wrong_side(windows: Sequence[Window], given: Answers, lease_ns: int) -> Iter
         for who, found in _by_node(given, inside):
             if who in served or (who is None and not none):
                 continue
-            why = "no node had a majority within reach" if none else f"{_named(who)} was out of reach of a majority"
+            why = "no node could reach a majority" if none else f"{_named(who)} could not reach a majority"
             yield Finding(
                 rule=rule,
                 sentence=f"{_answered(given, who, found)} {during(window)}, while {why}.",
@@ -66,22 +66,22 @@ def wrong_side(windows: Sequence[Window], given: Answers, lease_ns: int) -> Iter
             )
 
 
-def before_a_majority(lulls: Sequence[Lull], given: Answers, lease_ns: int) -> Iterator[Finding]:
-    """Q8: a finding for each lull, and each node that answered in it.
+def before_a_majority(no_majority: Sequence[NoMajority], given: Answers, lease_ns: int) -> Iterator[Finding]:
+    """Q8: a finding for each span without a running majority, and each node that answered in it.
 
     Args:
-        lulls: the parts of the run without a majority of running nodes.
-        given: its answers.
-        lease_ns: for so long after the stop a node that is left may still answer from a lease.
+        no_majority: the spans without a majority of running nodes.
+        given: the answers of the run.
+        lease_ns: how long after the stop a running node may still answer from a lease.
     """
-    why = "when so many nodes were stopped that no majority was left"
-    for lull in lulls:
-        for who, found in _by_node(given, given.given_in(lull.begin_ns + lease_ns, lull.end_ns)):
+    why = "while too few nodes ran for a majority"
+    for span in no_majority:
+        for who, found in _by_node(given, given.given_in(span.begin_ns + lease_ns, span.end_ns)):
             yield Finding(
                 rule="Q8",
                 sentence=(
-                    f"{_answered(given, who, found)} between {seconds(lull.begin_ns):.3f} s and "
-                    f"{seconds(lull.end_ns):.3f} s, {why}."
+                    f"{_answered(given, who, found)} between {seconds(span.begin_ns):.3f} s and "
+                    f"{seconds(span.end_ns):.3f} s, {why}."
                 ),
                 ops=_shown(given, found),
                 numbers=tuple(found.tolist()),
@@ -90,7 +90,7 @@ def before_a_majority(lulls: Sequence[Lull], given: Answers, lease_ns: int) -> I
 
 
 def _by_node(given: Answers, numbers: Ints) -> Iterator[tuple[str | None, Ints]]:
-    """The ops by the node that was asked, in the order of the nodes; last those that were sent to none of the test."""
+    """The ops by the node that received them, in the order of the nodes; last those sent to no node of the test."""
     of = given.node[numbers]
     for place, node in enumerate(given.nodes):
         if len(found := numbers[of == place]):

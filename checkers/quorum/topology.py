@@ -1,11 +1,11 @@
-"""Who can make progress while links and nodes stay as they are, and who certainly cannot.
+"""Which nodes can make progress while links and nodes do not change, and which certainly cannot.
 
-A directed link is open (passes all the time), cut (passes never) or uncertain; a node is up, down or uncertain. What is
-uncertain counts as open and up for what must not happen, and as cut and down for what must.
+A directed link is open (always passes), cut (never passes) or uncertain; a node is up, down or uncertain. Uncertain
+links and nodes count as open and up in rules about what must not happen, and as cut and down in rules about what must.
 
-Capability is about direct links, not paths: a leader hears its voters itself. That a node is capable promises nothing,
-since one whose log is behind is elected by nobody: who is demanded to answer is a core, all of whose members see each
-other. (Being connected is not transitive: partial partitions, Alfatafta et al., OSDI 2020.)
+Capability is about direct links, not paths: a leader needs direct links with its voters. A capable node need not make
+progress: a node whose log is behind cannot be elected. So an answer is demanded only of a core, whose members are all
+linked with each other. (Connectivity is not transitive: partial partitions, Alfatafta et al., OSDI 2020.)
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Topology(msgspec.Struct, frozen=True):
     Attributes:
         nodes: all nodes of the test, in its order.
         up: nodes that run all the time.
-        possibly_up: these, and those of which nobody knows.
+        possibly_up: these, and those whose state is unknown.
         open: directed links that pass all the time.
-        possibly_open: these, and those of which nobody knows.
+        possibly_open: these, and those whose state is unknown.
         configurations: each voter set that some node holds; at least one.
     """
 
@@ -69,12 +69,12 @@ def topology(
 
 
 def majority(voters: Voters) -> int:
-    """How many of them decide."""
+    """The size of a majority of these voters."""
     return len(voters) // 2 + 1
 
 
 def capable(at: Topology) -> frozenset[NodeId]:
-    """Voters that are up and hear, and are heard by, a majority of up voters of every configuration in force."""
+    """Voters that are up and linked both ways with a majority of up voters of every configuration in force."""
     return frozenset(
         node for node in at.nodes if all(_has_majority(node, voters, at.up, at.open) for voters in at.configurations)
     )
@@ -90,7 +90,7 @@ def possibly_capable(at: Topology) -> frozenset[NodeId]:
 
 
 def possibly_served(at: Topology) -> frozenset[NodeId]:
-    """Nodes that may have links both ways with one that may be capable: they may answer what needs a quorum."""
+    """Nodes that may have links both ways with a node that may be capable: they may give quorum answers."""
     leaders = possibly_capable(at)
     return frozenset(
         node
@@ -100,7 +100,7 @@ def possibly_served(at: Topology) -> frozenset[NodeId]:
 
 
 def halted(at: Topology) -> bool:
-    """Whether nobody can make progress, for certain."""
+    """Whether certainly no node can make progress."""
     return not possibly_capable(at)
 
 

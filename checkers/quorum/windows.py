@@ -1,14 +1,14 @@
-"""Windows: the stretches of a run in which neither links nor nodes nor voter sets change, and how they are meanwhile.
+"""Windows: the spans of a run in which links, nodes and voter sets do not change, and the topology in each.
 
-A fault changes things somewhere between the invocation and the completion of its op: that span is unstable. Windows lie
-between unstable spans, and are split where the voter sets in force change. What the completion of a nemesis op tells
+A fault takes effect at some time between the invocation and the completion of its op: that span is unstable. Windows
+are the spans between, split where the voter sets in force change. What the completion of a nemesis op reports
 (`splitbrain.results.faults`: `cut`, `down`, `paused`, `links`, `disks`, `cpus`, `clocks`) holds until the next op
-completes; what it does not tell is uncertain. While the harness heals, everything is unstable; once it has healed all
-is well. Where the run ends with a quiet phase, in which no client asks for anything, the last window ends with its
-beginning.
+completes; what it does not report is uncertain. While the harness heals, everything is unstable; after that all links
+are open and all nodes are up. If the run ends with a quiet phase, in which clients invoke nothing, the last window ends
+where that phase begins.
 
-Faults and client ops are both timed by the controller. Only what nodes tell of their voter sets is widened by how far
-their clocks may be from its.
+Faults and client ops are both timed by the controller. Only changes of voter sets are widened, by the difference that
+the nodes' clocks may have to the controller's.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ import pyarrow as pa
 
 from splitbrain.checkers.quorum.configurations import Configurations
 from splitbrain.checkers.quorum.topology import Link, NodeId, Topology, Voters, topology
-from splitbrain.results.faults import FaultOp, Happenings
+from splitbrain.results.faults import FaultOp, RunEvents
 from splitbrain.results.history import Op
 
 DIED_WITHIN_NS: Final = 3_000_000_000
-"""A node that was found dead was alive this long before: the harness looks at all nodes every half second or so."""
+"""A node that was found dead was alive this long before: the harness checks all nodes about every half second."""
 
 
 class Window(msgspec.Struct, frozen=True):
-    """A stretch of time, in nanoseconds since the test began, and the topology that holds all through it.
+    """A span, in nanoseconds since the test began, and the topology that holds all through it.
 
     Attributes:
         begin_ns: its beginning.
         end_ns: its end.
         at: links, nodes and voter sets.
-        since: the nemesis or harness op with which it began, None for the first one and where voters changed.
+        since: the nemesis or harness op that began it, None for the first one and where voters changed.
     """
 
     begin_ns: int
@@ -66,7 +66,7 @@ class Stretch(msgspec.Struct, frozen=True):
         end_ns: its end.
         before: what was wrong when it began.
         changes: what will be wrong after each of the changes that are under way; none in a stable stretch.
-        since: the op that told `before`, None at the beginning of the run.
+        since: the op that reported `before`, None at the beginning of the run.
     """
 
     begin_ns: int
@@ -77,12 +77,12 @@ class Stretch(msgspec.Struct, frozen=True):
 
     @property
     def possibly(self) -> tuple[Wrong, ...]:
-        """All that may be wrong at some time in it."""
+        """All states that may hold at some time in it."""
         return (self.before, *self.changes)
 
 
-class Lull(msgspec.Struct, frozen=True):
-    """A part of the run in which too few nodes run for a majority, whatever the links do."""
+class NoMajority(msgspec.Struct, frozen=True):
+    """A span in which too few nodes run for a majority, in any state of the links."""
 
     begin_ns: int
     end_ns: int
@@ -96,33 +96,33 @@ class _Change(msgspec.Struct, frozen=True):
 
 
 def windows(
-    around: Happenings, telemetry: pa.Table, nodes: Sequence[NodeId], begin_ns: int = 0, offset_ns: int = 0
+    events: RunEvents, telemetry: pa.Table, nodes: Sequence[NodeId], begin_ns: int = 0, offset_ns: int = 0
 ) -> list[Window]:
     """The windows of a run, in the order of time.
 
     Args:
-        around: what happened beside the client ops.
-        telemetry: what the nodes told, for the voter sets that they hold; may be empty.
+        events: the run events.
+        telemetry: of the nodes, for the voter sets that they hold; may be empty.
         nodes: all nodes of the test.
         begin_ns: when everything was up for the first time.
-        offset_ns: how far the nodes' clocks may be from the controller's: while voter sets change takes that much
-            longer at both ends.
+        offset_ns: how far the nodes' clocks may be from the controller's: a change of voter sets is widened by that at
+            both ends.
     """
-    return windows_and_lulls(around, telemetry, nodes, begin_ns, offset_ns)[0]
+    return windows_and_no_majority(events, telemetry, nodes, begin_ns, offset_ns)[0]
 
 
-def windows_and_lulls(
-    around: Happenings, telemetry: pa.Table, nodes: Sequence[NodeId], begin_ns: int = 0, offset_ns: int = 0
-) -> tuple[list[Window], list[Lull]]:
-    """The windows of a run, and its parts without a majority of running nodes, unstable spans included.
+def windows_and_no_majority(
+    events: RunEvents, telemetry: pa.Table, nodes: Sequence[NodeId], begin_ns: int = 0, offset_ns: int = 0
+) -> tuple[list[Window], list[NoMajority]]:
+    """The windows of a run, and its spans without a majority of running nodes, unstable spans included.
 
-    A lull ends with the invocation of the op that may start a majority. Arguments as for `windows`.
+    A span without a majority ends with the invocation of the op that may start one. Arguments as for `windows`.
     """
     held = Configurations(telemetry, nodes, offset_ns)
-    dead = _deaths(around)
+    dead = _deaths(events)
     found: list[Window] = []
-    lulls: list[Lull] = []
-    for stretch in stretches(around, nodes, begin_ns):
+    no_majority: list[NoMajority] = []
+    for stretch in stretches(events, nodes, begin_ns):
         for piece in held.pieces(stretch.begin_ns, stretch.end_ns):
             if not stretch.changes and not piece.changing:
                 wrong = stretch.before
@@ -143,18 +143,18 @@ def windows_and_lulls(
                 found.append(Window(piece.begin_ns, piece.end_ns, at, since))
             if _majority_may_run(stretch.possibly, piece.configurations):
                 continue
-            if lulls and lulls[-1].end_ns == piece.begin_ns:
-                lulls[-1] = Lull(lulls[-1].begin_ns, piece.end_ns)
+            if no_majority and no_majority[-1].end_ns == piece.begin_ns:
+                no_majority[-1] = NoMajority(no_majority[-1].begin_ns, piece.end_ns)
             else:
-                lulls.append(Lull(piece.begin_ns, piece.end_ns))
-    return found, lulls
+                no_majority.append(NoMajority(piece.begin_ns, piece.end_ns))
+    return found, no_majority
 
 
-def stretches(around: Happenings, nodes: Sequence[NodeId], begin_ns: int = 0) -> Iterator[Stretch]:
-    """The run, taken apart where a change begins or ends; stretches of no length are left out."""
-    changes = sorted(_changes(around, nodes), key=lambda change: change.begin_ns)
+def stretches(events: RunEvents, nodes: Sequence[NodeId], begin_ns: int = 0) -> Iterator[Stretch]:
+    """The run, split where a change begins or ends; empty stretches are left out."""
+    changes = sorted(_changes(events, nodes), key=lambda change: change.begin_ns)
     ends = sorted(changes, key=lambda change: (change.end_ns, change.op.index))
-    end_ns = around.end_ns if around.quiet_ns is None else around.quiet_ns
+    end_ns = events.end_ns if events.quiet_ns is None else events.quiet_ns
     moments = {begin_ns, end_ns, *(time for change in changes for time in (change.begin_ns, change.end_ns))}
     now, since = NOTHING_WRONG, None
     begun = ended = 0
@@ -171,35 +171,35 @@ def stretches(around: Happenings, nodes: Sequence[NodeId], begin_ns: int = 0) ->
             yield Stretch(begin, end, now, tuple(change.after for change in under_way), since)
 
 
-def _changes(around: Happenings, nodes: Sequence[NodeId]) -> Iterator[_Change]:
+def _changes(events: RunEvents, nodes: Sequence[NodeId]) -> Iterator[_Change]:
     unknown = _all_uncertain(nodes)
-    never_ns = around.end_ns + 1
-    for op in around.fault_ops:
+    never_ns = events.end_ns + 1
+    for op in events.fault_ops:
         if op.completion is None:
             yield _Change(op.invoke.time, never_ns, unknown, op.invoke)
         else:
             yield _Change(op.invoke.time, op.completion.time, _wrong(op, unknown), op.completion)
-    healing = next((op for op in around.of_harness("phase") if _dict(op.value).get("phase") == "heal"), None)
+    healing = next((op for op in events.of_harness("phase") if _dict(op.value).get("phase") == "heal"), None)
     if healing is not None:
-        over = _healing_over(around)
+        over = _healing_over(events)
         until_ns = never_ns if over is None else over.time
-        yield _Change(healing.time, until_ns, unknown if healed_by(around) is None else NOTHING_WRONG, over or healing)
+        yield _Change(healing.time, until_ns, unknown if healed_by(events) is None else NOTHING_WRONG, over or healing)
 
 
-def healed_by(around: Happenings) -> Op | None:
-    """The note since which all links are open and all nodes run; None if nobody knows that they do.
+def healed_by(events: RunEvents) -> Op | None:
+    """The harness op since which all links are open and all nodes run; None if that is unknown.
 
-    Whether the system serves again is another question. But where it does not, and nodes ended by themselves, those may
-    have ended again. (A history without that note has one of the recovery.)
+    The system may still not serve. If it does not, and nodes ended by themselves, these may have ended again. (A
+    history without that op has one of the recovery.)
     """
-    recovered = [op for op in around.of_harness("recovered") if _dict(op.value).get("seconds") is not None]
-    if not recovered and (around.of_harness("crash") or around.of_harness("halt")):
+    recovered = [op for op in events.of_harness("recovered") if _dict(op.value).get("seconds") is not None]
+    if not recovered and (events.of_harness("crash") or events.of_harness("halt")):
         return None
-    return next(iter((*around.of_harness("healed"), *recovered)), None)
+    return next(iter((*events.of_harness("healed"), *recovered)), None)
 
 
-def _healing_over(around: Happenings) -> Op | None:
-    return healed_by(around) or next(iter(around.of_harness("recovered")), None)
+def _healing_over(events: RunEvents) -> Op | None:
+    return healed_by(events) or next(iter(events.of_harness("recovered")), None)
 
 
 def _wrong(op: FaultOp, unknown: Wrong) -> Wrong:
@@ -222,7 +222,7 @@ def _all_uncertain(nodes: Sequence[NodeId]) -> Wrong:
 
 
 def _strangers(nodes: Sequence[NodeId], configurations: Sequence[Voters]) -> tuple[NodeId, ...]:
-    """Voters that are no nodes of the test: nobody knows how they are, but they count for a majority."""
+    """Voters that are no nodes of the test: their state is unknown, but they count for a majority."""
     return tuple(sorted(frozenset[NodeId]().union(*configurations).difference(nodes)))
 
 
@@ -239,21 +239,21 @@ def _majority_may_run(wrong: Sequence[Wrong], configurations: Sequence[Voters]) 
     return any(len(voters - down) > len(voters) // 2 for voters in configurations)
 
 
-def _deaths(around: Happenings) -> list[tuple[int, int, NodeId]]:
-    """For nodes that ended by themselves: since when they may have, until when they are not told of, and who."""
-    completions = [op.completion.time for op in around.fault_ops if op.completion is not None]
-    over = _healing_over(around)
+def _deaths(events: RunEvents) -> list[tuple[int, int, NodeId]]:
+    """For nodes that ended by themselves: from when they may have, until the next report of their state, and which."""
+    completions = [op.completion.time for op in events.fault_ops if op.completion is not None]
+    over = _healing_over(events)
     known = sorted(completions if over is None else [*completions, over.time])
     found: list[tuple[int, int, NodeId]] = []
-    for note in (*around.of_harness("crash"), *around.of_harness("halt")):
+    for note in (*events.of_harness("crash"), *events.of_harness("halt")):
         place = bisect_right(known, note.time)
-        told_ns = known[place] if place < len(known) else around.end_ns
-        found.append((note.time - DIED_WITHIN_NS, told_ns, str(_dict(note.value).get("node"))))
+        known_ns = known[place] if place < len(known) else events.end_ns
+        found.append((note.time - DIED_WITHIN_NS, known_ns, str(_dict(note.value).get("node"))))
     return found
 
 
 def _dead(deaths: Sequence[tuple[int, int, NodeId]], begin_ns: int, end_ns: int) -> list[NodeId]:
-    return list(dict.fromkeys(node for since, told, node in deaths if since < end_ns and begin_ns < told))
+    return list(dict.fromkeys(node for since, until, node in deaths if since < end_ns and begin_ns < until))
 
 
 def _dict(value: object) -> Mapping[str, Any]:

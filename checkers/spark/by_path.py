@@ -46,7 +46,7 @@ _SCHEMA: Final = pa.schema(
 _UNJUDGED: Final = -1
 """`text` says why no checker could judge the run."""
 _LARGE: Final = -2
-"""The run is sound, and has so many `rows` of history and of `telemetry`."""
+"""The run is sound: its numbers of `rows` of history and of `telemetry`."""
 
 _TASKS_PER_CORE: Final = 4
 

@@ -98,9 +98,9 @@ def routed(rows: DataFrame, wanted: tuple[str, ...]) -> DataFrame:
     from pyspark.sql import functions as sf
 
     grouped = [scope for scope in wanted if scope != WHOLE]
-    everybody = sf.array(*[sf.lit(scope) for scope in grouped]).cast("array<string>")
+    everything = sf.array(*[sf.lit(scope) for scope in grouped]).cast("array<string>")
     others = sf.array(*[sf.lit(scope) for scope in grouped if scope != BY_KEY]).cast("array<string>")
-    chosen = sf.when(sf.col("process") >= 0, everybody).otherwise(others)
+    chosen = sf.when(sf.col("process") >= 0, everything).otherwise(others)
     each = rows.withColumn("scope", sf.explode(chosen))
     return each.withColumn("group_key", sf.when(sf.col("scope") == BY_KEY, sf.col("key")))
 

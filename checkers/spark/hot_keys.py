@@ -103,7 +103,7 @@ class Split:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """What a verdict tells of it, JSON only."""
+        """Its entry in the figures of a verdict, JSON only."""
         name = "The history" if self.key is None else f"Key {show(self.key)}"
         if self.why_not:
             return {"key": self.key, "segments": 1, "tasks": 1, "how": f"{name} was not split: {self.why_not}."}
@@ -183,11 +183,8 @@ def spec_for(spec: CheckerSpec, found: Split) -> CheckerSpec:
     return CheckerSpec(spec.name, options)
 
 
-def told(merged: Verdict, splits: Sequence[Split]) -> Verdict:
-    """The verdict on a run, saying of its hot keys how they were judged.
-
-    In the figures; and in the sentence, where that does not have to say what is wrong.
-    """
+def with_hot_keys(merged: Verdict, splits: Sequence[Split]) -> Verdict:
+    """The verdict on a run, with how its hot keys were judged: in the figures, and in the sentence of a pass."""
     if not splits:
         return merged
     hot = [each.figures for each in splits]
@@ -351,7 +348,7 @@ def _arrow(schema: str) -> pa.Schema:
 
 
 def _plan(table: pa.Table, spec: CheckerSpec, segment_rows: int) -> bytes:
-    """A pickled plan; None of what cannot be judged: whoever judges it says why."""
+    """A pickled plan; None of what cannot be judged: the judging of it says why."""
     try:
         options = msgspec.convert(dict(spec.options), Options)
         found = plan(table, models.model(options.model), segment_rows=segment_rows)

@@ -43,5 +43,5 @@ def _reason(error: Exception) -> str:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     except Exception:  # an error from Java asks the Java process for its text
         return f"{type(error).__name__}, and its Java process is gone"
-    telling = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
-    return (telling or lines or [type(error).__name__])[-1][:300]
+    informative = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    return (informative or lines or [type(error).__name__])[-1][:300]

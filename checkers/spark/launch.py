@@ -182,7 +182,7 @@ class Launch:
 
 
 def _message(error: BaseException) -> str:
-    """The telling line of an error; one from Java asks the Java process for it, which must be alive still."""
+    """The informative line of an error; one from Java asks the Java process for it, which must be alive still."""
     try:
         lines = [line.strip(" :\t") for line in str(error).splitlines()]
     except Exception:

@@ -143,10 +143,10 @@ def _judge_groups(
     whole = [table for table, wanted in stored.histories if WHOLE in wanted]
     if whole:
         tasks = tasks_for(spark, sum(each.rows + each.telemetry for each in runs))
-        told = union(stored.telemetry) if stored.telemetry else no_telemetry(spark)
+        nodes_rows = union(stored.telemetry) if stored.telemetry else no_telemetry(spark)
         both = (
             table.repartition(tasks, "run_id").groupBy("run_id")
-            for table in (without_null_lists(union(whole)), without_null_voters(told))
+            for table in (without_null_lists(union(whole)), without_null_voters(nodes_rows))
         )
         histories, telemetry = both
         verdicts.append(histories.cogroup(telemetry).applyInArrow(judge_whole, VERDICTS))
@@ -176,7 +176,7 @@ def _as_its_segments_say(verdict: Verdict, split: Split | None) -> Verdict:
 def _settled(
     runs: Sequence[Ready], run_ids: Mapping[int, str], splits: Mapping[Where, Split]
 ) -> list[tuple[str, str | None, int]]:
-    """Keys of which some rows need not be judged: run id, key, and the index from which on nobody wants them."""
+    """Keys of which some rows need not be judged: run id, key, and the index from which on no checker needs them."""
     found: list[tuple[str, str | None, int]] = []
     for place, key in dict.fromkeys((place, key) for place, key, _ in splits):
         wanting = [position for position, spec in enumerate(runs[place].specs) if wants(spec, BY_KEY)]
@@ -190,7 +190,7 @@ def _settled(
 def _without_what_is_settled(
     spark: SparkSession, stored: Frames, settled: Sequence[tuple[str, str | None, int]]
 ) -> DataFrame:
-    """The rows of all histories with their groups, but for those that nobody wants."""
+    """The rows of all histories with their groups, except those that no checker needs."""
     from pyspark.sql import functions as sf
 
     rows = union([routed(table, wanted) for table, wanted in stored.histories])
@@ -222,7 +222,7 @@ def _merge(specs: Specs, judged: Mapping[int, list[Verdict]], splits: Mapping[in
         parts = hot_keys.whole(judged.get(position, ()), hot)
         try:
             merged = engine.merge(checker(spec.name), spec, sorted(parts, key=engine.by_key_order))
-            verdicts.append(hot_keys.told(merged, hot))
+            verdicts.append(hot_keys.with_hot_keys(merged, hot))
         except UsageError as error:
             verdicts.append(engine.broken(spec.name, error, "being set up"))
     return verdicts
@@ -260,7 +260,7 @@ def _verdicts(rows: pa.Table) -> list[Verdict]:
 def _judge_whole(run_id: str, specs: Specs, history: pa.Table, telemetry: pa.Table | None) -> pa.Table:
     """Rows of `VERDICTS`: one for each of the run's checkers that judges history and telemetry together."""
     ops = engine.in_order(conform(history))
-    told = None if telemetry is None else _in_written_order(telemetry)
+    nodes_rows = None if telemetry is None else _in_written_order(telemetry)
     found: list[tuple[int, Verdict]] = []
     for position, spec in enumerate(specs):
         if not wants(spec, WHOLE):
@@ -268,7 +268,7 @@ def _judge_whole(run_id: str, specs: Specs, history: pa.Table, telemetry: pa.Tab
         each = checker(spec.name)
         assert each.partition == "whole run"
         found.append(
-            (position, _or_broken(spec, lambda each=each, spec=spec: engine.check_whole(each, spec, ops, told)))
+            (position, _or_broken(spec, lambda each=each, spec=spec: engine.check_whole(each, spec, ops, nodes_rows)))
         )
     return verdict_rows(run_id, found)
 

@@ -16,7 +16,7 @@ WHOLE: Final = "whole run"
 
 
 def wants(spec: CheckerSpec, scope: str) -> bool:
-    """Whether a checker judges this kind of group; one that is unknown judges nothing, which its verdict tells."""
+    """Whether a checker judges this kind of group; one that is unknown judges nothing, and its verdict says so."""
     try:
         return checker(spec.name).partition == scope
     except UsageError:

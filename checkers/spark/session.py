@@ -2,7 +2,7 @@
 
 A session belongs to the `with` block that started it. The Java process is in a session of its own, so that Ctrl-C on
 the terminal reaches Python alone and the history can still be judged; it ends when the block ends, and when this
-process dies by whatever cause, as it watches its standard input.
+process dies from any cause, as it watches its standard input.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Calls:
 
 
 def read_calls(history: pa.Table, model: Model) -> Calls:
-    """The calls of a run; crashed ops that nobody can have noticed are left out.
+    """The calls of a run; crashed ops that no other op can have seen are left out.
 
     Args:
         history: all rows, in order, columns as in `splitbrain.results.arrow.HISTORY_SCHEMA`.
@@ -211,12 +211,12 @@ def _values(ops: Ops, model: Model) -> _Values | None:
         )
     if type(model) is KeyValue:
         facts = [model.facts(what.f, what.value, what.result) for what in ops.transitions]
-        told = [one for one in facts if one is not None]
-        if len(told) == len(facts):
+        known = [one for one in facts if one is not None]
+        if len(known) == len(facts):
             return _Values(
-                [one.sees.get(None, Special.ANY) for one in told],
-                [one.leaves.get(None, Special.ANY) for one in told],
-                [Special.UNKNOWN] * len(told),
+                [one.sees.get(None, Special.ANY) for one in known],
+                [one.leaves.get(None, Special.ANY) for one in known],
+                [Special.UNKNOWN] * len(known),
                 model.init(),
             )
     return None

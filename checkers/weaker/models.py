@@ -1,6 +1,6 @@
 """Which weaker models a violated history still fulfils, as words and as JSON.
 
-The strongest first that can be told: sequential consistency implies causal memory (CM) and causal convergence (CCv),
+The strongest first that can be decided: sequential consistency implies causal memory (CM) and causal convergence (CCv),
 and each of these implies causal consistency (CC). What refutes a weaker model refutes the stronger ones.
 """
 
@@ -124,7 +124,7 @@ def too_large(verdict: Verdict) -> Verdict:
 
 
 def decide(calls: Calls, model: Model, work: Work) -> Answer:
-    """What can be told of a history of this model within the work.
+    """What can be decided of a history of this model within the work.
 
     Raises:
         Exception: what the model raises.
@@ -152,7 +152,7 @@ def decide(calls: Calls, model: Model, work: Work) -> Answer:
 
 @dataclass
 class _Deduced:
-    """The sources of reads as causality tells them, and what must come after each op for sequential consistency."""
+    """The sources of reads as causality gives them, and what must come after each op for sequential consistency."""
 
     source: dict[int, int]
     open: dict[int, list[int]]
@@ -260,7 +260,7 @@ def _with(verdict: Verdict, calls: Calls | None, answer: Answer, work: Work | No
 
 
 def sentence(answer: Answer) -> str:
-    """What is known, for a person."""
+    """Which models hold, which are broken, and which are not decided, for a person."""
     holds = answer.holds
     if holds.get(SEQUENTIAL):
         return "The run is still sequentially consistent: one order of all its ops keeps that of each process."

@@ -14,7 +14,7 @@ from splitbrain.checkers.weaker.work import OutOfWorkError, Work
 I32: TypeAlias = npt.NDArray[np.int32]
 
 CELLS: Final = 8_000_000
-"""Numbers in all clocks together, at most."""
+"""The largest number of entries in all clocks together."""
 
 
 class CycleError(Exception):

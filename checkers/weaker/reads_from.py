@@ -22,7 +22,7 @@ from splitbrain.checkers.weaker.order import CycleError, Order
 from splitbrain.checkers.weaker.work import Work
 
 CANDIDATES_MAX: Final = 64
-"""A read with more candidates tells nothing."""
+"""A read with more candidates proves nothing."""
 
 INITIAL: Final = -1
 """In the place of a write: the value at the beginning."""
@@ -178,7 +178,7 @@ class Deduction:
         except CycleError as cycle:
             raise ContradictionError(Rule.CYCLE, cycle.ops) from cycle
         if not self._calls.certain[write] and self._registers.sees[write] != NOTHING and write not in self.source:
-            self._consider(write)  # a crashed compare-and-set that somebody read happened, and so read
+            self._consider(write)  # a crashed compare-and-set whose value was read happened, and so read
 
     def _narrow(self) -> bool:
         """Rule out candidates; whether a read was settled by that."""

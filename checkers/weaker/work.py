@@ -37,7 +37,7 @@ class Work:
         """Count steps before they are done.
 
         Raises:
-            OutOfWorkError: there are not so many left, or no time is.
+            OutOfWorkError: too few steps are left, or no time is.
         """
         if self.steps + steps > self.most:
             raise OutOfWorkError("it took too many steps")

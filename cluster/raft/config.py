@@ -9,7 +9,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Times and limits of a member; the same on all members of a cluster.
 
     Attributes:
-        heartbeat_ms: how often a leader speaks to its followers at least.
+        heartbeat_ms: the longest time between messages of a leader to its followers.
         election_min_ms: the shortest random election timeout.
         election_max_ms: the longest.
         max_batch: entries in one Append at most (RA-11).

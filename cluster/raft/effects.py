@@ -102,16 +102,16 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """A Propose or a Change was appended, then leadership was lost: nobody knows if it will commit (indefinite)."""
+    """A Propose or a Change was appended, then leadership was lost: its outcome is unknown (indefinite)."""
 
     ref: Ref
 
 
 class StartElectionTimer(msgspec.Struct, frozen=True):
-    """Start the election timer anew: hand in ElectionTimeout after a random time in the configured range.
+    """Restart the election timer: pass in ElectionTimeout after a random time in the configured range.
 
-    A follower is told so by every message of its leader. It is enough to note the time and to look at it when the timer
-    fires, which then runs on for what is left: no timer needs to be cancelled and made anew per message.
+    Every message of a leader does that on a follower. It is enough to note the time and to check it when the timer
+    fires, which then runs on for the rest: no timer needs to be cancelled and created again per message.
     """
 
 
@@ -135,7 +135,7 @@ class Voted(msgspec.Struct, frozen=True, gc=False):
 
 
 class RoleChanged(msgspec.Struct, frozen=True):
-    """Role, term or known leader changed; for telemetry and for whoever waits for a leader."""
+    """Role, term or known leader changed; for telemetry, and for requests that wait for a leader."""
 
     role: Role
     term: int

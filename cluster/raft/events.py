@@ -24,7 +24,7 @@ class ElectionTimeout(msgspec.Struct, frozen=True):
 
 
 class HeartbeatTick(msgspec.Struct, frozen=True):
-    """`heartbeat_ms` have passed, once more, since StartHeartbeat. A late tick is handed in once, not made up for."""
+    """`heartbeat_ms` have passed, once more, since StartHeartbeat. A late tick is delivered once only."""
 
 
 class Received(msgspec.Struct, frozen=True):

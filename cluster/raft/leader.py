@@ -50,7 +50,7 @@ class Leadership:
         self._followers = {peer: Progress(state.log.last_index + 1) for peer in state.peers}
         self._refs: dict[int, Ref] = {}
         self._reads = ReadRounds()
-        self._early_reads: list[Ref] = []  # until the noop is committed nobody knows what the commit index is (RA-27)
+        self._early_reads: list[Ref] = []  # until the noop is committed the commit index is unknown (RA-27)
         self._tick = 0
         self._last_sent: Append | None = None
         self._last_sent_to = 0  # index of its last entry
@@ -61,7 +61,7 @@ class Leadership:
         self.over = False
 
     def begin(self) -> None:
-        """Append the noop that begins the term (RA-9) and send it to everybody."""
+        """Append the noop that begins the term (RA-9) and send it to all followers."""
         self._append("noop", b"")
         self._advance_commit()
 
@@ -107,7 +107,7 @@ class Leadership:
             self._add_reads([event.ref])
 
     def resign(self, leader: NodeId | None) -> None:
-        """Lead no more: reads did not happen (definite), nobody knows what becomes of proposals (indefinite)."""
+        """Stop leading: reads did not happen (definite), the outcome of proposals is unknown (indefinite)."""
         out = self._state.out
         for ref in [*self._reads.refs(), *self._early_reads]:
             reached("read refused as leadership was lost")
@@ -119,11 +119,11 @@ class Leadership:
     # --- followers --------------------------------------------------------------------------------------------
 
     def on_tick(self) -> bool:
-        """Speak to every follower. False, and silence, if too few have replied for too long (D12)."""
+        """Send to every follower. False, and no message, if too few have replied for too long (D12)."""
         self._tick += 1
-        if not self._stays and not self._hears_a_majority():
+        if not self._stays and not self._has_a_majority():
             return False
-        self._speak_to_all()
+        self._send_to_all()
         return True
 
     def on_reply(self, sender: NodeId, message: AppendReply) -> None:
@@ -156,8 +156,8 @@ class Leadership:
         self._advance_commit()
 
     def assert_authority(self, peer: NodeId) -> None:
-        """Speak to a peer that does not seem to know who leads (RA-5)."""
-        self._send(peer, self._followers[peer], speak=True)
+        """Send at least one message to a peer that does not seem to know the leader (RA-5)."""
+        self._send(peer, self._followers[peer], at_least_one=True)
 
     # --- inside -----------------------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class Leadership:
             self._send(peer, follower)
 
     def _follow_members(self) -> None:
-        """Keep what is known of those who stay. Who is new has nothing, and as long to answer as anybody has."""
+        """Keep the progress of members that stay. A new member starts empty, and has the same time to answer."""
         known, self._followers = self._followers, {}
         for peer in self._state.peers:
             if peer not in known:
@@ -178,15 +178,15 @@ class Leadership:
                 known[peer].heard_tick = self._tick
             self._followers[peer] = known[peer]
 
-    def _speak_to_all(self) -> None:
+    def _send_to_all(self) -> None:
         for peer, follower in self._followers.items():
-            self._send(peer, follower, speak=True)
+            self._send(peer, follower, at_least_one=True)
 
-    def _send(self, peer: NodeId, follower: Progress, *, speak: bool = False) -> None:
-        """Send what the follower may be sent now; with `speak` at least one message, be it empty."""
+    def _send(self, peer: NodeId, follower: Progress, *, at_least_one: bool = False) -> None:
+        """Send what the follower may be sent now; with `at_least_one` one message even if it is empty."""
         log, config = self._state.log, self._state.config
         if follower.probing:
-            if follower.waiting and not speak:
+            if follower.waiting and not at_least_one:
                 return
             last = log.last_index
             count = 0 if follower.waiting else min(config.max_batch, last + 1 - follower.next)
@@ -198,8 +198,8 @@ class Leadership:
             last = min(limit, follower.next + config.max_batch - 1)
             self._state.send(peer, self._message(follower.next, last))
             follower.next = last + 1
-            speak = False
-        if speak:
+            at_least_one = False
+        if at_least_one:
             self._state.send(peer, self._message(follower.next, follower.next - 1))
 
     def _message(self, first: int, last: int) -> Append:
@@ -219,7 +219,7 @@ class Leadership:
         self._last_sent, self._last_sent_to = message, last
         return message
 
-    def _hears_a_majority(self) -> bool:
+    def _has_a_majority(self) -> bool:
         oldest = self._tick - self._state.config.quorum_ticks
         return self._state.votes + sum(f.heard_tick > oldest for f in self._followers.values()) >= self._state.quorum
 
@@ -252,7 +252,7 @@ class Leadership:
             self._begin_round()
 
     def _begin_round(self) -> None:
-        self._speak_to_all()
+        self._send_to_all()
         self._confirm_rounds()
 
     def _confirm(self, follower: Progress, read_round: int) -> None:

@@ -79,9 +79,9 @@ class Raft:
     used any more, and the node must stop.
 
     Args:
-        node: this member's id, which nobody else has or ever had.
-        voters: ids of the members with which the cluster began, the same on all members; its log tells who they are
-            now (`splitbrain.cluster.raft.membership`). A node that is none of them waits until a leader speaks to it.
+        node: this member's id, which no other member has or ever had.
+        voters: ids of the members with which the cluster began, the same on all members; its log says who they are
+            now (`splitbrain.cluster.raft.membership`). A node that is none of them waits for a message of a leader.
         recovered: what it had stored.
         config: times and limits.
         bugs: what is broken on purpose.
@@ -119,7 +119,7 @@ class Raft:
         bugs: Bugs = NO_BUGS,
     ) -> None:
         if not voters or len(set(voters)) != len(voters):
-            raise ValueError(f"{node} must be told the voters, each named once: {', '.join(voters) or 'none'}.")
+            raise ValueError(f"{node} must be given the voters, each named once: {', '.join(voters) or 'none'}.")
         recovered = recovered or Recovered()
         log = Log(recovered.entries, bugs)
         if log.last_term > recovered.term and M02 not in bugs:
@@ -201,7 +201,7 @@ class Raft:
 
     @property
     def applied_index(self) -> int:
-        """What it has handed to the state machine."""
+        """The index up to which entries were given to the state machine."""
         return self._state.applied
 
     @property
@@ -248,7 +248,7 @@ class Raft:
     # --- time and disk ----------------------------------------------------------------------------------------
 
     def _on_start(self, _: Start) -> None:
-        # A leader may well be alive: until our own timer has run out we do not help anybody to replace it.
+        # A leader may be alive: until our own timer has run out we do not help to replace it.
         self._state.out.append(_START_ELECTION_TIMER)
 
     def _on_election_timeout(self, _: ElectionTimeout) -> None:
@@ -294,8 +294,8 @@ class Raft:
 
     def _on_received(self, event: Received) -> None:
         message: Message = event.message
-        # Whoever is no member has no say with a leader, whatever its term (RA-8). Who does not lead may be the one who
-        # has not heard of a change: it listens to all (thesis, 4.1).
+        # A leader ignores a node that is no member, whatever its term (RA-8). A node that does not lead may not know of
+        # a change yet: it accepts messages of all (thesis, 4.1).
         if self._leadership is not None and event.sender not in self._state.peers:
             return
         if message.term > self._state.term and not isinstance(message, PreVote):
@@ -303,7 +303,7 @@ class Raft:
         self._receivers[type(message)](event.sender, message)
 
     def _on_pre_vote(self, sender: NodeId, message: PreVote) -> None:
-        """Being asked changes nothing here: no term, no vote, no timer (RA-5)."""
+        """A pre-vote changes nothing here: no term, no vote, no timer (RA-5)."""
         if self._leadership is not None:
             self._leadership.assert_authority(sender)
         granted = (
@@ -376,7 +376,7 @@ class Raft:
         return (last_term, last_index) >= (log.last_term, log.last_index)
 
     def _enter_term(self, term: int, voted_for: NodeId | None = None) -> None:
-        """Begin a term as a follower: whatever was known of an earlier one is forgotten."""
+        """Begin a term as a follower: all state of the earlier term is dropped."""
         if term <= self._state.term:
             raise InvariantError(f"{self.node} would go from term {self._state.term} to {term}.")
         if self._leadership is not None:
@@ -401,7 +401,7 @@ class Raft:
         self._state.out.append(_START_ELECTION_TIMER)
 
     def _stand_before_election(self) -> None:
-        """Ask whether an election would be won, before one is held (RA-5); also after an election that nobody won."""
+        """Ask whether an election would be won, before one is held (RA-5); also after an election without a winner."""
         state = self._state
         if self._role == "candidate":
             reached("election won by nobody")
@@ -424,7 +424,7 @@ class Raft:
         self._enter_term(state.term + 1, voted_for=state.node)
         self._role = "candidate"
         self._votes = self._own_vote()
-        # Messages get lost: whoever has not granted a vote is asked again at every tick (Raft 5.1).
+        # Messages get lost: peers that have not granted a vote are asked again at every tick (Raft 5.1).
         self._ticking = True
         state.out += (Voted(state.term, state.node), _START_ELECTION_TIMER, _START_HEARTBEAT)
         self._ask_for_votes()

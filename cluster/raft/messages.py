@@ -50,7 +50,7 @@ class PreVote(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
 
 
 class PreVoteReply(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
-    """The answer to a PreVote. It binds nobody: nothing was stored for it.
+    """The answer to a PreVote. It is not binding: nothing was stored for it.
 
     Attributes:
         term: the answering node's current term.

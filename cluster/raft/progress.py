@@ -8,7 +8,7 @@ class Progress:
 
     The leader first probes: one message, repeated empty at heartbeats, until a reply says where the logs agree. Then it
     streams: batches go out without waiting, up to a limit of entries under way. A refusal turns back to probing, so
-    each reply causes at most one batch to be sent again, whatever was lost.
+    each reply causes at most one batch to be sent again, however much was lost.
 
     Attributes:
         match: the follower's log agrees with ours, durably, up to here.

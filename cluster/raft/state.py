@@ -29,7 +29,7 @@ NO_REFS: Final[Mapping[int, Ref]] = MappingProxyType({})
 
 
 def quorum_of(voters: int, bugs: Bugs) -> int:
-    """How many of so many voters are a majority (with M09: half of them pass for one)."""
+    """How many of these voters are a majority (with M09: half of them count as one)."""
     return max(1, voters // 2) if M09 in bugs else voters // 2 + 1
 
 
@@ -47,7 +47,7 @@ class State:
         log: all entries, durable or not.
         written: the log is durable up to here.
         commit: known to be committed up to here.
-        applied: handed to the state machine up to here.
+        applied: given to the state machine up to here.
         out: effects of the event that is being handled.
     """
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from splitbrain.results.arrow import history_hash, recovered_note
 from splitbrain.results.calls import ints
-from splitbrain.results.faults import happenings
+from splitbrain.results.faults import run_events
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +58,7 @@ def cut_of(run: RunDir, history: pa.Table) -> Cut | None:
         HistoryFormatError: the lock of its controller cannot be read.
     """
     times = ints(history, "time")
-    for asked in happenings(history).of_harness("interrupted")[:1]:
+    for asked in run_events(history).of_harness("interrupted")[:1]:
         # Other rows of that instant may be the interrupt's own doing.
         return _cut("interrupted", asked.time, int(np.argmax(times >= asked.time)), history)
     if not len(times):

@@ -10,10 +10,10 @@ table's notes. How EDN becomes JSON is described at `edn_text`. Further:
 *   Values that are tuples of independent keys, ops without processes or completions: see `rows.table_of`.
 *   A transaction (`:f :txn`, or no :f and micro-operations as the value) keeps its value, and has it as columns too.
 *   `:splitbrain/type`, `:splitbrain/value` and `:splitbrain/key` come from our own export: what the op is exactly,
-    where Jepsen would have to be told something else. `:splitbrain/due` is when it was due.
+    where Jepsen needs another value. `:splitbrain/due` is when it was due.
 
 Most files have an op a line in a few layouts. Such lines are taken apart by one regular expression for each layout,
-and each distinct value is parsed once; whatever is written in another way goes through the parser. Both read the same.
+and each distinct value is parsed once; everything written in another way goes through the parser. Both read the same.
 """
 
 from __future__ import annotations

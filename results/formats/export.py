@@ -8,7 +8,7 @@ What `edn` writes is what Jepsen, Knossos and Elle expect, which now and then di
 *   An op with a key has the value `[key value]`.
 
 Each of these ops also says what it is exactly, in `:splitbrain/value`, `:splitbrain/type` and `:splitbrain/key`, as far
-as it cannot be told otherwise: `splitbrain.results.formats.edn` reads back the same history. What it cannot carry:
+as it cannot be expressed otherwise: `splitbrain.results.formats.edn` reads back the same history. What it cannot carry:
 notes of the table, gaps in indexes; and transactions come back with their micro-operations both as values and as
 columns.
 """
@@ -82,7 +82,7 @@ def _has_doubtful_keys(table: pa.Table, process: Ints) -> bool:
     if (keyed & ~client).any():
         return True
     if keyed.any():
-        # With values that are not tuples themselves, tuples are told for sure if every client has one.
+        # With values that are not tuples themselves, tuples are recognised for certain if every client has one.
         return not keyed[client].all() or _only_cas(table, client)
     invoked = array(client & is_equal(table, "type", "invoke"))
     completed = array(client & is_equal(table, "type", "ok"))

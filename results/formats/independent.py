@@ -1,6 +1,6 @@
 """Independent keys in values: Jepsen's `jepsen.independent` makes every client's value a tuple of key and value.
 
-Its tuples are Clojure map entries, which print as `[key value]`: nothing in a file tells them from a cas of two
+Its tuples are Clojure map entries, which print as `[key value]`: nothing in a file distinguishes them from a cas of two
 values, or from an element that is a pair. So the whole history decides (`has_tuples`), or the person who has it.
 """
 
@@ -25,7 +25,7 @@ _PAIRS: Final = msgspec.json.Decoder(list[tuple[Any, Any]])
 
 
 def has_tuples(asked: Column, answered: Column, f: Column) -> bool:
-    """Whether values are `[key value]`, as far as a history tells.
+    """Whether values are `[key value]`, as far as a history shows.
 
     They are, if every invocation of a client has a list of two, the first of which is neither null nor a list nor an
     object, and every `ok` has such a list or nothing. A plain read is invoked without a value, so one read is enough

@@ -54,7 +54,7 @@ class Rows:
         mops: micro-operations, where the format has them as such.
         exact_key: JSON by which an op says that its value is `[key value]` ("null": that it is not), or null.
         exact_value: JSON to take instead of `value`, or null.
-        tuples: whether keys may be in values, as `[key value]`, without being told.
+        tuples: whether keys may be in values, as `[key value]`, without a mark.
         ignored: fields of the file that are not read.
     """
 
@@ -105,7 +105,7 @@ def table_of(rows: Rows, source: str, independent: Independent) -> pa.Table:
         independent: whether values are `[key value]`; "auto" decides by `independent.has_tuples`.
 
     Raises:
-        HistoryFormatError: an op lacks a field, a completion fits no invocation, or processes are not to be told.
+        HistoryFormatError: an op lacks a field, a completion fits no invocation, or processes cannot be inferred.
     """
     rows = _by_index(rows)
     _refuse_incomplete(rows, source)

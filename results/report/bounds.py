@@ -24,7 +24,7 @@ _UNJUDGED: Final = ("not judged", "too few ops", "stalled")
 
 
 def unchecked(view: RunView, verdicts: Sequence[Mapping[str, Any]], quorum: Quorum) -> list[str]:
-    """What nobody can conclude from this run."""
+    """What this run does not prove."""
     if view.judgement is None:
         return ["Nothing was judged: the run has no verdict."]
     found = [
@@ -36,7 +36,9 @@ def unchecked(view: RunView, verdicts: Sequence[Mapping[str, Any]], quorum: Quor
         found.append(quorum.why_not or "")
     else:
         for how in _UNJUDGED:
-            rules = [f"{rule} ({RULES.get(rule, '?')})" for rule, fared in quorum.figures.rules.items() if fared == how]
+            rules = [
+                f"{rule} ({RULES.get(rule, '?')})" for rule, result in quorum.figures.rules.items() if result == how
+            ]
             found += [f"Rules of quorum progress, {how}: {', '.join(rules)}."] if rules else []
     left_out = view.document.get("left_out")
     if isinstance(left_out, list) and left_out:
@@ -46,7 +48,7 @@ def unchecked(view: RunView, verdicts: Sequence[Mapping[str, Any]], quorum: Quor
         if missed:
             found.append(f"{len(missed)} of {len(view.marks)} coverage marks were not reached; they are listed above.")
     if view.telemetry.num_rows == 0:
-        found.append("The nodes told nothing: leaders, terms and commit indexes are not known.")
+        found.append("The nodes left no telemetry: leaders, terms and commit indexes are unknown.")
     return found
 
 
@@ -68,7 +70,7 @@ def left_out(
     if total:
         if bands(view):
             bounds.append(
-                "The timeline has too many ops for a tick each: it shows how many there were, until one zooms in."
+                "The timeline has too many ops for a tick each: it shows their number. Zoom in for single ops."
             )
         else:
             bounds.append(f"On the timeline, ops of a node that end within {tick_s(view) * 1000:.3g} ms share a tick.")
@@ -79,22 +81,22 @@ def left_out(
                 f"slowest); its lines are computed from all of them."
             )
     if len(ops_kept(view, moments_s)) < total:
-        bounds.append(f"{OPS_MAX:,} of {total:,} ops, those nearest to faults and evidence, answer to a click.")
+        bounds.append(f"{OPS_MAX:,} of {total:,} ops can be clicked: those nearest to faults and evidence.")
     if len(witness) > MARKED_MAX:
         bounds.append(f"The timeline marks {MARKED_MAX} of {len(witness)} witness ops.")
     if len(witness) >= WITNESS_MAX:
         bounds.append(f"At most {WITNESS_MAX} witness ops of a checker are listed.")
     if findings > FOUND_MAX:
         bounds.append(f"The timeline marks {FOUND_MAX} of {findings} findings; {FINDINGS_MAX} of a checker are listed.")
-    if len(view.around.fault_ops) > FAULTS_MAX:
-        bounds.append(f"The table of faults lists {FAULTS_MAX} of {len(view.around.fault_ops)} nemesis ops.")
+    if len(view.events.fault_ops) > FAULTS_MAX:
+        bounds.append(f"The table of faults lists {FAULTS_MAX} of {len(view.events.fault_ops)} nemesis ops.")
     if more_changes(view):
-        bounds.append(f"Of changes of voters that nodes told, the {more_changes(view):,} latest are not shown.")
+        bounds.append(f"The {more_changes(view):,} latest changes of voters that nodes reported are not shown.")
     bounds += _of_quorum(quorum)
     if more_events:
         bounds.append(f"The table of the timeline ends before the last {more_events:,} events.")
     if past.left_out:
-        bounds.append(f"{past.left_out:,} runs of this test, far from this one in time, were not looked at.")
+        bounds.append(f"{past.left_out:,} runs of this test, far from this one in time, were not read.")
     return bounds + [words for log in logs for words in _of_log(log)]
 
 
@@ -122,5 +124,5 @@ def _of_log(log: NodeLog) -> list[str]:
     if log.unread:
         words.append(f"{name}: {log.unread:,} bytes in its middle were not read.")
     if log.total and all(line.time_s is None for line in log.lines):
-        words.append(f"{name}: its lines have no time stamp that is known here: they stand nowhere on the timeline.")
+        words.append(f"{name}: its lines have no known time stamp: they are not on the timeline.")
     return words

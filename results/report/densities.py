@@ -1,8 +1,8 @@
 """Client ops in the lanes of the timeline: a tick each, or, where they are too many for that, how many at each moment.
 
 A lane that holds more ops than it has places for ticks would be one solid block, in which an outage of a second is as
-invisible as a failure. There the heights of two bands tell how many ops ended ok and failed; what nobody knows of, and
-the slowest ops, have ticks as long as these are few.
+invisible as a failure. There the heights of two bands show how many ops ended ok and failed. Unknown ops and
+the slowest ops have ticks as long as these are few.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SLOW_MAX: Final = 12
 """Slow ops of a node that have a tick."""
 
 SLOW_TIMES: Final = 5.0
-"""An op is slow if it takes so many times as long as half of the ok ops."""
+"""An op is slow if it takes this many times as long as the median of the ok ops."""
 
 
 class Lanes(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a verdict rests on: the ops that its evidence names, its findings, and when what they tell happened."""
+"""What a verdict rests on: the ops that its evidence names, its findings, and the times of both."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from splitbrain.results.report.run_view import RunView, rows_of
 from splitbrain.results.report.text import clip
 
 FINDINGS_MAX: Final = 20
-"""Findings of a checker that are listed."""
+"""The largest number of findings of a checker that are listed."""
 
 WITNESS_MAX: Final = 60
-"""Ops of a verdict that are listed."""
+"""The largest number of ops of a verdict that are listed."""
 
 _TEXT_MAX: Final = 20_000
 
 
 class Moment(NamedTuple):
-    """Something that a node told, as part of the evidence: it is marked on the node's lane."""
+    """A report of a node, as part of the evidence: it is marked on the node's lane."""
 
     node: str
     time_s: float
@@ -36,7 +36,7 @@ class Finding(NamedTuple):
         rule: its rule or anomaly, "" where it has none.
         sentence: what happened.
         ops: indexes of the ops that show it.
-        moments: what nodes told that shows it.
+        moments: reports of nodes that show it.
         window: the number of the window of quorum progress in which it did, None if it belongs to none.
     """
 
@@ -81,8 +81,8 @@ def _verdict(view: RunView, verdict: dict[str, Any]) -> dict[str, Any]:
 
 def _left_out(figures: Any) -> int:
     """Findings that the checker itself did not list."""
-    told = cast("dict[str, Any]", figures).get("left_out") if isinstance(figures, dict) else None
-    count = cast("dict[str, Any]", told).get("findings") if isinstance(told, dict) else None
+    left_out = cast("dict[str, Any]", figures).get("left_out") if isinstance(figures, dict) else None
+    count = cast("dict[str, Any]", left_out).get("findings") if isinstance(left_out, dict) else None
     return count if isinstance(count, int) else 0
 
 
@@ -204,8 +204,8 @@ def _moments(value: Any) -> Iterable[Moment]:
         known = cast("dict[str, Any]", value)
         node, time_s = known.get("node"), known.get("time_s")
         if isinstance(node, str) and isinstance(time_s, (int, float)) and _index(known) is None:
-            told = (f"{name} {known[name]}" for name in ("event", "role", "term", "commit_index") if name in known)
-            yield Moment(node, float(time_s), clip(", ".join(told), 120))
+            words = (f"{name} {known[name]}" for name in ("event", "role", "term", "commit_index") if name in known)
+            yield Moment(node, float(time_s), clip(", ".join(words), 120))
         for child in known.values():
             yield from _moments(child)
     elif isinstance(value, list):

@@ -10,18 +10,18 @@ from splitbrain.results.report.run_view import RunView
 from splitbrain.results.report.text import clip
 
 FAULTS_MAX: Final = 300
-"""Nemesis ops in the table."""
+"""The largest number of nemesis ops in the table."""
 
 _RAW_MAX: Final = 2000
 _WORDS_MAX: Final = 8
-"""Facts of a piece of evidence that are told in words; the record beside them has all."""
+"""The largest number of facts of a piece of evidence in words; the record beside them has all."""
 
 _DEPTH_MAX: Final = 3
 
 
 def fault_rows(view: RunView) -> list[dict[str, Any]]:
     """One row per op of the nemesis, in the order of time."""
-    return [_row(op) for op in view.around.fault_ops[:FAULTS_MAX]]
+    return [_row(op) for op in view.events.fault_ops[:FAULTS_MAX]]
 
 
 def _row(op: FaultOp) -> dict[str, Any]:
@@ -69,18 +69,18 @@ def _facts(value: Any, path: tuple[str, ...]) -> Iterator[str]:
                 yield from _facts(part, (*path, clip(str(name).replace("_", " "), 40)))
     elif value is not None and not isinstance(value, list) and path:
         if path[-1] == "bit":
-            yield " ".join((*path[:-1], "it did something" if value else "nothing met it"))
+            yield " ".join((*path[:-1], "effect seen" if value else "no effect seen"))
         else:
-            told = {True: "yes", False: "no"}[value] if isinstance(value, bool) else clip(value, 60)
-            yield f"{' '.join(path)} {told}"
+            words = {True: "yes", False: "no"}[value] if isinstance(value, bool) else clip(value, 60)
+            yield f"{' '.join(path)} {words}"
 
 
 def _change(before: Any, after: Any) -> str:
     """What is not as it was, such as "state running → stopped"."""
     was, is_now = _flat(before), _flat(after)
     changed = [name for name in (was | is_now) if was.get(name) != is_now.get(name)]
-    told = (f"{name} {was.get(name, 'none')} → {is_now.get(name, 'none')}".strip() for name in changed)
-    return ", ".join(told) or "as it was"
+    words = (f"{name} {was.get(name, 'none')} → {is_now.get(name, 'none')}".strip() for name in changed)
+    return ", ".join(words) or "as it was"
 
 
 def _flat(value: Any, path: tuple[str, ...] = ()) -> dict[str, str]:

@@ -1,12 +1,12 @@
-"""Which guarantees were broken, which held all the same, and what is known of weaker ones: as verdicts tell, no more.
+"""Which guarantees were broken, which held, and what is known of weaker ones: only what the verdicts say.
 
-A checker that judges several models at once (as Elle does for isolation levels) tells them in its evidence or figures:
+A checker that judges several models at once (as Elle does for isolation levels) gives them in its evidence or figures:
 
     "models": {"violated": ["read-committed", "serializable"], "surviving": ["read-uncommitted"]}
 
-the violated ones from the weakest on, the surviving ones from the strongest on. `linearizable` tells them of a run that
+the violated ones from the weakest on, the surviving ones from the strongest on. `linearizable` gives them if it
 is violated, with those that are "undecided" and the reason as "why_undecided". Of a checker that judges one model, and
-tells nothing, it is known that this one is broken, and of weaker ones nothing.
+gives none, it is known that this one is broken, and nothing is known of weaker ones.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Guarantees(NamedTuple):
 
     Attributes:
         broken: what was violated.
-        surviving: the strongest models that were found to hold; empty where no checker tells.
+        surviving: the strongest models that were found to hold; empty where no checker says so.
         undecided: which models were looked at and not decided, with the reason, in a sentence; "" if none.
-        unknown: which weaker models nobody looked at, in a sentence; "" if none.
+        unknown: which weaker models no checker judged, in a sentence; "" if none.
         held: checkers whose property was proven in this run.
     """
 
@@ -47,7 +47,7 @@ class Guarantees(NamedTuple):
 
 
 def guarantees_of(verdicts: Sequence[Mapping[str, Any]]) -> Guarantees:
-    """What verdicts (as in verdict.json) tell of guarantees."""
+    """What verdicts (as in verdict.json) say of guarantees."""
     broken: list[str] = []
     surviving: list[str] = []
     undecided: list[str] = []
@@ -81,28 +81,28 @@ def _broken(name: str, violated: Sequence[str], verdict: Mapping[str, Any]) -> s
     anomalies = [str(anomaly) for anomaly in cast("Sequence[Any]", verdict.get("anomalies") or ())]
     if name == CHECKER:
         anomalies = [f"{anomaly} {RULES[anomaly]}" if anomaly in RULES else anomaly for anomaly in anomalies]
-    told = clip(", ".join(anomalies[:_MODELS_MAX]), 200)
-    return f"{clip(name, 60)} ({told})" if told else clip(name, 60)
+    listed = clip(", ".join(anomalies[:_MODELS_MAX]), 200)
+    return f"{clip(name, 60)} ({listed})" if listed else clip(name, 60)
 
 
 def _undecided(verdict: Mapping[str, Any]) -> list[str]:
     models = _models(verdict, "undecided")
     if not models:
         return []
-    why = next((str(each["why_undecided"]) for each in _told(verdict) if each.get("why_undecided")), "")
+    why = next((str(each["why_undecided"]) for each in _models_of(verdict) if each.get("why_undecided")), "")
     return [", ".join(models[:_MODELS_MAX]) + (f" ({clip(why, 200)})" if why else "")]
 
 
 def _models(verdict: Mapping[str, Any], which: str) -> list[str]:
-    for models in _told(verdict):
+    for models in _models_of(verdict):
         listed = models.get(which)
         if isinstance(listed, list):
             return [clip(str(model), 60) for model in cast("list[Any]", listed)]
     return []
 
 
-def _told(verdict: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """What a verdict tells of models, in its evidence or in its figures."""
+def _models_of(verdict: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """What a verdict says of models, in its evidence or in its figures."""
     for part in ("evidence", "figures"):
         found = verdict.get(part)
         models = cast("dict[str, Any]", found).get("models") if isinstance(found, dict) else None

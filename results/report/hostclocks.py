@@ -1,7 +1,7 @@
 """What the page says of the clocks of the nodes' hosts, and takes off the times in their logs (see
 `splitbrain.results.clocks`).
 
-Logs are stamped by wall clocks. What libfaketime adds to a node's clock is a fault, and nobody measured it.
+Logs are stamped by wall clocks. What libfaketime adds to a node's clock is a fault, and it was not measured.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _FARTHEST_S: Final = 1e9
 
 
 def ahead_ns(clocks: Clocks, node: str) -> int:
-    """Nanoseconds by which a node's host's wall clock was ahead of the controller's; 0 where nobody measured it."""
+    """Nanoseconds by which a node's host's wall clock was ahead of the controller's; 0 where it was not measured."""
     ahead_s = clocks.walls_s.get(node, 0.0)
     return round(ahead_s * 1e9) if abs(ahead_s) < _FARTHEST_S else 0
 

@@ -18,7 +18,7 @@ from splitbrain.results.report.svg import LEFT, RIGHT, WIDTH
 from splitbrain.results.report.text import clip, visible
 
 OPS_MAX: Final = 100_000
-"""Ops that a page carries."""
+"""The largest number of ops in a page."""
 
 _VALUE_MAX: Final = 48
 _ERROR_MAX: Final = 120
@@ -38,7 +38,7 @@ def packed(view: RunView, logs: Sequence[NodeLog], moments_s: Sequence[float], l
     """
     chosen = ops_kept(view, moments_s)
     document = {
-        "end_s": view.around.end_ns / 1e9,
+        "end_s": view.events.end_ns / 1e9,
         "left": LEFT,
         "right": WIDTH - RIGHT,
         "width": WIDTH,

@@ -19,11 +19,11 @@ class Stretch(NamedTuple):
 
 
 def node_states(view: RunView) -> list[Stretch]:
-    """When each node was down, paused, or without two-way links to a majority, as the nemesis ops tell."""
+    """When each node was down, paused, or without two-way links to a majority, by the reports of nemesis ops."""
     nodes = view.nodes
     since: dict[tuple[str, str], float] = {}
     found: list[Stretch] = []
-    for op in view.around.fault_ops:
+    for op in view.events.fault_ops:
         if op.completion is None:
             continue
         time_s = op.completion.time / 1e9
@@ -34,7 +34,7 @@ def node_states(view: RunView) -> list[Stretch]:
         found += [Stretch(node, since.pop((what, node)), time_s, what) for what, node in over]
         for state in sorted(now):
             since.setdefault(state, time_s)
-    end_s = view.around.end_ns / 1e9
+    end_s = view.events.end_ns / 1e9
     return found + [Stretch(node, begin, end_s, what) for (what, node), begin in since.items()]
 
 
@@ -45,13 +45,13 @@ def _cut_off(nodes: Sequence[str], cut: Sequence[Link]) -> list[str]:
 
 
 def leaderships(view: RunView) -> list[Stretch]:
-    """When each node held itself to be the leader, and of which term, as its telemetry tells.
+    """When each node believed to be the leader, and of which term, by its telemetry.
 
-    A node that is killed tells nothing more: its leadership ends where it went down.
+    A node that is killed reports nothing more: its leadership ends where it went down.
     """
-    told = view.telemetry.select(["time", "node", "life", "term", "role"]).to_pylist()
+    rows = view.telemetry.select(["time", "node", "life", "term", "role"]).to_pylist()
     by_node: dict[str, list[dict[str, Any]]] = {node: [] for node in view.nodes}
-    for row in told:
+    for row in rows:
         if row["role"] is not None and row["node"] in by_node:
             by_node[row["node"]].append(row)
     downs = [stretch for stretch in node_states(view) if stretch.what == "down"]
@@ -70,7 +70,7 @@ def leaderships(view: RunView) -> list[Stretch]:
             if row["role"] == "leader" and begun is None:
                 begun = row
         if begun is not None:
-            found.append(_leadership_of(node, begun, view.around.end_ns / 1e9, downs))
+            found.append(_leadership_of(node, begun, view.events.end_ns / 1e9, downs))
     return found
 
 

@@ -43,7 +43,7 @@ def load_plots(view: RunView) -> dict[str, Markup]:
 
 
 def _quantile_plot(view: RunView, found: Arrivals, ok: Bools) -> Markup:
-    end_s = view.around.end_ns / 1e9
+    end_s = view.events.end_ns / 1e9
     series = [
         Series(
             f"{name} from invocation", quantiles(found.begun[ok] / 1e9, found.latency_ms[ok], end_s, q), colour=place
@@ -62,25 +62,25 @@ def _quantile_plot(view: RunView, found: Arrivals, ok: Bools) -> Markup:
         "Latency of ok ops over time in milliseconds, logarithmic: 50th, 95th and 99th percentile, from the invocation "
         "and from when the op was due"
     )
-    return chart(frame_of(view.around), series, label, id="quantiles", unit="ms", logarithmic=True)
+    return chart(frame_of(view.events), series, label, id="quantiles", unit="ms", logarithmic=True)
 
 
 def _rate_plot(view: RunView, found: Arrivals, ok: Bools, groups: Groups, left_out: int, word: str) -> Markup:
-    end_s, name = view.around.end_ns / 1e9, f"rate-by-{_column(word)}"
+    end_s, name = view.events.end_ns / 1e9, f"rate-by-{_column(word)}"
     series = [Series(name, rates(found.ended[ok & mask] / 1e9, end_s)) for name, mask in groups]
     label = f"Ok ops per second by {word}"
-    return chart(frame_of(view.around), series, label, id=name, unit="/s", left_out=left_out)
+    return chart(frame_of(view.events), series, label, id=name, unit="/s", left_out=left_out)
 
 
 def _latency_plot(view: RunView, found: Arrivals, ok: Bools, groups: Groups, left_out: int, word: str) -> Markup:
-    end_s, name = view.around.end_ns / 1e9, f"latency-by-{_column(word)}"
+    end_s, name = view.events.end_ns / 1e9, f"latency-by-{_column(word)}"
 
     def lines(mask: Bools) -> list[Line]:
         return quantiles(found.begun[mask] / 1e9, found.latency_ms[mask], end_s, 0.95)
 
     series = [Series(name, lines(ok & mask)) for name, mask in groups]
     label = f"95th percentile of the latency of ok ops from the invocation by {word}, in milliseconds, logarithmic"
-    return chart(frame_of(view.around), series, label, id=name, unit="ms", logarithmic=True, left_out=left_out)
+    return chart(frame_of(view.events), series, label, id=name, unit="ms", logarithmic=True, left_out=left_out)
 
 
 def _column(word: str) -> str:

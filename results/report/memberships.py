@@ -10,8 +10,8 @@ from splitbrain.results.report.text import clip
 
 FAULT: Final = "membership"
 
-TOLD_MAX: Final = 200
-"""Changes of voters that nodes told which are shown."""
+REPORTED_MAX: Final = 200
+"""The largest number of shown changes of voters that nodes reported."""
 
 _NODES_MAX: Final = 9
 
@@ -21,7 +21,7 @@ class MemberChange(NamedTuple):
 
     Attributes:
         node: who left or joined, or who took on other voters.
-        time_s: when: at the end of the nemesis op, or as the node told.
+        time_s: when: at the end of the nemesis op, or of the node's report.
         what: "left", "joined" or "voters".
         words: the same as a sentence.
     """
@@ -33,11 +33,11 @@ class MemberChange(NamedTuple):
 
 
 def member_changes(view: RunView) -> list[MemberChange]:
-    """All of them by time; those that nodes told at most `TOLD_MAX`, the first ones."""
-    struck = [op for op in view.around.fault_ops if op.said.fault == FAULT and op.completion and op.struck]
+    """All of them by time; of those that nodes reported the first `REPORTED_MAX`."""
+    hits = [op for op in view.events.fault_ops if op.said.fault == FAULT and op.completion and op.hit]
     nodes = frozenset(view.nodes)
-    done = [change for op in struck for change in _of_op(op, nodes)]
-    return sorted([*done, *_told(view)[:TOLD_MAX]], key=lambda change: change.time_s)
+    done = [change for op in hits for change in _of_op(op, nodes)]
+    return sorted([*done, *_reported(view)[:REPORTED_MAX]], key=lambda change: change.time_s)
 
 
 def _of_op(op: FaultOp, nodes: frozenset[str]) -> list[MemberChange]:
@@ -48,8 +48,8 @@ def _of_op(op: FaultOp, nodes: frozenset[str]) -> list[MemberChange]:
     return [MemberChange(node, time_s, what, f"{clip(node, 60)} {words}") for node in named]
 
 
-def _told(view: RunView) -> list[MemberChange]:
-    """Where a node's own list of voters differs from the one that it told before."""
+def _reported(view: RunView) -> list[MemberChange]:
+    """Where a node's own list of voters differs from the one that it reported before."""
     rows = view.telemetry.select(["time", "node", "voters"]).filter(view.telemetry["voters"].is_valid()).to_pylist()
     held: dict[str, frozenset[str]] = {}
     found: list[MemberChange] = []
@@ -58,12 +58,12 @@ def _told(view: RunView) -> list[MemberChange]:
         if before is not None and voters != before:
             shown = ", ".join(clip(node, 30) for node in sorted(voters)[:_NODES_MAX])
             more = f" and {len(voters) - _NODES_MAX} more" if len(voters) > _NODES_MAX else ""
-            words = f"{clip(row['node'], 60)} took on the voters {shown or 'none'}{more}"
+            words = f"{clip(row['node'], 60)} changed to the voters {shown or 'none'}{more}"
             found.append(MemberChange(row["node"], row["time"] / 1e9, "voters", words))
         held[row["node"]] = voters
     return sorted(found, key=lambda change: change.time_s)
 
 
 def more_changes(view: RunView) -> int:
-    """How many changes that nodes told are not shown."""
-    return max(len(_told(view)) - TOLD_MAX, 0)
+    """How many changes that nodes reported are not shown."""
+    return max(len(_reported(view)) - REPORTED_MAX, 0)

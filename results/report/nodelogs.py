@@ -30,13 +30,13 @@ SIMULATED_EPOCH_NS: Final = 1_577_836_800_000_000_000
 """When simulated worlds begin (2020-01-01), in nanoseconds since the Unix epoch."""
 
 LINES_MAX: Final = 12_000
-"""Lines of all nodes together that a page carries."""
+"""The largest number of lines of all nodes together in a page."""
 
 LINE_MAX: Final = 300
-"""Characters of a line that a page carries."""
+"""The largest number of characters of a line in a page."""
 
 READ_MAX: Final = 16_000_000
-"""Bytes of a file that are read: its beginning and its end, half each."""
+"""The largest number of bytes of a file that are read: half at its beginning, half at its end."""
 
 EXCERPT_MAX: Final = 40
 """Lines of an excerpt."""
@@ -50,7 +50,7 @@ _DATE: Final = re.compile(
 _TIME_OF_DAY: Final = re.compile(r"\s*(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?\b")
 _SECONDS: Final = re.compile(r"\s*(\d{1,9}\.\d{3,9})\s")
 _HEAD: Final = 120
-"""A time stamp is looked for in so many characters."""
+"""The number of characters in which a time stamp is searched."""
 
 _DAY_NS: Final = 86_400_000_000_000
 
@@ -97,7 +97,7 @@ def node_logs(view: RunView, moments_s: Sequence[float], most: int = LINES_MAX) 
     """
     found = [(node, path) for node in _folders(view) for path in _files(view.run.path / "nodes" / node)]
     share = most // max(len(found), 1)
-    began_ns, clocks = _began_ns(view.document), clocks_of(view.around)
+    began_ns, clocks = _began_ns(view.document), clocks_of(view.events)
     return [
         _read(view.run.path, node, path, began_ns + ahead_ns(clocks, node), moments_s, share) for node, path in found
     ]
@@ -114,7 +114,7 @@ def excerpt(logs: Sequence[NodeLog], begin_s: float, end_s: float) -> tuple[list
         before = [line for line in timed if line.time_s is not None and line.time_s < begin_s]
         inside = [line for line in timed if line.time_s is not None and begin_s <= line.time_s <= end_s]
         found += [(log.node, line) for line in (*before[-_BEFORE:], *inside)]
-    found.sort(key=lambda told: told[1].time_s or 0.0)
+    found.sort(key=lambda pair: pair[1].time_s or 0.0)
     return found[:EXCERPT_MAX], max(len(found) - EXCERPT_MAX, 0)
 
 
@@ -126,7 +126,7 @@ def _folders(view: RunView) -> list[str]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Text logs in a node's folder; what lies in its data folder is the system's, and binary."""
+    """Text logs in a node's folder; files in its data folder are the system's, and binary."""
     inside = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     return sorted(
         path

@@ -87,7 +87,7 @@ class _Measure(NamedTuple):
     steps: bool = True
     logarithmic: bool = False
 
-    def told(self, step: float) -> str:
+    def caption(self, step: float) -> str:
         """What is said of its picture."""
         return f"{self.title}: {self.words.format(step=f'{step:g}')}"
 
@@ -117,7 +117,7 @@ def overlays(a: Tracks, b: Tracks) -> Overlays | None:
     frame = Frame(end_s, shades, lanes=lanes)
     values = [[_rows(tracks.runs, measure, step, end_s) for tracks in sides] for measure in _MEASURES]
     pictures = [
-        Overlay(measure.name, _picture(measure, frame, found, step), measure.told(step))
+        Overlay(measure.name, _picture(measure, frame, found, step), measure.caption(step))
         for measure, found in zip(_MEASURES, values, strict=True)
         if any(np.isfinite(rows).any() for rows in found)
     ]
@@ -156,7 +156,7 @@ def _p99(run: Track, step: float) -> Floats:
 
 
 def _availability(run: Track, step: float) -> Floats:
-    """Of the seconds of each stretch in which somebody asked, the share that was served, in percent."""
+    """Of the seconds of each stretch with ops, the share that was served, in percent."""
     edges = np.arange(_bins(run.end_s, step) + 1, dtype=np.float64) * step
     edges[-1] = max(edges[-1], math.ceil(run.end_s))
     asked, silent = (_seconds_in(first, last, edges) for first, last in (run.seconds.asked, run.seconds.silent))
@@ -217,7 +217,7 @@ def _picture(measure: _Measure, frame: Frame, sides: Sequence[Rows], step: float
         areas = list(zip(low, high, strict=True)) if len(rows) > 1 else []
         name = side if len(rows) < 2 else f"{side}, {len(rows)} runs"
         series.append(Series(name, of_median, dashed=place == 1, colour=place, areas=areas))
-    label = " ".join([measure.told(step), *map(_summary, _SIDES, sides)])
+    label = " ".join([measure.caption(step), *map(_summary, _SIDES, sides)])
     drawn = [each for each in series if each.lines]
     return chart(frame, drawn, label, id=f"over-{measure.name}", unit=measure.unit, logarithmic=measure.logarithmic)
 

@@ -45,14 +45,14 @@ from splitbrain.results.report.timeline import Shown, bands, timeline
 _FOLDER: Final = Path(__file__).parent
 _SENTENCES_MAX: Final = 3
 _ON_TELEMETRY: Final = ("election-safety", "leader-completeness", "replica-agreement", "commit-monotonic")
-"""What these say of a run that passed is told after what was said of its clients."""
+"""The verdicts of these checkers come after the verdicts on client ops on the page of a run that passed."""
 
 _AROUND_S: Final = 0.5
 """The excerpt of the logs reaches so far before and after the last op of the witness."""
 
 _HEADLINES: Final[Mapping[str, tuple[str, str, str]]] = {
     "pass": ("pass", "Pass", "Every checker proved its property on this history."),
-    "violation": ("violation", "Violation", "The system broke a promise. The evidence is below."),
+    "violation": ("violation", "Violation", "The system broke a guarantee. The evidence is below."),
     "inconclusive": ("inconclusive", "Inconclusive", "No violation was found, and the run proves too little."),
     "harness error": ("harness-error", "Harness error", "The harness failed: this says nothing about the system."),
 }
@@ -96,7 +96,7 @@ def render(view: RunView) -> Page:
     plots = _plots(view, shown, quorum)
     events, more_events = story(view, shown)
     windows = window_rows(quorum.figures, view.nodes, findings) if quorum.figures else []
-    measured = any(clocks_of(view.around).walls_s.values())
+    measured = any(clocks_of(view.events).walls_s.values())
     log_times = f"times are those of the nodes' own clocks{', less the offsets of their hosts' if measured else ''}"
     environment = _environment()
     css = {name: environment.get_template(f"{name}.css").render() for name in ("report", "plots")}
@@ -124,8 +124,8 @@ def render(view: RunView) -> Page:
         served=_served(quorum),
         leader_changes=leader_changes(view.telemetry),
         faults=fault_rows(view),
-        windows=[window_counts(view.calls, w) for w in view.around.windows],
-        counts=run_counts(view.calls, view.around),
+        windows=[window_counts(view.calls, w) for w in view.events.windows],
+        counts=run_counts(view.calls, view.events),
         ends=ENDS,
         dense=bands(view),
         more_plots=_MORE_PLOTS,
@@ -196,12 +196,12 @@ def _headline(view: RunView) -> dict[str, Any]:
             if v.get("checker") not in ("stats", "coverage")
         ],
     }.get(judgement.outcome, [])
-    told = [sentence for sentence in said if sentence]
+    shown = [sentence for sentence in said if sentence]
     return {
         "kind": kind,
         "title": title,
-        "sentences": told[:_SENTENCES_MAX] or [words],
-        "more": max(len(told) - _SENTENCES_MAX, 0),
+        "sentences": shown[:_SENTENCES_MAX] or [words],
+        "more": max(len(shown) - _SENTENCES_MAX, 0),
     }
 
 
@@ -226,9 +226,9 @@ def _identity(view: RunView) -> list[tuple[str, str]]:
         ("Bugs switched on", options.get("bug") or None),
         ("Nodes", ", ".join(view.nodes)),
         ("Began", _began(document)),
-        ("Lasted", f"{view.around.end_ns / 1e9:.1f} s"),
+        ("Lasted", f"{view.events.end_ns / 1e9:.1f} s"),
         ("Client ops", f"{total:,}"),
-        ("Clocks of hosts", words_of(clocks_of(view.around))),
+        ("Clocks of hosts", words_of(clocks_of(view.events))),
         ("Judged by", view.judgement.engine if view.judgement else None),
     ]
     return [(name, clip(value)) for name, value in facts if value not in (None, "")]
@@ -243,7 +243,7 @@ def _began(document: Mapping[str, Any]) -> str | None:
 
 
 def _numbered(verdicts: Sequence[dict[str, Any]]) -> list[Finding]:
-    """All findings in the order of the page; each verdict is told with which number its own begin."""
+    """All findings in the order of the page; each verdict gets the number of its first one."""
     found: list[Finding] = []
     for verdict in verdicts:
         verdict["first_finding"] = len(found) + 1
@@ -255,9 +255,9 @@ def _moments_s(view: RunView, witness: Sequence[int], findings: Sequence[Finding
     """When something happened that matters, in seconds: evidence, and what the nemesis did."""
     named = np.asarray([*witness, *(op for finding in findings for op in finding.ops)], dtype=np.int64)
     rows = np.flatnonzero(np.isin(ints(view.history, "index"), named))
-    told = [moment.time_s for finding in findings for moment in finding.moments]
-    struck = [op.invoke.time / 1e9 for op in view.around.fault_ops]
-    return [*(ints(view.history, "time")[rows] / 1e9).tolist(), *told, *struck]
+    shown = [moment.time_s for finding in findings for moment in finding.moments]
+    faults = [op.invoke.time / 1e9 for op in view.events.fault_ops]
+    return [*(ints(view.history, "time")[rows] / 1e9).tolist(), *shown, *faults]
 
 
 def _excerpt(
@@ -282,11 +282,11 @@ def _excerpt(
 
 
 def _harness_ops(view: RunView) -> list[Op]:
-    return [op for op in view.around.harness if op.f not in ("phase", CLOCKS)]
+    return [op for op in view.events.harness if op.f not in ("phase", CLOCKS)]
 
 
 def _served(quorum: Quorum) -> dict[str, float] | None:
-    """For how many seconds a quorum was within nobody's reach, and in how many stretches; None if that is not known."""
+    """For how many seconds no node could reach a quorum, and in how many stretches; None if that is unknown."""
     if quorum.figures is None:
         return None
     halted = [window for window in quorum.figures.windows if not window.possibly_capable]
@@ -299,7 +299,7 @@ def _plots(view: RunView, shown: Shown, quorum: Quorum) -> dict[str, Markup]:
     found = {"timeline": timeline(view, shown), "rate": rate_plot(view), "latency": latency_plot(view)}
     found |= load_plots(view) | replica_plots(view)
     if quorum.figures is not None and quorum.figures.windows:
-        found["availability"] = availability_plot(quorum.figures, view.nodes, view.around.end_ns / 1e9)
+        found["availability"] = availability_plot(quorum.figures, view.nodes, view.events.end_ns / 1e9)
     if quorum.figures is not None and quorum.figures.recovery:
         found["recovery"] = recovery_plot(quorum.figures)
     return found

@@ -14,15 +14,15 @@ from splitbrain.results.report.run_view import RunView
 from splitbrain.results.store import FORMAT
 
 RUNS_MAX: Final = 200
-"""So many other runs of the test are read, those nearest in time."""
+"""The largest number of other runs of the test that are read: those nearest in time."""
 
 SHOWN_MAX: Final = 10
-"""Runs in the table."""
+"""The largest number of runs in the table."""
 
 HARNESS_ERROR: Final = ("harness", "error")
 
 NOTHING_EARLIER: Final = "no earlier run"
-"""Whether something is new cannot be told of a test's first run."""
+"""A test's first run has no earlier run to compare with."""
 
 
 class Other(NamedTuple):
@@ -32,8 +32,8 @@ class Other(NamedTuple):
         name: its name; names begin with the time.
         outcome: in a word; None if it was not judged.
         signatures: what it was found guilty of: checker and anomaly.
-        seed: its root seed, as its test.json tells.
-        options: all that it was run with but the seed, in one form that can be compared; "" where nothing is told.
+        seed: its root seed, from its test.json.
+        options: all that it was run with but the seed, in one form that can be compared; "" without options.
         revision: of splitbrain's sources, shortened, where it is known.
         has_report: whether there is a page to lead to.
     """
@@ -78,7 +78,7 @@ class Trace(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What the other runs tell.
+    """What the other runs show.
 
     Attributes:
         traces: one for each signature of this run.
@@ -176,8 +176,8 @@ def _other(path: Path, document: _Document, brief: _Brief | None) -> Other:
 def _comparable(options: Any) -> str:
     if not isinstance(options, dict):
         return ""
-    told = {str(name): value for name, value in cast("dict[Any, Any]", options).items() if name != "seed"}
-    return msgspec.json.encode(told, order="deterministic").decode()
+    kept = {str(name): value for name, value in cast("dict[Any, Any]", options).items() if name != "seed"}
+    return msgspec.json.encode(kept, order="deterministic").decode()
 
 
 def _signatures(brief: _Brief) -> frozenset[tuple[str, str]]:
@@ -241,13 +241,13 @@ def novelty_of(past: Past, bugs: Sequence[str]) -> str:
     earlier = past.traces[0].earlier.of
     if not earlier:
         return f"Not known: this store has no earlier judged run of this test to compare with.{expected}"
-    told: list[str] = []
+    words: list[str] = []
     for word, said in (("new", "New"), ("flaky", "Seen before, not always"), ("known", "Known")):
         alike = [trace for trace in past.traces if trace.word == word]
         names = [f"{trace.checker} {trace.anomaly} ({_seen(trace)})" for trace in alike[:NAMED_MAX]]
         more = f" and {len(alike) - NAMED_MAX} more" if len(alike) > NAMED_MAX else ""
-        told += [f"{said}: {'; '.join(names)}{more}."] if alike else []
-    return f"{' '.join(told)}{expected}"
+        words += [f"{said}: {'; '.join(names)}{more}."] if alike else []
+    return f"{' '.join(words)}{expected}"
 
 
 def _seen(trace: Trace) -> str:

@@ -31,7 +31,7 @@ Floats = npt.NDArray[np.float64]
 
 def rate_plot(view: RunView) -> Markup:
     """Ops that ended per second, by how they ended."""
-    axis = TimeAxis(view.around.end_ns / 1e9)
+    axis = TimeAxis(view.events.end_ns / 1e9)
     step = max(nice_step(axis.end_s / _BINS), 0.1)
     bins = max(int(axis.end_s / step + 1e-9), 1)  # the last one is longer: what is left over would look like a drop
     length = np.full(bins, step)
@@ -46,7 +46,7 @@ def rate_plot(view: RunView) -> Markup:
     def y(value: float) -> float:
         return _BOTTOM - value / (math.ceil(top / grid) * grid) * _HEIGHT
 
-    parts = [*shades(frame_of(view.around), axis, _TOP, _BOTTOM)]
+    parts = [*shades(frame_of(view.events), axis, _TOP, _BOTTOM)]
     for i in range(math.ceil(top / grid) + 1):
         parts += rung(y(i * grid), f"{i * grid:g}")
     for how in ENDS:
@@ -60,7 +60,7 @@ def rate_plot(view: RunView) -> Markup:
 
 def latency_plot(view: RunView) -> Markup:
     """How long ops took, on a logarithmic scale, at the time at which they were invoked; ok ops with their median."""
-    axis = TimeAxis(view.around.end_ns / 1e9)
+    axis = TimeAxis(view.events.end_ns / 1e9)
     calls, times = view.calls, ints(view.history, "time")
     chosen = np.flatnonzero(calls.complete != OPEN)
     begun = times[calls.invoke[chosen]] / 1e9
@@ -70,7 +70,7 @@ def latency_plot(view: RunView) -> Markup:
     def y(value: float) -> float:
         return _BOTTOM - (math.log10(value) - low) / (high - low) * _HEIGHT
 
-    parts = [*shades(frame_of(view.around), axis, _TOP, _BOTTOM)]
+    parts = [*shades(frame_of(view.events), axis, _TOP, _BOTTOM)]
     for power in range(low, high + 1):
         parts += rung(y(10.0**power), f"{10.0**power:g} ms" if power == high else f"{10.0**power:g}")
     drawn = _sample(took)

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from splitbrain.results.report.text import clip
 
 ARTEFACTS_MAX: Final = 200
-"""Files that are listed."""
+"""The largest number of files that are listed."""
 
 _OURS: Final = ("report.html", "controller.lock")
 
@@ -63,8 +63,8 @@ def _surroundings(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append(("load at the start", f"{clip(busy)} (averages of 1, 5 and 15 minutes)"))
     if document.get("links"):
         found.append(("links are cut by", clip(document["links"])))
-    told = [f"{name}: {said}" for name, said in _dict(document.get("tools")).items()]
-    return found + ([("tools", clip("; ".join(told), 600))] if told else [])
+    tools = [f"{name}: {said}" for name, said in _dict(document.get("tools")).items()]
+    return found + ([("tools", clip("; ".join(tools), 600))] if tools else [])
 
 
 def artefacts_of(folder: Path, written_now: Mapping[str, int]) -> tuple[list[tuple[str, int]], int]:

@@ -13,11 +13,11 @@ CHECKER: Final = "quorum-progress"
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Ops that one node was asked in one window, and what came of them; older verdicts tell `ops` and `answered` alone.
+    """Ops that one node received in one window, and their results; older verdicts have only `ops` and `answered`.
 
     Attributes:
         refused: failed, without an answer of the state.
-        unknown: nobody knows.
+        unknown: their outcome is unknown.
         first_answer_s: seconds from the beginning of the window to the first answer, None if there was none.
     """
 
@@ -37,7 +37,7 @@ class QuorumWindow(msgspec.Struct, frozen=True):
         down, uncertain: nodes that were stopped or paused, or may have been.
         configurations: all voter sets that any node held.
         number: its number in the run; its place in the list in older verdicts, which leave none out.
-        Q1, Q2, Q3, Q8: how the rule fared in it, None where that is not told.
+        Q1, Q2, Q3, Q8: the result of the rule in it, None if it is not given.
     """
 
     start_s: float
@@ -59,9 +59,9 @@ class QuorumWindow(msgspec.Struct, frozen=True):
 
     @property
     def rules(self) -> dict[str, str]:
-        """The rules that are told of, with how they fared."""
-        told = {"Q1": self.Q1, "Q2": self.Q2, "Q3": self.Q3, "Q8": self.Q8}
-        return {rule: how for rule, how in told.items() if how is not None}
+        """The rules that have a result, with it."""
+        results = {"Q1": self.Q1, "Q2": self.Q2, "Q3": self.Q3, "Q8": self.Q8}
+        return {rule: how for rule, how in results.items() if how is not None}
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ class Recovery(msgspec.Struct, frozen=True):
 
 
 class Shares(msgspec.Struct, frozen=True):
-    """Shares of seconds and of ops that were answered, None where nobody asked.
+    """Shares of seconds and of ops that were answered, None without ops.
 
     Of the cluster, `silent` lists stretches without an answer; versions that counted other seconds had no such list.
     """
@@ -131,7 +131,7 @@ def quorum_of(verdicts: Sequence[Mapping[str, Any]]) -> Quorum:
 
 
 def unserved(figures: Figures, nodes: Sequence[str]) -> list[Stretch]:
-    """When each node was out of reach of every node that could have a quorum; adjoining windows are one stretch."""
+    """When each node could reach no node that could have a quorum; adjoining windows are one stretch."""
     found: list[Stretch] = []
     for node in nodes:
         for window in figures.windows:

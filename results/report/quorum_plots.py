@@ -66,9 +66,9 @@ def _cell(window: QuorumWindow, node: str, axis: TimeAxis, y: float) -> list[Mar
     share = asked.answered / asked.ops
     x, end = axis.x(window.start_s), axis.x(window.end_s)
     words = (
-        f"of {asked.ops} ops that {clip(node, 60)} was asked from {window.start_s:.3f} s to {window.end_s:.3f} s "
-        f"it answered {asked.answered}, then or later"
-        f"{'' if node in window.possibly_served else '; it was out of reach of any quorum'}"
+        f"of {asked.ops} ops that {clip(node, 60)} received from {window.start_s:.3f} s to {window.end_s:.3f} s "
+        f"it answered {asked.answered}, in the window or later"
+        f"{'' if node in window.possibly_served else '; it could not reach a quorum'}"
     )
     kind = "answered" if asked.answered else "silent"
     width = max(end - x, 1)

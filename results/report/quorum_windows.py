@@ -52,13 +52,13 @@ def _row(number: int, window: QuorumWindow, nodes: Sequence[str], found: list[tu
 
 def _how(window: QuorumWindow) -> str:
     """Links and nodes in words."""
-    told = [
+    states = [
         f"{len(window.cut)} links cut" if window.cut else "",
         f"{len(window.uncertain_links)} links uncertain" if window.uncertain_links else "",
         f"down: {clip(', '.join(window.down), 100)}" if window.down else "",
         f"uncertain: {clip(', '.join(window.uncertain), 100)}" if window.uncertain else "",
     ]
-    return "; ".join(filter(None, told)) or "all well"
+    return "; ".join(filter(None, states)) or "all well"
 
 
 def _named(chosen: Sequence[str], nodes: Sequence[str]) -> str:

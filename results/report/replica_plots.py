@@ -1,4 +1,4 @@
-"""How far replicas were behind, as their telemetry tells, and how wrong clocks were, as faults of clocks measured."""
+"""How far replicas were behind, by their telemetry, and how wrong clocks were, by measurements of clock faults."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from splitbrain.results.report.run_view import RunView
 from splitbrain.results.report.stretches import Line
 
 LAG_WORDS: Final = (
-    "Replica lag: log entries that a node had yet to apply, of those that any node had told to be committed, by what "
-    "nodes told last. A node that is down tells nothing, and falls behind."
+    "Replica lag: log entries that any node had reported as committed and a node had not applied, by the last "
+    "report of each node. A node that is down reports nothing, and falls behind."
 )
 OFFSET_WORDS: Final = (
     "Clock offsets: as measured, of the hosts at the start, and of each node before and after each fault of its clock."
@@ -31,29 +31,29 @@ _FARTHEST_MS: Final = 1e12
 
 
 def replica_plots(view: RunView) -> dict[str, Markup]:
-    """The pictures by name: those for which something was told."""
+    """The pictures by name: those with data."""
     found: dict[str, Markup] = {}
     lags = lags_of(view)
     if lags:
         label = "Replica lag: log entries that each node had yet to apply of those known to be committed"
         found["lag"] = chart(
-            frame_of(view.around), [Series(node, [line]) for node, line in lags.items()], label, id="lag"
+            frame_of(view.events), [Series(node, [line]) for node, line in lags.items()], label, id="lag"
         )
     offsets = offsets_of(view)
     if any(value for line in offsets.values() for _, value in line):
         label = "Offsets of the nodes' clocks in milliseconds, as measured before and after each fault of clocks"
         series = [Series(node, [line]) for node, line in offsets.items()]
-        found["clocks"] = chart(frame_of(view.around), series, label, id="clocks", unit="ms")
+        found["clocks"] = chart(frame_of(view.events), series, label, id="clocks", unit="ms")
     return found
 
 
 def lags_of(view: RunView) -> dict[str, Line]:
-    """By node and time in seconds: the highest commit index that any node had told, less the node's applied index.
+    """By node and time in seconds: the highest commit index that any node had reported, less the node's applied index.
 
     With several groups it is the largest lag in any of them. A node that is down stays where it was.
     """
     table = view.telemetry
-    end_ns = max(view.around.end_ns, 1)
+    end_ns = max(view.events.end_ns, 1)
     grid = np.linspace(0, end_ns, _GRID).astype(np.int64)
     rows = sorted(
         (row for row in table.select(["time", "node", "group", "commit_index", "applied_index"]).to_pylist()),
@@ -80,7 +80,7 @@ def lags_of(view: RunView) -> dict[str, Line]:
 
 
 def _at(grid: Ints, times: Ints, values: Ints) -> Ints:
-    """What had been told last at each moment; 0 before anything was."""
+    """The last reported value at each moment; 0 before the first."""
     place = np.searchsorted(times, grid, side="right") - 1
     return np.where(place >= 0, values[np.maximum(place, 0)], 0)
 
@@ -88,16 +88,16 @@ def _at(grid: Ints, times: Ints, values: Ints) -> Ints:
 def offsets_of(view: RunView) -> dict[str, Line]:
     """By node: times in seconds with the offsets in milliseconds that were measured at them."""
     found: dict[str, Line] = {}
-    for op in view.around.of_harness(CLOCKS):
+    for op in view.events.of_harness(CLOCKS):
         for node, ahead_s in _as_dict(_as_dict(op.value).get("walls_s")).items():
             _note(found, str(node), op.time, ahead_s, 1000.0)
-    for op in view.around.fault_ops:
+    for op in view.events.fault_ops:
         if op.said.fault != "clock" or op.completion is None:
             continue
         for node, (before, after) in op.said.evidence.clocks().items():
             _note(found, node, op.invoke.time, before.offset_ms)
             _note(found, node, op.completion.time, after.offset_ms)
-    end_s = view.around.end_ns / 1e9
+    end_s = view.events.end_ns / 1e9
     lines = {node: sorted(found[node], key=lambda point: point[0]) for node in view.nodes if node in found}
     return {node: [*line, (max(end_s, line[-1][0]), line[-1][1])] for node, line in lines.items()}
 

@@ -80,7 +80,7 @@
     const how = kind === "open" ? "was never completed"
       : "ended " + kind + (answered !== null || kind === "ok" ? " with " + answered : "") + (error !== null ? " (" + error + ")" : "")
         + " at " + seconds(end_us(op), 4) + (ops.term[op] >= 0 ? " in term " + ops.term[op] : "");
-    return "Op " + ops.index[op] + ": process " + ops.process[op] + " asked " + (word(ops.node, op) ?? "nobody")
+    return "Op " + ops.index[op] + ": process " + ops.process[op] + " asked " + (word(ops.node, op) ?? "no node")
       + " to " + what + " at " + seconds(ops.begin_us[op], 4) + "; it " + how + ".";
   }
 

@@ -1,4 +1,4 @@
-"""Everything that a report shows of a run, read from its folder. Whatever is missing is told, not guessed."""
+"""Everything that a report shows of a run, read from its folder. What is missing is reported, not guessed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, recovered_note
 from splitbrain.results.calls import Calls, client_calls, ints
 from splitbrain.results.errors import HistoryFormatError, RunNotFoundError
-from splitbrain.results.faults import Happenings, happenings
+from splitbrain.results.faults import RunEvents, run_events
 from splitbrain.results.loaded import LoadedRun
 from splitbrain.results.store import Judgement, RunDir
 
@@ -29,9 +29,9 @@ class RunView:
         running: whether its controller is still alive.
         cut_short: whether the history ends before the run came to its end.
         history: the ops; empty where there are none.
-        telemetry: what the nodes told.
+        telemetry: of the nodes.
         calls: client ops, invocation beside completion.
-        around: phases, faults and the harness's own ops.
+        events: phases, faults and the harness's own ops.
         marks: how often each coverage mark was reached, by name; None if they were not counted.
         notes: what is missing or damaged, in words.
     """
@@ -44,7 +44,7 @@ class RunView:
     history: pa.Table
     telemetry: pa.Table
     calls: Calls
-    around: Happenings
+    events: RunEvents
     marks: dict[str, int] | None
     notes: list[str] = field(default_factory=list[str])
 
@@ -99,11 +99,11 @@ def _view(run: LoadedRun, judgement: Judgement | None, notes: list[str]) -> RunV
     history = run.history
     cut_short = recovered_note(history) is not None
     try:
-        calls, around = client_calls(history), happenings(history)
+        calls, events = client_calls(history), run_events(history)
     except HistoryFormatError as problem:
         notes.append(f"The history cannot be shown: {problem}")
         history = HISTORY_SCHEMA.empty_table()
-        calls, around = client_calls(history), happenings(history)
+        calls, events = client_calls(history), run_events(history)
     return RunView(
         run=run.folder,
         document=run.document,
@@ -113,7 +113,7 @@ def _view(run: LoadedRun, judgement: Judgement | None, notes: list[str]) -> RunV
         history=history,
         telemetry=run.telemetry,
         calls=calls,
-        around=around,
+        events=events,
         marks=run.marks,
         notes=notes,
     )

@@ -1,7 +1,7 @@
 """The timeline in words: what its picture shows of faults, phases, nodes, leaders and findings, by time.
 
 For those who cannot see the picture, and for those who want to search it. Client ops are too many for it: of those the
-witness is told, and all are within reach of the page's script.
+witness is listed, and the page's script can show all of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from splitbrain.results.report.text import clip
 from splitbrain.results.report.timeline import STATES, Shown, finding_times, stretches
 
 EVENTS_MAX: Final = 400
-"""Rows of the table."""
+"""The largest number of rows of the table."""
 
 
 class Event(NamedTuple):
@@ -30,15 +30,15 @@ class Event(NamedTuple):
 
 def story(view: RunView, shown: Shown) -> tuple[list[Event], int]:
     """The events by time, at most EVENTS_MAX; how many are left out, those at the end."""
-    told = [*_harness(view), *_nodes(view, shown), *_findings(view, shown)]
-    told.sort(key=lambda event: event.time_s)
-    return told[:EVENTS_MAX], max(len(told) - EVENTS_MAX, 0)
+    events = [*_harness(view), *_nodes(view, shown), *_findings(view, shown)]
+    events.sort(key=lambda event: event.time_s)
+    return events[:EVENTS_MAX], max(len(events) - EVENTS_MAX, 0)
 
 
 def _harness(view: RunView) -> Iterator[Event]:
-    for phase in view.around.phases:
+    for phase in view.events.phases:
         yield Event(phase.begin_ns / 1e9, "", f"phase {clip(phase.name, 40)} begins")
-    for window in view.around.windows:
+    for window in view.events.windows:
         fault, target = clip(window.fault, 40), clip(window.target, 160)
         seen = "" if window.start.verified else ", not verified"
         yield Event(window.begin_ns / 1e9, "", f"{fault} begins: {target}{seen}")

@@ -16,7 +16,7 @@ Line: TypeAlias = list[tuple[float, float]]
 """Times in seconds with values."""
 
 BINS: Final = 100
-"""Stretches of time of which each has a value, at most."""
+"""The largest number of spans of time that have a value each."""
 
 _LEAST: Final = 3
 """Values that a stretch needs to have a quantile."""

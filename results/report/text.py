@@ -6,7 +6,7 @@ import json
 from typing import Any, Final, cast
 
 VALUE_MAX: Final = 160
-"""Characters of a value that are shown."""
+"""The largest number of characters of a value that are shown."""
 
 _ELEMENTS_MAX: Final = 40
 

@@ -33,7 +33,7 @@ from splitbrain.results.report.text import clip
 
 TERM_COLOURS: Final = 6
 MARKED_MAX: Final = 24
-"""Witness ops that are marked."""
+"""The largest number of witness ops that are marked."""
 
 FOUND_MAX: Final = 60
 """Findings that have a mark on the lane of violations."""
@@ -67,20 +67,20 @@ class Shown(NamedTuple):
 
 def timeline(view: RunView, shown: Shown) -> Markup:
     """The picture."""
-    axis = TimeAxis(view.around.end_ns / 1e9)
-    kinds = list(dict.fromkeys(window.fault for window in view.around.windows))
+    axis = TimeAxis(view.events.end_ns / 1e9)
+    kinds = list(dict.fromkeys(window.fault for window in view.events.windows))
     found = finding_times(view, shown.findings)
     tops = _tops(view.nodes, len(kinds) + bool(found))
     bottom = max(tops.values(), default=_TOP) + _NODE_LANE + 4
     leading = leaderships(view)
     label = (
-        f"Timeline of {axis.end_s:.1f} seconds: {len(view.around.windows)} fault windows, {len(view.nodes)} nodes, "
+        f"Timeline of {axis.end_s:.1f} seconds: {len(view.events.windows)} fault windows, {len(view.nodes)} nodes, "
         f"{len({stretch.what for stretch in leading})} terms with a leader, {len(view.calls.invoke)} client ops, "
-        f"{len(shown.findings)} findings. The tables tell the same in words."
+        f"{len(shown.findings)} findings. The tables say the same in words."
     )
     parts = [
-        *_shades(view.around.windows, axis, bottom),
-        *_fault_lanes(view.around.windows, kinds, axis),
+        *_shades(view.events.windows, axis, bottom),
+        *_fault_lanes(view.events.windows, kinds, axis),
         *_violations(found, _TOP + len(kinds) * _LANE, axis),
         *_lane_names(view.nodes, tops),
         *_states(view, shown.figures, tops, axis),
@@ -96,12 +96,12 @@ def timeline(view: RunView, shown: Shown) -> Markup:
 
 
 def tick_s(view: RunView) -> float:
-    """Ops of one node that end within so many seconds share a tick."""
-    return max(view.around.end_ns / 1e9, 1e-3) / _places_of(view.nodes)
+    """Ops of one node that end within this number of seconds share a tick."""
+    return max(view.events.end_ns / 1e9, 1e-3) / _places_of(view.nodes)
 
 
 def bands(view: RunView) -> bool:
-    """Whether ops are so many that bands tell how many there were."""
+    """Whether there are so many ops that bands show their number."""
     return is_dense(view, _places_of(view.nodes))
 
 
@@ -209,12 +209,12 @@ def _violations(found: Sequence[tuple[int, float, Finding]], y: float, axis: Tim
 
 
 def _moments(findings: Sequence[Finding], tops: dict[str, float], axis: TimeAxis) -> Iterator[Markup]:
-    """A diamond in a node's lane for each thing that it told and that shows a finding."""
+    """A diamond in a node's lane for each of its reports that shows a finding."""
     for number_of, finding in enumerate(findings[:FOUND_MAX], 1):
         for moment in finding.moments[:4]:
             if moment.node in tops:
                 x, y = axis.x(moment.time_s), tops[moment.node] + 6
-                words = clip(f"{finding.rule}: {moment.node} told at {moment.time_s:.3f} s: {moment.words}", 300)
+                words = clip(f"{finding.rule}: {moment.node} reported at {moment.time_s:.3f} s: {moment.words}", 300)
                 shape = tag("path", class_="mark", d=f"M{number(x)} {number(y - 6)}l6 6l-6 6l-6-6z")
                 yield tag("a", tag("title", words), shape, href=f"#finding-{number_of}")
 
@@ -248,9 +248,9 @@ def _states(view: RunView, figures: Figures | None, tops: dict[str, float], axis
 
 
 STATES: Final = {
-    "unserved": "was out of reach of any quorum: it must not answer",
-    "halted": "was without a quorum, as was every node: nothing may be answered",
-    "cut off": "was cut off from a majority",
+    "unserved": "could not reach a quorum: it must not answer",
+    "halted": "had no quorum, like every node: no node may answer",
+    "cut off": "could not reach a majority",
     "down": "was down",
     "paused": "was paused",
 }
@@ -322,7 +322,7 @@ def _phases(view: RunView, axis: TimeAxis, bottom: float) -> list[Markup]:
     """Where phases begin; names that would run into each other share one label."""
     parts: list[Markup] = []
     labels: list[_Label] = []
-    for phase in view.around.phases:
+    for phase in view.events.phases:
         x = axis.x(phase.begin_ns / 1e9)
         parts.append(tag("line", class_="phase", x1=x, x2=x, y1=2, y2=bottom))
         label = _Label(x, clip(phase.name, 40))

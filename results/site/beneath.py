@@ -21,7 +21,7 @@ DEPTH_MAX: Final = 32
 """Folders within folders that are looked into: each is open while those in it are, and a process has few of these."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK: opening a named pipe that a system left behind must not wait for somebody to write into it.
+# O_NONBLOCK: opening a named pipe that a system left behind must not wait for a writer.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -108,7 +108,7 @@ def _descend(root: Path, parts: Sequence[str], flags: int) -> int:
 
 def _is_plain(folder: int, name: str) -> bool:
     """Whether a plain file is there, without opening it: that alone does something to a device, and ends the wait of
-    whoever writes into a pipe."""
+    the writer of a pipe."""
     return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
 
 

@@ -19,7 +19,7 @@ from splitbrain.results.site.beneath import Entry, entries, opened
 from splitbrain.results.site.messages import STORED_PAGE, Response
 
 LISTED_MAX: Final = 10_000
-"""Files of a run that are listed, and put into an archive. A run that has more says so."""
+"""The largest number of files of a run that are listed and archived. The page says if there are more."""
 
 PAGES: Final = ("report.html", "counterexample.html")
 """Pages that splitbrain writes into a run's folder."""
@@ -117,7 +117,7 @@ def _archive(root: Path, run: Sequence[str], found: Sequence[Entry], name: str) 
                         member.write(chunk)
                         yield sink.taken()
             except RunNotFoundError:
-                left_out.append(f"{entry.path}: it was gone when its turn came")
+                left_out.append(f"{entry.path}: it was removed before it could be packed")
             yield sink.taken()
         if left_out:
             archive.writestr(f"{name}/LEFT-OUT.txt", "".join(f"{line}\n" for line in left_out))

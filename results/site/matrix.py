@@ -24,7 +24,7 @@ SPANS: Final = 12
 
 LINES_MAX: Final = 300
 COLUMNS_MAX: Final = 20
-"""Lines and columns that are shown. A matrix that has more says so."""
+"""The largest numbers of lines and columns that are shown. The page says if there are more."""
 
 FINDINGS_MAX: Final = 12
 """Sentences above the matrix."""
@@ -190,7 +190,7 @@ class _Span(NamedTuple):
         return "" if self.last is None else _moved(self.last, 1 - self.days)
 
     def day(self, back: int) -> str:
-        """The last day of the span so many spans ago."""
+        """The last day of the span that many spans ago."""
         return "" if self.last is None else _moved(self.last, -back * self.days)
 
 

@@ -17,8 +17,8 @@ STORED_PAGE: Final = (
     "sandbox allow-scripts allow-downloads; default-src 'none'; style-src 'unsafe-inline'; "
     "script-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""What a page or picture that lies in the store may do: show itself. It has an origin of its own, so that it can
-neither read the site nor ask it for anything, whatever is in it."""
+"""What a page or picture in the store may do: show itself. It has an origin of its own, so that it can
+neither read the site nor send it requests, whatever it contains."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         query: the parameters, decoded; the last one counts where a name comes twice.
         host: the Host header, None without one.
         if_none_match: the ETag that the browser has already.
-        fetch_site, fetch_mode: the headers Sec-Fetch-Site and Sec-Fetch-Mode: where a browser was told to ask, and
+        fetch_site, fetch_mode: the headers Sec-Fetch-Site and Sec-Fetch-Mode: where a browser sends the request, and
             what for; None from what is no browser.
     """
 

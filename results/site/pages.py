@@ -171,7 +171,7 @@ def _size(size: int) -> str:
 
 
 def _number(value: float | None, digits: int = 3) -> str:
-    """A figure with so many digits after the point at most; a dash where there is none."""
+    """A figure with at most this many digits after the point; a dash where there is none."""
     if value is None:
         return "-"
     if value and abs(value) < 0.1 and digits:

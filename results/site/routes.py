@@ -25,20 +25,20 @@ from splitbrain.results.store import RunDir
 from splitbrain.results.tracks import Tracks, tracks_of
 
 SHOWN_MAX: Final = 500
-"""Files of a run that its page lists."""
+"""The largest number of files of a run that its page lists."""
 
 _SUBJECTS_MAX: Final = 64
-"""Runs whose figures are kept for the next time that somebody asks."""
+"""The largest number of runs whose figures are cached."""
 
 _OVERLAYS_MAX: Final = 8
-"""Pairs of runs whose pictures are kept, likewise."""
+"""The largest number of pairs of runs whose pictures are cached."""
 
 _TITLES: Final[Mapping[int, str]] = {
-    400: "This cannot be asked",
+    400: "Bad request",
     403: "Refused",
-    404: "There is nothing here",
-    405: "The store can only be read",
-    500: "This cannot be shown",
+    404: "Not found",
+    405: "The store is read-only",
+    500: "Internal error",
 }
 
 
@@ -82,14 +82,14 @@ class Site:
         """The answer to a request, whatever it asks for. Never raises for what a request or a store can hold."""
         machine = request.parts[:1] == ("api",)
         if request.method not in ("GET", "HEAD"):
-            sentence = f"{request.method} changes nothing here: a store is only read."
+            sentence = f"{request.method} is not allowed: a store is read-only."
             return msgspec.structs.replace(_refusal(405, sentence, machine), headers={"Allow": "GET, HEAD"})
         if self.hosts is not None and _host(request.host) not in self.hosts:
-            sentence = f"This server does not answer for the host {request.host!r}: ask for 127.0.0.1 or localhost."
+            sentence = f"This server does not answer for the host {request.host!r}: use 127.0.0.1 or localhost."
             return _refusal(403, sentence, machine)
         if request.fetch_site in ("cross-site", "same-site") and request.fetch_mode != "navigate":
             # A page elsewhere could not read the answer, but learn from it that there is one, and keep the server busy.
-            return _refusal(403, "A page of another site asked for this: only links are followed from there.", machine)
+            return _refusal(403, "A page of another site requested this: other sites may only link here.", machine)
         try:
             route = self._routes.get(request.parts[0] if request.parts else "")
             if route is None:
@@ -175,8 +175,8 @@ class Site:
         ]
         if subject is None:
             return {"run": row, "test": None, "verdicts": [], "figures": None, "files": files}
-        told = {"test": subject.document, "verdicts": subject.verdicts, "figures": subject.figures}
-        return {"run": row, **told, "files": files}
+        documents = {"test": subject.document, "verdicts": subject.verdicts, "figures": subject.figures}
+        return {"run": row, **documents, "files": files}
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 

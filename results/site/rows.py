@@ -41,7 +41,7 @@ OPTION_MAX: Final = 200
 """Characters of an option that a row keeps."""
 
 DOCUMENT_MAX: Final = 32 << 20
-"""Bytes of a JSON file that is read: one that is larger takes the memory of everybody who looks at the store."""
+"""Bytes of a JSON file that is read: one that is larger takes memory that all readers of the store need."""
 
 _WATCHED: Final = (
     "test.json",
@@ -163,7 +163,7 @@ def refuse_links(run_dir: Path) -> None:
         if found is not None and not stat.S_ISREG(found.st_mode):
             raise RunNotFoundError(f"{name} of run {run_dir.name} is not a plain file: it is not read.")
         if found is not None and name.endswith(".json") and found.st_size > DOCUMENT_MAX:
-            sizes = f"{found.st_size:,} bytes, and no more than {DOCUMENT_MAX:,} are read"
+            sizes = f"{found.st_size:,} bytes; the limit is {DOCUMENT_MAX:,}"
             raise RunNotFoundError(f"{name} of run {run_dir.name} has {sizes}.")
 
 
@@ -191,7 +191,7 @@ def _folders(root: Path) -> Iterator[tuple[str, str, str]]:
                 yield *names, "This folder is a symbolic link: it is not followed." if linked else ""
             else:
                 test_name, run_name = (name.encode("unicode_escape").decode() for name in names)
-                yield test_name, run_name, "This folder has a name that no run has."
+                yield test_name, run_name, "This folder's name is not the name of a run."
 
 
 def _named(folder: Path, prefix: str) -> list[os.DirEntry[str]]:
@@ -236,7 +236,7 @@ def _row(root: Path, test: str, run: str, problem: str) -> Row:
         state=state if state in STATES else "damaged",
         says=_sentence(judged)
         if state in STATES
-        else f"Its outcome is {_text(state)!r}, which this splitbrain has not.",
+        else f"Its outcome is {_text(state)!r}, which this splitbrain does not know.",
         start=_text(document.start),
         seed=document.seed,
         workload=_text(document.options.get("workload")),
@@ -259,7 +259,7 @@ def _figures(root: Path, parts: tuple[str, ...]) -> Figures | None:
     try:
         return msgspec.json.decode(read(root, (*parts, FIGURES)), type=Figures)
     except (SplitbrainError, msgspec.MsgspecError):
-        return None  # computed when somebody opens the run: that takes its history
+        return None  # computed when the run is opened: that takes its history
 
 
 def _with_figures(row: Row, figures: Figures) -> Row:

@@ -42,7 +42,7 @@ FILTERS: Final = (*CHOICES, "nemeses", "bug", "since", "until", "text")
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What somebody wants to see.
+    """What a reader wants to see.
 
     Attributes:
         outcome, workload, system, backend, test: exactly this; empty for all.

@@ -19,11 +19,11 @@ from splitbrain.results.site.messages import SAFE, Request, Response
 from splitbrain.results.site.routes import Site, loopback_hosts, split_path
 
 IDLE_S: Final = 30.0
-"""A connection is closed that has not asked for anything for so long, or not to the end, byte after byte; and one that
-takes none of an answer's next bytes for so long."""
+"""The idle timeout in seconds: a connection is closed that sends no whole request in that time, and one that
+accepts no byte of an answer in that time."""
 
 CONNECTIONS_MAX: Final = 128
-"""Connections at a time. For one more the one goes that has waited longest without asking for anything."""
+"""The largest number of connections. For one more, the one that has been idle longest is closed."""
 
 PARAMETERS_MAX: Final = 64
 """Parameters of a request."""
@@ -98,7 +98,7 @@ class SiteServer(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """Hang up on whoever takes too long to ask. The loop that accepts connections calls this all the time."""
+        """Close connections that send no request in time. The loop that accepts connections calls this."""
         latest = time.monotonic() - IDLE_S
         with self._lock:
             for connection, since in self._waiting.items():
@@ -118,7 +118,7 @@ class SiteServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say in one line what went wrong with a connection; that somebody went away in the middle is nothing."""
+        """Say in one line what went wrong with a connection; a client that went away is no error."""
         error = sys.exception()
         if not isinstance(error, (ConnectionError, TimeoutError)):
             print(f"splitbrain: serve: unexpected {type(error).__name__}: {error}", file=sys.stderr)
@@ -148,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         self._site_server.waits(self.connection, False)
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
-            self.close_connection = True  # nobody reads that body: what follows it is no request
+            self.close_connection = True  # that body is not read: what follows it is no request
         try:
             target = urlsplit(self.path)
             query = parse_qsl(target.query, keep_blank_values=True, errors="replace", max_num_fields=PARAMETERS_MAX)
@@ -168,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self._send(response)
         except (ConnectionError, TimeoutError):
-            self.close_connection = True  # whoever asked has gone
+            self.close_connection = True  # the client has gone
         finally:
             response.close()
 
@@ -229,4 +229,4 @@ class _Handler(BaseHTTPRequestHandler):
         return "splitbrain"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: who reads a store is nobody's business."""
+        """Log nothing: reads of a store are not logged."""

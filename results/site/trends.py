@@ -10,7 +10,7 @@ import msgspec
 from splitbrain.results.site.rows import Row
 
 RUNS_MAX: Final = 200
-"""Runs that are drawn: the latest."""
+"""The largest number of runs that are drawn: the latest ones."""
 
 WIDTH: Final = 260
 HEIGHT: Final = 56

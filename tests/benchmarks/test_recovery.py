@@ -22,7 +22,7 @@ from splitbrain.checkers.quorum.answers import answers
 from splitbrain.harness.campaigns.schedules import read
 from splitbrain.harness.systems import catalogue
 from splitbrain.results.errors import HarnessError
-from splitbrain.results.faults import happenings
+from splitbrain.results.faults import run_events
 from splitbrain.results.store import RunDir
 from tests.checkers.quorum.story import FIVE, Story, between
 from tests.cli.support import ROOT, answer, only_run, splitbrain
@@ -52,7 +52,7 @@ def cut_and_healed() -> Story:
 
 
 def recovered(story: Story) -> list[Recovered]:
-    return recoveries(happenings(story.history()), story.judged().figures)
+    return recoveries(run_events(story.history()), story.judged().figures)
 
 
 def test_a_partition_is_over_for_its_core_and_its_heal_for_all() -> None:
@@ -84,7 +84,7 @@ def test_a_node_that_stays_silent_is_told_and_is_no_recovery() -> None:
 
 def test_unserved_is_what_lies_between_answers() -> None:
     history = cut_and_healed().history()
-    found = unserved_s(happenings(history), answers(history, FIVE, None, ()))
+    found = unserved_s(run_events(history), answers(history, FIVE, None, ()))
     assert found["cluster"] == pytest.approx(3.51 - 1.91 + 21.01 - 19.91 + 26.0 - 24.91)
     assert found["n2"] == pytest.approx(11.01 - 1.91 + 21.01 - 19.91 + 26.0 - 24.91)
     assert found["n1"] == pytest.approx(15.01 - 1.91 + 21.01 - 19.91 + 26.0 - 24.91)

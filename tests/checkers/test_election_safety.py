@@ -60,7 +60,7 @@ def test_a_node_that_leads_the_same_term_again_after_another_role_in_it_was_elec
     )
     assert (verdict.valid, verdict.anomalies, verdict.figures["broken"]) == ("false", ("elected-twice",), 1)
     assert verdict.sentence == (
-        "Elected twice: term 3 of group 'g' was led by n1 again after it had told another role in it: "
+        "Elected twice: term 3 of group 'g' was led by n1 again after it had another role in that term: "
         "n1 in life 1, seen from 1.000 s to 1.500 s; n1 in life 1, seen at 3.000 s."
     )
     assert [(led["life"], led["first_s"], led["rows"]) for led in verdict.evidence["findings"][0]["leaders"]] == [
@@ -112,7 +112,7 @@ def test_one_leader_per_term_and_group_is_right_however_many_terms_and_groups() 
 def test_a_pass_in_which_nobody_led_says_so_and_rows_without_roles_prove_nothing() -> None:
     nobody = judge(row(1, "n1", "role", role="follower", term=1))
     assert (nobody.valid, nobody.figures["terms"]) == ("true", 0)
-    assert nobody.sentence == "No node was ever seen to lead, so no term had two leaders."
+    assert nobody.sentence == "No leader was seen, so no term had two leaders."
     assert judge(row(1, "n1", commit_index=3)).valid == "unknown"
 
 

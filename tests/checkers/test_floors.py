@@ -181,7 +181,7 @@ def test_a_run_below_a_floor_is_inconclusive_and_says_why(change: Change, code: 
 def test_the_sentence_tells_what_was_done_what_is_needed_and_what_to_change() -> None:
     verdict = Run().load(every(lambda n, at, p: n > 40, **REFUSED)).judge()
     [reason] = [each for each in verdict.inconclusive if "were answered" in each.sentence]
-    assert "only 41 of 300 ops were answered in the faults phase, at least 45 are needed: 15% of the 300" in str(reason)
+    assert "only 41 of 300 ops were answered in the faults phase; at least 45 are needed: 15% of the 300" in str(reason)
     assert "10 ops/s for 30 s, 3 clients with an op timeout of 2 s" in reason.sentence
     assert "--time-limit" in reason.advice
 
@@ -301,7 +301,7 @@ def test_a_run_that_asked_for_next_to_nothing_proves_nothing(length_s: float, ra
 def test_a_node_that_no_client_talks_to_was_not_tested() -> None:
     verdict = Run().load().judge(load={**LOAD, "nodes": [*NODES, "n4"]})
     assert codes(verdict) == ["node-not-asked"]
-    assert "n4 was asked nothing in the faults phase" in verdict.inconclusive[0].sentence
+    assert "n4 received no op in the faults phase" in verdict.inconclusive[0].sentence
     assert "--concurrency" in verdict.inconclusive[0].advice
 
 
@@ -323,7 +323,7 @@ def test_a_node_whose_only_client_is_stuck_was_not_tested() -> None:
         run.op(32.1 + number / 10, number % 3, "read", "ok", None, 6)
     verdict = run.judge()
     assert codes(verdict) == ["node-not-asked"]
-    assert "n2 was asked 2 ops in the faults phase and answered 0" in verdict.inconclusive[0].sentence
+    assert "n2 received 2 ops in the faults phase and answered 0" in verdict.inconclusive[0].sentence
 
 
 def test_what_clients_do_by_themselves_is_no_answer_of_the_system() -> None:

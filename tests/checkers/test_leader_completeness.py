@@ -32,7 +32,7 @@ def test_a_leader_without_an_entry_that_was_committed_before_its_term_is_named_w
     assert (verdict.valid, verdict.anomalies) == ("false", ("incomplete-leader",))
     assert verdict.sentence == (
         "Incomplete leader: n5 was elected in term 2 of group 'g' (at 3.000 s in life 2) with a log that ends at 45, "
-        "but n3 had told in term 1 (at 1.500 s in life 1) that everything up to 47 was committed."
+        "but n3 had reported commit index 47 in term 1 (at 1.500 s in life 1)."
     )
     assert verdict.evidence["findings"][0]["missing"] == [46, 47]
     assert verdict.figures == {"elections": 2, "highest_commit": 47, "broken": 1}
@@ -53,7 +53,7 @@ def test_without_an_election_it_is_true_and_with_elections_that_tell_nothing_unk
     verdict = judge(commits(1, "n1", 1, 5), elected(2, "n1", 2, None))
     assert (verdict.valid, verdict.sentence) == (
         "unknown",
-        "Unknown: no node that was elected tells where its log ended.",
+        "Unknown: no elected leader reported where its log ended.",
     )
 
 
@@ -62,14 +62,14 @@ def test_elections_that_could_not_be_judged_are_counted_and_leave_it_unknown_unl
     verdict = judge(*rows)
     assert (verdict.valid, verdict.anomalies, verdict.figures["elections"]) == ("unknown", (), 2)
     assert verdict.sentence == (
-        "Unknown: 1 of the 3 leaders that were elected could not be judged, since it does not tell where its log "
-        "ended; the other 2 had everything that was known to be committed before."
+        "Unknown: 1 of the 3 elected leaders could not be judged, since it did not report where its log "
+        "ended; the other 2 had every entry that was known to be committed before."
     )
     broken = judge(*rows, elected(5, "n4", 4, 4), elected(6, "n4", 5, None))
     assert (broken.valid, broken.anomalies) == ("false", ("incomplete-leader",))
     assert broken.sentence.startswith("Incomplete leader: n4 was elected in term 4")
     assert broken.sentence.endswith(
-        " (2 of the 5 leaders that were elected could not be judged, since they do not tell where their logs ended.)"
+        " (2 of the 5 elected leaders could not be judged, since they did not report where their logs ended.)"
     )
 
 

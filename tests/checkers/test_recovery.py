@@ -59,10 +59,10 @@ def test_the_bound_is_an_option() -> None:
 @pytest.mark.parametrize(
     ("script", "why"),
     [
-        (run(None), "the run ended before it was seen"),
-        (run(STUCK, interrupted_s=10), "the run was interrupted before the bound"),
-        (run(STUCK, at_s=20), "the harness waited 11.000 s only for recovery; the bound is 20 s"),
-        (Script(), "the run ended before it was seen"),
+        (run(None), "the run ended before recovery could be checked"),
+        (run(STUCK, interrupted_s=10), "the run was interrupted before the recovery bound"),
+        (run(STUCK, at_s=20), "the harness waited only 11.000 s for recovery; the bound is 20 s"),
+        (Script(), "the run ended before recovery could be checked"),
     ],
 )
 def test_a_run_that_did_not_wait_for_the_bound_is_not_judged(script: Script, why: str) -> None:

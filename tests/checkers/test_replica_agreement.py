@@ -32,8 +32,8 @@ def test_chains_that_differ_are_shown_at_their_first_index_with_the_nodes_and_th
     )
     assert (verdict.valid, verdict.anomalies) == ("false", ("divergence",))
     assert verdict.sentence == (
-        "Replicas diverged: at applied index 128 of group 'g' n1 tells chain hash b1 (at 3.000 s in life 1), n2 c1 "
-        "(at 4.000 s in life 2). Before that, two nodes last agreed at index 64."
+        "Replicas diverged: at applied index 128 of group 'g' n1 reported chain hash b1 (at 3.000 s in life 1), n2 c1 "
+        "(at 4.000 s in life 2). Before that, nodes last agreed at index 64."
     )
     [finding] = verdict.evidence["findings"]
     assert (finding["applied_index"], finding["last_agreed_index"]) == (128, 64)
@@ -48,7 +48,7 @@ def test_chains_that_differ_are_shown_at_their_first_index_with_the_nodes_and_th
 def test_equal_chains_with_different_states_are_non_determinism() -> None:
     verdict = judge(at(1, "n1", 64, "a", "s1"), at(2, "n2", 64, "a", "s2"))
     assert (verdict.valid, verdict.anomalies) == ("false", ("non-determinism",))
-    assert "the same entries led to different states: n1 tells state hash s1" in verdict.sentence
+    assert "the same entries led to different states: n1 reported state hash s1" in verdict.sentence
 
 
 def test_a_node_must_agree_with_its_own_other_lives_too() -> None:
@@ -59,7 +59,7 @@ def test_a_node_must_agree_with_its_own_other_lives_too() -> None:
 def test_states_alone_are_compared_where_a_system_has_no_chain() -> None:
     verdict = judge(at(1, "n1", 5, None, "s"), at(2, "n2", 5, None, "t"))
     assert verdict.anomalies == ("divergence",)
-    assert "n1 tells state hash s" in verdict.sentence
+    assert "n1 reported state hash s" in verdict.sentence
 
 
 def test_agreement_tells_how_many_indexes_were_compared_and_other_groups_are_not() -> None:
@@ -84,7 +84,7 @@ def test_nodes_that_could_not_be_compared_prove_nothing() -> None:
     verdict = judge(at(0, "n1", 0, "-", "-"), at(0, "n2", 0, "-", "-"), at(1, "n1", 3, "a", "s"))
     assert (verdict.valid, verdict.figures["compared"]) == ("unknown", 0)
     assert verdict.sentence == (
-        "Unknown: at no index above 0 did two of the 2 nodes tell a hash of the same kind, so nothing was compared."
+        "Unknown: no two of the 2 nodes reported a hash of the same kind at the same index above 0."
     )
     alone = judge(at(1, "n1", 3, "a", "s"))
     assert (alone.valid, alone.figures["compared"]) == ("true", 0)
@@ -96,7 +96,7 @@ def test_a_chain_hash_and_a_state_hash_are_not_compared_with_each_other() -> Non
     verdict = judge(chain, state)
     assert (verdict.valid, verdict.figures["compared"], verdict.figures["highest_compared"]) == ("unknown", 0, 0)
     assert verdict.sentence == (
-        "Unknown: at no index above 0 did two of the 2 nodes tell a hash of the same kind, so nothing was compared."
+        "Unknown: no two of the 2 nodes reported a hash of the same kind at the same index above 0."
     )
     both_kinds_of_one_node = judge(chain, state, at(3, "n1", 64, "a", None, life=2))
     assert (both_kinds_of_one_node.valid, both_kinds_of_one_node.figures["compared"]) == ("unknown", 0)

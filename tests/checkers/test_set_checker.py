@@ -121,7 +121,7 @@ def test_a_read_that_began_before_the_acknowledgement_may_miss_the_element() -> 
 @pytest.mark.parametrize(
     ("steps", "reason"),
     [
-        (["read"], "nobody ever added it"),
+        (["read"], "no op added it"),
         (["fail", "read"], "every add of it failed"),
         (["read", "ok"], "its add was invoked only at 0.200 s"),
     ],

@@ -49,7 +49,7 @@ class Key:
     def memory_bytes(self) -> int:
         return self.held if self.turns and self.valid is None else 0
 
-    def glance(self) -> None:
+    def start(self) -> None:
         self.clock.now += self.glance_s
         if self.error is not None:
             raise self.error

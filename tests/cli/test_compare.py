@@ -84,7 +84,7 @@ def test_people_read_what_differs_first(store: Path) -> None:
     assert done.stdout.index("options.bug") < done.stdout.index("outcomes") < done.stdout.index("latency p99")
     assert done.stdout.rstrip().endswith("drawn over time: --page FILE")
     same = splitbrain("compare", "*-1", "*-2", "--store", str(store), cwd=store.parent)
-    assert "The same test on both sides. The seeds are not the same" in same.stdout
+    assert "The same test on both sides. The seeds differ" in same.stdout
 
 
 @pytest.mark.slow

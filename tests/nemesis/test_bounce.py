@@ -9,7 +9,7 @@ from splitbrain.nemesis.bounce import Bounce
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.results.arrow import to_table
 from splitbrain.results.errors import NodeStartError
-from splitbrain.results.faults import happenings
+from splitbrain.results.faults import run_events
 from splitbrain.results.history import NEMESIS, Op
 from tests.nemesis.support import Nodes, Roles, context, led_by, run
 
@@ -70,7 +70,7 @@ def test_the_window_of_a_bounce_is_its_op() -> None:
         Op(index=1, time=90, process=NEMESIS, type="ok", f="bounce", value=value),
         Op(index=2, time=500, process=NEMESIS, type="invoke", f="stop-bounce", value={"action": "stop"}),
     ]
-    (window,) = happenings(to_table(ops)).windows
+    (window,) = run_events(to_table(ops)).windows
     assert (window.begin_ns, window.end_ns) == (10, 90)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from splitbrain.results.arrow import HISTORY_SCHEMA, TELEMETRY_SCHEMA, to_table
 from splitbrain.results.calls import client_calls, ints
-from splitbrain.results.faults import happenings
+from splitbrain.results.faults import run_events
 from splitbrain.results.history import HARNESS, NEMESIS, Op
 from splitbrain.results.report.evidence import Finding, Moment
 from splitbrain.results.report.quorum import Asked, Availability, Figures, QuorumWindow, Recovery, Shares
@@ -52,8 +52,8 @@ class Shape(NamedTuple):
 def view_of(shape: Shape) -> RunView:
     """A run of a shape. Nothing is on a disk."""
     ops = [*_phases(shape), *_faults(shape), *_clocks(shape)]
-    around = to_table(sorted(ops, key=lambda op: op.time))
-    history = pa.concat_tables([around, _clients(shape)]).sort_by("time").combine_chunks()
+    events = to_table(sorted(ops, key=lambda op: op.time))
+    history = pa.concat_tables([events, _clients(shape)]).sort_by("time").combine_chunks()
     first = 10**12 if shape.large else 0
     index = pa.array([first + i for i in range(history.num_rows)], pa.int64())
     history = history.set_column(0, "index", index).cast(HISTORY_SCHEMA)
@@ -66,7 +66,7 @@ def view_of(shape: Shape) -> RunView:
         history=history,
         telemetry=_telemetry(shape),
         calls=client_calls(history),
-        around=happenings(history),
+        events=run_events(history),
         marks=None,
     )
 

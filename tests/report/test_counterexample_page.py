@@ -127,7 +127,7 @@ def test_ops_that_crashed_long_before_share_one_row_and_stay_open() -> None:
     view = first_view(drawn)
     assert view.rows[0] == CRASHED_ROW
     assert len(view.crashed) > 20
-    assert f"{len(view.crashed)} crashed before, and may take effect at any time" in page(of)
+    assert f"{len(view.crashed)} ops crashed before, and may take effect at any time" in page(of)
 
 
 def test_only_ops_of_the_key_are_drawn() -> None:

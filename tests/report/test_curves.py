@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from splitbrain.results.arrow import TELEMETRY_SCHEMA, from_table, to_table
-from splitbrain.results.faults import happenings
+from splitbrain.results.faults import run_events
 from splitbrain.results.history import NEMESIS, Op
 from splitbrain.results.report import write_report
 from splitbrain.results.report.curves import SERIES_MAX, Frame, Series, chart
@@ -126,8 +126,8 @@ def test_offsets_are_those_that_were_measured_not_those_that_were_asked_for(view
             value={**asked, "evidence": {"n1": seen, "n2": {"after": {"offset_ms": "far"}}, "?": 3}},
         ),
     ]
-    around = happenings(to_table(ops))
-    assert offsets_of(replace(view, around=around)) == {"n1": [(1.0, 1.5), (2.0, 80.25), (2.0, 80.25)]}
+    events = run_events(to_table(ops))
+    assert offsets_of(replace(view, events=events)) == {"n1": [(1.0, 1.5), (2.0, 80.25), (2.0, 80.25)]}
 
 
 @pytest.mark.slow

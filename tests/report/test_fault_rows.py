@@ -22,7 +22,7 @@ KILLED = {"life": 1, "process": {"exit": "SIGKILL"}, "state": "stopped"}
         ({"n1": {"after": RUNNING, "before": RUNNING}}, "n1 as it was"),
         ({"n1": {"after": "on", "before": "off"}}, "n1 off → on"),
         ({"before": 1, "after": 2}, "before 1; after 2"),
-        ({"bit": True, "dropped": 3, "links": [1, 2]}, "it did something; dropped 3"),
+        ({"bit": True, "dropped": 3, "links": [1, 2]}, "effect seen; dropped 3"),
         (None, ""),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from splitbrain.results.clocks import clocks_of
-from splitbrain.results.faults import Happenings
+from splitbrain.results.faults import RunEvents
 from splitbrain.results.history import HARNESS, Op
 from splitbrain.results.report import write_report
 from splitbrain.results.report.hostclocks import ahead_ns, words_of
@@ -17,9 +17,9 @@ from splitbrain.results.report.run_view import load
 from tests.report.sample import sample_run
 
 
-def around(*values: Any) -> Happenings:
+def events(*values: Any) -> RunEvents:
     ops = tuple(Op(process=HARNESS, type="info", f="clocks", value=value) for value in values)
-    return Happenings(phases=(), fault_ops=(), windows=(), harness=ops, end_ns=0)
+    return RunEvents(phases=(), fault_ops=(), windows=(), harness=ops, end_ns=0)
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,11 @@ def around(*values: Any) -> Happenings:
     ],
 )
 def test_the_worst_offset_is_told_in_words_and_what_is_no_offset_is_passed_over(value: Any, words: str) -> None:
-    assert words_of(clocks_of(around(value))) == words
+    assert words_of(clocks_of(events(value))) == words
 
 
 def test_what_nobody_measured_and_what_is_no_time_is_not_taken_off() -> None:
-    clocks = clocks_of(around({"walls_s": {"n1": 1.0}}, {"walls_s": {"n1": -0.5, "n2": 1e300}}))
+    clocks = clocks_of(events({"walls_s": {"n1": 1.0}}, {"walls_s": {"n1": -0.5, "n2": 1e300}}))
     assert [ahead_ns(clocks, node) for node in ("n1", "n2", "n3")] == [-500_000_000, 0, 0]
 
 

@@ -111,11 +111,11 @@ def track_in(shape: Shape) -> Track:
     )
     return Track(
         name="t/1",
-        end_s=view.around.end_ns / 1e9,
-        windows=view.around.windows,
+        end_s=view.events.end_ns / 1e9,
+        windows=view.events.windows,
         ended_s=found.ended[ok] / 1e9,
         begun_s=found.begun[ok] / 1e9,
         latency_ms=found.latency_ms[ok] * factor,
-        seconds=seconds_of(found.due, found.ended, ok, view.around.end_ns),
+        seconds=seconds_of(found.due, found.ended, ok, view.events.end_ns),
         recoveries=recoveries,
     )

@@ -53,7 +53,7 @@ def test_an_answer_on_the_wrong_side_is_marked_and_leads_to_its_finding_and_its_
     for op in finding["ops"]:
         assert f'<a href="#op-{op["index"]}">' in page
     assert len(finding["ops"]) == len(re.findall(r'<tr id="op-\d+">', page))
-    assert "n4 was out of reach of any quorum: it must not answer (6.060 s to 10.000 s)" in page
+    assert "n4 could not reach a quorum: it must not answer (6.060 s to 10.000 s)" in page
     assert "no progress on the wrong side" in page
 
 
@@ -61,8 +61,8 @@ def test_an_answer_on_the_wrong_side_is_marked_and_leads_to_its_finding_and_its_
 def test_availability_and_recovery_are_drawn_from_the_figures_and_rules_are_listed(tmp_path: Path) -> None:
     page = write_report(sample_run(tmp_path).path).read_text()
     assert re.search(
-        r"of \d+ ops that n4 was asked from 6\.060 s to 10\.000 s it answered 0, then or later; "
-        r"it was out of reach of any quorum",
+        r"of \d+ ops that n4 received from 6\.060 s to 10\.000 s it answered 0, in the window or later; "
+        r"it could not reach a quorum",
         page,
     )
     assert "6.0 s  partition start  n4 | n1 n2 n3 n5" in page
@@ -82,7 +82,7 @@ def test_windows_are_a_table_that_is_linked_with_the_findings_in_them(tmp_path: 
     assert '<span class="tag true">Q3 held</span>' in row
 
 
-def test_rows_of_windows_tell_who_refused_which_rules_fared_how_and_which_voters_were_in_force() -> None:
+def test_rows_of_windows_tell_who_refused_the_results_of_rules_and_which_voters_were_in_force() -> None:
     asked = {"n1": Asked(ops=9, answered=5, refused=3, unknown=1, first_answer_s=0.25), "n2": Asked()}
     window = QuorumWindow(1.0, 2.0, ["n1"], ["n1"], [["n1", "n2"]], asked, number=7, Q1="held", Q2="not judged")
     window = msgspec.structs.replace(window, configurations=[["n1", "n2"], ["n1"]], down=["n2"], Q3="stalled")
@@ -125,7 +125,7 @@ def test_without_the_checker_the_page_says_what_it_does_not_know(tmp_path: Path)
     verdict.write_text(verdict.read_text().replace('"quorum-progress"', '"another"'))
     page = write_report(run.path).read_text()
     assert "quorum-progress did not judge this run" in page
-    assert "n4 was cut off from a majority" in page
+    assert "n4 could not reach a majority" in page
     assert 'id="availability"' not in page
 
 

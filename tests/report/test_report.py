@@ -72,7 +72,7 @@ def report(root: Path, state: State = "pass", **options: Any) -> Page:
     [
         ("pass", "pass", "Pass", "Linearizable: 5 reads hold every one of"),
         ("violation", "violation", "Violation", "Lost: element"),
-        ("inconclusive", "inconclusive", "Inconclusive", "ok ops of 'add', at least 1000000 are needed"),
+        ("inconclusive", "inconclusive", "Inconclusive", "ok ops of 'add'; at least 1000000 are needed"),
         ("harness error", "harness-error", "Harness error", "node n3 did not come up: address already in use"),
         ("unjudged", "unfinished", "Not judged", "splitbrain analyze"),
     ],

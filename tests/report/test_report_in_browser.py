@@ -380,5 +380,5 @@ def test_a_hundred_thousand_ops_stay_below_five_megabytes_and_each_answers_to_a_
     assert page.stat().st_size < 5_000_000
     browser.open(page, fragment="#op-150000")
     assert text_of(browser, "#told .chosen").startswith("Op 1")
-    assert "ops, those nearest to faults and evidence, answer to a click" in text_of(browser, "main")
+    assert "ops can be clicked: those nearest to faults and evidence" in text_of(browser, "main")
     assert browser.complaints == []

@@ -66,15 +66,15 @@ def test_who_left_joined_and_took_on_other_voters_is_marked_on_the_timeline_at_t
     told = [(0.0, "n1", WHOLE), (0.1, "n1", WHOLE), (1.2, "n1", ["n3", "n1"]), (1.3, "n1", None), (4.4, "n1", WHOLE)]
     run = recorded(tmp_path, ops, told)
     assert [tuple(found) for found in member_changes(load(run.path))] == [
-        ("n1", 1.2, "voters", "n1 took on the voters n1, n3"),
+        ("n1", 1.2, "voters", "n1 changed to the voters n1, n3"),
         ("n2", 1.5, "left", "n2 left the cluster"),
-        ("n1", 4.4, "voters", "n1 took on the voters n1, n2, n3"),
+        ("n1", 4.4, "voters", "n1 changed to the voters n1, n2, n3"),
         ("n2", 4.5, "joined", "n2 joined the cluster as a new member"),
     ]
     page = write_report(run.path).read_text()
     assert page.count('class="member member-voters"') == 2
     assert "n2 left the cluster at 1.500 s" in page
-    assert "joined, or took on other voters" in page
+    assert "joined, or changed its voters" in page
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_the_table_tells_what_the_picture_shows_by_time(tmp_path: Path) -> None:
         (0.0, "", "phase faults begins"),
         (0.0, "n4", "led in term 4, until 8.000 s"),
         (6.06, "", "partition begins: n4 | n1 n2 n3 n5"),
-        (6.06, "n4", "was cut off from a majority, until 10.060 s"),
+        (6.06, "n4", "could not reach a majority, until 10.060 s"),
         (10.0, "", "partition ends: n4 | n1 n2 n3 n5"),
         (23.06, "n5", "was paused, until 26.060 s"),
         (round(at_s, 3), "", "Q2: n4 answered."),
@@ -126,7 +126,7 @@ def test_a_table_that_would_be_too_long_ends_early_and_the_page_says_so(tmp_path
         ({"links_blocked": 8, "leader": "n5", "by_link": [["n1", "n2", 3]]}, "links blocked 8; leader n5"),
         (
             {"bit": True, "n2": {"bit": False, "after": {"state": "T"}}},
-            "it did something; n2 nothing met it; n2 after state T",
+            "effect seen; n2 no effect seen; n2 after state T",
         ),
         ({"synced": True, "pid": None}, "synced yes"),
         ({str(i): i for i in range(11)}, "; ".join(f"{i} {i}" for i in range(8)) + "; 3 more"),

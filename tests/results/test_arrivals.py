@@ -11,7 +11,7 @@ from splitbrain.results.arrivals import NEVER, Asked, Load, arrivals, load
 from splitbrain.results.arrow import to_table
 from splitbrain.results.calls import client_calls
 from splitbrain.results.errors import UsageError
-from splitbrain.results.faults import happenings
+from splitbrain.results.faults import run_events
 from splitbrain.results.history import HARNESS, Op
 
 SECOND = 1_000_000_000
@@ -56,7 +56,7 @@ class History:
 
     def load(self, rate: float | None = 100.0, time_limit_s: float | None = 10.0) -> Load | None:
         table = self.table()
-        return load(arrivals(client_calls(table)), happenings(table), Asked(rate, time_limit_s))
+        return load(arrivals(client_calls(table)), run_events(table), Asked(rate, time_limit_s))
 
     def stats(self, **options: Any) -> tuple[dict[str, Any], str]:
         verdict = Stats().check(self.table(), {"rate": 100.0, "time_limit_s": 10.0, **options})
@@ -129,7 +129,7 @@ def test_ops_that_were_due_by_the_end_and_found_no_client_are_counted_and_told()
     assert (found.begun, found.never_begun) == (501, 499)
     assert (found.asked_per_s, found.offered_per_s, found.achieved_per_s) == (100.0, 100.0, 50.1)
     assert found.sentence() == (
-        "The rate fell short: 100 ops a second were asked for, 50.1 begun, since no client was free: 499 that were due "
+        "The rate was too low: 100 ops a second requested, 50.1 begun, since no client was free: 499 that were due "
         "never began. Give more clients (--concurrency), or a lower --rate."
     )
 

@@ -8,7 +8,7 @@ import pytest
 
 from splitbrain.results.arrow import to_table
 from splitbrain.results.clocks import Clocks, clocks_in, clocks_of
-from splitbrain.results.faults import happenings
+from splitbrain.results.faults import run_events
 from splitbrain.results.history import HARNESS, NEMESIS, Op
 
 
@@ -19,7 +19,7 @@ def told(*values: Any, process: int = HARNESS) -> Clocks:
     ]
     table = to_table(ops)
     found = clocks_in(table)
-    assert clocks_of(happenings(table)) == found
+    assert clocks_of(run_events(table)) == found
     return found
 
 

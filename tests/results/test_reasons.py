@@ -112,7 +112,7 @@ def test_a_run_whose_controller_was_killed_says_that_first(tmp_path: Path) -> No
     assert stored is not None
     assert stored.reasons == document["reasons"]
     html = render(load(run.path)).html
-    assert html.index("The controller of this run was killed") < html.index("whether the system recovers")
+    assert html.index("The controller of this run was killed") < html.index("before recovery could be checked")
 
 
 def test_it_says_so_again_when_it_is_judged_again_and_without_a_checker_of_coverage(tmp_path: Path) -> None:

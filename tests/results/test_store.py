@@ -206,7 +206,7 @@ def test_a_killed_controller_leaves_a_run_that_is_recovered_up_to_its_last_flush
         assert run.status() == "running"
         controller.send_signal(signal.SIGKILL)
     assert run.status() == "crashed"
-    note = "recovered 250 ops (500 rows) from the write-ahead file of a run that did not come to its end"
+    note = "recovered 250 ops (500 rows) from the write-ahead file of a run that did not end normally"
     assert arrow.recovered_note(run.history()) == note
     assert run.wal_path.exists()
     assert arrow.from_table(run.finish_history()) == writes(500)

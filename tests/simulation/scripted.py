@@ -39,7 +39,7 @@ class Judged(NamedTuple):
 
     @property
     def rules(self) -> Mapping[str, str]:
-        """How each rule fared."""
+        """The result of each rule."""
         return self.verdict.figures["rules"]
 
     def window(self, at_s: float) -> Mapping[str, Any]:

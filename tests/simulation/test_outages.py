@@ -116,5 +116,5 @@ def test_a_rate_that_clients_cannot_keep_is_told_in_words(tmp_path: Path) -> Non
     assert found["short"]
     assert found["asked_per_s"] == found["offered_per_s"] == 1000.0
     assert found["begun"] + found["never_begun"] == pytest.approx(3000, abs=2)
-    assert "The rate fell short: 1000 ops a second were asked for" in verdicts["stats"].sentence
+    assert "The rate was too low: 1000 ops a second requested" in verdicts["stats"].sentence
     assert "since no client was free" in verdicts["stats"].sentence

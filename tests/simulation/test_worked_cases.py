@@ -76,8 +76,8 @@ def assert_window(
         assert set(seen["possibly_capable"]) <= {node for core in cores for node in core}
 
 
-def assert_fared(of: Judged, **case: str) -> None:
-    """No rule is violated, those of the case fared as it says, and who leads and what is committed was judged."""
+def assert_results(of: Judged, **case: str) -> None:
+    """No rule is violated, those of the case have the given results, and leaders and commits were judged."""
     assert of.verdict.valid == "true"
     told = {**dict.fromkeys(("Q5", "Q6", "Q7", "Q10"), "held"), **case}
     assert {rule: of.rules[rule] for rule in told} == told
@@ -115,7 +115,7 @@ def silenced(nodes: Collection[str]) -> Callable[[Op], Op]:
 def test_1_the_three_progress_and_the_two_are_silent(seed: int) -> None:
     good = run(THREE_AND_TWO, seed)
     assert_window(good, capable=named("123"), served=named("123"), cores=[named("123")])
-    assert_fared(good, Q2="held", Q3="held")
+    assert_results(good, Q2="held", Q3="held")
     assert answered(good) == set(named("123"))
 
 
@@ -124,7 +124,7 @@ def test_1_the_three_progress_and_the_two_are_silent(seed: int) -> None:
 def test_1_an_answer_on_the_wrong_side_violates_q2(bug: str) -> None:
     # M23 needs a leader on the wrong side, M81 somebody who has lost theirs.
     script = partition("leader-in-minority")
-    assert_fared(run(script, 1), Q2="held", Q3="held")
+    assert_results(run(script, 1), Q2="held", Q3="held")
     assert run(script, 1, bug).rules["Q2"] == "violated"
     assert run(THREE_AND_TWO, 1, "M81").rules["Q2"] == "violated"
 
@@ -136,7 +136,7 @@ def test_1_an_answer_on_the_wrong_side_violates_q2(bug: str) -> None:
 def test_2_without_a_majority_anywhere_nobody_answers(seed: int) -> None:
     good = run(THIRDS, seed)
     assert_window(good, capable=[], served=[], cores=[])
-    assert_fared(good, Q1="held", Q3="not judged")
+    assert_results(good, Q1="held", Q3="not judged")
     assert answered(good) == set()
 
 
@@ -153,7 +153,7 @@ def test_2_an_answer_of_anybody_violates_q1(bug: str) -> None:
 def test_3_one_side_of_a_bridge_progresses_or_both(seed: int) -> None:
     good = run(BRIDGE, seed)
     assert_window(good, capable=FIVE, served=FIVE, cores=[named("123"), named("345")])
-    assert_fared(good, Q3="held")
+    assert_results(good, Q3="held")
     assert answered(good) in (set(named("123")), set(named("345")), set(FIVE))
 
 
@@ -181,7 +181,7 @@ def test_3_silence_in_one_core_is_allowed_and_silence_in_both_violates_q3() -> N
 def test_4_a_ring_of_majorities_has_no_core_and_gives_figures_only(seed: int) -> None:
     good = run(RING, seed)
     assert_window(good, capable=FIVE, served=FIVE, cores=[])
-    assert_fared(good, Q3="not judged")
+    assert_results(good, Q3="not judged")
     assert good.doctored(silenced(FIVE)).valid == "true"
 
 
@@ -199,7 +199,7 @@ def test_5_a_leader_that_hears_nobody_falls_silent_and_the_others_progress(seed:
     good = run(HEARD_BY_ALL, seed)
     others = but(deaf(good))
     assert_window(good, capable=others, served=others, cores=[others])
-    assert_fared(good, Q2="held", Q3="held")
+    assert_results(good, Q2="held", Q3="held")
     assert answered(good) == set(others)
 
 
@@ -246,7 +246,7 @@ def test_6_a_leader_that_was_paused_answers_nothing_in_its_old_term(seed: int) -
     good = run(PAUSED, seed)
     others = but(paused(good))
     assert_window(good, capable=others, served=others, cores=[others])
-    assert_fared(good, Q2="held", Q3="held")
+    assert_results(good, Q2="held", Q3="held")
 
 
 @pytest.mark.slow
@@ -254,7 +254,7 @@ def test_6_a_leader_that_was_paused_answers_nothing_in_its_old_term(seed: int) -
 def test_6_a_leader_that_answers_in_its_old_term_violates_q10_alone_although_every_link_is_open(seed: int) -> None:
     leader = paused(run(PAUSED, seed))
     script = resumed_unaware(leader)
-    assert_fared(run(script, seed), Q3="held")
+    assert_results(run(script, seed), Q3="held")
     broken = run(script, seed, "M23")
     assert broken.verdict.anomalies == ("Q10",)
     (finding,) = broken.verdict.evidence["findings"]
@@ -271,7 +271,7 @@ def test_6_a_leader_that_answers_in_its_old_term_violates_q10_alone_although_eve
 def test_8_where_all_links_lose_messages_nothing_is_forbidden_or_demanded(seed: int) -> None:
     good = run(LOSSY, seed)
     assert_window(good, capable=[], possibly_capable=FIVE, served=FIVE, cores=[])
-    assert_fared(good, Q3="not judged")
+    assert_results(good, Q3="not judged")
     assert good.doctored(silenced(FIVE)).valid == "true"
     assert good.verdict.figures["availability"]["cluster"]["ops"] is not None
 

@@ -203,7 +203,7 @@ def test_a_file_that_becomes_a_link_while_the_archive_is_made_is_left_out(tmp_pa
     late.symlink_to(tmp_path / "secret")
     archive = zipfile.ZipFile(io.BytesIO(body(response)))
     top = f"{run.test_name}-{run.name}"
-    assert archive.read(f"{top}/LEFT-OUT.txt").decode() == "nodes/n1/zzz: it was gone when its turn came\n"
+    assert archive.read(f"{top}/LEFT-OUT.txt").decode() == "nodes/n1/zzz: it was removed before it could be packed\n"
     assert not any(b"SECRET" in archive.read(name) for name in archive.namelist())
 
 
@@ -282,7 +282,7 @@ def test_a_document_too_large_to_read_costs_one_row(tmp_path: Path, name: str) -
     os.truncate(run.path / name, 1 << 42)  # sparse: it takes no room on the disk, and more memory than there is
     found = {row["run"]: row for row in document(get(tmp_path, "/api/runs"))["runs"]}
     assert (found[run.name]["state"], found[other.name]["state"]) == ("damaged", "pass")
-    assert f"no more than {rows_module.DOCUMENT_MAX:,} are read" in found[run.name]["says"]
+    assert f"the limit is {rows_module.DOCUMENT_MAX:,}" in found[run.name]["says"]
     assert get(tmp_path, address(run)).status == 200
 
 

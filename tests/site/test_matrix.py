@@ -140,7 +140,7 @@ def test_the_ends_of_the_calendar_are_days_without_runs(tmp_path: Path, until: s
 
 @pytest.mark.slow
 def test_the_page_and_the_api_show_the_store(tmp_path: Path) -> None:
-    assert "There is no run in this store yet" in text(get(tmp_path, "/matrix"))
+    assert "This store has no run yet" in text(get(tmp_path, "/matrix"))
     small_run(tmp_path, "violation")
     small_run(tmp_path, "pass", seed=8)
     page = text(get(tmp_path, "/matrix"))

@@ -280,4 +280,4 @@ def test_a_page_that_did_not_change_is_not_sent_again(tmp_path: Path) -> None:
 
 
 def test_a_store_without_runs_says_so(tmp_path: Path) -> None:
-    assert "There is no run in this store yet" in text(get(tmp_path / "none", "/"))
+    assert "This store has no run yet" in text(get(tmp_path / "none", "/"))

@@ -1,14 +1,14 @@
-"""Keys of a string store to which pieces are appended, where what gets answered tells which piece came after which.
+"""Keys of a string store to which pieces are appended, where the answers of gets show the order of the pieces.
 
 A text that is composed in one way only, of a base and pieces that were appended once each, fixes all that happened
 since its base was put: an append of a piece that some get shows is a compare-and-set from the string before it to the
-one after it, whose value nobody else wrote. What no get shows was hidden by the next put, or came after the last get:
-no get can tell such an append from a put of something that nobody ever saw. So the key is a register, with values
+one after it, whose value no other op wrote. What no get shows was hidden by the next put, or came after the last get:
+no get can distinguish such an append from a put of something that no get saw. So the key is a register, with values
 written once, and its history is linearizable exactly if that of the register is (`zones`).
 
 Where texts can be composed in several ways, or pieces that are alike were appended and shown, any choice that leads to
 a legal register proves that the key is legal (`arrangements`); a choice that does not proves nothing. But a text that
-nobody can have composed by the time at which it was answered is wrong in any case, and so are more strings that end
+no ops can have composed by the time at which it was answered is wrong in any case, and so are more strings that end
 with a piece than appends of it.
 """
 
@@ -34,7 +34,7 @@ SHOWN: Final = 40
 def decide_appends(ops: Ops, model: Model) -> Decision | None:
     """Whether the ops are those of one key of a string store; time is linear in the distinct texts, but for sorting.
 
-    None if anything is no text, or if it takes more than texts and times to tell in which order pieces were appended.
+    None if anything is no text, or if texts and times do not show in which order pieces were appended.
     """
     initial = model.init()
     store = read_store(ops, initial) if isinstance(initial, str) else None
@@ -63,7 +63,7 @@ class _Key:
         return self._impossible(culprits, decision.reason)
 
     def _compose(self, forest: Forest) -> Decision | None:
-        """Fill in the forest; the violation that a text was answered which nobody can have composed by then."""
+        """Fill in the forest; the violation that a text was answered which no ops can have composed by then."""
         composer = Composer(self._store)
         for text in sorted(self._store.gets):
             ways, since = composer.read(text)

@@ -2,7 +2,7 @@
 
 Pieces are matched from the beginning of a text to its end. An append fits if it was not used before, and was not over
 before one began that precedes it; of several the one that ended first is tried first. A text goes on from the longest
-one before that it begins with, or else from a base. This is a guess: whoever takes it for more must prove that it works
+one before that it begins with, or else from a base. This is a guess: its user must prove that it works
 out.
 """
 

@@ -6,7 +6,7 @@ time within another. Taking all ops of a value out of a sequence that such a con
 allows. Therefore
 
 - the ops of a few values that cannot be placed convict the whole history (that is what culprits are),
-- a put that crashed and whose value nobody took out can be left out, and
+- a put that crashed and whose value no op took out can be left out, and
 - so can a take that crashed if every value that surely went in was taken by another.
 
 Times are rows of the history. *Moment* i lies between row i and the next. A value is surely inside in the moments from
@@ -123,17 +123,17 @@ class Clash:
 NONE: Final[I64] = np.zeros(0, np.int64)
 
 Find: TypeAlias = Callable[[Stays], Clash | None]
-Tell: TypeAlias = Callable[[Stays, list[str]], str]
+Explain: TypeAlias = Callable[[Stays, list[str]], str]
 
 
-def decide(stays: Stays | Decision | None, ops: Ops, find: Find, tell: Tell, budget: Budget) -> Decision | None:
+def decide(stays: Stays | Decision | None, ops: Ops, find: Find, explain: Explain, budget: Budget) -> Decision | None:
     """The decision on stays that were read, by what `find` says of them.
 
     Args:
         stays: the answer of `read_stays`.
         ops: for the values to name.
         find: a clash, or None if there is none; exact.
-        tell: the reason of a smallest clash, which is all that the stays given to it hold; with their values as text.
+        explain: gives the reason of a smallest clash, from its stays and their values as text.
         budget: for making a clash small, for which no more time is taken than for finding it, or a little.
     """
     if not isinstance(stays, Stays):
@@ -144,7 +144,7 @@ def decide(stays: Stays | Decision | None, ops: Ops, find: Find, tell: Tell, bud
         return Decision(True)
     with budget.part(1.0, max(EXPLAIN_LEAST_S, time.spent())) as time:
         small = shrink(stays, clash, find, time)
-    return Decision(False, small.ops, tell(small, names(ops, small)))
+    return Decision(False, small.ops, explain(small, names(ops, small)))
 
 
 def names(ops: Ops, stays: Stays) -> list[str]:
@@ -240,7 +240,7 @@ def _unexplained(ops: Ops, putter: I64, take_op: I64, take_value: I64, take: str
     op = int(take_op[which])
     value = show(ops.transitions[ops.transition[op]].result)
     if unknown[which]:
-        return Decision(False, (op,), f"{take} returned {value}, which nobody had put in")
+        return Decision(False, (op,), f"{take} returned {value}, which no op had put in")
     first_put = int(putter[which])
     if too_early[which]:
         return Decision(False, tuple(sorted((op, first_put))), f"{take} returned {value} before it was put in")

@@ -31,7 +31,7 @@ from splitbrain.checkers.linearizable.ops import I64, Ops
 from splitbrain.checkers.models import UNKNOWN, Model
 
 CULPRITS: Final = 16
-"""Adds that are listed at most; more than that are counted in the reason."""
+"""The largest number of adds that the reason lists; more are counted."""
 
 LARGEST: Final = 1 << 62
 """Sums beyond this are left to others."""

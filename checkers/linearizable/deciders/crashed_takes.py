@@ -1,10 +1,10 @@
 """Containers of distinct values in which takes crashed: which of the missing values they took.
 
 A value is *missing* if it surely went in and was never seen to come out. A take that crashed took one of these, or
-nothing that matters. The earlier it began, the more it allows: whatever is linearizable if a value was taken by a take
-that began at some time is so if it was taken by one that began earlier. So what is looked for is, for each missing
-value, the latest beginning of its take that will do (never taken is the latest of all), such that there are enough
-takes that began by then: for every time, no more values than crashed takes before it (Hall's condition).
+nothing that matters. The earlier it began, the more it allows: everything that is linearizable if a value was taken by
+a take that began at some time is so if it was taken by one that began earlier. So what is looked for is, for each
+missing value, the latest beginning of its take that will do (never taken is the latest of all), such that there are
+enough takes that began by then: for every time, no more values than crashed takes before it (Hall's condition).
 
 That is searched by narrowing. At first no value need be taken. Where values clash, the missing ones among them are
 taken earlier: a bound that must hold even if all others were taken as early as they can be is certain, as nearly all
@@ -24,9 +24,9 @@ from splitbrain.checkers.linearizable.deciders.containers import (
     CRASHED_TAKE,
     NEVER,
     Clash,
+    Explain,
     Find,
     Stays,
-    Tell,
     by_transition,
     names,
     read_stays,
@@ -50,7 +50,7 @@ VERDICT_SHARE: Final = 0.75
 
 
 def decide_crashed(
-    ops: Ops, put: str, take: str, find: Find, tell: Tell, budget: Budget, arrange: Arrange | None = None
+    ops: Ops, put: str, take: str, find: Find, explain: Explain, budget: Budget, arrange: Arrange | None = None
 ) -> Decision | None:
     """Decide a container of distinct values in which takes crashed; None for others, and where it would take too long.
 
@@ -59,7 +59,7 @@ def decide_crashed(
         put: the function that puts a value in.
         take: the function that takes one out.
         find: a clash of stays, or None if there is none; exact.
-        tell: the reason of a smallest clash.
+        explain: the reason of a smallest clash.
         budget: for the verdict and for the culprits. Of that no more than the verdict took, or a little.
         arrange: an order of the values that `find` relies on.
     """
@@ -84,7 +84,7 @@ def decide_crashed(
         if clash is None:
             raise AssertionError("what is impossible with crashed takes is so without them")
         small = shrink(blamed, clash, find, time)
-    reason = tell(small, names(ops, small))
+    reason = explain(small, names(ops, small))
     missing = bool(np.any((blamed.take == NEVER) & (blamed.put_until < stays.end)))
     began = crashed[missing & (ops.invoked[crashed] < int(ops.completed[list(blamed.ops)].max()))]
     if len(began):

@@ -40,7 +40,7 @@ def decide_grow_set(ops: Ops, _: Model) -> Decision | None:
 
 
 def decide_set_without_removes(ops: Ops, model: Model) -> Decision | None:
-    """Whether the ops are those of a set to which elements were only added, where its reads of all tell of it.
+    """Whether the ops are those of a set to which elements were only added, where its reads of all elements show it.
 
     None if there is a remove or a `contains`, even one that crashed, if an add answered whether it changed the set, or
     if the answer of a read is no list.
@@ -92,7 +92,7 @@ class _Staged:
         )
 
     def _added(self) -> Decision | None:
-        """The violation that an element was read that nobody ever added."""
+        """The violation that an element was read that no op added."""
         added = {transition.value for transition in self._ops.transitions if transition.f == "add"}
         for element in self._group_of:
             if element not in added:
@@ -141,13 +141,15 @@ class _Staged:
         if ended in self._answers and began in self._answers:
             reason = f"{show(self._missing(ended, began))} was read, and is missing from a read that began later"
         elif ended in self._answers:
-            reason = f"{show(ops.transitions[began].value)} was read before anybody added it"
+            reason = f"{show(ops.transitions[began].value)} was read before any op added it"
         elif began in self._answers:
             reason = f"{show(ops.transitions[ended].value)} had been added, and is missing from a read that began later"
         else:
             first, second = ops.transitions[ended].value, ops.transitions[began].value
             reader = self._reader(self._group_of[second])
-            reason = f"{show(second)} was read without {show(first)}, which had been added before anybody added it"
+            reason = (
+                f"{show(second)} was read without {show(first)}, which had been added before any op added the other"
+            )
             return Decision(False, by_invocation(early, late, reader), reason)
         return Decision(False, by_invocation(early, late), reason)
 

@@ -16,7 +16,7 @@ def unfounded_empty(stays: Stays) -> Clash | None:
     right but for the empty takes, and a moment m in which nothing is surely inside. Every value that is inside at m
     in that sequence can go in after m, or can come out before m. Move the puts of the former to just after m and the
     takes of the latter to just before, all in the order that they have. In a queue, puts and takes of each side of m
-    keep their order, and whatever moved to the left precedes whatever moved to the right both at its put and at its
+    keep their order, and all that moved to the left precedes all that moved to the right both at its put and at its
     take. In a stack, the stays on each side are the old ones, cut off at m: still any two are nested or apart.
     Nothing is inside at m any more, and stays have only become shorter, so that this can be done for one empty take
     after another.

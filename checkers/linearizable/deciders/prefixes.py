@@ -55,7 +55,7 @@ def smallest_prefix(ops: Ops, refutes: Refutes) -> tuple[int, bool]:
 
 
 def contradiction(ops: Ops, failing: int, refutes: Refutes) -> tuple[int, ...]:
-    """Ops of a prefix that cannot be explained, few enough that each is needed, as far as `refutes` can tell.
+    """Ops of a prefix that cannot be explained, few enough that each is needed, as far as `refutes` can decide.
 
     Args:
         ops: the history.

@@ -43,7 +43,7 @@ def smallest_first(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Deci
     ascending = _ascending(ops, stays)
     if ascending is None:
         return None
-    return decide(stays.part(ascending, np.arange(len(stays.empty), dtype=np.int64)), ops, _clash, _tell, budget)
+    return decide(stays.part(ascending, np.arange(len(stays.empty), dtype=np.int64)), ops, _clash, _explain, budget)
 
 
 def smallest_first_crashed(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
@@ -51,7 +51,7 @@ def smallest_first_crashed(ops: Ops, model: Model, budget: Budget = WITHOUT_END)
     del model
     if _holds_booleans(ops):
         return None
-    return decide_crashed(ops, "enqueue", "dequeue", _clash, _tell, budget, _ascending)
+    return decide_crashed(ops, "enqueue", "dequeue", _clash, _explain, budget, _ascending)
 
 
 def smallest_first_ranked(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
@@ -59,7 +59,7 @@ def smallest_first_ranked(ops: Ops, model: Model, budget: Budget = WITHOUT_END) 
     del model
     if _holds_booleans(ops):
         return None
-    return decide_ranked(ops, "enqueue", "dequeue", _clash, _tell, budget, _ascending)
+    return decide_ranked(ops, "enqueue", "dequeue", _clash, _explain, budget, _ascending)
 
 
 def _ascending(ops: Ops, stays: Stays) -> I64 | None:
@@ -175,7 +175,7 @@ def _links(first: int, until: int, wanted: I64, taken: I64, keeper: I64, links: 
                 moment, stop = wanted[value], taken[value]
 
 
-def _tell(stays: Stays, values: list[str]) -> str:
+def _explain(stays: Stays, values: list[str]) -> str:
     if len(stays.empty):
         return found_nothing("dequeue", stays, values)
     inside = in_order(values[:-1], stays.put_until[:-1])

@@ -43,19 +43,19 @@ from splitbrain.checkers.models import Model
 def fifo(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
     """Decide a FIFO queue, in O(n log n); None for values enqueued twice and dequeues that crashed."""
     del model
-    return decide(read_stays(ops, "enqueue", "dequeue"), ops, _fifo_clash, _tell_fifo, budget)
+    return decide(read_stays(ops, "enqueue", "dequeue"), ops, _fifo_clash, _explain_fifo, budget)
 
 
 def fifo_crashed(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
     """Decide a FIFO queue in which dequeues crashed; None for values enqueued twice, and where that takes too long."""
     del model
-    return decide_crashed(ops, "enqueue", "dequeue", _fifo_clash, _tell_fifo, budget)
+    return decide_crashed(ops, "enqueue", "dequeue", _fifo_clash, _explain_fifo, budget)
 
 
 def unordered_crashed(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
     """Decide an unordered queue in which dequeues crashed; None as for `fifo_crashed`."""
     del model
-    return decide_crashed(ops, "enqueue", "dequeue", unfounded_empty, _tell_empty, budget)
+    return decide_crashed(ops, "enqueue", "dequeue", unfounded_empty, _explain_empty, budget)
 
 
 def unordered(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
@@ -65,13 +65,15 @@ def unordered(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision 
     besides a value that was enqueued twice, or a dequeue that crashed and may have taken a value.
     """
     del model
-    return decide(read_stays(ops, "enqueue", "dequeue"), ops, unfounded_empty, _tell_empty, budget) or _uncovered(ops)
+    return decide(read_stays(ops, "enqueue", "dequeue"), ops, unfounded_empty, _explain_empty, budget) or _uncovered(
+        ops
+    )
 
 
 def fifo_ranked(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
     """Decide a FIFO queue in which values repeat, in O(n log n); None where it is not certain which is which."""
     del model
-    return decide_ranked(ops, "enqueue", "dequeue", _fifo_clash, _tell_fifo, budget)
+    return decide_ranked(ops, "enqueue", "dequeue", _fifo_clash, _explain_fifo, budget)
 
 
 def fifo_ranked_exactly(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
@@ -89,11 +91,11 @@ def fifo_ranked_exactly(ops: Ops, model: Model, budget: Budget = WITHOUT_END) ->
 def unordered_ranked(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
     """Decide an unordered queue in which values repeat; None as for `fifo_ranked`."""
     del model
-    return decide_ranked(ops, "enqueue", "dequeue", unfounded_empty, _tell_empty, budget)
+    return decide_ranked(ops, "enqueue", "dequeue", unfounded_empty, _explain_empty, budget)
 
 
 def _uncovered(ops: Ops) -> Decision | None:
-    """Decide an unordered queue in which no dequeue found nothing, whatever was enqueued twice or crashed.
+    """Decide an unordered queue in which no dequeue found nothing; values may be enqueued twice, and ops may crash.
 
     Then a value in it does no harm: enqueues may take effect at once and dequeues as late as possible, and those that
     crashed not at all. What must be is that a value has been dequeued no oftener than it had begun to be enqueued.
@@ -118,7 +120,7 @@ def _uncovered(ops: Ops) -> Decision | None:
     culprits = cast("list[int]", np.sort(op[order[first : last + 1]]).tolist())
     taken = (len(culprits) + 1) // 2
     text = show(ops.transitions[int(ops.transition[op[order[last]]])].result)
-    reason = f"{text} was dequeued more often than anyone had begun to enqueue it: {taken} times, and {taken - 1}"
+    reason = f"{text} was dequeued more often than enqueues of it had begun: {taken} times, and {taken - 1}"
     return Decision(False, tuple(culprits), reason)
 
 
@@ -145,16 +147,16 @@ def _overtaken(stays: Stays) -> Clash | None:
     return Clash(np.array([first, second], np.int64), NONE)
 
 
-def _tell_fifo(stays: Stays, values: list[str]) -> str:
+def _explain_fifo(stays: Stays, values: list[str]) -> str:
     if len(stays.empty):
-        return _tell_empty(stays, values)
+        return _explain_empty(stays, values)
     first, second = in_order(values, stays.put_from)
     if NEVER in stays.take:
         return f"{second} was dequeued, and {first}, which had been enqueued before it, never was"
     return f"{first} was enqueued before {second} and dequeued after it"
 
 
-def _tell_empty(stays: Stays, values: list[str]) -> str:
+def _explain_empty(stays: Stays, values: list[str]) -> str:
     return found_nothing("dequeue", stays, values)
 
 

@@ -34,10 +34,10 @@ from splitbrain.checkers.linearizable.deciders.containers import (
     NEVER,
     PUT,
     TAKE,
+    Explain,
     Find,
     Known,
     Stays,
-    Tell,
     by_transition,
     names,
     shrink,
@@ -48,20 +48,20 @@ from splitbrain.checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget
 from splitbrain.checkers.linearizable.ops import I64, B, Ops
 
 EXCHANGES: Final = 300
-"""How often ranks that are not certain are exchanged, at most."""
+"""The largest number of exchanges of uncertain ranks."""
 
 EXCHANGES_SHARE: Final = 0.25
 """Of a decider's time, the most that goes into them."""
 
 NEAR: Final = 3
-"""Ranks that are exchanged differ by so much, at most."""
+"""The largest difference of ranks that are exchanged."""
 
 Arrange: TypeAlias = Callable[[Ops, Stays], I64 | None]
 """An order of the values, or None where they have none."""
 
 
 def decide_ranked(
-    ops: Ops, put: str, take: str, find: Find, tell: Tell, budget: Budget, arrange: Arrange | None = None
+    ops: Ops, put: str, take: str, find: Find, explain: Explain, budget: Budget, arrange: Arrange | None = None
 ) -> Decision | None:
     """Decide a queue by ranks; None where they are not certain enough.
 
@@ -70,7 +70,7 @@ def decide_ranked(
         put: the function that puts a value in.
         take: the function that takes one out; one that crashed may have taken nothing.
         find: a clash of stays, or None if there is none; exact for distinct values.
-        tell: the reason of a smallest clash.
+        explain: the reason of a smallest clash.
         budget: for making a clash small, for which no more time is taken than for finding it, or a little.
         arrange: an order of the values that `find` relies on, in which equal ones stay as they are.
     """
@@ -94,7 +94,7 @@ def decide_ranked(
             return Decision(True) if fits else None
     with budget.part(1.0, max(EXPLAIN_LEAST_S, time.spent())) as time:
         small = shrink(certain, clash, find, time)
-    return Decision(False, ranked.culprits(ops, small), tell(small, ranked.names(ops, small)))
+    return Decision(False, ranked.culprits(ops, small), explain(small, ranked.names(ops, small)))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ def decide_register(ops: Ops, model: Model) -> Decision | None:
     """Whether the ops are those of a register, with or without compare-and-set; O(n log n).
 
     None if an observed value was written more than once, the initial one at all, or if a compare-and-set was seen not
-    to match a value that may have been there: when that was, nothing tells.
+    to match a value that may have been there: the time of that is unknown.
     """
     numbers: dict[Hashable, int] = {model.init(): INITIAL}
     requires, becomes = [NONE] * len(ops.transitions), [NONE] * len(ops.transitions)

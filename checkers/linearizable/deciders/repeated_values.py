@@ -20,10 +20,10 @@ from splitbrain.checkers.linearizable.limits import EXPLAIN_LEAST_S, Budget
 from splitbrain.checkers.linearizable.ops import B, Ops, show
 
 TO_BLAME: Final = 60_000
-"""How often searches look at an op to find few culprits."""
+"""The largest number of looks at an op in all searches for few culprits."""
 
 ATTEMPTS: Final = 8
-"""No single one of them has more than one part in so many of that."""
+"""No single search takes more than one part in ATTEMPTS of that."""
 
 VERDICT_SHARE: Final = 0.75
 """Of a decider's time, the most that goes into the verdict; the rest is for the smallest prefix and the culprits."""

@@ -25,7 +25,7 @@ from splitbrain.checkers.linearizable.transitions import Stepper
 from splitbrain.checkers.models import UNKNOWN, Assignment, AssignmentModel, Model, Special
 
 LIMITS: Final = Limits(time_s=10.0, memory_bytes=256 << 20)
-"""CPU time of all searches together, and memory of each; beyond them somebody else may try."""
+"""CPU time of all searches together, and memory of each; beyond them other algorithms may try."""
 
 WITNESS_TIME_S: Final = 1.0
 

@@ -38,13 +38,13 @@ from splitbrain.checkers.models import Model
 def stack(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
     """Decide a stack, in O(n log n); None for values pushed twice and pops that crashed."""
     del model
-    return decide(read_stays(ops, "push", "pop"), ops, _clash, _tell, budget)
+    return decide(read_stays(ops, "push", "pop"), ops, _clash, _explain, budget)
 
 
 def stack_crashed(ops: Ops, model: Model, budget: Budget = WITHOUT_END) -> Decision | None:
     """Decide a stack in which pops crashed; None for values pushed twice, and where that takes too long."""
     del model
-    return decide_crashed(ops, "push", "pop", _clash, _tell, budget)
+    return decide_crashed(ops, "push", "pop", _clash, _explain, budget)
 
 
 def _clash(stays: Stays) -> Clash | None:
@@ -147,7 +147,7 @@ def _take_apart(
     return False
 
 
-def _tell(stays: Stays, values: list[str]) -> str:
+def _explain(stays: Stays, values: list[str]) -> str:
     if len(stays.empty):
         return found_nothing("pop", stays, values)
     order = in_order(values, stays.put_until)

@@ -12,7 +12,7 @@ from splitbrain.checkers.models import Model
 
 
 def decide_unique_ids(ops: Ops, _: Model) -> Decision | None:
-    """Whether no id was given twice; O(n). Ids that nobody saw say nothing: there is always another."""
+    """Whether no id was given twice; O(n). Ids that no op saw prove nothing: there is always another."""
     numbers: dict[Hashable, int] = {}
     id_of = np.array([numbers.setdefault(t.result, len(numbers)) for t in ops.transitions], np.int64)[ops.transition]
     acknowledged = np.flatnonzero(~ops.crashed)

@@ -18,7 +18,7 @@ zone, a forward one as early as its order allows from f on, which is never after
 outside all forward zones contains an open interval, for these are disjoint.
 
 The initial value is a write before everything. An op that crashed is left out where nothing depends on it: an
-overwrite, or compare-and-set, of a value that nobody observed. Otherwise it must have happened, and has no end.
+overwrite, or compare-and-set, of a value that no op observed. Otherwise it must have happened, and has no end.
 Time is linear but for sorting the zones.
 """
 
@@ -133,7 +133,7 @@ def _needed(ops: Ops, accesses: Accesses) -> _Timed | None:
         return None
     unobserved = written & ~observed[becomes]
     live = ~ops.crashed | (written & ~unobserved)
-    # Values that nobody observed may have been written any number of times: each write is a cluster of its own.
+    # Values that no op observed may have been written any number of times: each write is a cluster of its own.
     becomes[unobserved] = accesses.values + np.arange(int(unobserved.sum()))
     return _Timed(ops.invoked, ends(ops), requires, becomes, live)
 
@@ -269,9 +269,9 @@ def _held(ops: Ops, accesses: Accesses, timed: _Timed, op: int) -> str:
 
 def warm_up() -> None:
     """Compile the kernels of this module, or load them from the cache."""
-    none, value, nobody = np.zeros(0, np.int64), np.full(1, NONE, np.int64), np.zeros(0, np.bool_)
+    none, value, no_op = np.zeros(0, np.int64), np.full(1, NONE, np.int64), np.zeros(0, np.bool_)
     clusters = _Clusters(*(value.copy() for _ in _Clusters._fields))
-    timed = _Timed(none, none, none, none, nobody)
-    _observe_through_crashed(nobody, none, value, np.zeros(1, np.bool_))
+    timed = _Timed(none, none, none, none, no_op)
+    _observe_through_crashed(no_op, none, value, np.zeros(1, np.bool_))
     _cluster(timed, clusters, value)
     _chain(timed, clusters, value, value, np.zeros(1, np.bool_), value)

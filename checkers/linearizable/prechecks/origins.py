@@ -47,28 +47,28 @@ def refuted(ops: Ops, model: Model) -> Decision | None:
 
 
 def _facts_of(ops: Ops, model: Model) -> tuple[list[Facts], Callable[[Hashable], Hashable]] | None:
-    """The facts of each transition, and what a place holds at first; None if the model does not tell."""
+    """The facts of each transition, and what a place holds at first; None if the model does not say."""
     if steps_by_assignment(model):
         initial = model.init()
         each = [_of_assignment(a.requires, a.refuses, a.becomes) for a in assignments(model, ops.transitions)]
         return each, lambda _: initial
-    tell = getattr(model, "facts", None)
-    if tell is None:
+    get_facts = getattr(model, "facts", None)
+    if get_facts is None:
         return None
-    told: list[Facts] = []
+    found: list[Facts] = []
     for number, what in enumerate(ops.transitions):
         try:
-            facts = tell(what.f, what.value, what.result)
+            facts = get_facts(what.f, what.value, what.result)
         except Exception as error:
             if is_built_in(model):
                 return None  # its step refuses the same op, and says why
             raise ModelError(
-                f"model {model.name!r} cannot tell the facts of {what}: {type(error).__name__}: {error}", number
+                f"model {model.name!r} failed on the facts of {what}: {type(error).__name__}: {error}", number
             ) from error
         if facts is None:
             return None
-        told.append(facts)
-    return told, getattr(model, "at_first", lambda _: Special.UNKNOWN)
+        found.append(facts)
+    return found, getattr(model, "at_first", lambda _: Special.UNKNOWN)
 
 
 def _of_assignment(requires: Hashable, refuses: Hashable, becomes: Hashable) -> Facts:

@@ -41,8 +41,8 @@ class Starter:
 
     async def _pause(self, context: NemesisContext, op: Op, effect: Effect) -> None:
         wanted = asked(op.value, StarterRequest)
-        seen = await views(context) if needs_views(wanted.target_spec) else ()
-        nodes = choose(wanted.target_spec, wanted.order or context.deployment.nodes, seen)
+        seen = await views(context) if needs_views(wanted.node_spec) else ()
+        nodes = choose(wanted.node_spec, wanted.order or context.deployment.nodes, seen)
         effect.target = " ".join(nodes) or "nobody: no node was chosen"
         for node in nodes:
             state = (await context.deployment.pause(node)).state

@@ -236,7 +236,7 @@
     const more = gone.length > 30 ? `\nand ${gone.length - 30} before them` : "";
     make(box, "title", {}, gone.slice(-30).map(words).join("\n") + more);
     const last = gone.slice(-12).map((op) => data.labels[data.label[op]]).join(", ");
-    fitted(svg, `${gone.length} crashed before, and may take effect at any time: ${last}`, LEFT + 6, y + ROW - 13, INNER - 12, "label");
+    fitted(svg, `${gone.length} ops crashed before, and may take effect at any time: ${last}`, LEFT + 6, y + ROW - 13, INNER - 12, "label");
   }
 
   // Many ops as one path per kind; those that fall on the same units of the picture are drawn as one.
@@ -319,7 +319,7 @@
     const span = `op ${data.index[begin]}${end < 0 ? "" : `-${data.index[end]}`}`;
     const at = (rank) => `${(data.time_us[rank] / 1e6).toFixed(4)} s`;
     const times = data.time_us ? `, ${at(begin)} to ${end < 0 ? "never completed" : at(end)}` : "";
-    const fate = ["", ", failed: it did not happen", ", of unknown fate: it may have happened at any time since, or never"][data.kind[op]];
+    const fate = ["", ", failed: it did not happen", ", outcome unknown: it may have happened at any time since, or never"][data.kind[op]];
     return `${data.labels[data.label[op]]} (${span}, process ${data.process[op]}${node ? ` on ${node}` : ""}${times}${fate})`;
   }
 

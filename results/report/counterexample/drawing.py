@@ -37,7 +37,7 @@ FONTS: Final = {"on": (11.0, False), "label": (12.0, False), "state-name": (12.0
 """Size and weight of texts, as `counterexample.css` has them."""
 
 NAMED: Final = 24
-"""Characters of the failing op's label in its row, at most; it is whole in the row above."""
+"""The largest number of characters of the failing op's label in its row; the row above has all of it."""
 
 LETTERS_MIN: Final = 5
 """A label of an op is cut to no fewer characters: one with room for fewer is left out; a hint has the words."""
@@ -49,7 +49,7 @@ PIN_LETTER: Final = 6.4
 """Room for a digit of it; where two are too close, the second pin has no number."""
 
 VIEW: Final = 56
-"""Ranks in the first view, at least."""
+"""The least number of ranks in the first view."""
 
 VIEW_MAX: Final = 84
 BEHIND: Final = 7
@@ -291,7 +291,7 @@ def _crashed(scene: Scene, view: View, y: float) -> list[Markup]:
     listed = "\n".join(op_words(scene, op) for op in view.crashed[-30:])
     more = f"\nand {len(view.crashed) - 30} before them" if len(view.crashed) > 30 else ""
     last = ", ".join(scene.bars.text(op) for op in view.crashed[-12:])
-    words = f"{len(view.crashed)} crashed before, and may take effect at any time: {last}"
+    words = f"{len(view.crashed)} ops crashed before, and may take effect at any time: {last}"
     box = tag(
         "rect",
         tag("title", listed + more),
@@ -309,7 +309,7 @@ def _crashed(scene: Scene, view: View, y: float) -> list[Markup]:
 
 
 def _bar(scene: Scene, view: View, op: int, y: float, after: float) -> Markup:
-    """An op from invocation to completion; one of unknown fate has no end."""
+    """An op from invocation to completion; one with unknown outcome has no end."""
     bars = scene.bars
     kind, end = int(bars.kind[op]), int(bars.end[op])
     open_ended = kind == INFO

@@ -40,7 +40,7 @@ class Bars:
         labels: distinct ops in words, e.g. "read → 3".
         time_ns: by rank.
         index: index in the history, by rank.
-        left_out: ops of the key that are not among these: only so many around the one that matters are kept.
+        left_out: ops of the key that are not among these: only those nearest to the one that matters are kept.
     """
 
     begin: Ints
@@ -148,7 +148,7 @@ def _labels(table: pa.Table, begin: Ints, end: Ints, kind: Ints) -> tuple[Ints, 
 
 def _words(f: str, asked: str | None, completed: bool, answered: str | None) -> str:
     words = f if asked is None else f"{f} {asked}"
-    told = completed and answered != asked and (answered is not None or f in _ANSWERING)
-    if told or (completed and asked is None and f in _ANSWERING):
+    shown = completed and answered != asked and (answered is not None or f in _ANSWERING)
+    if shown or (completed and asked is None and f in _ANSWERING):
         words = f"{words} → {'null' if answered is None else answered}"
     return clip(words, LABEL_MAX)

@@ -96,9 +96,9 @@ def _facts(drawn: Scene, evidence: Mapping[str, Any], source: str) -> list[tuple
 
 def _ends(evidence: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Each final path in words: its last steps, and why the failing op cannot follow."""
-    told = cast("dict[str, Any]", evidence.get("final_paths") or {})
+    final = cast("dict[str, Any]", evidence.get("final_paths") or {})
     found: list[dict[str, Any]] = []
-    for path in told.get("paths", []):
+    for path in final.get("paths", []):
         steps = cast("list[dict[str, Any]]", path["steps"])
         found.append(
             {
@@ -117,11 +117,11 @@ def _ends(evidence: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _changes(steps: Sequence[Mapping[str, Any]], begins: str, follows: bool) -> list[tuple[str, str]]:
     """Steps in words, each with the state after it where that is another; without the first if it only `follows`."""
     before = [begins, *(step["state"] for step in steps)]
-    told = [
+    changes = [
         (clip(step["op"]), clip(step["state"]) if step["state"] != before[number] else "")
         for number, step in enumerate(steps)
     ]
-    return told[1:] if follows else told
+    return changes[1:] if follows else changes
 
 
 def _rows(evidence: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
@@ -147,30 +147,30 @@ def _rows(evidence: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 def _left_out(drawn: Scene, view: drawing.View, evidence: Mapping[str, Any]) -> list[str]:
     """What the page does not show."""
-    notes = ["The axis goes by events, not by time: every invocation and every completion is one step to the right."]
+    notes = ["The axis shows events, not time: every invocation and every completion is one step to the right."]
     if drawn.bars.left_out:
         notes.append(f"{drawn.bars.left_out:,} ops of this key, far from the failing one, are not in this file.")
     if view.rows_left_out:
         notes.append(f"{view.rows_left_out} processes have no row in the first view.")
     if drawn.faults_left_out:
         notes.append(f"{drawn.faults_left_out} fault windows are not drawn.")
-    told = cast("dict[str, Any]", evidence.get("final_paths") or {})
-    if not told:
+    final = cast("dict[str, Any]", evidence.get("final_paths") or {})
+    if not final:
         notes.append("No order is drawn: there are too many, or the violation was proven without any.")
-    elif told.get("states_left_out"):
-        notes.append(f"Orders that end in {told['states_left_out']} further states are left out.")
-    if not told.get("every_beginning", True):
+    elif final.get("states_left_out"):
+        notes.append(f"Orders that end in {final['states_left_out']} further states are left out.")
+    if not final.get("every_beginning", True):
         notes.append(
-            f"The orders go on from one explanation of what came before op {told['since_index']}; there are more."
+            f"The orders continue one explanation of what came before op {final['since_index']}; there are more."
         )
-    if told.get("ops_before"):
+    if final.get("ops_before"):
         notes.append(
-            f"The order of the {told['ops_before']:,} ops that ended before op {told['since_index']} is not shown."
+            f"The order of the {final['ops_before']:,} ops that ended before op {final['since_index']} is not shown."
         )
     pending = evidence.get("pending_count", 0)
     if pending > _LISTED:
         notes.append(f"{pending - _LISTED} pending ops are not listed.")
-    notes.append("Values are cut where they are long; the history has them whole.")
+    notes.append("Long values are cut; the history has them whole.")
     return notes
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from splitbrain.results.calls import OPEN, Ints
 from splitbrain.results.errors import HistoryFormatError
-from splitbrain.results.faults import Window, happenings
+from splitbrain.results.faults import Window, run_events
 from splitbrain.results.report.counterexample.ops import Bars, bars
 from splitbrain.results.report.text import clip
 
@@ -19,7 +19,7 @@ OPS_MAX: Final = 100_000
 PATHS_MAX: Final = 20
 FAULTS_MAX: Final = 2_000
 STATE_MAX: Final = 200
-"""Characters of a state that are shown."""
+"""The largest number of characters of a state that are shown."""
 
 
 @dataclass(frozen=True)
@@ -101,34 +101,32 @@ def scene(history: pa.Table, evidence: Mapping[str, Any], most: int = OPS_MAX) -
     ops = bars(history, evidence["key"], around, most)
     failing = ops.at([around])
     if not failing:
-        raise HistoryFormatError(
-            "history", f"has no invocation at op {around}, of which the verdict's evidence speaks."
-        )
+        raise HistoryFormatError("history", f"has no invocation at op {around}, which the verdict's evidence names.")
     listed = cast("dict[str, Any]", evidence.get("witness") or {}).get("ops", [])
     witness = ops.at([int(op["invoked_index"]) for op in listed])
-    told = cast("dict[str, Any]", evidence.get("final_paths") or {})
-    since = int(np.searchsorted(ops.index, int(told.get("since_index", 0))))
-    windows = happenings(history).windows
+    stored = cast("dict[str, Any]", evidence.get("final_paths") or {})
+    since = int(np.searchsorted(ops.index, int(stored.get("since_index", 0))))
+    windows = run_events(history).windows
     near = [window for window in windows if _ranks(ops, window)[1] >= 0]
     return Scene(
         bars=ops,
         failing=failing[around],
         witness=list(witness.values()),
         since=since,
-        paths=[_path(ops, since, path) for path in told.get("paths", [])[:PATHS_MAX]],
+        paths=[_path(ops, since, path) for path in stored.get("paths", [])[:PATHS_MAX]],
         faults=[_fault(ops, window) for window in near[:FAULTS_MAX]],
         faults_left_out=max(len(near) - FAULTS_MAX, 0),
     )
 
 
-def _path(ops: Bars, since: int, told: Mapping[str, Any]) -> Path:
-    indexes = [int(step["invoked_index"]) for step in told["steps"]]
-    already = [int(op["invoked_index"]) for op in told.get("already", [])]
+def _path(ops: Bars, since: int, stored: Mapping[str, Any]) -> Path:
+    indexes = [int(step["invoked_index"]) for step in stored["steps"]]
+    already = [int(op["invoked_index"]) for op in stored.get("already", [])]
     numbers = ops.at([*indexes, *already])
-    drawn = [(numbers[index], step) for index, step in zip(indexes, told["steps"], strict=True) if index in numbers]
+    drawn = [(numbers[index], step) for index, step in zip(indexes, stored["steps"], strict=True) if index in numbers]
     steps = [op for op, _ in drawn]
     return Path(
-        begins=clip(told["begins"], STATE_MAX),
+        begins=clip(stored["begins"], STATE_MAX),
         already=[numbers[index] for index in already if index in numbers],
         steps=steps,
         states=[clip(step["state"], STATE_MAX) for _, step in drawn],
@@ -174,7 +172,7 @@ def op_words(scene: Scene, op: int) -> str:
     begin, end = int(bars.begin[op]), int(bars.end[op])
     node = f" on {clip(bars.node[op], 40)}" if bars.node[op] else ""
     span = f"op {bars.index[begin]}" + (f"-{bars.index[end]}" if end != OPEN else "")
-    fate = ("", ", failed: it did not happen", ", of unknown fate: it may have happened at any time since, or never")
+    fate = ("", ", failed: it did not happen", ", outcome unknown: it may have happened at any time since, or never")
     about = f"{span}, process {bars.process[op]}{node}{times(bars, op)}{fate[bars.kind[op]]}"
     return f"{bars.text(op)} ({about})"
 

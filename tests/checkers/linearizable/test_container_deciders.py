@@ -176,7 +176,7 @@ def test_an_empty_history_is_linearizable(kind: Kind) -> None:
 @every_kind
 def test_what_nobody_put_in_cannot_come_out(kind: Kind) -> None:
     decision = decided(kind, put(kind, 1, 0, 1), take(kind, 2, 2, 3))
-    assert decision == Decision(False, (1,), f"{kind.take} returned 2, which nobody had put in")
+    assert decision == Decision(False, (1,), f"{kind.take} returned 2, which no op had put in")
 
 
 @every_kind
@@ -353,7 +353,7 @@ def test_a_value_cannot_leave_a_bag_more_often_than_it_went_in() -> None:
     twice = (put(BAG, 1, 0, 1), put(BAG, 1, 2, 3), take(BAG, 1, 4, 5), take(BAG, 1, 6, 7))
     assert decided(BAG, *twice, Call(BAG.take, None, 8)) == Decision(True)
     assert decided(BAG, *twice, take(BAG, 1, 8, 9), put(BAG, 1, 10, 11)) == Decision(
-        False, (0, 1, 2, 3, 4), "1 was dequeued more often than anyone had begun to enqueue it: 3 times, and 2"
+        False, (0, 1, 2, 3, 4), "1 was dequeued more often than enqueues of it had begun: 3 times, and 2"
     )
 
 
@@ -368,4 +368,4 @@ def test_the_model_of_a_container_is_asked_by_its_name(kind: Kind) -> None:
     model = models.model(kind.name)
     found = deciders.decide(read_ops(to_table(history), model), model)
     assert found is not None
-    assert found[1] == Decision(False, (1,), f"{kind.take} returned 2, which nobody had put in")
+    assert found[1] == Decision(False, (1,), f"{kind.take} returned 2, which no op had put in")

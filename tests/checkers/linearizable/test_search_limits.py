@@ -130,7 +130,7 @@ def test_a_model_that_takes_too_long_to_be_closed_is_asked_lazily() -> None:
     assert clock.now < 10
     assert Stepper(Ring(), ops.transitions, cells=1000, clock=clock.cpu_s).mode == "closed table"
     judging = Judging(to_table(history), Ring(), Options("ring"), Clock(1.0).cpu_s)
-    judging.glance()
+    judging.start()
     assert judging.advance(1000.0)
     assert judging.verdict().figures["transitions"] == "lazy table"
 
@@ -176,7 +176,7 @@ def spent_on(history: list[Op], model: str, tick: float, **options: Any) -> tupl
     """Judge and explain a history with a clock that passes with each look; what it said at the end."""
     clock = Clock(tick)
     judging = Judging(to_table(history), models.model(model), Options(model, **options), clock.cpu_s)
-    judging.glance()
+    judging.start()
     while judging.valid is None:
         judging.advance(1.0)
     judging.verdict()
@@ -233,7 +233,7 @@ def test_a_part_of_a_budget_is_a_share_of_what_is_left_and_no_more_than_is_asked
 def test_no_time_goes_into_a_violation_that_is_not_to_be_explained() -> None:
     """It has neither a witness nor final paths, which take a search."""
     judging = Judging(to_table(appends(4, 2)), Texts(), Options("texts"), Clock(0.0).cpu_s)
-    judging.glance()
+    judging.start()
     while judging.valid is None:
         judging.advance(1.0)
     plain, explained = (judging.verdict(explained=each).evidence for each in (False, True))

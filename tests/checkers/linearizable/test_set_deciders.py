@@ -130,7 +130,7 @@ def test_reads_of_all_elements_are_left_to_others_unless_nobody_saw_the_answer()
         ),
         (
             [*acknowledged(0, "read", None, [1]), *acknowledged(0, "add", 1)],
-            "1 was read before anybody added it",
+            "1 was read before any op added it",
         ),
         (acknowledged(0, "read", None, [1]), "1 was read and never added"),
         (
@@ -153,7 +153,7 @@ def test_reads_of_all_elements_are_left_to_others_unless_nobody_saw_the_answer()
                 *acknowledged(0, "add", 2),
                 (2, "ok", "read", [2]),
             ],
-            "2 was read without 1, which had been added before anybody added it",
+            "2 was read without 1, which had been added before any op added the other",
         ),
         (
             [*acknowledged(0, "add", 1), *acknowledged(0, "add", 2), *acknowledged(0, "read", None, [1, 1])],

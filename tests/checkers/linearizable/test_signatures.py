@@ -93,4 +93,4 @@ def test_the_sentence_does_not_pass_one_of_many_strings_for_the_only_one() -> No
     get = Op(process=9, type="invoke", f="get")
     verdict = check_ops([*rows, *(op.complete("ok", None) for op in rows), get, get.complete("ok", "")], "kv")
     assert verdict.valid == "false"
-    assert "another that no op tells from it" in str(verdict.evidence["possible_states"])
+    assert "another that no op distinguishes from it" in str(verdict.evidence["possible_states"])

@@ -120,13 +120,13 @@ def test_where_a_decider_runs_out_of_time_the_search_has_the_rest(kind: Kind, ca
     tick = LIMIT_S / 50
     clock = Clock(tick)
     judging = Judging(to_table(history(calls)), kind.model, Options(kind.name, time_limit_s=LIMIT_S), clock.cpu_s)
-    judging.glance()
-    glanced = clock.now
-    assert glanced <= SHARE * LIMIT_S + 30 * tick  # some for the trial of the general search
+    judging.start()
+    begun = clock.now
+    assert begun <= SHARE * LIMIT_S + 30 * tick  # some for the trial of the general search
     if judging.valid is None:
         while not judging.advance(1.0):
             assert clock.now <= LIMIT_S + 20 * tick
-        assert clock.now >= glanced + (1 - SHARE) * LIMIT_S / 2 or judging.valid == "true"
+        assert clock.now >= begun + (1 - SHARE) * LIMIT_S / 2 or judging.valid == "true"
     assert judging.valid != "false"
 
 
@@ -159,7 +159,7 @@ def test_what_the_general_search_decides_at_once_is_not_left_to_a_decider_that_s
     rng = random.Random(1)
     calls = random_calls(rng, KINDS[0], count=30, processes=2, distinct=2)
     judging = Judging(to_table(history(calls)), KINDS[0].model, Options("fifo-queue"), Clock(1e-6).cpu_s)
-    judging.glance()
+    judging.start()
     assert judging.valid == "true"
     assert asked == [False]
 

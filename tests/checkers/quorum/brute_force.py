@@ -111,7 +111,7 @@ class Judgement:
     Attributes:
         windows: in the order of time.
         ops: for each of Q1, Q2, Q8 and Q10 the indexes (of invocations) of the ops that violate it.
-        progress: for each window how Q3 fared: "held", "violated", "too few ops", "not judged", "stalled".
+        progress: for each window the result of Q3: "held", "violated", "too few ops", "not judged", "stalled".
         recovery: Q4: per nemesis op (by the index of its invocation) and node the nanoseconds to the first answer.
         converged: Q7: "held", "violated" or "not judged".
         availability: Q9: per node, and for None the cluster, the shares of seconds and of ops that were answered.
@@ -368,16 +368,16 @@ def _progress(run: Run, window: Window) -> str:
     if any(begin < window.end and window.start < end for begin, end in run.stalls):
         return "stalled"
     asked = [op for op in run.ops if window.start + run.bound <= op.begin <= window.end - run.timeout]
-    fared: set[str] = set()
+    results: set[str] = set()
     for core in cores:
         sent = {node: [op for op in asked if op.node == node] for node in core}
         if any(len(ops) >= run.attempts and not any(op.answered for op in ops) for ops in sent.values()):
-            fared.add("silent")
+            results.add("silent")
         elif all(any(op.answered for op in ops) for ops in sent.values()):
             return "held"
         else:
-            fared.add("too few")
-    return "violated" if fared == {"silent"} else "too few ops"
+            results.add("too few")
+    return "violated" if results == {"silent"} else "too few ops"
 
 
 def _recovery(run: Run, said: Judgement) -> None:
@@ -411,11 +411,11 @@ def _converged(run: Run) -> str:
         if not any(since <= begin and end <= until for since, until in run.stalls)
     ]
     over = sum(end - begin for begin, end in awake) >= run.bound
-    fared = {
+    results = {
         _met([row for row in run.telemetry if row["group"] == group], run.nodes, over=over)
         for group in {row["group"] for row in run.telemetry}
     }
-    return next(how for how in ("violated", "held", "not judged") if how in {*fared, "not judged"})
+    return next(how for how in ("violated", "held", "not judged") if how in {*results, "not judged"})
 
 
 def _met(rows: Sequence[Row], nodes: Collection[Node], *, over: bool) -> str:

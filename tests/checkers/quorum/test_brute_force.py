@@ -249,9 +249,9 @@ def expected(history: pa.Table, judgement: Judgement) -> dict[str, Any]:
                 window.possibly_capable,
                 window.possibly_served,
                 window.cores,
-                fared,
+                results,
             )
-            for window, fared in zip(judgement.windows, judgement.progress, strict=True)
+            for window, results in zip(judgement.windows, judgement.progress, strict=True)
         ],
         "ops": {rule: {completion[index] for index in found} for rule, found in judgement.ops.items()},
         "Q3": "violated" in judgement.progress,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from splitbrain.checkers.quorum.outages import outages
 from splitbrain.checkers.quorum.windows import windows
-from splitbrain.results.faults import happenings
+from splitbrain.results.faults import run_events
 from tests.checkers.quorum.story import FIVE, Story, between, rules
 
 
@@ -21,8 +21,8 @@ def cut_for(seconds: float) -> Story:
 
 
 def found(story: Story) -> list[float]:
-    around = happenings(story.history())
-    return [round(each / 1e9, 3) for each in outages(windows(around, story.telemetry(), FIVE))]
+    events = run_events(story.history())
+    return [round(each / 1e9, 3) for each in outages(windows(events, story.telemetry(), FIVE))]
 
 
 def test_an_outage_lasts_from_the_last_window_in_which_nodes_were_linked() -> None:

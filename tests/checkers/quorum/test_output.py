@@ -29,7 +29,7 @@ def of_rule(verdict: Verdict, rule: str) -> list[dict[str, Any]]:
     return [row for row in verdict.figures["violations"] if row["rule"] == rule]
 
 
-def test_a_window_tells_how_each_rule_fared_and_what_each_node_answered_refused_and_left_unknown() -> None:
+def test_a_window_has_the_result_of_each_rule_and_what_each_node_answered_refused_and_left_unknown() -> None:
     verdict = wrong_side().judged()
     before, cut, after = verdict.figures["windows"]
     assert [(row["number"], row["start_s"], row["end_s"]) for row in (before, cut, after)] == [
@@ -71,7 +71,7 @@ def test_every_violation_has_a_row_with_its_rule_window_op_and_sentence() -> Non
         if op["node"] == "n4" and op["type"] == "ok" and 5 * 10**9 <= op["time"] < 6 * 10**9
     ]
     assert [(row["window"], row["op"]) for row in rows] == [(1, index) for index in answered]
-    assert rows[1]["sentence"] == (f"n4 answered op {answered[1]} at 5.110 s, while n4 was out of reach of a majority.")
+    assert rows[1]["sentence"] == (f"n4 answered op {answered[1]} at 5.110 s, while n4 could not reach a majority.")
     assert len(verdict.evidence["findings"]) == 1
     assert "and 2 more" in verdict.evidence["findings"][0]["sentence"]
 
@@ -137,6 +137,6 @@ def test_the_sentence_of_a_good_run_says_whether_progress_could_be_judged() -> N
     story = Story()
     story.ask("12345", 0.0, 9.0)
     assert story.judged(recovery_bound_s=20.0).sentence.endswith(
-        "in none of them it could be judged whether a core answers within 20 s."
+        "no window could show whether a core answers within 20 s."
     )
     assert "in 1 of them a core had to answer within 2 s, and did." in story.judged(recovery_bound_s=2.0).sentence

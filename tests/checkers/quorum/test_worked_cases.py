@@ -109,8 +109,8 @@ def test_3_silence_in_both_cores_of_a_bridge_violates_q3() -> None:
     story.ask("135", 3.0, 11.9)
     verdict = story.judged()
     assert rules(verdict) == ("Q3",)
-    assert "n1 n2 n3 n2 answered none" in verdict.sentence
-    assert "n3 n4 n5 n4 answered none" in verdict.sentence
+    assert "n2 of the core n1 n2 n3 answered none" in verdict.sentence
+    assert "n4 of the core n3 n4 n5 answered none" in verdict.sentence
 
 
 @pytest.mark.parametrize("how", ["ok", "info"])

@@ -425,7 +425,7 @@ def test_a_single_node_leads_alone() -> None:
 
 
 def test_a_member_must_be_told_the_voters_and_recover_what_a_member_stores() -> None:
-    with pytest.raises(ValueError, match="n9 must be told the voters, each named once: none"):
+    with pytest.raises(ValueError, match="n9 must be given the voters, each named once: none"):
         Raft("n9", ())
     with pytest.raises(ValueError, match="each named once"):
         Raft("n1", ("n1", "n2", "n2"))

@@ -17,7 +17,7 @@ NODES = ("n1", "n2", "n3")
 
 
 def told(folder: Path, *options: str) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
-    """The rows of a run that passes, and how the rules of quorum progress fared."""
+    """The rows of a run that passes, and the results of the rules of quorum progress."""
     words = ["run", "--json", "--system", "etcd", "--nodes", "3", "--engine", "inline", *options]
     found, store = comes_out("pass", lambda store: splitbrain(*words, "--store", str(store), timeout_s=240), folder)
     [quorum] = [verdict for verdict in found["verdicts"] if verdict["checker"] == "quorum-progress"]

@@ -1,4 +1,4 @@
-"""Whether the faults that were asked for took place, did something, and met clients at work."""
+"""Whether the requested faults took place, had an effect, and had client ops under way."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from typing import Any
 
 from splitbrain.checkers.coverage.options import Options
 from splitbrain.results.calls import seconds
-from splitbrain.results.faults import Happenings
+from splitbrain.results.faults import RunEvents
 from splitbrain.results.reasons import Code, Reason
 
 _MORE_TIME = "Give it a longer --time-limit, a shorter --interval, or fewer kinds of --nemesis."
 _MORE_LOAD = "Give it a higher --rate or more clients, or faults that last longer."
 
 
-def of_faults(around: Happenings, windows: Sequence[dict[str, Any]], wanted: Options) -> Iterator[Reason]:
-    """What is missing of the faults.
+def of_faults(events: RunEvents, windows: Sequence[dict[str, Any]], wanted: Options) -> Iterator[Reason]:
+    """The reasons that come from faults.
 
     Args:
-        around: what happened beside the client ops.
+        events: the run events.
         windows: what clients did while each fault was in force (`splitbrain.results.counts.window_counts`).
-        wanted: what was asked for.
+        wanted: the options, with the faults that the test asks for.
     """
-    for op in around.fault_ops:
+    for op in events.fault_ops:
         if not op.verified:
             yield Reason(
                 Code.FAULT_NOT_VERIFIED,
                 f"the nemesis op {op.invoke.f!r} at {seconds(op.invoke.time):.3f} s was not verified: {op.error}",
             )
-    kinds = dict.fromkeys(window.fault for window in around.windows if window.start.verified)
+    kinds = dict.fromkeys(window.fault for window in events.windows if window.start.verified)
     yield from _missing(list(kinds), wanted)
     for kind in kinds:
-        bit = [window.bit for window in around.windows if window.fault == kind]
+        bit = [window.bit for window in events.windows if window.fault == kind]
         if all(did is False for did in bit):
             yield Reason(
                 Code.FAULT_DID_NOT_BITE,
-                f"no fault of kind {kind!r} did anything: what it counted stayed 0 in all {len(bit)} windows.",
+                f"no fault of kind {kind!r} had an effect: its counters stayed 0 in all {len(bit)} windows.",
                 "Give it a stronger fault, or one that lasts longer.",
             )
     for window in windows:
@@ -54,10 +54,10 @@ def _missing(kinds: Sequence[str], wanted: Options) -> Iterator[Reason]:
 
 
 def _unmet(window: dict[str, Any]) -> Reason:
-    nothing = "none of the client ops under way" if window["under_way"] else "no client op was under way"
+    nothing = "no client op that was under way ended" if window["under_way"] else "no client op was under way"
     return Reason(
         Code.FAULT_MET_NO_LOAD,
-        f"{nothing} during the {window['fault']} of {window['start_s']:.3f} s to {window['end_s']:.3f} s "
-        f"({window['target']}){' ever ended' if window['under_way'] else ''}.",
+        f"{nothing} during the {window['fault']} from {window['start_s']:.3f} s to {window['end_s']:.3f} s "
+        f"({window['target']}).",
         _MORE_LOAD,
     )
