@@ -205,7 +205,7 @@ def test_a_host_with_another_key_is_refused(server: Server, tmp_path: Path) -> N
 
 def test_a_key_that_is_not_let_in_is_told_once(server: Server, tmp_path: Path) -> None:
     new_key(tmp_path / "stranger")
-    with pytest.raises(HostError, match=rf"user '{getpass.getuser()}' is not let in with the key .*stranger"):
+    with pytest.raises(HostError, match=rf"user '{getpass.getuser()}' cannot log in with the key .*stranger"):
         server.connect(Inventory((server.host,), server.inventory.known_hosts, tmp_path / "stranger"))
     assert notes == []
 

@@ -35,8 +35,8 @@ def test_a_file_of_hosts_may_have_comments(tmp_path: Path) -> None:
         ("n1=a@b@c", "'n1=a@b@c' is not a host"),
         ("n-1=host", "'n-1=host' is not a host"),
         ("n1=host:70000", "a port is 1 to 65535"),
-        ("n1=host,n1=other", "names the node 'n1' twice"),
-        ("n1=host,n2=host", "names the host 'host' twice"),
+        ("n1=host,n1=other", "has the node 'n1' twice"),
+        ("n1=host,n2=host", "has the host 'host' twice"),
         ("@/no/such/file", "the file cannot be read"),
     ],
 )
