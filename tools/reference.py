@@ -8,17 +8,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
+import msgspec
 
 from splitbrain.checkers import models
 from splitbrain.checkers.registry import CHECKERS
 from splitbrain.harness.backends.catalogue import BACKENDS
 from splitbrain.harness.cli.main import splitbrain
+from splitbrain.harness.contract.sessions import GROUPS, OperationGroup, calls
 from splitbrain.harness.simulation.worlds import WORLDS
 from splitbrain.harness.systems import catalogue as systems
 from splitbrain.nemesis import catalogue as nemeses
+from splitbrain.nemesis.kinds import Kind
+from splitbrain.nemesis.packet import ALL_LINKS, ONE_LINK, SIDES
+from splitbrain.nemesis.partition import SHAPES
+from splitbrain.nemesis.targets import SPECS
 from splitbrain.results.formats import FORMATS
 from splitbrain.workloads import catalogue as workloads
 
@@ -70,7 +76,19 @@ def sections() -> Iterator[tuple[str, str]]:
     yield "Workloads", table(("name", "needs", "what clients do"), map(_workload, workloads.WORKLOADS.items()))
     rows = ((f"`{name}`", entry.kind.name, entry.line) for name, entry in nemeses.NEMESES.items())
     yield "Nemeses", table(("name", "kind of fault", "what it does"), rows)
+    rows = map(_kind, nemeses.KINDS.values())
+    yield "Kinds of faults", table(("kind", "starts, stops", "fields of the request", "for example"), rows)
+    yield "Shapes of partitions", _list(SHAPES)
+    yield "Node specs", _list(SPECS)
+    yield "Scopes of links", _list([ALL_LINKS, ONE_LINK, *SIDES])
     yield "Systems", table(("name", "has", "what it is"), map(_system, systems.SYSTEMS.items()))
+    rows = (
+        (f"`{system}`", f"`{bug}`", line)
+        for system in systems.SYSTEMS
+        for bug, line in systems.build(system).bugs.items()
+    )
+    yield "Bugs to switch on", table(("system", "bug", "what it does"), rows)
+    yield "Operations", table(("group", "protocol", "a session can"), map(_group, GROUPS.values()))
     for heading, entries in (("Backends", BACKENDS), ("Checkers", CHECKERS)):
         yield heading, table(("name", "what it is"), ((f"`{name}`", line) for name, (_, line) in entries.items()))
     yield "Models", table(("name", "functions", "what it is"), map(_model, models.names()))
@@ -81,6 +99,33 @@ def sections() -> Iterator[tuple[str, str]]:
 def _workload(entry: tuple[str, tuple[Any, str]]) -> tuple[str, str, str]:
     name, (_, line) = entry
     return f"`{name}`", ", ".join(sorted(workloads.needs(name))), line
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) + "\n"
+
+
+def _kind(kind: Kind[Any]) -> tuple[str, str, str, str]:
+    fields = map(_field, cast("msgspec.inspect.StructType", msgspec.inspect.type_info(kind.request)).fields)
+    shown = ", ".join(
+        text for name, text in zip(kind.request.__struct_fields__, fields, strict=True) if name != "order"
+    )
+    return kind.name, f"`{kind.start_f}`, `{kind.stop_f}`", shown, f"`{kind.example}`"
+
+
+def _field(field: msgspec.inspect.Field) -> str:
+    """A field of a request, with the fields inside it."""
+    kind = field.type
+    if isinstance(kind, msgspec.inspect.DictType):
+        kind = kind.value_type
+    inside = (
+        f" ({_list(each.name for each in kind.fields).strip()})" if isinstance(kind, msgspec.inspect.StructType) else ""
+    )
+    return f"`{field.name}`{inside}"
+
+
+def _group(group: OperationGroup[Any]) -> tuple[str, str, str]:
+    return f"`{group.name}`", f"`{group.protocol.__name__}`", _list(calls(group.protocol)).strip()
 
 
 def _system(entry: tuple[str, tuple[Any, str]]) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-"""docs/ names the operations that systems have, workloads need, and sessions consist of, as the code does."""
+"""docs/ names the operations and the capabilities that systems have, as the code does."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from splitbrain.harness.contract.capabilities import Capabilities
-from splitbrain.harness.contract.sessions import GROUPS, calls
 from splitbrain.harness.systems import catalogue as systems
-from splitbrain.workloads.catalogue import WORKLOADS, needs
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -34,20 +32,6 @@ def test_the_operations_of_each_system_are_listed(name: str) -> None:
     [listed] = [line for line in lines if line[0].strip() == "operations"]
     [place] = [place for place, cell in enumerate(heading) if in_code(cell) == {name}]
     assert in_code(listed[place]) == systems.operations(name)
-
-
-def test_the_needs_of_each_workload_are_listed() -> None:
-    _, *lines = rows("systems.md", "| workload | needs |")
-    assert {name: in_code(wanted) for names, wanted in lines for name in in_code(names)} == {
-        name: set(needs(name)) for name in WORKLOADS
-    }
-
-
-def test_every_group_of_operations_is_described() -> None:
-    _, *lines = rows("extending.md", "| group | protocol |")
-    assert [[in_code(cell) for cell in line] for line in lines] == [
-        [{name}, {group.protocol.__name__}, set(calls(group.protocol))] for name, group in GROUPS.items()
-    ]
 
 
 def test_every_capability_is_described() -> None:
