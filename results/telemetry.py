@@ -11,8 +11,8 @@ node's host: no fault bends it, and how far it is ahead of the controller's is k
 `wall` is what the node takes for the time, which differs from host to host and in a node whose clock has a fault.
 
 While the data directory of a node is a file system of its own (faults of disks and of power), the raw file lies beside
-it, where no fault hits it, and is moved to its place at the end (`splitbrain.harness.backends.disks`). A controller
-that was killed leaves it there (`lies`).
+it, where no fault hits it, and is moved to its place at the end (`splitbrain.harness.backends.shared.disks`). A
+controller that was killed leaves it there (`lies`).
 
 A node that is killed leaves a torn line; its next life appends right behind it. Such lines are counted and left out,
 what follows on the same line is kept.

@@ -1,4 +1,4 @@
-"""Backends by name."""
+"""Backends by name; and what killed controllers left behind, of every backend."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 from splitbrain.harness.contract.test import Backend
 from splitbrain.results import plugins
-from splitbrain.results.errors import UsageError
+from splitbrain.results.errors import ContainerEngineError, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from splitbrain.harness.backends.shared.leftovers import Cleaned
     from splitbrain.harness.backends.ssh.inventory import Inventory
 
 
@@ -72,3 +75,35 @@ def build(name: str, inventory: Inventory | None = None) -> Backend:
     if lacking:
         raise UsageError(f"backend {name!r} made {made!r:.80}, not a Backend: it has no {', '.join(lacking)}.")
     return made
+
+
+def clean_here(store: Path, *, dry_run: bool) -> Cleaned:
+    """This machine, and the images of disks in a store.
+
+    Raises:
+        BackendError: the engine refuses to remove something.
+    """
+    from splitbrain.harness.backends.docker import DockerBackend
+    from splitbrain.harness.backends.shared import leftovers
+
+    notes: list[str] = []
+    try:
+        removed = DockerBackend().clean(store, dry_run=dry_run)
+    except ContainerEngineError as error:
+        removed = leftovers.sweep(store=store, dry_run=dry_run)
+        notes.append(f"containers were not looked at: {error}")
+    # At the end: by now no process of a killed controller is left to use it.
+    faketime = leftovers.sweep_faketime(leftovers.SHARED_MEMORY, dry_run=dry_run)
+    return leftovers.Cleaned([*removed, *faketime.removed], [*notes, *faketime.notes])
+
+
+def clean_hosts(inventory: Inventory, *, dry_run: bool) -> Cleaned:
+    """Hosts over ssh.
+
+    Raises:
+        BackendError: one cannot be reached, or refuses.
+    """
+    from splitbrain.harness.backends.shared.leftovers import Cleaned
+    from splitbrain.harness.backends.ssh.backend import SshBackend
+
+    return Cleaned(SshBackend(inventory).clean(dry_run=dry_run), [])

@@ -12,7 +12,7 @@ from splitbrain.harness.cli import options, parsing
 from splitbrain.results.errors import UsageError
 
 if TYPE_CHECKING:
-    from splitbrain.harness.backends.cleaning import Cleaned
+    from splitbrain.harness.backends.shared.leftovers import Cleaned
 
 
 @click.command("clean", cls=parsing.Command)
@@ -44,18 +44,18 @@ def command(
       splitbrain clean --store nightly
       splitbrain clean --hosts @lab.hosts --known-hosts lab.keys --ssh-key ~/.ssh/lab
     """
-    from splitbrain.harness.backends import cleaning
+    from splitbrain.harness.backends import catalogue
     from splitbrain.harness.backends.ssh.inventory import KNOWN_HOSTS, Inventory
 
     if hosts is None:
         options.check_hosts(ctx, "it needs --hosts: add --hosts, or remove this option.")
-        cleaned = cleaning.clean_here(Path(store), dry_run=dry_run)
+        cleaned = catalogue.clean_here(Path(store), dry_run=dry_run)
     else:
         if options.given(ctx, "store"):
             raise UsageError("--store is on this machine, and --hosts cleans hosts: remove one of them.")
         options.check_user(hosts, ssh_user)
         inventory = Inventory.of(hosts, known_hosts or KNOWN_HOSTS, ssh_key, ssh_user)
-        cleaned = cleaning.clean_hosts(inventory, dry_run=dry_run)
+        cleaned = catalogue.clean_hosts(inventory, dry_run=dry_run)
     _report(cleaned, dry_run, as_json)
 
 

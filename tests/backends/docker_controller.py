@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from splitbrain.harness.backends import channel, links
 from splitbrain.harness.backends.docker import DockerDeployment
+from splitbrain.harness.backends.shared import channel, links
 from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault
 from splitbrain.harness.contract.nodes import Link, NodeId
 from tests.backends.docker_support import ContainerGossip, deployed

@@ -14,9 +14,9 @@ import docker
 import pytest
 
 from splitbrain.harness import images
-from splitbrain.harness.backends import ownership
 from splitbrain.harness.backends.docker import DockerBackend, DockerDeployment, labels
 from splitbrain.harness.backends.docker.engine import containers_with, networks_with
+from splitbrain.harness.backends.shared import ownership
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.faults import FaultKind

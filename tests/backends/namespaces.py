@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from splitbrain.harness.backends.agent import syscalls
 from splitbrain.harness.backends.agent.bridge import Bridge, enter_namespaces, mount_proc
-from splitbrain.harness.backends.agent.errors import AgentError
 from splitbrain.harness.backends.agent.receivers import Receivers
+from splitbrain.harness.backends.agent.tools import AgentError
 from splitbrain.harness.contract.nodes import Link
 from tests.backends.support import skip_without_namespaces
 

@@ -14,7 +14,7 @@ import pytest
 
 from splitbrain.harness.backends.agent import cgroups
 from splitbrain.harness.backends.agent.cgroups import CpuGroups
-from splitbrain.harness.backends.agent.errors import AgentError
+from splitbrain.harness.backends.agent.tools import AgentError
 from tests.backends.support import missing
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from splitbrain.harness.backends.channel import Agent
+from splitbrain.harness.backends.shared.channel import Agent
 
 
 @pytest.fixture

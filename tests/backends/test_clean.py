@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from splitbrain.harness.backends import ownership
 from splitbrain.harness.backends.agent import volumes
 from splitbrain.harness.backends.agent.loops import images
-from splitbrain.harness.backends.cleaning import Cleaned, sweep_faketime
+from splitbrain.harness.backends.shared import ownership
+from splitbrain.harness.backends.shared.leftovers import Cleaned, sweep_faketime
 from tests.backends.support import missing, processes_with, skip_without_namespaces, wait_until_gone
 from tests.cli.support import answer, splitbrain, start
 

@@ -9,7 +9,7 @@ import pytest
 
 from splitbrain.harness.backends.agent import disturbances
 from splitbrain.harness.backends.agent.disturbances import Disturbances, Link
-from splitbrain.harness.backends.agent.errors import AgentError
+from splitbrain.harness.backends.agent.tools import AgentError
 
 PLACES = {"n1": (0, "10.0.0.1"), "n2": (0, "10.0.0.2"), "n3": (0, "10.0.0.3")}
 RING: dict[Link, dict[str, Any]] = {

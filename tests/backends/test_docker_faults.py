@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from splitbrain.harness.backends.docker import DockerDeployment
-from splitbrain.harness.backends.docker import groups as control_groups
+from splitbrain.harness.backends.docker import DockerDeployment, runners
 from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace
 from splitbrain.harness.contract.sessions import DefiniteError
@@ -242,9 +241,9 @@ def test_a_node_gets_its_share_of_the_processor_also_after_its_restart(cluster: 
         did = await deployment.throttle("n1", None)
         assert did["throttled"] >= 4
         pid = (await deployment.status("n1")).evidence["pid"]
-        before = control_groups.throttled(pid)
+        before = runners.throttled(pid)
         await cluster.told(request="work")
-        assert control_groups.throttled(pid) == before, "without a limit it never waits"
+        assert runners.throttled(pid) == before, "without a limit it never waits"
 
     cluster.runner.run(run())
 

@@ -20,7 +20,7 @@ from typing import Any, get_args
 import pytest
 
 from splitbrain.harness import images
-from splitbrain.harness.backends.docker import DockerBackend, groups, labels
+from splitbrain.harness.backends.docker import DockerBackend, labels, runners
 from splitbrain.harness.backends.docker.engine import containers_with, networks_with, short
 from splitbrain.harness.contract.faults import FaultKind
 from tests.backends import docker_support
@@ -196,7 +196,7 @@ def check_in_force(held: Held) -> None:
             case "cpu":
                 assert quota_us(found["pid"]) == CPU_SHARE * 100_000
             case "pause":
-                assert groups.frozen(found["pid"])
+                assert runners.frozen(found["pid"])
             case "disk-slow":
                 assert found["freezes"] >= 1
             case "disk-rot":

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from splitbrain.harness import images
-from splitbrain.harness.backends import ownership
 from splitbrain.harness.backends.docker import DockerBackend, labels
 from splitbrain.harness.backends.docker import engine as engine_module
+from splitbrain.harness.backends.shared import ownership
 from tests.backends import docker_support
 from tests.backends.docker_support import inside, of_run
 from tests.backends.support import wait_until_gone

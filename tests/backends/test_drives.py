@@ -15,7 +15,7 @@ import pytest
 
 from splitbrain.harness.backends.agent import loops
 from splitbrain.harness.backends.agent.drives import BLOCK, Drive
-from splitbrain.harness.backends.agent.errors import AgentError
+from splitbrain.harness.backends.agent.tools import AgentError
 from tests.backends.support import missing
 
 SIZE = 8 << 20

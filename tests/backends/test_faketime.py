@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from splitbrain.harness.backends import faketime
 from splitbrain.harness.backends.agent import programs
-from splitbrain.harness.backends.agent.errors import AgentError
-from splitbrain.harness.backends.faketime import FakeClock, Measured
+from splitbrain.harness.backends.agent.tools import AgentError
+from splitbrain.harness.backends.shared import faketime
+from splitbrain.harness.backends.shared.faketime import FakeClock, Measured
 from splitbrain.results.errors import BackendError, FaultNotSupportedError
 from tests.backends.elf import elf
 from tests.backends.support import missing

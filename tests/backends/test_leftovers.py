@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from splitbrain.harness.backends import leftovers, ownership
 from splitbrain.harness.backends.agent import loops, syscalls, volumes
+from splitbrain.harness.backends.shared import leftovers, ownership
 from tests.backends.support import missing
 
 ROOT = Path(__file__).parents[2]

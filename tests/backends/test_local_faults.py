@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from splitbrain.harness.backends import faketime
 from splitbrain.harness.backends.agent import cgroups, volumes
 from splitbrain.harness.backends.local import Links, LocalBackend, LocalDeployment, nodefaults
+from splitbrain.harness.backends.shared import faketime
 from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace
 from splitbrain.harness.contract.sessions import DefiniteError

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from splitbrain.harness.backends import ownership
 from splitbrain.harness.backends.local import Links, LocalBackend
+from splitbrain.harness.backends.shared import ownership
 from tests.backends.support import processes_with, residents, wait_until_gone
 
 pytestmark = [pytest.mark.alone, pytest.mark.cluster]

@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from splitbrain.harness.backends.agent.errors import AgentError
 from splitbrain.harness.backends.agent.packet_link import Fault
 from splitbrain.harness.backends.agent.stream_link import LANE_BYTES_MAX, Lane, StreamLink
-from splitbrain.harness.backends.linkfaults import SeededFaults
+from splitbrain.harness.backends.agent.tools import AgentError
 from splitbrain.harness.backends.local import Links, LocalBackend, LocalDeployment, backend, linkkinds
+from splitbrain.harness.backends.shared.links import SeededFaults
 from splitbrain.harness.contract import faultkinds
 from splitbrain.harness.contract.clock import Clock, Runtime
 from splitbrain.harness.contract.faults import LinkFault

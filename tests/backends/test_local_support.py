@@ -12,8 +12,8 @@ from typing import cast, get_args
 import pytest
 
 from splitbrain.harness.backends.catalogue import BACKENDS
-from splitbrain.harness.backends.channel import agent_command
 from splitbrain.harness.backends.local import LINKS_VARIABLE, Links, LocalBackend, backend
+from splitbrain.harness.backends.shared.channel import agent_command
 from splitbrain.harness.campaigns import doctor
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.faults import FaultKind, Support

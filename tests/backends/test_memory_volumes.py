@@ -12,7 +12,7 @@ from tests.backends.support import missing
 PROGRAM = """
 import errno, json, os, sys
 from splitbrain.harness.backends.agent import syscalls
-from splitbrain.harness.backends.agent.errors import AgentError
+from splitbrain.harness.backends.agent.tools import AgentError
 from splitbrain.harness.backends.agent.memory import MemoryVolume
 user, group = os.geteuid(), os.getegid()
 syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS)

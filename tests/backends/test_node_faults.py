@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from splitbrain.harness.backends.clocks import NodeClock
-from splitbrain.harness.backends.faketime import FakeClock, Measured
-from splitbrain.harness.backends.nodefaults import NodeFaults
+from splitbrain.harness.backends.shared.faketime import FakeClock, Measured, NodeClock
+from splitbrain.harness.backends.shared.nodefaults import NodeFaults
 from splitbrain.harness.contract.faults import ClockFault, DiskFault
 from splitbrain.harness.contract.nodes import NodeCommand, NodeStatus
 from splitbrain.harness.contract.rng import Streams

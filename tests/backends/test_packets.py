@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 
 from splitbrain.harness.backends.agent import packet_link, packets, segments
-from splitbrain.harness.backends.agent.errors import AgentError
 from splitbrain.harness.backends.agent.packets import PacketFaults
-from splitbrain.harness.backends.agent.tools import run_tool
+from splitbrain.harness.backends.agent.tools import AgentError, run_tool
 from tests import plain_user
 from tests.backends.wire import (
     OTHER,
@@ -511,10 +510,7 @@ def test_two_processes_share_a_namespace_under_different_names(wire: Wire) -> No
     over(wire, measure)
 
 
-TRIAL = (
-    "import asyncio; from splitbrain.harness.backends.agent import packet_trial; "
-    "print(asyncio.run(packet_trial.problem()))"
-)
+TRIAL = "import asyncio; from splitbrain.harness.backends.agent import packets; print(asyncio.run(packets.problem()))"
 
 
 def test_the_trial_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wire: Wire) -> None:

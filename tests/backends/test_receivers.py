@@ -10,9 +10,8 @@ import pytest
 
 from splitbrain.harness.backends.agent import receivers, syscalls
 from splitbrain.harness.backends.agent.bridge import Bridge
-from splitbrain.harness.backends.agent.errors import AgentError
 from splitbrain.harness.backends.agent.receivers import Receiver, Receivers, run_inside
-from splitbrain.harness.backends.agent.tools import find_tool
+from splitbrain.harness.backends.agent.tools import AgentError, find_tool
 from tests.backends.namespaces import (
     EXPIRES_S,
     LINKS,

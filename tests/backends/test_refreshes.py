@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from splitbrain.harness.backends import links
-from splitbrain.harness.backends.links import AgentLinks, Links
+from splitbrain.harness.backends.shared import links
+from splitbrain.harness.backends.shared.links import AgentLinks, Links
 from splitbrain.harness.backends.ssh import links as host_links
-from splitbrain.harness.backends.ssh.agents import RemoteAgent
 from splitbrain.harness.backends.ssh.connection import HostError
 from splitbrain.harness.backends.ssh.inventory import Host
+from splitbrain.harness.backends.ssh.machine import RemoteAgent
 from splitbrain.results.errors import BackendError
 
 HOST = Host("n2", "10.0.0.2", 22)

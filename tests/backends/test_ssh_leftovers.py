@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from splitbrain.harness.backends.ssh import agents, links
+from splitbrain.harness.backends.ssh import links, machine
 from splitbrain.results.errors import BackendError
 from tests.backends import ssh_support
 from tests.backends.ssh_support import Hosts, deploy, deployed, running_hosts
@@ -119,8 +119,8 @@ def test_an_agent_that_hears_nothing_for_its_limit_ends_with_its_node_and_its_cu
     """The limit is shorter here. What serves the connection on the host is stopped: it is neither alive nor closed."""
     quiet_s = 4.0
     with_limit = f"import agent.remote; agent.remote.QUIET_S = {quiet_s}; from agent.remote import main"
-    monkeypatch.setattr(agents, "_RUN_AGENT", agents._RUN_AGENT.replace("from agent.remote import main", with_limit))  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(agents, "ANSWERS_WITHIN_S", 2.0)
+    monkeypatch.setattr(machine, "_RUN_AGENT", machine._RUN_AGENT.replace("from agent.remote import main", with_limit))  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(machine, "ANSWERS_WITHIN_S", 2.0)
     monkeypatch.setattr(links, "ALIVE_EVERY_S", 0.25)
     sessions = "$(ps ax -o pid,args | awk '/[s]shd[^ ]*: splitbrain/ {print $1}')"
 

@@ -17,7 +17,7 @@ from typing import IO, Any, cast
 import msgspec
 import pytest
 
-from splitbrain.harness.backends import ownership
+from splitbrain.harness.backends.shared import ownership
 from splitbrain.harness.backends.ssh import machine
 from splitbrain.harness.backends.ssh.connection import Connection, Done, HostError
 from splitbrain.harness.backends.ssh.inventory import Host

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from splitbrain.harness.backends.agent import loops
-from splitbrain.harness.backends.agent.errors import AgentError
 from splitbrain.harness.backends.agent.freezer import Freezer
+from splitbrain.harness.backends.agent.tools import AgentError
 from splitbrain.harness.backends.agent.volumes import Volume
 from tests.backends.support import missing
 

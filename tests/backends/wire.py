@@ -12,7 +12,7 @@ from collections.abc import Generator
 
 import pytest
 
-from splitbrain.harness.backends.agent import packet_trial, syscalls
+from splitbrain.harness.backends.agent import packets, syscalls
 from splitbrain.harness.backends.agent.packets import PacketFaults
 
 SENDER = "10.77.0.1"
@@ -107,7 +107,7 @@ def _shell(command: str) -> str:
 @functools.cache
 def problem() -> str | None:
     """Why this process cannot give packets faults; None if it can."""
-    return asyncio.run(packet_trial.problem())
+    return asyncio.run(packets.problem())
 
 
 def skip_without_nfqueue() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitbrain.harness.backends.ssh.clocks import estimated
+from splitbrain.harness.backends.ssh.deployment import estimated
 from splitbrain.harness.contract.nodes import ClockOffset
 from splitbrain.harness.contract.offsets import EXCHANGES, Exchange, all_between, between, estimate, noted
 from tests.backends.support import missing

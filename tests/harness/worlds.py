@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from splitbrain.harness.backends.limits import OnlyCutsKillsAndPauses
+from splitbrain.harness.backends.shared.nodefaults import OnlyCutsKillsAndPauses
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.deployments import Deployment, MessageConnection, Surroundings

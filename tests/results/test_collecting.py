@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from splitbrain.harness.backends import disks
+from splitbrain.harness.backends.shared import disks
 from splitbrain.harness.contract.test import Test
 from splitbrain.harness.systems.metadata import Metadata
 from splitbrain.results.arrow import TELEMETRY_SCHEMA

@@ -21,9 +21,8 @@ from typing import Any
 
 from . import syscalls
 from .disturbances import Disturbances
-from .errors import AgentError
 from .probes import DatagramProbes
-from .tools import find_tool
+from .tools import AgentError, find_tool
 
 Link = tuple[str, str]
 Address = tuple[str, int]

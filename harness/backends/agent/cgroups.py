@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 
-from .errors import AgentError
+from .tools import AgentError
 
 PERIOD_US = 100_000
 SHARE_MIN, SHARE_MAX = 0.01, 1.0

@@ -10,7 +10,7 @@ import random
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from .snapshots import SECTOR, extents, file_names
+from .datafiles import SECTOR, extents, file_names
 
 
 def rot(directory: str, count: int, seed: int, spared: Collection[str] = ()) -> list[list[Any]]:

@@ -1,12 +1,12 @@
-"""Files of a data directory on their way to another file system and back."""
+"""Files of a data directory: copied to another file system and back, and remembered, to report later what was lost."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from .snapshots import extents
+# --- copies -----------------------------------------------------------------------------------------------------------
 
 _PIECE_BYTES = 1 << 20
 
@@ -50,3 +50,78 @@ def _copy_file(source: str, target: str) -> None:
             for at in range(start, end, _PIECE_BYTES):
                 os.pwrite(copy.fileno(), os.pread(file.fileno(), min(_PIECE_BYTES, end - at), at), at)
     shutil.copystat(source, target)
+
+
+# --- snapshots --------------------------------------------------------------------------------------------------------
+
+SECTOR = 512
+
+
+class Snapshot:
+    """The content of every regular file below a directory. It is held in memory, holes left out."""
+
+    def __init__(self, directory: str) -> None:
+        self._files = {name: list(_pieces(f"{directory}/{name}")) for name in file_names(directory)}
+        self._sizes = {name: os.path.getsize(f"{directory}/{name}") for name in self._files}
+
+    def lost(self, directory: str) -> dict[str, int]:
+        """Compare with what is there now.
+
+        Returns:
+            bytes_lost: how many bytes are gone, or otherwise than they were.
+            names_lost: names of files that are gone, or are there again although they were not.
+        """
+        names = set(file_names(directory))
+        lost = 0
+        for name, pieces in self._files.items():
+            if name in names:
+                lost += max(0, self._sizes[name] - os.path.getsize(f"{directory}/{name}"))
+                lost += _different(f"{directory}/{name}", pieces)
+            else:
+                lost += self._sizes[name]
+        return {"bytes_lost": lost, "names_lost": len(names ^ set(self._files))}
+
+
+def file_names(directory: str) -> list[str]:
+    """Paths of all regular files below a directory, relative to it, sorted. Links are not followed."""
+    found: list[str] = []
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            path = os.path.join(folder, name)
+            if os.path.isfile(path) and not os.path.islink(path):
+                found.append(os.path.relpath(path, directory))
+    return sorted(found)
+
+
+def extents(descriptor: int) -> Iterator[tuple[int, int]]:
+    """The parts of an open file that are not holes: beginning and end, in bytes."""
+    size = os.fstat(descriptor).st_size
+    end = 0
+    while end < size:
+        try:
+            start = os.lseek(descriptor, end, os.SEEK_DATA)
+        except OSError:  # ENXIO: nothing but a hole is left
+            return
+        end = os.lseek(descriptor, start, os.SEEK_HOLE)
+        yield start, end
+
+
+def _pieces(path: str) -> Iterator[tuple[int, bytes]]:
+    with open(path, "rb") as file:
+        for start, end in extents(file.fileno()):
+            for at in range(start, end, _PIECE_BYTES):
+                yield at, os.pread(file.fileno(), min(_PIECE_BYTES, end - at), at)
+
+
+def _different(path: str, pieces: list[tuple[int, bytes]]) -> int:
+    """Bytes that are still within the file and not what they were."""
+    count = 0
+    with open(path, "rb") as file:
+        for at, was in pieces:
+            found = os.pread(file.fileno(), len(was), at)
+            if was[: len(found)] != found:
+                for start in range(0, len(found), SECTOR):
+                    old, new = was[start : start + SECTOR], found[start : start + SECTOR]
+                    if old != new:
+                        count += sum(left != right for left, right in zip(old, new, strict=False))
+    return count

@@ -10,9 +10,9 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from . import damage
-from .errors import AgentError
 from .freezer import Freezer
 from .memory import MemoryVolume
+from .tools import AgentError
 from .volumes import Volume
 
 Kind = Literal["volume", "memory", "directory"]

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .errors import AgentError
 from .packets import PacketFaults
+from .tools import AgentError
 
 Link = tuple[str, str]
 

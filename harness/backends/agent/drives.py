@@ -24,9 +24,8 @@ import tempfile
 from collections.abc import Mapping
 
 from . import loops, syscalls
-from .errors import AgentError
-from .snapshots import extents
-from .tools import find_tool
+from .datafiles import extents
+from .tools import AgentError, find_tool
 
 BLOCK = 4096
 MKFS_TIMEOUT_S = 20.0

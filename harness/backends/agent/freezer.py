@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from . import loops
-from .errors import AgentError
+from .tools import AgentError
 
 THAWED_S = 0.005
 """How long everything that waited has, before the next freeze."""

@@ -16,10 +16,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .disturbances import Disturbances
-from .errors import AgentError
 from .packets import BYPASS_MARK, PACKAGES, PacketFaults
 from .receivers import Receiver
-from .tools import find_tool
+from .tools import AgentError, find_tool
 
 PROBE_PORT = 65009
 LOCK = "/run/splitbrain.lock"

@@ -8,7 +8,7 @@ import os
 import stat
 import struct
 
-from .errors import AgentError
+from .tools import AgentError
 
 CONTROL = "/dev/loop-control"
 SYS_BLOCK = "/sys/block"

@@ -12,14 +12,14 @@ import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, NoReturn
 
-from . import packet_trial, syscalls
+from . import packets, syscalls
 from .bridge import Bridge, enter_namespaces, mount_proc
-from .errors import AgentError
 from .freezer import Freezer
 from .node_faults import NodeFaults
 from .processes import Processes
 from .proxies import Proxies
 from .receivers import Receivers
+from .tools import AgentError
 
 MESSAGE_BYTES = 1 << 20
 STOP_GRACE_S = 1.0
@@ -89,7 +89,7 @@ async def _try_cuts() -> None:
 
 
 async def _try_packets() -> None:
-    problem = await packet_trial.problem()
+    problem = await packets.problem()
     if problem is not None:
         raise AgentError(problem)
 

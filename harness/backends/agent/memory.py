@@ -14,7 +14,7 @@ from typing import Any
 
 from . import syscalls
 from .datafiles import copy_files, keep_aside, show_aside
-from .errors import AgentError
+from .tools import AgentError
 
 SIZE_BYTES = 64 << 20
 INODES = 4096

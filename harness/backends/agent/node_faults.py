@@ -9,10 +9,10 @@ from typing import Any
 from . import syscalls
 from .cgroups import CpuGroups
 from .disks import Disk, run_all
-from .errors import AgentError
 from .freezer import Freezer
 from .programs import has_loaded_library
 from .refusals import Refusals
+from .tools import AgentError
 
 
 class NodeFaults:

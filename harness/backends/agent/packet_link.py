@@ -18,8 +18,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
 from . import segments
-from .errors import AgentError
 from .nfqueue import Packet, Queue
+from .tools import AgentError
 
 LATE_S: Final = 0.1
 """How much later a duplicate, or a packet that others overtake, is sent at most."""

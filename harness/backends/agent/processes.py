@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import syscalls
-from .errors import AgentError
+from .tools import AgentError
 
 POLL_S = 0.005
 SIGNAL_TAKES_AT_MOST_S = 5.0

@@ -7,7 +7,7 @@ import shutil
 import struct
 from typing import BinaryIO
 
-from .errors import AgentError
+from .tools import AgentError
 
 _SCRIPTS_DEEP = 4
 """How many interpreters of interpreters are looked at."""

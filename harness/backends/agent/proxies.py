@@ -20,9 +20,9 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .errors import AgentError
 from .packet_link import Fault
 from .stream_link import Lane, StreamLink
+from .tools import AgentError
 
 Link = tuple[str, str]
 Address = tuple[str, int]

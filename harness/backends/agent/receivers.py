@@ -24,10 +24,8 @@ from typing import Any
 
 from . import syscalls
 from .disturbances import Disturbances
-from .errors import AgentError
 from .probes import DatagramProbes
-from .tools import find_tool
-from .waiting import all_of
+from .tools import AgentError, all_of, find_tool
 
 Link = tuple[str, str]
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from . import syscalls
-from .errors import AgentError
+from .tools import AgentError
 
 ERRORS: Final[Mapping[str, tuple[int, ...]]] = {
     "full": (errno.ENOSPC,),

@@ -3,6 +3,8 @@
 It lives as long as the ssh channel whose ends are its standard input and output, and no longer than QUIET_S without a
 word from its controller: a controller that lost its network cannot say goodbye. With it go its node and its rules.
 If the kernel allows it, it has its own PID and mount namespaces, so that the kernel ends all processes of the node.
+
+Requests and answers are JSON objects, one a line.
 """
 
 from __future__ import annotations
@@ -19,14 +21,13 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from . import cgroups, packet_trial, syscalls, volumes
-from .errors import AgentError
+from . import cgroups, packets, syscalls, volumes
 from .freezer import Freezer
 from .host import Host, take_lock
-from .lines import Lines
 from .node_faults import NodeFaults
 from .processes import Processes
 from .programs import out_of_reach
+from .tools import AgentError
 
 QUIET_S = 45.0
 STOP_GRACE_S = 1.0
@@ -64,7 +65,7 @@ async def look(libraries: Sequence[str]) -> dict[str, str | None]:
     """
     found = (path for pattern in libraries for path in sorted(glob.glob(pattern)))
     return {
-        "packets": await packet_trial.problem(),
+        "packets": await packets.problem(),
         "volumes": volumes.problem(),
         "processors": cgroups.problem(),
         "library": next(found, None),
@@ -276,3 +277,58 @@ class _RemoteAgent:
         assert self._processes is not None
         await self._processes.stop_all(STOP_GRACE_S)
         self._faults.close()
+
+
+# --- the wire ---------------------------------------------------------------------------------------------------------
+
+LINE_BYTES = 16 << 20
+"""The longest request: it may carry a node's files."""
+_READ_BYTES = 1 << 16
+
+
+class Lines:
+    """Standard input and output, taken over.
+
+    What else this process prints goes to standard error from now on, and no child of it holds either pipe.
+    """
+
+    def __init__(self) -> None:
+        self._input = os.dup(0)
+        self._output = os.dup(1)
+        os.dup2(2, 1)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+
+    def attach(self, take: Callable[[bytes], None], ended: Callable[[], None]) -> None:
+        """Hand every line to `take` from now on, and call `ended` once when no more can come."""
+        loop = asyncio.get_running_loop()
+        begun = bytearray()
+
+        def receive() -> None:
+            try:
+                data = os.read(self._input, _READ_BYTES)
+            except OSError:
+                data = b""
+            begun.extend(data)
+            if not data or len(begun) > LINE_BYTES:
+                loop.remove_reader(self._input)
+                ended()
+                return
+            if b"\n" in data:
+                *lines, rest = bytes(begun).split(b"\n")
+                begun[:] = rest
+                for line in lines:
+                    take(line)
+
+        loop.add_reader(self._input, receive)
+
+    def send(self, line: bytes) -> None:
+        """Send a line. The controller reads all the time, so that the pipe does not stay full.
+
+        Raises:
+            OSError: the other side is gone.
+        """
+        rest = memoryview(line + b"\n")
+        while rest:
+            rest = rest[os.write(self._output, rest) :]

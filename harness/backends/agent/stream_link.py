@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from .errors import AgentError
 from .packet_link import Fault
+from .tools import AgentError
 
 PIECE_BYTES: Final = 1448
 """A rate-limited link carries this much at once: the payload of a packet."""

@@ -1,12 +1,19 @@
-"""The system's tools: where they are, and what they say."""
+"""What the modules of the agent share: its error, the system's tools, and several things that are done at once."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
 
-from .errors import AgentError
+
+class AgentError(Exception):
+    """The agent could not do what was asked."""
+
+
+# --- system tools -----------------------------------------------------------------------------------------------------
 
 TOOL_TIMEOUT_S = 10
 SYSTEM_DIRECTORIES = ("/usr/sbin", "/sbin", "/usr/local/sbin")
@@ -48,3 +55,22 @@ def run_tool(argv: Sequence[str], text: str = "", *, on: str) -> str:
     if done.returncode != 0:
         raise AgentError(f"{tool} failed with code {done.returncode}: {' '.join(done.stderr.split())[:300]}")
     return done.stdout
+
+
+# --- several things at once -------------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+
+async def ended(work: Sequence[Awaitable[T]]) -> list[T | BaseException]:
+    """Results or exceptions, in order."""
+    return list(await asyncio.gather(*work, return_exceptions=True))
+
+
+async def all_of(work: Sequence[Awaitable[T]]) -> list[T]:
+    """Results in order. When all of it has ended, the first failure is raised, if there is one."""
+    results = await ended(work)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]

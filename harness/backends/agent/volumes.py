@@ -43,12 +43,10 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from . import drives, loops, syscalls
-from .datafiles import copy_files, keep_aside, show_aside
+from .datafiles import Snapshot, copy_files, keep_aside, show_aside
 from .drives import BLOCK, Drive, make_file_system
-from .errors import AgentError
 from .freezer import Freezer
-from .snapshots import Snapshot
-from .tools import find_tool
+from .tools import AgentError, find_tool
 
 SIZE_BYTES = 256 << 20
 JOURNAL_SHARE = 16

@@ -12,17 +12,16 @@ from functools import partial
 from pathlib import Path
 
 from splitbrain.harness import images
-from splitbrain.harness.backends import disks, leftovers
 from splitbrain.harness.backends.agent import volumes
-from splitbrain.harness.backends.agent.errors import AgentError
-from splitbrain.harness.backends.agent.tools import find_tool
-from splitbrain.harness.backends.channel import Agent, probe_packets
-from splitbrain.harness.backends.deployed import check_nodes, closed_on_failure
+from splitbrain.harness.backends.agent.tools import AgentError, find_tool
 from splitbrain.harness.backends.docker import labels
 from splitbrain.harness.backends.docker.deployment import DockerDeployment
 from splitbrain.harness.backends.docker.engine import Engine, asked
 from splitbrain.harness.backends.docker.subnets import MOST_NODES
-from splitbrain.harness.backends.limits import MEMBERSHIP_HOW
+from splitbrain.harness.backends.shared import disks, leftovers
+from splitbrain.harness.backends.shared.channel import Agent, probe_packets
+from splitbrain.harness.backends.shared.deployed import check_nodes, closed_on_failure
+from splitbrain.harness.backends.shared.nodefaults import MEMBERSHIP_HOW
 from splitbrain.harness.contract import faultkinds
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.deployments import ImageUsed

@@ -1,28 +1,33 @@
-"""A deployment of containers: nodes under the control of the engine, links under that of an agent on this machine."""
+"""A deployment of containers: nodes under the control of the engine, links under that of an agent on this machine.
+
+Wrong clocks are libfaketime of the node's own image, controlled by a file that is bound into it. What a node sees is
+measured in the container that keeps its network, which is of the same image and has the same file.
+"""
 
 from __future__ import annotations
 
 import functools
+import glob
 import ipaddress
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from splitbrain.harness.backends import clocks, disks
-from splitbrain.harness.backends.agent.waiting import all_of
-from splitbrain.harness.backends.channel import Agent
-from splitbrain.harness.backends.deployed import Deployed
+from splitbrain.harness.backends.agent.tools import all_of
 from splitbrain.harness.backends.docker import labels, subnets
-from splitbrain.harness.backends.docker.clocks import CLOCK_DIR, container_clock
-from splitbrain.harness.backends.docker.control import ContainerNode
 from splitbrain.harness.backends.docker.engine import Engine, containers_with, networks_with, remove_network
 from splitbrain.harness.backends.docker.nodes import DATA_DIR, NODE_PORT, Containers, Node
-from splitbrain.harness.backends.docker.runners import Runners
-from splitbrain.harness.backends.links import AgentLinks
-from splitbrain.harness.backends.nodefaults import NodeFaults
-from splitbrain.harness.backends.ownership import this_controller
+from splitbrain.harness.backends.docker.runners import ContainerNode, Runners
+from splitbrain.harness.backends.shared import disks, faketime
+from splitbrain.harness.backends.shared.channel import Agent
+from splitbrain.harness.backends.shared.deployed import Deployed
+from splitbrain.harness.backends.shared.faketime import FakeClock, Measured, NodeClock
+from splitbrain.harness.backends.shared.links import AgentLinks
+from splitbrain.harness.backends.shared.nodefaults import NodeFaults
+from splitbrain.harness.backends.shared.ownership import this_controller
 from splitbrain.harness.contract.deployments import ImageUsed, Surroundings
-from splitbrain.harness.contract.nodes import NodeId, NodePlace, NodeStatus
+from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeStatus
 from splitbrain.harness.contract.test import Test
 from splitbrain.results.errors import BackendError
 from splitbrain.results.telemetry import ASIDE
@@ -80,7 +85,7 @@ class DockerDeployment(Deployed[ContainerNode]):
         node.log.touch()
         # A link stands for a file that lies aside: it must mean the same in the container.
         node.binds[str(_aside(node))] = _aside(node)
-        if clocks.needed(self._test):
+        if faketime.needed(self._test):
             node.binds[CLOCK_DIR] = node.folder / "clock"
         for folder in node.binds.values():
             folder.mkdir(exist_ok=True)
@@ -94,7 +99,7 @@ class DockerDeployment(Deployed[ContainerNode]):
     def _take(self, node: Node) -> None:
         """Control a node whose keeper runs."""
         clock = None
-        if clocks.needed(self._test):
+        if faketime.needed(self._test):
             clock = container_clock(self._engine, node, self._test.system.command(self._test, node.place))
         status, kill = functools.partial(self._runners.status, node), functools.partial(self._runners.kill, node)
         self._controls[node.name] = ContainerNode(self._runners, node)
@@ -174,3 +179,53 @@ def _places(nodes: Sequence[NodeId], subnet: ipaddress.IPv4Network) -> dict[Node
         )
         for node in nodes
     }
+
+
+# --- wrong clocks -----------------------------------------------------------------------------------------------------
+
+CLOCK_DIR = "/splitbrain.clock"
+"""Where a container finds the directory with the file of its clock."""
+_FILE = "clock"
+_LAUNCH = """
+import json, os, sys, time
+variables = {**os.environ, **json.loads(sys.argv[1])}
+print(time.monotonic_ns(), flush=True)
+os.execvpe(sys.argv[2], sys.argv[2:], variables)
+"""
+"""Becomes the probe, and says when: the engine takes much longer to begin a process than a clock may be wrong by."""
+_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+
+
+def container_clock(engine: Engine, node: Node, command: NodeCommand) -> NodeClock:
+    """The clock of a node whose keeper runs with `CLOCK_DIR` bound into it.
+
+    Raises:
+        FaultNotSupportedError: libfaketime does not reach the program of the command.
+        BackendError: the image has no libfaketime, or not the program.
+    """
+    root = f"/proc/{node.keeper_pid}/root"
+    faketime.require_reach(command.argv[0], ":".join(f"{root}{folder}" for folder in _PATH))
+    variables = faketime.environment(_library(node, root), f"{CLOCK_DIR}/{_FILE}")
+    launch = ["python3", "-I", "-S", "-c", _LAUNCH, json.dumps(dict(variables)), *faketime.probe_command("python3")]
+
+    async def measured(clock: FakeClock) -> Measured:
+        printed = await engine.execute(node.keeper, launch)
+        try:
+            began, answer = printed.split("\n", 1)
+            return clock.measured(answer, int(began) / 1e9)
+        except ValueError:
+            raise BackendError(
+                f"the clock of {node.name} could not be measured: python3 in its image said {printed[-300:]!r}."
+            ) from None
+
+    return NodeClock(node.binds[CLOCK_DIR] / _FILE, variables, measured)
+
+
+def _library(node: Node, root: str) -> str:
+    """Where libfaketime is in the node's image, whose root directory this machine sees at `root`."""
+    found = [path for pattern in faketime.LIBRARY_PLACES for path in sorted(glob.glob(f"{root}{pattern}"))]
+    if not found:
+        raise BackendError(
+            f"the image of {node.name} has no libfaketime: add it to its Dockerfile, or leave clocks out of --nemesis."
+        )
+    return found[0].removeprefix(root)

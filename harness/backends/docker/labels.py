@@ -6,7 +6,6 @@ from pathlib import Path
 
 import docker
 
-from splitbrain.harness.backends import ownership
 from splitbrain.harness.backends.docker.engine import (
     Labelled,
     containers_with,
@@ -14,6 +13,7 @@ from splitbrain.harness.backends.docker.engine import (
     remove_container,
     remove_network,
 )
+from splitbrain.harness.backends.shared import ownership
 
 CONTROLLER = "splitbrain.controller"
 """The label that names the controller (`ownership`)."""

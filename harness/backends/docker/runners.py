@@ -1,18 +1,21 @@
-"""What happens to a node's process: started, killed, paused, limited, always with what engine and kernel say of it."""
+"""What happens to a node's process: started, killed, paused, limited, always with what engine and kernel say of it.
+
+`ContainerNode` is a node as its deployment controls it: what changes it happens one after another.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from splitbrain.harness.backends.agent import syscalls
 from splitbrain.harness.backends.docker.engine import ContainerState, Engine, short
-from splitbrain.harness.backends.docker.groups import frozen, throttled
 from splitbrain.harness.backends.docker.nodes import NODE_PORT, Containers, Node, ended_how
-from splitbrain.harness.backends.nodelogs import CHARACTERS_SHOWN, log_end
+from splitbrain.harness.backends.shared.deployed import CHARACTERS_SHOWN, log_end
 from splitbrain.harness.contract.nodes import NodeCommand, NodeStatus
 from splitbrain.results.errors import BackendError, NodeStartError
 
@@ -147,3 +150,117 @@ def _seen(node: Node, state: ContainerState) -> dict[str, Any]:
         evidence["stat"] = process[0]
     freezer = frozen(state.pid)
     return evidence if freezer is None else {**evidence, "frozen": freezer}
+
+
+# --- one change at a time ---------------------------------------------------------------------------------------------
+
+
+class ContainerNode:
+    """One node: what changes it happens one after another (`Node.changing`)."""
+
+    def __init__(self, runners: Runners, node: Node) -> None:
+        self._runners = runners
+        self._node = node
+
+    async def start(
+        self, command: NodeCommand, prepare: Callable[[NodeCommand], Awaitable[Mapping[str, str]]]
+    ) -> NodeStatus:
+        """Start the node's container; returns when the node listens, at the latest after five seconds.
+
+        Args:
+            command: how.
+            prepare: called right before a start: what variables the node needs beside its own. Not if it runs already.
+
+        Raises:
+            NodeStartError: it could not be run, or it ended at once.
+        """
+        node = self._node
+        async with node.changing:
+            status = await self._runners.status(node)
+            if status.state != "stopped":
+                return status
+            logged = node.log.stat().st_size
+            try:
+                variables = await prepare(command)
+            except BackendError as error:
+                raise NodeStartError(f"{node.name} cannot be started: {error}") from None
+            await self._runners.start(node, msgspec.structs.replace(command, env={**command.env, **variables}))
+        return await self._runners.until_it_listens(node, logged)
+
+    async def kill(self) -> NodeStatus:
+        """End every process of the node with SIGKILL and wait until the kernel has ended them."""
+        async with self._node.changing:
+            return await self._runners.kill(self._node)
+
+    async def pause(self) -> NodeStatus:
+        """Freeze every process of the node (control group freezer); a stopped node stays stopped.
+
+        Raises:
+            BackendError: the kernel does not show the node's processes as frozen.
+        """
+        async with self._node.changing:
+            return await self._runners.pause(self._node)
+
+    async def resume(self) -> NodeStatus:
+        """Let a paused node run again."""
+        async with self._node.changing:
+            return await self._runners.resume(self._node)
+
+    async def stop(self) -> None:
+        """End the node in good order, within a second or by SIGKILL."""
+        async with self._node.changing:
+            await self._runners.stop(self._node)
+
+    async def status(self) -> NodeStatus:
+        """The status of the node from engine and kernel: the first pid, its state letter, whether it is frozen; how it
+        ended.
+
+        For a process that ended by itself also the last line of its log.
+        """
+        return await self._runners.status(self._node)
+
+    async def throttle(self, share: float | None) -> Mapping[str, Any]:
+        """Give the node this share of one CPU, or no limit; returns how often the limit so far throttled it.
+
+        What a process that ended by itself had counted is lost.
+        """
+        async with self._node.changing:
+            return await self._runners.throttle(self._node, share)
+
+
+# --- control groups ---------------------------------------------------------------------------------------------------
+
+_PROC = Path("/proc")
+
+
+def frozen(pid: int, proc: Path = _PROC) -> bool | None:
+    """Whether the container of a process is frozen; None if this machine does not show it."""
+    state = _read(proc, pid, "freezer", "freezer.state")
+    if state is not None:
+        return state.strip() == "FROZEN"
+    events = _read(proc, pid, "", "cgroup.events")
+    return None if events is None else "frozen 1" in events.splitlines()
+
+
+def throttled(pid: int, proc: Path = _PROC) -> int:
+    """In how many periods the container of a process ran into its quota of CPU time since it was started."""
+    text = _read(proc, pid, "cpu", "cpu.stat") or _read(proc, pid, "", "cpu.stat") or ""
+    counts = dict(line.split(maxsplit=1) for line in text.splitlines() if " " in line)
+    return int(counts.get("nr_throttled", 0))
+
+
+def _read(proc: Path, pid: int, controller: str, name: str) -> str | None:
+    """A file of the group that a process is in, in the hierarchy of a controller ("" for version 2)."""
+    try:
+        lines = (proc / str(pid) / "cgroup").read_text().splitlines()
+        mounts = [line.split() for line in (proc / "self" / "mounts").read_text().splitlines()]
+        groups = [(controllers.split(","), path) for _, controllers, path in (line.split(":", 2) for line in lines)]
+        path = next(path for controllers, path in groups if controller in controllers)
+        place = next(
+            mount[1]
+            for mount in mounts
+            if (mount[2] == "cgroup" and controller in mount[3].split(",") if controller else mount[2] == "cgroup2")
+        )
+        return Path(place, path.lstrip("/"), name).read_text()
+    except (OSError, StopIteration):
+        return None

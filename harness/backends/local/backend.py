@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-from splitbrain.harness.backends import leftovers
-from splitbrain.harness.backends.channel import Agent, probe_namespaces, probe_packets
-from splitbrain.harness.backends.deployed import check_nodes, closed_on_failure
-from splitbrain.harness.backends.limits import MEMBERSHIP_HOW
 from splitbrain.harness.backends.local import linkkinds, nodefaults
 from splitbrain.harness.backends.local.deployment import LocalDeployment
+from splitbrain.harness.backends.shared import leftovers
+from splitbrain.harness.backends.shared.channel import Agent, probe_namespaces, probe_packets
+from splitbrain.harness.backends.shared.deployed import check_nodes, closed_on_failure
+from splitbrain.harness.backends.shared.nodefaults import MEMBERSHIP_HOW
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.faults import Support
 from splitbrain.harness.contract.test import Test

@@ -8,14 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from splitbrain.harness.backends.agentnodes import AgentNode, to_status
-from splitbrain.harness.backends.channel import Agent
-from splitbrain.harness.backends.deployed import Deployed
-from splitbrain.harness.backends.links import AgentLinks
 from splitbrain.harness.backends.local import nodefaults
 from splitbrain.harness.backends.local.linkkinds import refuse_unsupported
-from splitbrain.harness.backends.nodefaults import NodeFaults
-from splitbrain.harness.backends.nodelogs import log_end
+from splitbrain.harness.backends.shared.channel import Agent
+from splitbrain.harness.backends.shared.deployed import AgentNode, Deployed, log_end, to_status
+from splitbrain.harness.backends.shared.links import AgentLinks
+from splitbrain.harness.backends.shared.nodefaults import NodeFaults
 from splitbrain.harness.contract.deployments import Surroundings
 from splitbrain.harness.contract.faults import LinkFault
 from splitbrain.harness.contract.nodes import Address, Link, NodeId, NodePlace, NodeStatus

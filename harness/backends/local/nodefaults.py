@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
-from splitbrain.harness.backends import clocks, disks, faketime
 from splitbrain.harness.backends.agent import cgroups, volumes
-from splitbrain.harness.backends.channel import Asked
-from splitbrain.harness.backends.clocks import NodeClock
-from splitbrain.harness.backends.faketime import FakeClock, Measured
-from splitbrain.harness.backends.ownership import this_controller
+from splitbrain.harness.backends.shared import disks, faketime
+from splitbrain.harness.backends.shared.channel import Asked
+from splitbrain.harness.backends.shared.faketime import FakeClock, Measured, NodeClock
+from splitbrain.harness.backends.shared.ownership import this_controller
 from splitbrain.harness.contract import faultkinds
 from splitbrain.harness.contract.faults import FaultKind, Support
 from splitbrain.harness.contract.nodes import NodeId, NodePlace
@@ -54,7 +53,7 @@ def make_clocks(
         FaultNotSupportedError: libfaketime does not reach the system's program.
         BackendError: libfaketime is not installed.
     """
-    if not clocks.needed(test):
+    if not faketime.needed(test):
         return {}
     library = faketime.find_library()
     if library is None:

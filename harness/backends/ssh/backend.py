@@ -9,8 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import get_args
 
-from splitbrain.harness.backends import clocks
-from splitbrain.harness.backends.deployed import closed_on_failure
+from splitbrain.harness.backends.shared import faketime
+from splitbrain.harness.backends.shared.deployed import closed_on_failure
 from splitbrain.harness.backends.ssh import faults, machine
 from splitbrain.harness.backends.ssh.connection import Connection, HostError, connect
 from splitbrain.harness.backends.ssh.deployment import SshDeployment
@@ -106,7 +106,7 @@ class SshBackend:
             _check_addresses(connections)
             await together([prepare(host) for host in hosts])
             libraries = (
-                {node: found.library for node, found in _means(inventory).items()} if clocks.needed(test) else {}
+                {node: found.library for node, found in _means(inventory).items()} if faketime.needed(test) else {}
             )
             await deployment.lay_out(libraries)
         return deployment

@@ -1,30 +1,36 @@
-"""A deployment on hosts: one node per host, run by an agent there, links cut by each receiver."""
+"""A deployment on hosts: one node per host, run by an agent there, links cut by each receiver.
+
+A wrong clock is libfaketime of the host, controlled by a file in the run's directory there. The file is made here and
+sent whenever it changes, which takes as long as a message to the agent.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import functools
+import json
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from splitbrain.harness.backends.agentnodes import AgentNode, to_status
-from splitbrain.harness.backends.deployed import Deployed
-from splitbrain.harness.backends.nodefaults import NodeFaults
-from splitbrain.harness.backends.nodelogs import last_lines
-from splitbrain.harness.backends.ownership import this_controller
+from splitbrain.harness.backends.shared import disks, faketime
+from splitbrain.harness.backends.shared.channel import Asked
+from splitbrain.harness.backends.shared.deployed import AgentNode, Deployed, last_lines, to_status
+from splitbrain.harness.backends.shared.faketime import FakeClock, Measured, NodeClock
+from splitbrain.harness.backends.shared.nodefaults import NodeFaults
+from splitbrain.harness.backends.shared.ownership import this_controller
 from splitbrain.harness.backends.ssh import machine
-from splitbrain.harness.backends.ssh.agents import RemoteAgent, agent_command
-from splitbrain.harness.backends.ssh.clocks import estimated
 from splitbrain.harness.backends.ssh.connection import Connection, HostError
-from splitbrain.harness.backends.ssh.faults import lay_out_disk, make_clock
 from splitbrain.harness.backends.ssh.links import HostLinks, together
+from splitbrain.harness.backends.ssh.machine import RemoteAgent, agent_command
 from splitbrain.harness.contract.deployments import Surroundings
 from splitbrain.harness.contract.nodes import Address, ClockOffset, NodeId, NodePlace, NodeStatus
+from splitbrain.harness.contract.offsets import EXCHANGES, Exchange, estimate
 from splitbrain.harness.contract.test import Test
-from splitbrain.results.errors import BackendError, NodeStartError
+from splitbrain.results.errors import BackendError, FaultNotSupportedError, NodeStartError
 
 NODE_PORT: Final = 7000
 
@@ -201,3 +207,94 @@ class SshDeployment(Deployed[AgentNode]):
         """Keep what concerns one host beside its node's log."""
         with (self._dirs[node] / "ssh.log").open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
+
+
+# --- disks and clocks -------------------------------------------------------------------------------------------------
+
+
+async def lay_out_disk(test: Test, agent: RemoteAgent, place: NodePlace) -> None:
+    """Make the file system of the node on a host, if the test's nemesis needs that.
+
+    Raises:
+        BackendError: it cannot be made there.
+    """
+    kind = "volume" if disks.needing_volumes(test) else "directory"
+    home = Path(place.home_dir)
+    disk = disks.request(test, kind, home, "disk", aside=home)
+    await agent.ask("lay_out_disks", disks={place.node: disk}, private=kind == "volume")
+
+
+async def make_clock(
+    test: Test, agent: RemoteAgent, place: NodePlace, library: str | None, folder: Path
+) -> NodeClock | None:
+    """Make a clock for the node on a host, if the test's nemesis needs that.
+
+    Args:
+        test: the test.
+        agent: on the host.
+        place: where the node lives there.
+        library: where libfaketime is there.
+        folder: of the node, on this machine.
+
+    Raises:
+        FaultNotSupportedError: the host has no libfaketime, or it does not reach the system's program.
+        BackendError: the program is not there.
+    """
+    if not faketime.needed(test):
+        return None
+    if library is None:
+        raise FaultNotSupportedError(f"the clock of {place.node} cannot be faked: {faketime.INSTALL} on its host.")
+    program = test.system.command(test, place).argv[0]
+    return await host_clock(agent, library, place.home_dir, folder / "clock", program)
+
+
+async def host_clock(agent: RemoteAgent, library: str, home: str, file: Path, program: str) -> NodeClock:
+    """The clock of the node on one host.
+
+    Args:
+        agent: on the host.
+        library: libfaketime there.
+        home: the run's directory there.
+        file: where the file is made here.
+        program: the node's, there.
+
+    Raises:
+        FaultNotSupportedError: libfaketime does not reach the program (`faketime.require_reach`).
+        BackendError: the program is not there.
+    """
+    why = await agent.ask("out_of_reach", program=program)
+    if why is not None:
+        raise faketime.refusal(program, why)
+    variables = faketime.environment(library, f"{home}/clock")
+    probe = list(faketime.probe_command("python3"))
+
+    async def measured(clock: FakeClock) -> Measured:
+        asked_s = time.monotonic()
+        seen = await agent.ask("look_at_clock", argv=probe, env=dict(variables))
+        # Both clocks of the host as this machine's show the same moments: what is measured is not how the two differ.
+        monotonic_ns = time.monotonic_ns() - seen["monotonic_ns"]
+        wall_ns = monotonic_ns + (time.time_ns() - time.monotonic_ns()) - seen["real_ns"]
+        try:
+            here = [[at + monotonic_ns, shown + wall_ns] for at, shown in json.loads(seen["said"])]
+            return clock.measured(json.dumps(here), asked_s)
+        except ValueError:
+            raise BackendError(f"a clock could not be measured: python3 there said {seen['said'][-300:]!r}.") from None
+
+    async def sent() -> None:
+        await agent.ask("write_clock", text=file.read_text())
+
+    return NodeClock(file, variables, measured, sent)
+
+
+async def estimated(agent: Asked) -> ClockOffset:
+    """How far the clocks of an agent's host are ahead of this machine's.
+
+    Raises:
+        BackendError: the agent does not answer.
+    """
+    exchanges: list[Exchange] = []
+    for _ in range(EXCHANGES):
+        asked_ns = time.monotonic_ns()
+        seen = await agent.ask("clocks")
+        exchanges.append(Exchange(asked_ns, seen["mono_ns"], seen["wall_ns"], time.monotonic_ns()))
+    return estimate(exchanges, time.time_ns() - time.monotonic_ns())

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from splitbrain.harness.backends import clocks, disks, faketime
-from splitbrain.harness.backends.clocks import NodeClock
-from splitbrain.harness.backends.limits import MEMBERSHIP_HOW
+from splitbrain.harness.backends.shared import disks, faketime
+from splitbrain.harness.backends.shared.nodefaults import MEMBERSHIP_HOW
 from splitbrain.harness.backends.ssh import machine
-from splitbrain.harness.backends.ssh.agents import RemoteAgent, look_command
-from splitbrain.harness.backends.ssh.clocks import host_clock
 from splitbrain.harness.backends.ssh.connection import Connection, HostError
+from splitbrain.harness.backends.ssh.machine import look_command
 from splitbrain.harness.contract import faultkinds
 from splitbrain.harness.contract.faults import FaultKind, Support
-from splitbrain.harness.contract.nodes import NodeId, NodePlace
-from splitbrain.harness.contract.test import Test
-from splitbrain.results.errors import FaultNotSupportedError
+from splitbrain.harness.contract.nodes import NodeId
 
 _HOW: Final[Mapping[FaultKind, str]] = {
     "cut": "nftables on each receiving host",
@@ -82,39 +77,3 @@ def support(found: Mapping[NodeId, Means]) -> Mapping[str, Support]:
             others = f", and {len(problems) - 1} hosts more" if len(problems) > 1 else ""
             answer[kind] = Support(False, f"the host of {node} cannot{others}: {problem}")
     return answer
-
-
-async def lay_out_disk(test: Test, agent: RemoteAgent, place: NodePlace) -> None:
-    """Make the file system of the node on a host, if the test's nemesis needs that.
-
-    Raises:
-        BackendError: it cannot be made there.
-    """
-    kind = "volume" if disks.needing_volumes(test) else "directory"
-    home = Path(place.home_dir)
-    disk = disks.request(test, kind, home, "disk", aside=home)
-    await agent.ask("lay_out_disks", disks={place.node: disk}, private=kind == "volume")
-
-
-async def make_clock(
-    test: Test, agent: RemoteAgent, place: NodePlace, library: str | None, folder: Path
-) -> NodeClock | None:
-    """Make a clock for the node on a host, if the test's nemesis needs that.
-
-    Args:
-        test: the test.
-        agent: on the host.
-        place: where the node lives there.
-        library: where libfaketime is there.
-        folder: of the node, on this machine.
-
-    Raises:
-        FaultNotSupportedError: the host has no libfaketime, or it does not reach the system's program.
-        BackendError: the program is not there.
-    """
-    if not clocks.needed(test):
-        return None
-    if library is None:
-        raise FaultNotSupportedError(f"the clock of {place.node} cannot be faked: {faketime.INSTALL} on its host.")
-    program = test.system.command(test, place).argv[0]
-    return await host_clock(agent, library, place.home_dir, folder / "clock", program)

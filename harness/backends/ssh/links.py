@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from splitbrain.harness.backends.agent.waiting import ended
-from splitbrain.harness.backends.linkfaults import SeededFaults
-from splitbrain.harness.backends.links import Refreshes
-from splitbrain.harness.backends.ssh.agents import RemoteAgent
+from splitbrain.harness.backends.agent.tools import ended
+from splitbrain.harness.backends.shared.links import Refreshes, SeededFaults
 from splitbrain.harness.backends.ssh.connection import HostError
+from splitbrain.harness.backends.ssh.machine import RemoteAgent
 from splitbrain.harness.contract.faults import LinkFault
 from splitbrain.harness.contract.nodes import Link, NodeId
 from splitbrain.harness.contract.rng import Streams

@@ -1,17 +1,24 @@
-"""Links of a deployment: the requests to their carrier, and how an agent on this machine gets them."""
+"""Links of deployments: the requests to their carrier, and how an agent on this machine gets them.
+
+Faults of links carry the seeds from which packets draw their fates. The connections of clients cross no link.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import socket
 from collections.abc import Generator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-from splitbrain.harness.backends.channel import Asked
-from splitbrain.harness.backends.linkfaults import SeededFaults
+import msgspec
+
+from splitbrain.harness.backends.shared.channel import Asked
 from splitbrain.harness.contract.faults import LinkFault
-from splitbrain.harness.contract.nodes import Link
+from splitbrain.harness.contract.nodes import Address, Link, NodeId
 from splitbrain.harness.contract.rng import Streams
+from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.results.errors import BackendError
 
 ALIVE_EVERY_S = 10.0
@@ -122,3 +129,57 @@ class AgentLinks:
                 await self._agent.ask("alive")
             except BackendError as error:
                 self._refreshes.failed(error)
+
+
+# --- faults, as an agent takes them -----------------------------------------------------------------------------------
+
+SEEDS = 2**32
+
+
+class SeededFaults:
+    """Seeds for the faults of one deployment. A link that keeps its fault keeps its seed, and so its counts."""
+
+    def __init__(self) -> None:
+        self._seeded: dict[Link, tuple[LinkFault, int]] = {}
+
+    def request(self, faults: Mapping[Link, LinkFault], streams: Streams) -> list[tuple[str, str, dict[str, Any]]]:
+        """The faults as an agent takes them: source, destination, and the fields of the fault with its seed."""
+        before, self._seeded = self._seeded, {}
+        for link in sorted(faults):
+            known = before.get(link)
+            if known is None or known[0] != faults[link]:
+                known = faults[link], streams["packets/{}>{}".format(*link)].below(SEEDS)
+            self._seeded[link] = known
+        return [
+            (source, destination, {**msgspec.structs.asdict(fault), "seed": seed})
+            for (source, destination), (fault, seed) in self._seeded.items()
+        ]
+
+
+# --- connections of clients -------------------------------------------------------------------------------------------
+
+CONNECTS_WITHIN_S = 2.0
+
+
+async def connected(found: socket.socket, node: NodeId, address: Address) -> socket.socket:
+    """The given TCP socket, non-blocking and connected to the node's address; closed if that does not succeed.
+
+    Raises:
+        DefiniteError: the connection was refused, or the node took no connection within two seconds.
+    """
+    try:
+        found.setblocking(False)
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        async with asyncio.timeout(CONNECTS_WITHIN_S):
+            await asyncio.get_running_loop().sock_connect(found, address)
+    except TimeoutError:
+        found.close()
+        raise DefiniteError(f"{node} took no connection within {CONNECTS_WITHIN_S:g} s") from None
+    except OSError as error:
+        found.close()
+        reason = os.strerror(error.errno) if error.errno else error  # asyncio's own text says only that it failed
+        raise DefiniteError(f"{node} cannot be reached: {reason}") from None
+    except BaseException:
+        found.close()
+        raise
+    return found

@@ -1,5 +1,7 @@
 """The common part of deployments of real nodes: each request goes to the controller of the node, or to the carrier of
 the links.
+
+`AgentNode` is the controller of a node that an agent runs as a process. Errors and evidence quote the ends of logs.
 """
 
 from __future__ import annotations
@@ -8,19 +10,22 @@ import asyncio
 import contextlib
 import re
 import socket
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from splitbrain.harness.backends.dialing import connected
-from splitbrain.harness.backends.links import Links
-from splitbrain.harness.backends.nodefaults import NodeFaults
+import msgspec
+
+from splitbrain.harness.backends.shared.channel import Asked
+from splitbrain.harness.backends.shared.links import Links, connected
+from splitbrain.harness.backends.shared.nodefaults import NodeFaults
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.faults import ClockFault, DiskFault, LinkFault
-from splitbrain.harness.contract.nodes import ClockOffset, Link, NodeId, NodePlace, NodeStatus
+from splitbrain.harness.contract.nodes import ClockOffset, Link, NodeCommand, NodeId, NodePlace, NodeStatus
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.contract.test import Test
-from splitbrain.results.errors import BackendError, UnknownNodeError, UsageError
+from splitbrain.results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
 
 
 class NodeControl(Protocol):
@@ -214,3 +219,96 @@ async def closed_on_failure(deployment: Deployment) -> AsyncGenerator[None, None
         with contextlib.suppress(BackendError):  # what failed first is the news
             await deployment.close()
         raise
+
+
+# --- ends of logs -----------------------------------------------------------------------------------------------------
+
+LINES_SHOWN = 8
+CHARACTERS_SHOWN = 300
+
+
+def last_lines(text: str, lines: int = LINES_SHOWN) -> str:
+    """The last lines of a text, as one line."""
+    return " | ".join(line.strip() for line in text.splitlines()[-lines:] if line.strip()) or "(nothing)"
+
+
+def log_end(log: Path, start: int = 0, lines: int = LINES_SHOWN) -> str:
+    """The last lines that were logged from a position on, as one line."""
+    try:
+        return last_lines(log.read_bytes()[start:].decode(errors="replace"), lines)
+    except OSError:
+        return last_lines("")
+
+
+# --- nodes that an agent runs -----------------------------------------------------------------------------------------
+
+
+class AgentNode:
+    """One node that an agent runs.
+
+    Args:
+        name: as in the test.
+        agent: runs it.
+        logged: reads the end of its log.
+    """
+
+    def __init__(self, name: NodeId, agent: Asked, logged: Callable[[], Awaitable[str]]) -> None:
+        self._name = name
+        self._agent = agent
+        self._logged = logged
+
+    async def start(
+        self, command: NodeCommand, prepare: Callable[[NodeCommand], Awaitable[Mapping[str, str]]], **where: str
+    ) -> Mapping[str, Any]:
+        """Start the node's process; the agent's answer, as soon as the node listens, after two seconds at the latest.
+
+        Args:
+            command: how.
+            prepare: called right before a start: returns further variables for the node. Not called if it runs already.
+            where: further arguments for the agent.
+
+        Raises:
+            NodeStartError: it could not be run.
+        """
+        env = dict(command.env)
+        try:
+            if (await self.status()).state == "stopped":
+                env |= await prepare(command)
+            return await self._agent.ask("start", name=self._name, argv=list(command.argv), env=env, **where)
+        except BackendError as error:
+            raise NodeStartError(str(error)) from None
+
+    async def kill(self) -> NodeStatus:
+        """End the node's processes with SIGKILL and wait until they are reaped."""
+        return await self._ask("kill")
+
+    async def pause(self) -> NodeStatus:
+        """Stop the node's processes with SIGSTOP and wait until the kernel says so. A stopped node stays stopped."""
+        return await self._ask("pause")
+
+    async def resume(self) -> NodeStatus:
+        """Let a paused node run again."""
+        return await self._ask("resume")
+
+    async def status(self) -> NodeStatus:
+        """The status of the node's process from the kernel: pid (in the agent's PID namespace), state letter, exit.
+
+        For a process that ended by itself also the last line of its log.
+        """
+        status = await self._ask("status")
+        if not status.evidence.get("by_itself"):
+            return status
+        last = last_lines(await self._logged(), 1)
+        return msgspec.structs.replace(status, evidence={**status.evidence, "log": last[-CHARACTERS_SHOWN:]})
+
+    async def throttle(self, share: float | None) -> Mapping[str, Any]:
+        """Give the node this share of one CPU, or all that it wants: what the kernel counted of the limit before."""
+        return await self._agent.ask("throttle", name=self._name, share=share)
+
+    async def _ask(self, op: str) -> NodeStatus:
+        return to_status(await self._agent.ask(op, name=self._name))
+
+
+def to_status(answer: Mapping[str, Any]) -> NodeStatus:
+    """The status in what an agent answered."""
+    return msgspec.convert(answer, NodeStatus)

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from splitbrain.harness.backends import ownership
+from splitbrain.harness.backends import agent as agent_package
+from splitbrain.harness.backends.shared import ownership
 from splitbrain.results.errors import BackendError
 
 ANSWERS_WITHIN_S = 15.0
@@ -30,7 +31,7 @@ _RUN_AGENT = "import sys; sys.path.append(sys.argv.pop(1)); from agent.main impo
 
 def agent_command(*arguments: str) -> list[str]:
     """How to run an agent that belongs to this process."""
-    here = str(Path(__file__).parent)
+    here = str(Path(agent_package.__path__[0]).parent)
     marker = ownership.this_controller().marker
     return [sys.executable, "-I", "-S", "-c", _RUN_AGENT, here, marker, *arguments]
 

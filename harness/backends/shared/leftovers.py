@@ -1,21 +1,29 @@
-"""Remove everything that killed controllers left behind, of every backend, and report it."""
+"""What controllers that were killed left on this machine: processes, control groups, mounted volumes, shared memory.
+
+Sweeps take turns: of two at the same time each would find things that the other is about to remove. Not every removal
+waits for its turn. So each removal also accepts that a thing is already gone.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from splitbrain.harness.backends import leftovers
-from splitbrain.harness.backends.docker import DockerBackend
-from splitbrain.harness.backends.ssh.backend import SshBackend
-from splitbrain.harness.backends.ssh.inventory import Inventory
-from splitbrain.results.errors import ContainerEngineError
+from splitbrain.harness.backends.agent import cgroups, volumes
+from splitbrain.harness.backends.shared import disks, ownership
+
+TURNS_BY: str = "/run"
+"""A directory whose lock (flock(2)) is the turn. All users can open it, and nothing needs to be made for that."""
+TURN_COMES_WITHIN_S = 30.0
+_POLL_S = 0.02
 
 SHARED_MEMORY: Final = Path("/dev/shm")
 NAMED: Final = 3
@@ -31,30 +39,58 @@ class Cleaned(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-def clean_here(store: Path, *, dry_run: bool) -> Cleaned:
-    """This machine, and the images of disks in a store.
+def sweep(
+    others: Callable[[], Sequence[str]] = tuple, *, store: Path | None = None, dry_run: bool = False
+) -> list[str]:
+    """Remove it, when it is this process's turn; a line for each thing removed.
 
-    Raises:
-        BackendError: the engine refuses to remove something.
+    Args:
+        others: first removes other things of a backend, and reports them.
+        store: where images of disks are looked for as well.
+        dry_run: only list what would be removed.
     """
-    notes: list[str] = []
+    with _turn():
+        return [
+            *others(),
+            *ownership.sweep(dry_run=dry_run),
+            *volumes.sweep(_is_left_over, dry_run=dry_run),
+            *cgroups.sweep(_is_left_over, dry_run=dry_run),
+            *(() if store is None else disks.sweep_images(store, _is_left_over, dry_run=dry_run)),
+        ]
+
+
+@contextlib.contextmanager
+def _turn() -> Generator[None]:
+    """Wait until no other sweep runs, with a timeout: any user can hold the lock of a directory."""
     try:
-        removed = DockerBackend().clean(store, dry_run=dry_run)
-    except ContainerEngineError as error:
-        removed = leftovers.sweep(store=store, dry_run=dry_run)
-        notes.append(f"containers were not looked at: {error}")
-    # At the end: by now no process of a killed controller is left to use it.
-    faketime = sweep_faketime(SHARED_MEMORY, dry_run=dry_run)
-    return Cleaned([*removed, *faketime.removed], [*notes, *faketime.notes])
+        turn = os.open(TURNS_BY, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # there is none here
+        yield
+        return
+    try:
+        deadline = time.monotonic() + TURN_COMES_WITHIN_S
+        while not _taken(turn) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(turn)
 
 
-def clean_hosts(inventory: Inventory, *, dry_run: bool) -> Cleaned:
-    """Hosts over ssh.
+def _taken(turn: int) -> bool:
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
-    Raises:
-        BackendError: one cannot be reached, or refuses.
-    """
-    return Cleaned(SshBackend(inventory).clean(dry_run=dry_run), [])
+
+def _is_left_over(name: str) -> bool:
+    """Whether a name begins with the marker of a controller that is gone."""
+    owner = ownership.parse(name.split(".")[0])
+    return owner is not None and owner.gone
+
+
+# --- shared memory of libfaketime -------------------------------------------------------------------------------------
 
 
 def sweep_faketime(folder: Path, *, dry_run: bool) -> Cleaned:
