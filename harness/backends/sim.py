@@ -26,6 +26,8 @@ from splitbrain.results.errors import HarnessError, NodeStartError, UnknownNodeE
 PORT = 7000
 """The port of every node, on a host of the node's own name."""
 
+# --- what it can do ---------------------------------------------------------------------------------------------------
+
 _HOW: Mapping[FaultKind, str] = {
     "cut": "the simulated network, per directed link",
     "delay": "messages take longer, in order",
@@ -53,6 +55,28 @@ _HOW: Mapping[FaultKind, str] = {
     "clock-strobe": "the wall clock jumps back and forth",
     "membership": "the system takes the member off its list, its node is killed and its disk emptied",
 }
+
+
+def _support(kind: FaultKind) -> Support:
+    if kind in _HOW:
+        return Support(True, _HOW[kind])
+    return Support(False, "the simulation has no such fault.")
+
+
+def check_embeddable(test: Test) -> None:
+    """Refuse a system whose nodes cannot run inside this process.
+
+    Raises:
+        UsageError: they cannot.
+    """
+    if test.system.capabilities.simulation is None:
+        raise UsageError(
+            f"system {test.system.name!r} cannot be simulated: its nodes run as processes only. Use another --backend, "
+            f"or give the system Capabilities(simulation=...) (see splitbrain.harness.contract.embedding.Embeddable)."
+        )
+
+
+# --- the backend ------------------------------------------------------------------------------------------------------
 
 
 class SimBackend:
@@ -105,23 +129,7 @@ class SimBackend:
         return SimDeployment(test, loop, runtime, nature, self._outputs, self._trace)
 
 
-def _support(kind: FaultKind) -> Support:
-    if kind in _HOW:
-        return Support(True, _HOW[kind])
-    return Support(False, "the simulation has no such fault.")
-
-
-def check_embeddable(test: Test) -> None:
-    """Refuse a system whose nodes cannot run inside this process.
-
-    Raises:
-        UsageError: they cannot.
-    """
-    if test.system.capabilities.simulation is None:
-        raise UsageError(
-            f"system {test.system.name!r} cannot be simulated: its nodes run as processes only. Use another --backend, "
-            f"or give the system Capabilities(simulation=...) (see splitbrain.harness.contract.embedding.Embeddable)."
-        )
+# --- deployments ------------------------------------------------------------------------------------------------------
 
 
 class SimDeployment:

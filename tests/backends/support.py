@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Protocol, cast
 import pytest
 
 from splitbrain.harness.backends.local import Links, LocalBackend, LocalDeployment
-from splitbrain.harness.backends.local.backend import namespaces_problem
+from splitbrain.harness.backends.local.support import namespaces_problem
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.deployments import Deployment

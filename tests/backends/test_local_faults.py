@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from splitbrain.harness.backends.agent import cgroups, volumes
-from splitbrain.harness.backends.local import Links, LocalBackend, LocalDeployment, nodefaults
+from splitbrain.harness.backends.local import Links, LocalBackend, LocalDeployment, support
 from splitbrain.harness.backends.shared import faketime
 from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind
 from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace
@@ -268,14 +268,14 @@ def test_what_is_missing_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(volumes, "problem", lambda: "there are no loop devices here")
     monkeypatch.setattr(cgroups, "problem", lambda: "the CPU controller is not mounted here")
     monkeypatch.setattr(faketime, "find_library", lambda: None)
-    by_proxy = nodefaults.support("proxy")
-    broken = {kind for kind, support in by_proxy.items() if not support.works}
+    by_proxy = support.of_nodes("proxy")
+    broken = {kind for kind, found in by_proxy.items() if not found.works}
     assert broken == set(by_proxy) - {"disk-rot", "disk-truncate"}
     assert by_proxy["power"].how == "there are no loop devices here: run this as root"
     assert "apt install libfaketime" in by_proxy["clock-drift"].how
-    assert nodefaults.support("namespaces")["disk-full"].works, "in memory"
+    assert support.of_nodes("namespaces")["disk-full"].works, "in memory"
     assert set(LocalBackend("proxy").support()) >= set(by_proxy)
-    assert json.dumps({kind: support.how for kind, support in by_proxy.items()})
+    assert json.dumps({kind: found.how for kind, found in by_proxy.items()})
 
 
 # --- when the controller is killed --------------------------------------------------------------------------------

@@ -14,11 +14,11 @@ import pytest
 from splitbrain.harness.backends.agent.packet_link import Fault
 from splitbrain.harness.backends.agent.stream_link import LANE_BYTES_MAX, Lane, StreamLink
 from splitbrain.harness.backends.agent.tools import AgentError
-from splitbrain.harness.backends.local import Links, LocalBackend, LocalDeployment, backend, linkkinds
+from splitbrain.harness.backends.local import Links, LocalBackend, LocalDeployment, support
 from splitbrain.harness.backends.shared.links import SeededFaults
 from splitbrain.harness.contract import faultkinds
 from splitbrain.harness.contract.clock import Clock, Runtime
-from splitbrain.harness.contract.faults import LinkFault
+from splitbrain.harness.contract.faults import LinkFault, Support
 from splitbrain.harness.contract.nodes import Link
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.results.errors import FaultNotSupportedError, UsageError
@@ -183,22 +183,22 @@ def test_a_proxy_refuses_what_only_happens_to_packets(tmp_path: Path) -> None:
 
 
 def test_every_kind_of_fault_of_a_link_is_supported_in_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "namespaces_problem", lambda: None)
-    monkeypatch.setattr(backend, "packets_problem", lambda: None)
-    support = LocalBackend().support()
-    assert all(support[kind].works for kind in faultkinds.LINK_KINDS)
-    monkeypatch.setattr(backend, "packets_problem", lambda: "there is no 'iptables'")
-    support = LocalBackend().support()
-    assert {support[kind] for kind in faultkinds.LINK_KINDS} == {linkkinds.Support(False, "there is no 'iptables'.")}
-    assert support["cut"].works
+    monkeypatch.setattr(support, "namespaces_problem", lambda: None)
+    monkeypatch.setattr(support, "packets_problem", lambda: None)
+    found = LocalBackend().support()
+    assert all(found[kind].works for kind in faultkinds.LINK_KINDS)
+    monkeypatch.setattr(support, "packets_problem", lambda: "there is no 'iptables'")
+    found = LocalBackend().support()
+    assert {found[kind] for kind in faultkinds.LINK_KINDS} == {Support(False, "there is no 'iptables'.")}
+    assert found["cut"].works
 
 
 def test_of_proxies_the_reason_is_told_why_they_cannot_lose_packets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "namespaces_problem", lambda: "the kernel said no")
-    support = LocalBackend().support()
-    works = [kind for kind in faultkinds.LINK_KINDS if support[kind].works]
+    monkeypatch.setattr(support, "namespaces_problem", lambda: "the kernel said no")
+    found = LocalBackend().support()
+    works = [kind for kind in faultkinds.LINK_KINDS if found[kind].works]
     assert sorted(works) == ["delay", "hold", "rate", "reset"]
-    assert support["loss"].how == "a proxy of TCP connections carries bytes, not packets, and the kernel said no."
+    assert found["loss"].how == "a proxy of TCP connections carries bytes, not packets, and the kernel said no."
 
 
 def test_a_link_that_keeps_its_fault_keeps_its_seed() -> None:

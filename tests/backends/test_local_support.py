@@ -12,7 +12,7 @@ from typing import cast, get_args
 import pytest
 
 from splitbrain.harness.backends.catalogue import BACKENDS
-from splitbrain.harness.backends.local import LINKS_VARIABLE, Links, LocalBackend, backend
+from splitbrain.harness.backends.local import LINKS_VARIABLE, Links, LocalBackend, support
 from splitbrain.harness.backends.shared.channel import agent_command
 from splitbrain.harness.campaigns import doctor
 from splitbrain.harness.contract.clock import Runtime
@@ -23,7 +23,7 @@ from tests.backends.support import GossipSystem, gossip_test, skip_without_names
 
 @pytest.fixture
 def without_namespaces(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(backend, "namespaces_problem", lambda: "the kernel said no")
+    monkeypatch.setattr(support, "namespaces_problem", lambda: "the kernel said no")
     monkeypatch.delenv(LINKS_VARIABLE, raising=False)
     return "the kernel said no"
 
@@ -94,7 +94,7 @@ def test_doctor_tells_of_every_fault_and_every_backend_whether_it_works_and_how_
     found = {fault.kind: fault.backends for fault in doctor.faults()}
     assert list(found) == list(get_args(FaultKind))
     assert all(list(backends) == list(BACKENDS) for backends in found.values())
-    assert all(support.how for backends in found.values() for support in backends.values())
+    assert all(each.how for backends in found.values() for each in backends.values())
     assert without_namespaces in found["cut"]["local"].how
     assert found["cut"]["sim"].works
 

@@ -63,7 +63,7 @@ def test_everything_works_for_a_plain_user(links: Links) -> None:
 
 def _namespaces_problem_of_a_plain_user() -> str:
     program = (
-        "from splitbrain.harness.backends.local.backend import namespaces_problem; print(namespaces_problem() or '')"
+        "from splitbrain.harness.backends.local.support import namespaces_problem; print(namespaces_problem() or '')"
     )
     done = subprocess.run(
         plain_user.as_plain_user(["-c", program]), env=plain_user.environment(), stdout=subprocess.PIPE, check=True

@@ -21,7 +21,7 @@ from splitbrain.harness.backends.shared import ownership
 from splitbrain.harness.backends.ssh import machine
 from splitbrain.harness.backends.ssh.connection import Connection, Done, HostError
 from splitbrain.harness.backends.ssh.inventory import Host
-from splitbrain.harness.backends.ssh.survey import Leftover
+from splitbrain.harness.backends.ssh.machine import Leftover
 
 LOOK = Path(machine.__file__).with_name("look.py")
 AGENTS = Path(machine.__file__).parents[1]

@@ -259,7 +259,7 @@ def test_a_plain_user_can_run(tmp_path_factory: pytest.TempPathFactory, links: s
 
 
 def _require(links: str) -> None:
-    from splitbrain.harness.backends.local.backend import namespaces_problem
+    from splitbrain.harness.backends.local.support import namespaces_problem
 
     if links == "namespaces" and (problem := namespaces_problem()) is not None:
         pytest.skip(f"namespaces do not work here: {problem}")

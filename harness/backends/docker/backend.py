@@ -1,33 +1,26 @@
-"""The docker backend: what works with the engine here, and deployments by it."""
+"""The docker backend: deployments by the engine of this machine. `support` says what works here."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import secrets
-import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 from splitbrain.harness import images
-from splitbrain.harness.backends.agent import volumes
-from splitbrain.harness.backends.agent.tools import AgentError, find_tool
-from splitbrain.harness.backends.docker import labels
+from splitbrain.harness.backends.docker import labels, support
 from splitbrain.harness.backends.docker.deployment import DockerDeployment
 from splitbrain.harness.backends.docker.engine import Engine, asked
 from splitbrain.harness.backends.docker.subnets import MOST_NODES
-from splitbrain.harness.backends.shared import disks, leftovers
-from splitbrain.harness.backends.shared.channel import Agent, probe_packets
+from splitbrain.harness.backends.shared import leftovers
+from splitbrain.harness.backends.shared.channel import Agent
 from splitbrain.harness.backends.shared.deployed import check_nodes, closed_on_failure
-from splitbrain.harness.backends.shared.nodefaults import MEMBERSHIP_HOW
-from splitbrain.harness.contract import faultkinds
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.deployments import ImageUsed
 from splitbrain.harness.contract.faults import Support
 from splitbrain.harness.contract.test import Test
-from splitbrain.results.errors import BackendError, UsageError
 
 
 class DockerBackend:
@@ -41,19 +34,7 @@ class DockerBackend:
         Raises:
             BackendError: nothing works here, as there is no engine, or this process may not enter containers.
         """
-        _require_that_it_works()
-        packets, without_volumes = _packets_problem(), volumes.problem()
-        by_queue = "NFQUEUE where packets leave their sender's network namespace"
-        return {
-            "cut": Support(True, "nftables in the receiver's network namespace"),
-            **dict.fromkeys(faultkinds.LINK_KINDS, Support(packets is None, packets or by_queue)),
-            "kill": Support(True, "SIGKILL to every process of the container"),
-            "pause": Support(True, "the control group freezer, until the kernel shows it"),
-            "cpu": Support(True, "a quota of the container's control group"),
-            **disks.support(without_volumes and f"{without_volumes}."),
-            **dict.fromkeys(faultkinds.CLOCK_KINDS, Support(True, "libfaketime of the image; the wall clock only")),
-            "membership": Support(True, MEMBERSHIP_HOW),
-        }
+        return support.faults()
 
     def sweep(self) -> list[str]:
         """Remove containers, networks, processes and mounts that a dead controller left behind; a line for each.
@@ -87,8 +68,8 @@ class DockerBackend:
             UsageError: nodes that cannot be housed, or a system that comes in no image.
         """
         check_nodes(self.name, test.nodes, MOST_NODES)
-        image = _image_of(test)
-        _require_that_it_works()
+        image = support.image_of(test)
+        support.require_engine()
         images.refuse_missing(image)
 
     async def deploy(self, test: Test, run_dir: Path, runtime: Runtime) -> DockerDeployment:
@@ -101,8 +82,8 @@ class DockerBackend:
             UsageError: nodes that cannot be housed, or a system that comes in no image.
         """
         check_nodes(self.name, test.nodes, MOST_NODES)
-        image = _image_of(test)
-        _require_that_it_works()
+        image = support.image_of(test)
+        support.require_engine()
         engine = Engine(images.engine())
         try:
             tag = await engine.run(lambda: images.ensure(image))
@@ -115,42 +96,6 @@ class DockerBackend:
         async with closed_on_failure(deployment):
             await deployment.lay_out()
         return deployment
-
-
-def _image_of(test: Test) -> str:
-    image = test.system.capabilities.image
-    if image is None:
-        raise UsageError(
-            f"system {test.system.name!r} comes in no container image: take another backend, such as local."
-        )
-    return image
-
-
-def _require_that_it_works() -> None:
-    problem = _problem()
-    if problem is not None:
-        raise BackendError(f"the docker backend does not work here: {problem}")
-
-
-def _problem() -> str | None:
-    """Why the backend does not work here, in one line; None if it does."""
-    if sys.platform != "linux":
-        return f"it needs Linux, this is {sys.platform}: use the sim backend, or Linux machines over ssh."
-    try:
-        images.engine().close()
-        find_tool("nft")
-    except (BackendError, AgentError) as error:
-        return f"{str(error).rstrip('.')}."
-    if os.geteuid() != 0:
-        return "it enters the containers' network namespaces, which only root may: run splitbrain as root."
-    return None
-
-
-@functools.cache
-def _packets_problem() -> str | None:
-    """Why packets cannot be given faults, None if they can: found by trying, once per process, in about 0.2 s."""
-    problem = probe_packets()
-    return None if problem is None else f"{problem}."
 
 
 def _run_id() -> str:

@@ -7,7 +7,8 @@ One agent per deployment holds everything: in namespaces of its own it is the fi
 its end, or its controller's, is the end of every node; with proxies the kernel's parent-death signals do that.
 """
 
-from splitbrain.harness.backends.local.backend import LINKS_VARIABLE, Links, LocalBackend
+from splitbrain.harness.backends.local.backend import LocalBackend
 from splitbrain.harness.backends.local.deployment import LocalDeployment
+from splitbrain.harness.backends.local.support import LINKS_VARIABLE, Links
 
 __all__ = ["LINKS_VARIABLE", "Links", "LocalBackend", "LocalDeployment"]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from splitbrain.harness.backends.local import nodefaults
-from splitbrain.harness.backends.local.linkkinds import refuse_unsupported
-from splitbrain.harness.backends.shared.channel import Agent
+from splitbrain.harness.backends.local import support
+from splitbrain.harness.backends.shared import disks, faketime
+from splitbrain.harness.backends.shared.channel import Agent, Asked
 from splitbrain.harness.backends.shared.deployed import AgentNode, Deployed, log_end, to_status
+from splitbrain.harness.backends.shared.faketime import FakeClock, Measured, NodeClock
 from splitbrain.harness.backends.shared.links import AgentLinks
 from splitbrain.harness.backends.shared.nodefaults import NodeFaults
+from splitbrain.harness.backends.shared.ownership import this_controller
 from splitbrain.harness.contract.deployments import Surroundings
 from splitbrain.harness.contract.faults import LinkFault
 from splitbrain.harness.contract.nodes import Address, Link, NodeId, NodePlace, NodeStatus
@@ -50,8 +53,8 @@ class LocalDeployment(Deployed[AgentNode]):
             )
             for node in self.nodes
         }
-        await nodefaults.lay_out_disks(self._test, self._agent, self._dirs, self.links)
-        clocks = nodefaults.make_clocks(self._test, self.places, self._dirs)
+        await _lay_out_disks(self._test, self._agent, self._dirs, self.links)
+        clocks = _make_clocks(self._test, self.places, self._dirs)
         for node in self.nodes:
             control = AgentNode(node, self._agent, functools.partial(_logged, self._dirs[node] / "log"))
             self._controls[node] = control
@@ -87,7 +90,7 @@ class LocalDeployment(Deployed[AgentNode]):
         Raises:
             FaultNotSupportedError: a fault is not supported here.
         """
-        refuse_unsupported(self.links, faults)
+        support.refuse_faults(self.links, faults)
         await super().disturb(faults)
 
     async def _open_socket(self) -> socket.socket:
@@ -113,6 +116,42 @@ class LocalDeployment(Deployed[AgentNode]):
             for faults in self._faults.values():
                 await faults.close()
             await self._agent.close()
+
+
+async def _lay_out_disks(test: Test, agent: Asked, folders: Mapping[NodeId, Path], links: str) -> None:
+    """Make the file systems that the test's nemesis needs, below each node's folder.
+
+    Raises:
+        BackendError: they cannot be made here.
+    """
+    kind = support.kind_of_disks(test, links)
+    image = f"{this_controller().marker}.disk"
+    requests = {node: disks.request(test, kind, folder, image, aside=folder) for node, folder in folders.items()}
+    await agent.ask("lay_out_disks", disks=requests, private=kind == "volume" and links != "namespaces")
+
+
+def _make_clocks(
+    test: Test, places: Mapping[NodeId, NodePlace], folders: Mapping[NodeId, Path]
+) -> dict[NodeId, NodeClock]:
+    """Make a clock for each node, if the test's nemesis needs them.
+
+    Raises:
+        FaultNotSupportedError: libfaketime does not reach the system's program.
+        BackendError: libfaketime is not installed.
+    """
+    if not faketime.needed(test):
+        return {}
+    library = support.require_faketime()
+    for place in places.values():
+        faketime.require_reach(test.system.command(test, place).argv[0])
+    return {node: _clock(folder / "clock", library) for node, folder in folders.items()}
+
+
+def _clock(file: Path, library: str) -> NodeClock:
+    async def measured(clock: FakeClock) -> Measured:
+        return await asyncio.to_thread(faketime.measure, clock, library, str(file))
+
+    return NodeClock(file, faketime.environment(library, str(file)), measured)
 
 
 def _address(pair: Sequence[Any]) -> Address:

@@ -1,27 +1,24 @@
-"""Nodes on hosts reached over ssh: what works on them, and a deployment for a test."""
+"""Nodes on hosts reached over ssh: a deployment for a test. `support` says what works on them."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import get_args
 
 from splitbrain.harness.backends.shared import faketime
 from splitbrain.harness.backends.shared.deployed import closed_on_failure
-from splitbrain.harness.backends.ssh import faults, machine
+from splitbrain.harness.backends.ssh import machine, support
 from splitbrain.harness.backends.ssh.connection import Connection, HostError, connect
 from splitbrain.harness.backends.ssh.deployment import SshDeployment
 from splitbrain.harness.backends.ssh.inventory import Host, Inventory
 from splitbrain.harness.backends.ssh.links import together
-from splitbrain.harness.backends.ssh.survey import Report, check
+from splitbrain.harness.backends.ssh.support import Report, check
 from splitbrain.harness.contract.clock import Runtime
-from splitbrain.harness.contract.faults import FaultKind, Support
+from splitbrain.harness.contract.faults import Support
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.test import Test
-from splitbrain.results.errors import BackendError, SeveralFailedError
 
 
 class SshBackend:
@@ -42,9 +39,7 @@ class SshBackend:
         Raises:
             BackendError: hosts that cannot be looked at; all of them are named in one message.
         """
-        if self._inventory is None:
-            return dict.fromkeys(get_args(FaultKind), Support(False, "no hosts are named: give --hosts"))
-        return faults.support(_means(self._inventory))
+        return support.faults(self._inventory)
 
     def sweep(self) -> list[str]:
         """Nothing: hosts are swept when a test is deployed on them, for only then are they known to be ours to use."""
@@ -106,7 +101,9 @@ class SshBackend:
             _check_addresses(connections)
             await together([prepare(host) for host in hosts])
             libraries = (
-                {node: found.library for node, found in _means(inventory).items()} if faketime.needed(test) else {}
+                {node: found.library for node, found in support.means_of(inventory).items()}
+                if faketime.needed(test)
+                else {}
             )
             await deployment.lay_out(libraries)
         return deployment
@@ -121,33 +118,6 @@ class SshBackend:
 def _close(made: Future[Connection]) -> None:
     if not made.cancelled() and made.exception() is None:
         made.result().close()
-
-
-@functools.lru_cache(maxsize=8)
-def _means(inventory: Inventory) -> Mapping[NodeId, faults.Means]:
-    """What each host can have, looked at on all at the same time, in a second or two.
-
-    Raises:
-        BackendError: hosts that cannot be looked at; all of them are named in one message.
-    """
-
-    def look_at(host: Host) -> faults.Means | BackendError:
-        try:
-            connection = connect(host, inventory, note=lambda _: None)
-            try:
-                check(connection, (), {})
-                return faults.means(connection)
-            finally:
-                connection.close()
-        except BackendError as error:
-            return error
-
-    with ThreadPoolExecutor(max_workers=len(inventory.hosts), thread_name_prefix="ssh") as executor:
-        found = dict(zip((host.node for host in inventory.hosts), executor.map(look_at, inventory.hosts), strict=True))
-    problems = [problem for problem in found.values() if isinstance(problem, BackendError)]
-    if problems:
-        raise SeveralFailedError(problems)
-    return {node: means for node, means in found.items() if isinstance(means, faults.Means)}
 
 
 def _note_keeper(run_dir: Path, node: NodeId) -> Callable[[str], None]:

@@ -20,19 +20,30 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import paramiko
 
 from splitbrain.harness.backends import agent as agent_package
 from splitbrain.harness.backends.shared import ownership
 from splitbrain.harness.backends.ssh.connection import Connection, HostError
-from splitbrain.harness.backends.ssh.survey import DIRECTORIES, Leftover
 
 # --- the directory ----------------------------------------------------------------------------------------------------
 
+DIRECTORIES: Final = "/var/tmp/splitbrain-"
+"""How the directories of runs begin on a host: on its disk, not in memory."""
 UPLOADS_WITHIN_S: Final = 120.0
 ABANDONED_AFTER_S: Final = 3600.0
 """A directory in which no agent lives is left alone for so long if its owner cannot be asked: it may be about to."""
 _COLLECTED: Final = ("log", "data")
+
+
+class Leftover(msgspec.Struct, frozen=True):
+    """The directory of an earlier run, or of another that goes on."""
+
+    path: str
+    owner: str
+    in_use: bool
+    age_s: float
 
 
 def upload(connection: Connection, uploads: Mapping[str, Path]) -> str:
