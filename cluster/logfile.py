@@ -110,9 +110,11 @@ def _decode_record(content: bytes, offset: int) -> tuple[int, int, int, bytes] |
         return None
     length, checksum = _FRAME.unpack_from(content, offset)
     start = offset + _FRAME.size
+    # A sector that was never written reads as zeros, and a length of 0 is no record.
     if length < _BODY.size or len(content) - start < length:
         return None
     body = content[start : start + length]
+    # The length is under the checksum: it decides where the next record is looked for.
     if crc32(body, crc32(content[offset : offset + 4])) != checksum:
         return None
     kind, index, term = _BODY.unpack_from(body)
@@ -150,6 +152,8 @@ def _check_header(content: bytes, name: str) -> None:
 
 def _require_torn(content: bytes, damaged: int, name: str, last_index: int) -> None:
     """Refuse damage at offset `damaged` if a later mark says that the place had been durable."""
+    # The length of the damaged record cannot be trusted, so marks are looked for at every byte. A mark names its own
+    # offset: bytes within a command that look like one are not taken for it.
     at = content.find(_MARK_LENGTH, damaged + 1)
     while at >= 0:
         record = _decode_record(content, at)

@@ -188,6 +188,7 @@ class Node:
         self._wake.set()
 
     def _election_timer_ran_out(self, token: int) -> None:
+        # Asked when the event is taken out: a message before it in the inbox may have restarted the timer.
         self._enqueue(lambda: ElectionTimeout() if self._election_timer.holds(token) else None)
 
     def _heartbeat_ticked(self, token: int) -> None:
@@ -289,6 +290,7 @@ class Node:
 
     def _role_changed(self, effect: fx.RoleChanged) -> None:
         self._runtime.log(f"{effect.role} in term {effect.term}, leader {effect.leader or 'unknown'}")
+        # Without its own no-op: checkers compare the log that it was elected with.
         self._telemetry.role(self._raft.last_index - 1 if effect.role == "leader" else None)
         self._requests.leader_changed(effect.leader)
 
@@ -328,6 +330,7 @@ class Node:
         if former is not None:
             former.close()
         self._inbound[peer] = connection
+        # One for each connection is enough: a request is forwarded at most once, and so on one connection only.
         forwards = Arrivals()
         while True:
             frame = await connection.receive()

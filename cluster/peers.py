@@ -100,6 +100,7 @@ class PeerLink:
                 await self._keep(connection)
                 if self._dials_once:
                     return
+            # Random, so that nodes which lost each other at one moment do not dial in step.
             delay_ms = self._runtime.rng.between(BACK_OFF_MIN_MS, back_off_ms)
             await self._runtime.clock.sleep(delay_ms * _MS)
 
@@ -137,6 +138,7 @@ class PeerLink:
     async def _keep(self, connection: Connection) -> None:
         """Use a connection until it breaks."""
         connection.send(encode(PeerHello(PROTOCOL_VERSION, self._node, self._peer)))
+        # Frames that waited go first: from the next line on, `send` bypasses the queue.
         while self._queue:
             connection.send(self._queue.popleft())
         self._connection = connection

@@ -146,6 +146,7 @@ class Requests:
             reached("forward refused")
             answer(self._term(), self._not_leader())
         else:
+            # No timer here: the node that passed it on has one, and answers its client.
             self._propose(self._new(body, answer, by_peer=True))
 
     def answered_by_peer(self, message: Forwarded) -> None:
@@ -163,6 +164,7 @@ class Requests:
 
     def route_waiting(self) -> None:
         """Try again the requests that could not be sent yet: a leader is known, or a link came up."""
+        # In the order of arrival, and a copy: a request that is sent leaves the dict.
         for request in list(self._waiting.values()):
             self._route(request)
 
@@ -183,6 +185,8 @@ class Requests:
         elif not request.answered:
             request.stage = "waiting"
             self._waiting[request.number] = request
+            # The RoleChanged of the same event comes later: until then this node may pass for the leader, and would
+            # refuse the request again.
             if self._leader != self._node:
                 self._route(request)
 
@@ -198,6 +202,8 @@ class Requests:
         return Pending(self._last_number, body, answer, by_peer=by_peer)
 
     def _route(self, request: Pending) -> None:
+        # Only over a connection that is up: a frame in a queue could be sent after its client has the answer that the
+        # request had no effect.
         leader = self._leader
         if leader is None:
             return
@@ -211,6 +217,7 @@ class Requests:
             self._forwarded[request.number] = request
 
     def _propose(self, request: Pending) -> None:
+        # Before the event is handed in: from here on the command may be in the log, and a timeout is indefinite.
         request.stage = "proposed"
         body = request.body
         if isinstance(body, Get | Children):

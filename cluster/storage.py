@@ -85,8 +85,11 @@ class Storage:
         """
         while True:
             await self._dirty.wait()
+            # Before the sync begins: it need not cover what is appended while it runs, which sets the event again.
             self._dirty.clear()
             covered, done = self._size, self._done
+            # An error is never followed by another try: the kernel may have dropped the pages, and the next sync would
+            # succeed without them (Rebello et al., USENIX ATC 2020).
             await self._file.sync()
             self.mark_durable(covered)
             if done is not None:
@@ -94,6 +97,8 @@ class Storage:
 
     def mark_durable(self, size: int) -> None:
         """Note in the log that its first `size` bytes were synced."""
+        # A mark does not ask for a sync: that would ask for the next mark, and so on. The next entries make it durable;
+        # if power is lost before that, damage in what it covers looks like a torn tail.
         self._write(encode_mark(self._size, size))
 
     def close(self) -> None:
@@ -132,6 +137,7 @@ async def _open_storage(disk: Disk, node: str, log: Callable[[str], None]) -> tu
                 f"{LOG}: the log of node {node!r} is gone, but its term and vote are there. "
                 f"Replace this node, or restore its data directory."
             )
+        # The log is made before the meta: an empty log alone is a start that was interrupted, a meta alone is a loss.
         await disk.replace(LOG, HEADER)
         content = HEADER
     found = decode(content, LOG)
@@ -153,6 +159,7 @@ async def _open_storage(disk: Disk, node: str, log: Callable[[str], None]) -> tu
     if found.torn:
         reached("torn tail cut off")
         log(f"log: cut off {found.torn} bytes of an unfinished write after index {len(found.entries)}")
+        # Records that are appended behind torn bytes would never be read.
         file.truncate(found.size)
     await file.sync()
     # The process before may have been killed between a rename and its sync: what was read is in the cache only then.

@@ -14,6 +14,7 @@ from typing import Final, cast
 MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 """A longer message is taken for a stream that is out of step, and ends the connection."""
 
+# Several of the longest messages: one alone must not end a connection.
 _MAX_UNSENT_BYTES: Final = 4 * MAX_MESSAGE_BYTES
 _MAX_UNREAD_MESSAGES: Final = 4096
 _LENGTH_BYTES: Final = 4
@@ -68,6 +69,7 @@ class StreamConnection(asyncio.Protocol):
             finally:
                 self._reader = None
         message = self._messages.popleft()
+        # At half, not at once: each pause and each resumption is a system call.
         if self._paused and len(self._messages) <= _MAX_UNREAD_MESSAGES // 2 and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()

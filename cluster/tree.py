@@ -246,6 +246,7 @@ class Tree:
             return NodeNotFound(query.path)
         if isinstance(query, Get):
             return Done(found.properties())
+        # By name: an answer must not depend on the order in which children were made.
         return Names(tuple(sorted(found.children)))
 
     def recomputed_state_hash(self) -> str:

@@ -38,6 +38,7 @@ class Following:
         if message.round > self._round:
             self._round = message.round
         if not self._agrees(message):
+            # A refusal confirms the round too: who leads does not depend on whose log matches.
             self._answered_round = self._round
             try_index = state.log.last_of(message.prev_term, message.prev_index - 1)
             try_term = state.log.term(try_index)
@@ -45,9 +46,11 @@ class Following:
             return
         appended = self._take(message)
         self._validated = max(self._validated, message.prev_index + len(message.entries))
+        # Behind that, our entries may be an earlier leader's, and other entries may be committed there (RA-14).
         commit = min(message.commit, self._validated)
         if commit > state.commit:
             state.advance_commit(commit)
+        # New entries are answered when they are durable (`on_written`). A read round need not wait for the disk.
         if not appended or self._round > self._answered_round or state.counts_unsynced:
             self._reply(sender)
 
@@ -71,6 +74,7 @@ class Following:
             return False
         if log.term(prev) == message.prev_term:
             return True
+        # Leader completeness (Raft 5.4.3): a leader has every entry that is committed.
         if prev <= state.commit:
             raise InvariantError(
                 f"{self.leader} leads term {state.term} without entry {prev} of term {log.term(prev)}, which "
@@ -85,6 +89,8 @@ class Following:
             return False
         if entries[0].index != message.prev_index + 1:
             raise InvariantError(f"entries from {entries[0].index} on were said to follow {message.prev_index}.")
+        # Only a conflict removes entries: messages may overtake each other, and an entry that was reported must stay
+        # (Raft 5.3).
         known = 0
         for entry in entries:
             if entry.index > log.last_index:

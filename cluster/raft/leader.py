@@ -47,6 +47,7 @@ class Leadership:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        # The guess that all agree on everything: the no-op is the first probe (Raft 5.3).
         self._followers = {peer: Progress(state.log.last_index + 1) for peer in state.peers}
         self._refs: dict[int, Ref] = {}
         self._reads = ReadRounds()
@@ -137,6 +138,7 @@ class Leadership:
         follower = self._followers[sender]
         follower.heard_tick = self._tick
         if follower.on_agreement(message.matched, message.durable):
+            # Before the round is confirmed or anything is sent: the next message then carries the new commit index.
             self._advance_commit()
         self._confirm(follower, message.round)
         self._send(sender, follower)
@@ -144,6 +146,7 @@ class Leadership:
     def on_refusal(self, sender: NodeId, message: AppendRefusal) -> None:
         """A follower lacks what we built on; its confirmation of a read round is as good as any."""
         follower = self._followers[sender]
+        # A refusal shows as well that the follower is up and in this term.
         follower.heard_tick = self._tick
         try_index = self._state.log.last_of(message.try_term, message.try_index)
         if follower.on_refusal(message.prev_index, try_index):
@@ -193,6 +196,7 @@ class Leadership:
             follower.waiting = True
             self._state.send(peer, self._message(follower.next, follower.next + count - 1))
             return
+        # Counted from what is durable there: a follower whose disk is slow is not sent more than it can store.
         limit = min(log.last_index, follower.match + config.max_pipeline)
         while follower.next <= limit:
             last = min(limit, follower.next + config.max_batch - 1)
@@ -233,6 +237,8 @@ class Leadership:
     def _advance_commit(self) -> None:
         """Commit what is durable on a majority, if its last entry is of this term (Raft 5.4.2, RA-12)."""
         state = self._state
+        # An entry of an earlier term may be on a majority and still be overwritten (Raft, figure 8): it is committed
+        # only with one of this term behind it.
         index = self._of_majority(state.written, [f.match for f in self._followers.values()])
         if index <= state.commit or state.log.term(index) != state.term:
             return

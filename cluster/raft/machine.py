@@ -122,6 +122,7 @@ class Raft:
             raise ValueError(f"{node} must be given the voters, each named once: {', '.join(voters) or 'none'}.")
         recovered = recovered or Recovered()
         log = Log(recovered.entries, bugs)
+        # Persist is durable before any entry of its term is written, so a disk never has an entry of a later term.
         if log.last_term > recovered.term and M02 not in bugs:
             raise InvariantError(f"{node} stored term {recovered.term}, but an entry of term {log.last_term}.")
         self._state = State(node, voters, log, recovered.term, config or Config(), bugs)
@@ -306,6 +307,9 @@ class Raft:
         """A pre-vote changes nothing here: no term, no vote, no timer (RA-5)."""
         if self._leadership is not None:
             self._leadership.assert_authority(sender)
+        # A member that hears its leader refuses: a node that lost its links, or was removed, must not depose a leader
+        # that works (thesis, 4.2.3 and 9.6). The sender would stand in message.term + 1: where that is our term or an
+        # earlier one, our vote may be given already.
         granted = (
             self._leader_is_silent
             and self._role != "leader"
@@ -317,6 +321,7 @@ class Raft:
         self._state.send(sender, PreVoteReply(self._state.term, message.token, granted))
 
     def _on_pre_vote_reply(self, sender: NodeId, message: PreVoteReply) -> None:
+        # A reply to an earlier attempt says nothing about this one: its sender may have heard a leader since.
         if self._role == "pre_candidate" and message.granted and message.token == self._token:
             self._votes[sender] = True
             self._count_pre_votes()
@@ -335,6 +340,7 @@ class Raft:
                 reached("vote granted")
                 self._voted_for = sender
                 self._state.out.append(Voted(self._state.term, sender))
+            # Only a granted vote restarts the timer: one that cannot win must not hold up others (Raft, figure 2).
             self._state.out.append(_START_ELECTION_TIMER)
         self._state.send(sender, VoteReply(self._state.term, granted))
 
@@ -413,6 +419,7 @@ class Raft:
         state.out.append(_START_ELECTION_TIMER)
         for peer in state.peers:
             state.send(peer, PreVote(state.term, self._token, state.log.last_index, state.log.last_term))
+        # A member that is alone gets no reply: it has its majority now.
         self._count_pre_votes()
 
     def _count_pre_votes(self) -> None:

@@ -89,6 +89,7 @@ class Configurations:
         """
         if member in self.members:
             return True
+        # An index above the commit index is not 0, so there is a configuration before it: at least the founders'.
         return self.index > commit and member in self._all[-2][1]
 
     def refusal(self, change: Change, commit: int, noop_index: int) -> ChangeRefusal | None:

@@ -35,10 +35,12 @@ class Progress:
             self.probing = False
             self.next = matched + 1
         else:
+            # Batches behind `matched` are under way: only a refusal shows that one was lost.
             self.next = max(self.next, matched + 1)
         advanced = durable > self.match
         if advanced:
             self.match = durable
+        # A late reply to an earlier probe may speak of less than is known by now.
         self.next = max(self.next, self.match + 1)
         return advanced
 

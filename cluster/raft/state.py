@@ -84,7 +84,9 @@ class State:
         self.bugs = bugs
         self.term = term
         self.log = log
+        # Storage synced what it read before it returned it (`open_storage`).
         self.written = log.last_index
+        # Commit and applied index are volatile in Raft (figure 2): a leader of this term brings the commit index back.
         self.commit = 0
         self.applied = 0
         self.out: list[Effect] = []
@@ -110,12 +112,15 @@ class State:
     def truncate(self, from_index: int) -> None:
         """Remove what conflicts with the leader's log. What was durable of it is not any more, at once (RA-16)."""
         if from_index <= self.commit:
+            # A leader has all that is committed (Raft 5.4.3): its log cannot conflict with that.
             raise InvariantError(f"{self.node} would truncate from {from_index}, committed up to {self.commit}.")
         reached("log cut off by a new leader")
         if from_index <= self.applied:
             self._take_back(from_index)
         self.log.truncate(from_index)
         self.written = min(self.written, from_index - 1)
+        # A later leader may bring back an entry that is cut off here, with the same index and term (Raft, figure 8).
+        # Only the generation shows that a late report is about the write before the truncation.
         self._generation += 1
         self.out.append(TruncateLog(from_index))
         if self.configurations.truncate(from_index):
