@@ -56,6 +56,7 @@ def inlined(function: F) -> F:
 
 def plainly(function: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
     """Run a kernel as plain Python, also in a process that runs compiled ones: for small calls."""
+    # Products of hashes wrap around on purpose; only NumPy's scalars warn of it.
     with np.errstate(over="ignore"):
         return cast(Any, function).plain(*args, **named)
 

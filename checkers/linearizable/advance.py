@@ -65,6 +65,7 @@ def advance(program: Program, steps: Steps, space: Space, live: Live, crashed: C
         slot = program.slot[m[EVENT]]
         transition = program.transition[m[EVENT]]
         if kind in (RETURN, EXPIRE):
+            # Not while an event is being worked out: rows of the pool still count the class.
             if m[EXPANDING] == 0 and m[EVENT] >= m[FORGET_AT]:
                 _forget(space, live, crashed, m)
             status = _return(steps, space, live, crashed, m, kind, slot, limit)
@@ -77,6 +78,8 @@ def advance(program: Program, steps: Steps, space: Space, live: Live, crashed: C
             live.transition[slot] = transition
             live.order[slot] = _order(transition, program.ended[m[EVENT]])
             if kind == CALL_OBSERVER:
+                # The event is repeated when the cell is there: bits that were set are set again, and nothing else has
+                # changed.
                 if not _observe(steps, space, m, slot, transition):
                     return NEEDS_CELL
                 live.observers[m[OBSERVERS]] = slot
@@ -186,6 +189,8 @@ def _forget(space: Space, live: Live, crashed: Crashed, m: I64) -> None:
             least, most = min(least, np.int64(used >> shift)), max(most, np.int64(used >> shift))
             space.frontier[i, first + word] ^= used
             others = _fewest_uses(space, crashed, i)
+            # In a row that was never merged the fields are exact. In a merged one both are lower bounds; a sum that is
+            # too large would rule out what is possible.
             space.frontier[i, last] = np.uint64(
                 max(others, np.int64(space.frontier[i, last]) - np.int64(crashed.so_far[transition]))
             )
@@ -216,6 +221,7 @@ def _fewest_uses(space: Space, crashed: Crashed, i: Int) -> Int:
 @inlined
 def _drop_dominated(space: Space, live: Live, crashed: Crashed, m: I64) -> None:
     """Keep only minimal rows of the frontier, and one of equal ones."""
+    # There is room for all rows: the pool has at least twice as many as the frontier (`Machine`).
     m[EPOCH] += 1
     m[POOL] = 0
     for i in range(m[FRONTIER]):
@@ -243,6 +249,7 @@ def _return(steps: Steps, space: Space, live: Live, crashed: Crashed, m: I64, ki
     if m[EXPANDING] == 0:
         if _foreseen(space, m, slot):
             return GO_ON
+        # A row enters twice where a free overwrite returns.
         if space.pool.shape[0] < 2 * m[FRONTIER]:
             return NEEDS_POOL
         _seed(space, live, crashed, m, kind, slot)
@@ -265,6 +272,7 @@ def _foreseen(space: Space, m: I64, slot: Int) -> bool:
     """Clear the op's bit if it has taken effect in every configuration, for all to see: that settles the return."""
     frontier, at, bit = space.frontier, 1 + (slot >> 6), ONE << np.uint64(slot & 63)
     for i in range(m[FRONTIER]):
+        # Free is not enough: that the op was hidden, and that it is yet to be seen, are two futures (`_seed`).
         if (frontier[i, at] & ~frontier[i, at + space.words]) & bit == ZERO:
             return False
     for i in range(m[FRONTIER]):
@@ -286,6 +294,7 @@ def _seed(space: Space, live: Live, crashed: Crashed, m: I64, kind: Int, slot: I
             space.frontier[i, at] &= ~bit
             space.frontier[i, at + space.words] &= ~bit
             _enter(space, live, crashed, m, i)
+            # The frontier stays as it was: at a violation it is what the evidence shows.
             space.frontier[i, 0] &= STATE
             space.frontier[i, at] |= done
             space.frontier[i, at + space.words] |= available

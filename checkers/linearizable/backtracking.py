@@ -74,6 +74,7 @@ BOUNDED: Final = 11
 """1 when there can be no more room for dead ends."""
 REGISTERS: Final = 12
 
+# Events and states are numbered in 32 bits: one word holds both, and one comparison tells two configurations apart.
 _STATE_BITS: Final = np.uint64(32)
 _STATE: Final = np.uint64(0xFFFFFFFF)
 _ONE: Final = np.uint64(1)
@@ -205,6 +206,8 @@ def _settle(history: History, steps: Steps, path: Path, m: I64) -> Int:
                 return NEEDS_CELL
             _link_before(path, op, observers)
             if following >= 0:
+                # Counted as called before it takes effect: on the way back it returns to its list first, and then
+                # leaves it as not yet called. Such links can be undone in reverse order only.
                 m[POSITION] += 1
                 _take_effect(history, path, m, op)
                 continue
@@ -219,6 +222,7 @@ def _open(history: History, path: Path, m: I64) -> None:
     """Note the configuration as one from which there is a choice."""
     frame = m[FRAMES]
     path.base[frame] = m[MOVES]
+    # The key only: crashed ops may be thousands, and their bits are undone one by one on the way back.
     for w in range(path.kept.shape[1]):
         path.kept[frame, w] = path.now[w]
     m[FRAMES] += 1
@@ -276,6 +280,7 @@ def _use(history: History, steps: Steps, path: Path, m: I64, before: Int, known:
 def _choose_crashed(history: History, steps: Steps, path: Path, asked: Asked, m: I64, before: Int) -> Int:
     """Use a crashed op of the next class that can be used; DONE if there is none left."""
     for known in range(m[NEXT] - history.transition.size - 2, history.class_transition.size):
+        # Classes come by their first invocation here: none behind this one was called by now.
         if asked.first.size == 0 and history.crashed_at[history.class_first[known]] >= m[POSITION]:
             break
         if _is_left(history, path, m, known):
@@ -333,6 +338,7 @@ def _choose(history: History, steps: Steps, path: Path, asked: Asked, m: I64) ->
                 return NEEDS_CELL
             if following >= 0 and (before < 0 or step(steps, before, history.transition[op]) != following):
                 _take_effect(history, path, m, op)
+                # Observers that were not valid in this state are not now either.
                 m[UNSEEN] = following != m[AT_STATE]
                 m[AT_STATE] = following
                 return GO_ON

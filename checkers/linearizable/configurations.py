@@ -23,6 +23,7 @@ from splitbrain.checkers.linearizable.frontier import (
     Space,
 )
 
+# From SplitMix64 (Steele, Lea and Flood 2014). Keys are compared whole: a collision costs time and no verdict.
 _MIX_WORD: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_SHIFT: Final = np.uint64(29)
 
@@ -43,6 +44,8 @@ def insert(space: Space, live: Live, crashed: Crashed, m: I64) -> None:
         previous, other, alike = np.int64(-1), head, 0
         while other >= 0:
             following = np.int64(chain[other])
+            # No row of a chain dominates another. So if one dominates the new row, the new row has dominated none
+            # before: nothing was unlinked yet.
             if _dominates(space, crashed, other, new):
                 return
             if _dominates(space, crashed, new, other):
@@ -64,6 +67,8 @@ def insert(space: Space, live: Live, crashed: Crashed, m: I64) -> None:
             head = _unlink(space, head, victim)
             if crashed.policy != NARROW:
                 _meet(space, crashed, new, victim)
+                # Merged, the new row may equal others, or dominate them: it is entered anew. Each merge takes a row
+                # out, so this ends.
                 if head >= 0:
                     space.buckets[at] = (m[EPOCH] << 32) | head
                     again = True
@@ -91,6 +96,7 @@ def _find(space: Space, live: Live, m: I64, new: Int) -> tuple[Int, Int]:
     at = _position(space.pool[new], live.keyed, space.words, mask)
     while True:
         entry = space.buckets[at]
+        # A bucket of an earlier epoch is empty, so that no event has to clear them. -1 at the beginning is of no epoch.
         if entry >> 32 != m[EPOCH]:
             return at, np.int64(-1)
         other = entry & 0xFFFFFFFF
@@ -134,10 +140,12 @@ def _dominates(space: Space, crashed: Crashed, a: Int, b: Int) -> bool:
         if pool[b, w] & ~pool[a, w] != ZERO:
             return False
     for w in range(crashed.guards.size):
+        # All fields at once: the guard bit above a field lends to it, and is lost where `b` has used fewer than `a`.
         guard = crashed.guards[w]
         if ((pool[b, live + w] | guard) - pool[a, live + w]) & guard != guard:
             return False
     last = pool.shape[1] - 1
+    # Fields of merged rows count too few uses. The sum bounds what may still be used, so it must not be larger either.
     return not (crashed.guards.size > 0 and pool[a, last] > pool[b, last])
 
 
@@ -151,6 +159,7 @@ def _victim(space: Space, crashed: Crashed, head: Int, new: Int) -> Int:
         if _same_live(space, other, new):
             uses = np.int64(space.pool[other, last])
             if crashed.policy != NARROW:
+                # Most where the two differ in the fewest uses; the offset keeps it above `worst`.
                 uses = (np.int64(1) << 40) + 2 * _uses_of_meet(space, crashed, other, new) - uses
             if uses > worst:
                 worst, found = uses, other

@@ -28,6 +28,7 @@ FORGOTTEN: Final = 3
 """How many rows made way for others."""
 REGISTERS: Final = 4
 
+# From SplitMix64 (Steele, Lea and Flood 2014).
 _MIX_FIRST: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX_WORD: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_SHIFT: Final = np.uint64(31)
@@ -68,6 +69,7 @@ def enlarged(old: DeadEnds, capacity: int) -> DeadEnds:
 
 def row_bytes(width: int) -> int:
     """Bytes that a row takes, its place in the chains and buckets included."""
+    # Its words, its place in the chain, and up to two buckets of 4 bytes.
     return 8 * width + 4 + 8
 
 
@@ -144,6 +146,7 @@ def remember(dead: DeadEnds, row: U64) -> None:
         else:
             previous = known
         known = following
+    # It may change the head of this bucket, which is therefore read after it.
     new = _room(dead)
     for w in range(row.size):
         dead.rows[new, w] = row[w]
@@ -170,6 +173,7 @@ def _room(dead: DeadEnds) -> Int:
     if m[COUNT] < dead.chain.size:
         m[COUNT] += 1
         return m[COUNT] - 1
+    # No row was given back and none is fresh: so the oldest is in use, and its chain leads to it.
     new = m[OLDEST]
     m[OLDEST] = (new + 1) % dead.chain.size
     m[FORGOTTEN] += 1

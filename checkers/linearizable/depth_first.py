@@ -47,6 +47,7 @@ ROWS: Final = 1024
 """Dead ends that there is room for at first."""
 
 
+# In History 12, and 5 for the event of its call (its return may be left out); in Path 20, and 16 for a row of `kept`.
 OP_BYTES: Final = 53
 """The least number of bytes that an op that did not crash takes in `History` and `Path`."""
 
@@ -241,6 +242,7 @@ class DepthFirst:
         first = self._history.class_first[:-1]
         most = spread(steps, classes, states.astype(np.int64), np.logical_or.reduceat(called, first))
         found = np.zeros_like(most)
+        # Live ops, and the position, which all rows share, do not matter to where crashed ops lead.
         kept = np.delete(self._dead.rows[rows], slice(1, self._dead.key_words), axis=1)
         kept[:, 0] &= np.uint64(0xFFFFFFFF)
         # Asked for the index as well, NumPy does not import its masked arrays.

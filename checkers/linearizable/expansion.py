@@ -48,6 +48,7 @@ def expand(steps: Steps, space: Space, live: Live, crashed: Crashed, m: I64, ret
         if unused == ZERO or alike == last:
             continue
         last = alike
+        # The number of the expansion grows, so that marks need not be cleared.
         live.tried[live.transition[slot]] = m[EXPANDED] + 1
         following = step(steps, state, live.transition[slot])
         if following == UNKNOWN:
@@ -110,6 +111,7 @@ def _follow(
         m[MISSING] = state
         return NEEDS_CELL
     pool = space.pool
+    # An expansion that stops here, or for a cell, is repeated whole: what it has added already is dominated by itself.
     if m[POOL] + 2 > pool.shape[0]:
         return NEEDS_POOL
     at, bit = 1 + (returning >> 6), ONE << np.uint64(returning & 63)

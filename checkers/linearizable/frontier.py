@@ -72,6 +72,7 @@ CLOSED: Final = 1
 LAZY: Final = 2
 
 # What a step answers when there is no next state.
+# Both are negative: a number from 0 on is a state.
 IMPOSSIBLE: Final = -1
 UNKNOWN: Final = -2
 
@@ -115,6 +116,8 @@ SETTLED: Final = np.uint64(1 << 62)
 """In word 0 of a row of the pool: the op that returns has returned in it."""
 
 STATE: Final = np.uint64((1 << 62) - 1)
+# Words are unsigned, and so is all that meets them: of an unsigned and a signed word NumPy makes a float, or it
+# refuses.
 ONE: Final = np.uint64(1)
 ZERO: Final = np.uint64(0)
 
@@ -233,11 +236,13 @@ def step(steps: Steps, state: Int, transition: Int) -> Int:
             return IMPOSSIBLE
         becomes = steps.becomes[transition]
         return state if becomes == KEEP else becomes
+    # Widened first: states times transitions may exceed 32 bits, however few of the cells are filled.
     key = np.int64(state) * steps.width + transition
     if steps.mode == CLOSED:
         return steps.dense[key]
     mask = steps.cell_key.size - 1
     at = cell_position(key, mask)
+    # The table is never more than half full (`Stepper.fill`): an empty place ends the search.
     while steps.cell_key[at] != key:
         if steps.cell_key[at] < 0:
             return UNKNOWN

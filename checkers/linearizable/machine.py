@@ -196,6 +196,8 @@ class Machine:
         pool[:used] = space.pool[:used]
         alive[:used] = space.alive[:used]
         self.space = space._replace(pool=pool, alive=alive, chain=chain, buckets=heads)
+        # Chains and buckets depend on the number of buckets. The rows dominate none of each other: they only need
+        # places.
         rehash(self.space, self._live, m)
 
     @property

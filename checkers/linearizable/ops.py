@@ -256,6 +256,7 @@ def _combined(calls: Calls, crashed: B, width: int) -> tuple[I64, I32]:
     parts: list[tuple[slice, I64]] = []
     for first in range(0, len(crashed), TOGETHER):
         part = slice(first, first + TOGETHER)
+        # In 64 bits: a million texts squared exceed 32. A crashed op has the result 0, which stands for UNKNOWN.
         results = np.where(crashed[part], -1, calls.result[part].astype(np.int64))
         combined = (calls.f[part].astype(np.int64) * width + calls.value[part]) * width + results + 1
         distinct, transition[part] = ranked(combined)

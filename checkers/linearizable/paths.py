@@ -134,6 +134,8 @@ def _one_configuration_before(ops: Ops, stepper: Stepper, row: int, until: int, 
     """One of many: that of an explanation which goes on from `row` to the violation in row `until`."""
     number = np.flatnonzero(ops.invoked < until)
     under_way = ~ops.crashed[number] & (ops.completed[number] >= until)
+    # What is under way at the violation, the failing op included, becomes optional as if it had crashed: then there is
+    # an order.
     before = replace(
         ops,
         invoked=ops.invoked[number],
@@ -288,6 +290,7 @@ class _Replay:
             if not node.done & self._bit[op]:
                 found += self._child(node, op)
         for of_class in self._classes.values():
+            # Of identical crashed ops the earliest: it is possible wherever a later one is.
             unused = next((op for op in of_class if not node.done & self._bit[op]), None)
             if unused is not None and self._step(node.state, unused) != node.state:
                 found += self._child(node, unused)
@@ -304,6 +307,7 @@ class _Replay:
     def _paths(self, tried: list[_Node]) -> Paths:
         """One path per state, of those that use the fewest crashed ops the first."""
         by_state: dict[Any, _Node] = {}
+        # The sort is stable: of equals the one that was found first, which is the same in each run.
         for node in sorted(tried, key=lambda node: (node.done & self._crashed).bit_count()):
             by_state.setdefault(node.state, node)
         return Paths(self._since, [self._path(node) for node in [*by_state.values()][:PATHS]], len(by_state))

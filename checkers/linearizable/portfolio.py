@@ -86,6 +86,7 @@ class Portfolio:
         self._makers: dict[str, Callable[[], Arm]] = {DEPTH_FIRST: self._depth_first, FRONTIER: self._frontier}
         self._arms: dict[str, Arm] = {}
         self._due: list[str] = []
+        # The first round doubles it.
         self._slice_s = SLICE_S / 2
         self._rest_s: dict[str, float] = {}
         self._ended: list[Result] = []
@@ -135,6 +136,7 @@ class Portfolio:
             came, took_s = arm.furthest - began, self._budget.spent() - began_s
             self._rest_s[name] = (arm.events - arm.furthest) * took_s / came if came > 0 else math.inf
             return None
+        # Each arm's answer is a proof: the first one counts.
         if result.answer in ("linearizable", "violation"):
             return replace(result, seconds=self._budget.spent())
         self._end(name, result)

@@ -95,6 +95,8 @@ def _fields(total: npt.NDArray[np.int64]) -> tuple[I32, I32, U64, I32]:
     guards: list[int] = []
     bits: list[int] = []
     room = 0
+    # The largest classes first: the first class of a word sets the width of its fields, and none that follows needs
+    # more. One bit more for the guard.
     for transition in np.argsort(-total, kind="stable")[: np.count_nonzero(total)]:
         if room == 0:
             bits.append(int(total[transition]).bit_length() + 1)
@@ -137,13 +139,17 @@ def _asked_until(what: Program, steps: Steps) -> I64:
     requires, ended = steps.requires[called], last[called]
     np.maximum.at(asked, requires[requires >= 0], ended[requires >= 0])
     if (requires < -1).any():
+        # An op that refuses a value is possible at any other, so that all others are asked for.
         asked = np.maximum(asked, ended[requires < -1].max())
     classes_of = distinct(what.transition[what.kind == CRASH])
     needs, leaves = steps.requires[classes_of], steps.becomes[classes_of]
     chained = (needs >= 0) & (leaves >= 0)
     refusing = needs < -1
+    # A crashed op that refuses a value has no end, and may be let in by any other value at any time.
     if refusing.any():
         asked[:] = FOREVER
+    # What a crashed op needs to leave a value is asked for as long as that value. Entries only grow, and only to those
+    # of others, so that this ends.
     while True:
         before = asked.copy()
         np.maximum.at(asked, needs[chained], before[leaves[chained]])

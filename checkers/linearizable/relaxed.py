@@ -132,6 +132,7 @@ class Relaxed:
 
     def _follow(self, frontier: Frontier, under_way: _UnderWay, op: int, *, ending: bool, obliged: bool) -> Frontier:
         """What is possible after an event; `under_way` is brought up to date."""
+        # An optional op that changes nothing, or leaves what is not looked for, explains nothing.
         if not obliged and (self._observes[op] or self._pointless[op]):
             return frontier
         known, observes = self._op(op, obliged=obliged), self._observes[op]

@@ -186,6 +186,7 @@ class Search:
 
         Which crashed ops were used is known only to a search with `remember`.
         """
+        # Where uses are counted is the same for both policies and all caps.
         layout = program_module.crashed(self._program, self._stepper, f.NARROW, CAP, remember=self._remember)
         return decode(result.frontier, result.event, self._problem, self._program, layout, result.words)
 
@@ -225,6 +226,8 @@ class Search:
         if self._machine is None or status in (f.PAUSED, f.GO_ON):
             return None
         result = self._result(self._machine, "linearizable" if status == f.DONE else "violation")
+        # NARROW only leaves explanations out: one that it finds is one. WIDE only adds: where it finds none there is
+        # none.
         if not self._machine.approximate or (status == f.DONE and self._policy == f.NARROW):
             return result
         if self._policy == f.NARROW:

@@ -117,6 +117,7 @@ def plan(table: pa.Table, model: Model, *, segment_rows: int = SEGMENT_ROWS) -> 
     rows = quiescent(ops, stepper.observer)
     rows_of_clients = _table(ops)
     count = rows_of_clients.num_rows
+    # Equal lengths: a short rest would cost a task of its own.
     distance = count // max(1, count // segment_rows)
     chosen = _spaced(rows, distance)
     if len(chosen) == 0:

@@ -207,6 +207,7 @@ class Stepper:
             self.steps.cell_key[at] = key
             self.steps.cell_next[at] = following
             self._filled += 1
+            # At most half full: places are probed one after the other, and an empty one ends the search.
             if 2 * self._filled > self.steps.cell_key.size:
                 self._grow()
 
@@ -282,6 +283,7 @@ class Stepper:
                 requires[t] = -2 - self.states.number(assignment.refuses)
             if assignment.becomes is not Special.ANY:
                 becomes[t] = self.states.number(assignment.becomes)
+            # To leave the value that it requires changes nothing.
             self.observer[t] = becomes[t] in (KEEP, requires[t])
         self.overwrite = (requires == ANY) & (becomes != KEEP)
         self.alike = _first_alike(np.stack([requires, becomes], axis=1))
@@ -295,6 +297,7 @@ class Stepper:
         width = len(self.transitions)
         rows: list[list[int]] = []
         deadline = clock() + seconds
+        # Breadth first: states are numbered as they are met, so that the next row is that of the next number.
         while len(rows) < len(self.states.known):
             states = len(self.states.known)
             if states * width > CLOSURE_CELLS or states > CLOSURE_STATES + 2 * width:

@@ -154,6 +154,7 @@ class _Shrinking:
         """
         steps = self._stepper.steps
         if steps.mode == CLOSED:
+            # More states than can be reached only add possibilities.
             return tuple(range(len(self._stepper.states.known)))
         if steps.mode != ASSIGNMENTS:
             return None
@@ -202,6 +203,7 @@ class _Shrinking:
             at = 0
             while at < len(kept) and not self._out_of_time:
                 fewer = kept[:at] + kept[at + chunk :]
+                # To oblige fewer ops only adds possibilities, so "impossible" holds for all ops as well.
                 if self._impossible(window, fewer):
                     kept = fewer
                 else:

@@ -105,6 +105,7 @@ def answers(history: pa.Table, nodes: Sequence[NodeId], fs: Sequence[str] | None
     times = ints(history, "time")
     closed = calls.complete != OPEN
     spoken = pc.is_in(history["error"], value_set=pa.array(list(decided), pa.string()))
+    # OPEN is -1 and picks the last row; `failed` and `closed` mask it below.
     state_said = np.asarray(spoken.to_numpy(zero_copy_only=False), dtype=np.bool_)[calls.complete]
     number: Any = pc.index_in(history["node"], value_set=pa.array(list(nodes), pa.string()))
     term: Any = history["term"]

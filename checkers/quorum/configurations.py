@@ -66,6 +66,7 @@ class Configurations:
                 self._since.append(since_ns)
                 self._sets.append(now)
             since_ns = None
+        # A change that is reported later may have happened earlier. Ascending, for the search in `pieces`.
         self._since = np.minimum.accumulate(np.array(self._since[::-1], dtype=np.int64))[::-1].tolist()
 
     def pieces(self, begin_ns: int, end_ns: int) -> Iterator[Piece]:

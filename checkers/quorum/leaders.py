@@ -68,6 +68,7 @@ def superseded(telemetry: pa.Table, given: Answers, offset_ns: int) -> tuple[lis
     late = judged
     for first in committed:
         place = _known_before(first, given, offset_ns)
+        # Rows are sorted by time, and clocks differ: an earlier row may have the higher term.
         highest = np.maximum.accumulate(np.array([row.term for row in first], dtype=np.int64))
         late = late & (place >= 0) & (highest[np.maximum(place, 0)] > given.term)
     found = list(

@@ -27,6 +27,7 @@ def outages(windows: Sequence[Window]) -> list[int]:
     for window in windows:
         pairs = {pair for core in cores(window.at) for pair in combinations(core, 2)}
         found.append(max((window.begin_ns - linked_until.get(pair, 0) for pair in pairs), default=0))
+        # After the measurement: the links of this window say nothing of the time before it.
         for pair in combinations(window.at.nodes, 2):
             if _linked(window.at, *pair):
                 linked_until[pair] = window.end_ns

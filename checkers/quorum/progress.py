@@ -73,6 +73,7 @@ def progress(
     sent = per_node(given, asked)
     got = per_node(given, asked, given.given[asked])
     silent = [_silent(core, sent, got, bounds.attempts) for core in found]
+    # One core that answers is enough: the leader may be in that one, and the others need not reach it.
     if any(who == () for who in silent):
         return Progress("held")
     if any(who is None for who in silent):
@@ -100,6 +101,7 @@ def _led_from_outside(at: Topology, found: Sequence[tuple[NodeId, ...]]) -> bool
 def per_node(given: Answers, of: slice, chosen: Bools | None = None) -> dict[NodeId, int]:
     """How many of these ops were sent to each node, or of the chosen ones among them."""
     nodes = given.node[of] if chosen is None else given.node[of][chosen]
+    # `bincount` takes no negative numbers: all are shifted by one, and the place of NOWHERE is dropped.
     counts = np.bincount(nodes - NOWHERE, minlength=len(given.nodes) + 1)[-NOWHERE:]
     return dict(zip(given.nodes, counts.tolist(), strict=True))
 

@@ -50,6 +50,7 @@ def wrong_side(windows: Sequence[Window], given: Answers, lease_ns: int) -> Iter
         served, none = possibly_served(window.at), halted(window.at)
         if len(served) == len(window.at.nodes):
             continue
+        # Begun and answered inside: an op that began before the window may have been decided before it.
         inside = given.given_in(window.begin_ns + lease_ns, window.end_ns)
         rule = "Q1" if none else "Q2"
         for who, found in _by_node(given, inside):

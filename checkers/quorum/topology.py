@@ -110,6 +110,7 @@ def cores(at: Topology) -> tuple[tuple[NodeId, ...], ...]:
     Each in the order of the nodes; the groups in the order of their members. (They are the maximal cliques of the graph
     of open links.)
     """
+    # Up and open for certain only: a core is what an answer is demanded of.
     voters = [node for node in at.nodes if node in at.up and any(node in held for held in at.configurations)]
     friends = {node: [other for other in voters if other != node and _linked(node, other, at.open)] for node in voters}
     place = {node: number for number, node in enumerate(at.nodes)}
@@ -129,6 +130,7 @@ def _cliques(
     """The maximal cliques that hold this one and otherwise only candidates (Bron and Kerbosch, CACM 1973)."""
     if not candidates and not excluded:
         yield group
+    # A clique that an excluded node enlarges was found together with that node. No pivot: clusters are small.
     while candidates:
         node = candidates[0]
         near = friends[node]

@@ -153,6 +153,7 @@ def windows_and_no_majority(
 def stretches(events: RunEvents, nodes: Sequence[NodeId], begin_ns: int = 0) -> Iterator[Stretch]:
     """The run, split where a change begins or ends; empty stretches are left out."""
     changes = sorted(_changes(events, nodes), key=lambda change: change.begin_ns)
+    # Of two that end in the same nanosecond the later row of the history reported the later state.
     ends = sorted(changes, key=lambda change: (change.end_ns, change.op.index))
     end_ns = events.end_ns if events.quiet_ns is None else events.quiet_ns
     moments = {begin_ns, end_ns, *(time for change in changes for time in (change.begin_ns, change.end_ns))}
@@ -173,6 +174,7 @@ def stretches(events: RunEvents, nodes: Sequence[NodeId], begin_ns: int = 0) -> 
 
 def _changes(events: RunEvents, nodes: Sequence[NodeId]) -> Iterator[_Change]:
     unknown = _all_uncertain(nodes)
+    # Past the end: the last stretch, too, has the change under way.
     never_ns = events.end_ns + 1
     for op in events.fault_ops:
         if op.completion is None:
@@ -235,6 +237,7 @@ def _links_of(strangers: Sequence[NodeId], nodes: Sequence[NodeId]) -> Iterator[
 
 
 def _majority_may_run(wrong: Sequence[Wrong], configurations: Sequence[Voters]) -> bool:
+    # Only a node that is down in each state that may hold is certainly down.
     down = frozenset[NodeId].intersection(*(frozenset(each.down) for each in wrong))
     return any(len(voters - down) > len(voters) // 2 for voters in configurations)
 

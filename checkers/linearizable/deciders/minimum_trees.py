@@ -80,6 +80,7 @@ def add(nodes: I64, pending: I64, size: int, first: int, until: int, change: int
             pending[right] += change
         left >>= 1
         right >>= 1
+    # Each node above a changed one is above the first or the last changed leaf.
     _renew(nodes, pending, size + first)
     _renew(nodes, pending, size + until - 1)
 

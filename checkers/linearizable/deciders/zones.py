@@ -143,6 +143,7 @@ def _observe_through_crashed(crashed: B, requires: I64, writer: I64, observed: B
     """A crashed compare-and-set whose new value was observed has observed the value that it expected."""
     for value in range(observed.size):
         at = value
+        # Each step marks a value that was not marked: a circle of crashed ops ends here as well.
         while observed[at] and writer[at] != NONE and crashed[writer[at]]:
             at = requires[writer[at]]
             if at == NONE or observed[at]:
@@ -165,10 +166,12 @@ def _cluster(timed: _Timed, clusters: _Clusters, found: I64) -> int:
         if becomes != NONE:
             if clusters.successor[requires] != NONE:
                 found[0], found[1] = clusters.successor[requires], op
+                # The loop goes on: the evidence needs the reads of every value.
                 status = _TWO_SUCCESSORS
             else:
                 clusters.successor[requires] = op
             continue
+        # Ops come by invocation, so that the last one stays.
         clusters.last_read[requires] = op
         first = clusters.first_read[requires]
         if first == NONE or timed.end[op] < timed.end[first]:
@@ -240,6 +243,7 @@ def _contradiction(timed: _Timed, first_end: I64, last_start: I64) -> tuple[bool
     forward = f < s
     order = np.argsort(f[forward])
     held, held_f, held_s = blocks[forward][order], f[forward][order], s[forward][order]
+    # Neighbours suffice: zones are sorted by their beginnings, so one that ends before the next ends before all others.
     overlaps = np.flatnonzero(held_s[:-1] > held_f[1:])
     if overlaps.size:
         return False, int(held[overlaps[0]]), int(held[overlaps[0] + 1])

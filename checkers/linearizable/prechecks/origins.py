@@ -292,6 +292,7 @@ def _ends(history: _History, facts: _Facts, seen: _Seen, op: Int) -> None:
 @inlined
 def _other(seen: _Seen, place: Int, value: Int) -> Int:
     """The last beginner, of those that returned, that speaks of another value in the place; NONE without one."""
+    # Two of different values suffice: the value that is asked for is one of them at most.
     if seen.best[0, place] >= 0 and seen.of[0, place] != value:
         return seen.best[0, place]
     if seen.best[1, place] >= 0 and seen.of[1, place] != value:
