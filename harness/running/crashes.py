@@ -104,6 +104,7 @@ class Watched:
 
     async def start(self, node: NodeId) -> NodeStatus:
         """Start a node, which should run once that is done; one that ends at once has crashed."""
+        # A crash before this start is noted now: afterwards the backend shows the new life.
         await self._look_at(node)
         order = self._order(node)
         try:
@@ -119,6 +120,7 @@ class Watched:
         """Kill a node, which should not run from now on."""
         await self._look_at(node)
         self._order(node)
+        # Before the kill is awaited: the node may be looked at meanwhile, and must not pass for crashed.
         self._stopped[node] = True
         return await self._deployment.kill(node)
 
@@ -168,6 +170,7 @@ class Watched:
         """
         await self._look_at(node)
         if fault is not None and not fault.wipe:
+            # Before the fault is there: the node may stop the moment it is.
             self._spoiled_until_ns[node] = None
         self._at_disk[node] = None
         try:

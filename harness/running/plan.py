@@ -211,6 +211,7 @@ def plan_of(
             if phase == "heal":
                 end_ns = op.time
         elif op.type == "invoke" and op.process >= 0:
+            # A process that crashed is followed by process + concurrency on the same thread.
             thread = op.process % test.concurrency
             if phase == "final":
                 final_ops.append(_scripted_op(op, thread, phase_ns))
@@ -274,6 +275,7 @@ def scripted(test: Test, plan: Plan) -> Test:
         nemesis=nemesis,
         concurrency=len(plan.placement),
         placement=plan.placement,
+        # The plan has the times; a lower rate would delay its ops.
         rate=float(RATE_MAX),
         time_limit_s=max(plan.end_ns / 1e9, LEAST),
     )
@@ -306,6 +308,7 @@ def encode(plan: Plan) -> bytes:
 
 def _field(name: str, value: Any) -> str:
     if name in _ROWS:
+        # Sorted keys: `digest` is a hash of this text.
         rows = [f"    {msgspec.json.encode(row, order='deterministic').decode()}" for row in value]
         return "[\n" + ",\n".join(rows) + "\n  ]" if rows else "[]"
     if isinstance(value, dict) and value:

@@ -224,10 +224,13 @@ class _Run:
 
     async def _heal(self) -> None:
         self._phase("heal")
+        # The nemesis's own last ops come first: they are recorded with what the faults did. `_undo` removes the rest.
         if self._test.nemesis.final_generator is not None:
             await self._scheduler.drive(nemesis(self._test.nemesis.final_generator))
         await self._undo()
+        # After the faults are gone: on a bad disk a node could stop again at once.
         await self._deployment.restart()
+        # Checkers take all links for open and all nodes for running from here on (`checkers.quorum.windows`).
         self._journal.note("healed", {})
         began_ns = self._clock.now_ns()
 
@@ -288,6 +291,8 @@ class _Run:
 
     async def _leave(self, failure: SplitbrainError | None) -> SplitbrainError | None:
         """Heal what is not yet healed, close clients, flush; the first error is the one that counts."""
+        # Healing first, as a fault that stays outlives the run; flushing last, as the others may still record
+        # something.
         for step in (self._heal_after_failure, self._scheduler.close, self._flush):
             try:
                 await step()

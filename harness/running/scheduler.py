@@ -120,6 +120,7 @@ class Scheduler:
                 return generator, min(op.until_ns, until_ns)
             thread = context.thread_of(op.process)
             context.free &= ~(1 << thread)
+            # Recorded before it is sent: the interval of an op must contain the moment at which it takes effect.
             invocation = journal.invoke(op, self._nodes[thread])
             generator = validate.updated(generator, context, invocation)
             if thread < context.concurrency:
@@ -134,8 +135,11 @@ class Scheduler:
         context.time_ns = self._journal.time_ns()
         while self._events:
             thread, event = self._events.popleft()
+            # Freed here and not at the completion: a generator must see that before it is asked for the thread's next
+            # op.
             context.free |= 1 << thread
             if event.type == "info" and thread < context.concurrency:
+                # The op may still take effect: a process invokes nothing after an op without a known end (Jepsen).
                 self._processes_of_threads[thread] += context.concurrency
             if generator is not None:
                 generator = validate.updated(generator, context, event)

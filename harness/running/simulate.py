@@ -135,6 +135,7 @@ def simulate(
             except Exception as error:
                 failure = as_harness_error(error)
         counts = {**ours, **theirs}
+    # It precedes all other errors: a client may have caught it, and taken it for an answer of the system.
     if guard.offence is not None:
         failure = guard.offence
     return Simulated(
@@ -157,6 +158,7 @@ def _no_marks() -> Generator[Mapping[str, int]]:
 
 def _outside(call: Callable[[Any], None]) -> Callable[[Any], None]:
     def called(argument: Any) -> None:
+        # Files and progress belong to the harness: the guard would refuse them.
         with outside():
             call(argument)
 

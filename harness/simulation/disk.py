@@ -113,6 +113,7 @@ class SimDisk:
         outcome[_NAMES_LOST] = self._directory.power_loss(self._rng)
         left = self._directory.names
         outcome[_LOST] = sum(len(inode.data) for inode in before if not any(inode is kept for kept in left.values()))
+        # The files share one stream of draws, so their order must be fixed.
         for name in sorted(left):
             lost, torn = left[name].power_loss(self._rng)
             outcome[_LOST] += lost
@@ -253,6 +254,7 @@ class SimDisk:
 
     async def sync(self, name: str, inode: Inode, mounted: MountedDisk) -> None:
         """Make durable what the file holds now."""
+        # Taken before the wait: what is appended meanwhile is not covered, as with fsync.
         version = inode.begin_sync()
         done = False
         try:
@@ -294,6 +296,7 @@ class SimDisk:
 
     async def sync_names(self, mounted: MountedDisk) -> None:
         """Make durable which names there are now."""
+        # As for files: names that change during the sync are not covered.
         extent = self._directory.extent()
         await self._busy(mounted)
         mounted.require_alive(".")
@@ -312,6 +315,8 @@ class SimDisk:
             raise OSError(errno.EROFS, "Read-only file system", name)
 
     def _fail_sync(self, name: str, inode: Inode) -> None:
+        # Only once: Linux drops the dirty pages, and the next sync succeeds without them (Rebello et al., USENIX ATC
+        # 2020).
         self._sync_fails = False
         self.counters[_FAILED] += 1
         self.counters[_DROPPED] += inode.drop_dirty()
@@ -319,6 +324,7 @@ class SimDisk:
 
     async def _busy(self, mounted: MountedDisk) -> None:
         """Take the time of one sync: the disk's own, after what a fault adds as long as it is in force."""
+        # Drawn with or without a fault, so that a fault does not shift the draws behind it.
         delay_ns = self._latency.draw(self._rng)
         if self._fault is not None and self._fault.slow_ms:
             self.counters[_SLOWED] += 1

@@ -169,6 +169,7 @@ class _Patches:
             for each in self._replacements:
                 setattr(each.owner, each.name, each.substitute)
             for names, name, each in self._imported:
+                # Something else may have been put there meanwhile.
                 if names.get(name) is each.original:
                     names[name] = each.substitute
 
@@ -189,6 +190,7 @@ class _Patches:
 
     def _prepare(self) -> None:
         if not self._audited:
+            # Once for the life of the process: Python cannot remove an audit hook.
             sys.addaudithook(_audit)
             self._audited = True
             self._replacements = replacements(_check)
@@ -196,6 +198,7 @@ class _Patches:
             self._by_substitute = {id(each.substitute): each for each in self._replacements}
         if self._imported_since():
             self._imported = _imports_of(self._by_original)
+            # Held, not only numbered: the id of a module that is gone may be given to another one.
             self._modules_seen = list(sys.modules.values())
 
     def _imported_since(self) -> bool:

@@ -111,6 +111,7 @@ class SimHost:
         return process, ProcessWorld(
             process=process,
             clock=clock,
+            # A stream for each life: how much one life drew does not change the next one.
             rng=self._streams[f"node/{self.node}/{life}"],
             network=self._network.of(self.node, process),
             disk=self.disk.mount(clock.sleep, process.alive),
@@ -130,6 +131,7 @@ class SimHost:
         process = self.process
         if process is None:
             return {}
+        # Before it ends: the network asks then whether peers get notice.
         process.silent = True
         if process.alive():
             process.end()

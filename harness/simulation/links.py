@@ -105,6 +105,7 @@ class SimLink:
             return None
         if begin_ns > now_ns:
             self.count("queued")
+        # Bits over kilobits a second, in nanoseconds; whole numbers are the same on all machines.
         self._free_ns = begin_ns + (size + HEADER_BYTES) * 8 * _MS // rate_kbit
         return self._free_ns - now_ns
 
@@ -156,6 +157,7 @@ class SimLink:
             self._schedule_reset(fault.resets)
 
     def _schedule_reset(self, per_second: float) -> None:
+        # Uniform up to twice the mean, which is one in 1 / per_second.
         delay_ns = int(2 * self.rng.random() / per_second * 1e9)
         self._next_reset = self._loop.after(delay_ns, lambda: self._reset(per_second)).cancel
 

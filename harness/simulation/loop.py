@@ -117,6 +117,7 @@ class SimLoop(Unreal):
             when_ns = self.now_ns
         timer = SimTimer(self, when_ns, callback)
         self._scheduled += 1
+        # The number decides where two draws are equal: timers cannot be compared.
         heapq.heappush(self._heap, (when_ns, self._draw(), self._scheduled, timer))
         return timer
 
@@ -133,6 +134,7 @@ class SimLoop(Unreal):
         self._forgotten += 1
         heap = self._heap
         if self._forgotten > 64 and self._forgotten * 2 > len(heap):
+            # No two keys are equal, so the order in which events come out does not depend on the heap's layout.
             heap[:] = [entry for entry in heap if entry[3].callback is not None]
             heapq.heapify(heap)
             self._forgotten = 0
@@ -236,6 +238,7 @@ class SimLoop(Unreal):
                 if limit_ns is not None and when_ns > limit_ns:
                     raise self._limit_passed(limit_ns)
                 self._advance(when_ns)
+            # Asyncio's timers are left out: how many there are depends on the version of Python.
             if trace is not None and type(callback) is not Later:
                 trace.event(when_ns, "event", name_of(callback))
             self._left -= 1
@@ -401,6 +404,7 @@ class SimLoop(Unreal):
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         """Run `callback` when `time()` is `when`, to the nanosecond."""
+        # A float of seconds gives its nanosecond back up to 2**51 ns, some 26 days of virtual time.
         return self._call_at(max(self.now_ns, round(when * 1e9)), callback, args, context)
 
     def _call_at(

@@ -54,6 +54,7 @@ class SimNetwork:
         self._trace = trace
         self._listeners: dict[Address, _Listener] = {}
         self._off: dict[NodeId, bool] = {}
+        # A stream for each directed link: a message more on one link does not change what happens on another.
         pairs = [(a, b) for a in nodes for b in nodes if a != b]
         self.links = {pair: SimLink(loop, pair, world.link, streams["network/{}>{}".format(*pair)]) for pair in pairs}
         to_clients = [pair for node in nodes for pair in ((CLIENT, node), (node, CLIENT))]

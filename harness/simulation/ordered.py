@@ -57,6 +57,7 @@ async def wait(
             if timer is not None:
                 timer.cancel()
             for future in futures:
+                # A caller that waits again and again for one long future would leave a callback on it each time.
                 future.remove_done_callback(one_done)
     return [future for future in futures if future.done()], [future for future in futures if not future.done()]
 
@@ -83,6 +84,7 @@ async def as_completed(
     Raises:
         TimeoutError: not all were done within `timeout_s` of the first step.
     """
+    # A dict where asyncio has a set: its order is that in which futures were given.
     pending = dict.fromkeys(futures)
     completed: deque[asyncio.Future[T]] = deque()
     loop = asyncio.get_running_loop()
@@ -237,6 +239,7 @@ class TaskGroup:
 
     def _abort(self) -> None:
         self._aborting = True
+        # In the order of creation: asyncio's group cancels in the order of addresses.
         for task in list(self._tasks):
             task.cancel()
 

@@ -89,6 +89,7 @@ class SimProcess:
         if self._next_period is not None:
             self._next_period.cancel()
             self._next_period = None
+        # Emptied first: what finds no CPU this time queues up again, in the same order.
         waiting, self._throttled = self._throttled, deque()
         for callback in waiting:
             self.post(callback)
@@ -104,6 +105,7 @@ class SimProcess:
         if self.state != "paused":
             return
         self.state = "running"
+        # Emptied first: a callback may pause the process again, and hold the rest back.
         held, self._held = self._held, []
         for callback in held:
             self.post(callback)
@@ -112,6 +114,7 @@ class SimProcess:
         """End it at once; its tasks are cancelled in the order in which they were spawned."""
         if self.state == "stopped":
             return
+        # The state comes first: what cancelled tasks still do in `finally` blocks must have no effect.
         self.state = "stopped"
         self.failure = failure
         self._held = []
