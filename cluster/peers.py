@@ -24,6 +24,7 @@ from splitbrain.cluster.runtime import Address, Connection, Runtime, Timer
 from splitbrain.cluster.wire import ALIVE, PROTOCOL_VERSION, PeerHello, encode
 
 _MS: Final = 1_000_000
+# One attempt and the longest pause after it add up to the 0.7 s that a link needs after a heal.
 DIAL_TIMEOUT_MS: Final = 400
 BACK_OFF_MIN_MS: Final = 50
 BACK_OFF_MAX_MS: Final = 300

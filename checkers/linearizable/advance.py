@@ -294,7 +294,7 @@ def _seed(space: Space, live: Live, crashed: Crashed, m: I64, kind: Int, slot: I
             space.frontier[i, at] &= ~bit
             space.frontier[i, at + space.words] &= ~bit
             _enter(space, live, crashed, m, i)
-            # The frontier stays as it was: at a violation it is what the evidence shows.
+            # The frontier stays as it was: if nothing returns, it is the last one that was not empty.
             space.frontier[i, 0] &= STATE
             space.frontier[i, at] |= done
             space.frontier[i, at + space.words] |= available

@@ -50,6 +50,7 @@ from splitbrain.checkers.linearizable.frontier import (
 )
 
 # Why `advance` stopped, beyond what the frontier's machine has: there are no rows left for dead ends.
+# The codes up to NEEDS_FRONTIER (5) are shared with that machine, so this is the next one.
 NEEDS_ROOM: Final = 6
 
 # What the machine is about to do.

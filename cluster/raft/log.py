@@ -73,6 +73,7 @@ class Log:
 
     def last_of(self, term: int, upto: int) -> int:
         """The last index, `upto` at most, whose term is `term` at most; 0 if there is none."""
+        # Terms never fall along a log (Raft 5.3), so that bisection finds it.
         return bisect_right(self._entries, term, hi=min(upto, self.last_index), key=_term)
 
 

@@ -31,6 +31,7 @@ class ReadRounds:
 
     def confirm(self, confirmed: int) -> tuple[list[tuple[Ref, int]], bool]:
         """A majority has confirmed this round: the reads that are ready, and whether a next round has now begun."""
+        # A reply to an earlier round may be older than these reads: another leader may have committed since.
         if not self._under_way or confirmed < self.round:
             return [], False
         ready, self._under_way = self._under_way, []
