@@ -1,5 +1,4 @@
 """The smallest set of ops that cannot all have happened as recorded.
-from splitbrain.results.columns import distinct
 
 Every op of the failing prefix is made optional within its interval (it may have taken effect, and need not have), as
 long as the prefix stays impossible. What remains obliged is the witness: no order puts these ops where they were

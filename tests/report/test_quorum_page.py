@@ -68,7 +68,7 @@ def test_availability_and_recovery_are_drawn_from_the_figures_and_rules_are_list
     assert "6.0 s  partition start  n4 | n1 n2 n3 n5" in page
     assert "no answer before the next change: n4" in page
     assert re.search(r"Rules of quorum progress, not judged: [^.]*Q7 \(convergence\)", page)
-    assert "Where a quorum was in reach, 1.5 s were allowed." in page
+    assert "If a quorum could be reached, 1.5 s were allowed." in page
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from tests.checkers.linearizable.clients import Clients, random_history
 from tests.checkers.linearizable.support import linearizable
 
 HISTORIES = 400
-MANY = 20_000
+MANY = 5_000
 """How many small histories are tried of each kind, at any time and in slow tests."""
 
 Row = tuple[int, OpType, str, Any]
