@@ -14,6 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from splitbrain import results
+from splitbrain.results import plugins
+
+OWN_CODE: Final = "code of "
+"""How the name of a version begins that is a digest of the code of a part of another package."""
 
 _LIBRARIES: Final = ("splitbrain", "numpy", "numba", "pyarrow", "pandas", "pyspark", "msgspec")
 
@@ -29,8 +33,9 @@ _TOOLS: Final = {
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that have a say in a result."""
+    """Versions of Python and of the libraries that have a say in a result; of parts of other packages, their code."""
     found = {"python": platform.python_version(), "platform": platform.platform()}
+    found |= {f"{OWN_CODE}{name}": digest for name, digest in plugins.code().items()}
     for library in _LIBRARIES:
         try:
             found[library] = importlib.metadata.version(library)

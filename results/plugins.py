@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from functools import cache
+from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from splitbrain.results.errors import SplitbrainError, UnknownNameError, UsageError
@@ -25,6 +28,18 @@ GROUPS: Final[dict[Kind, str]] = {
     "operations": "splitbrain.operations",
 }
 """The group of entry points of each kind of part."""
+
+
+_code: Final[dict[str, str]] = {}
+"""Digests of the code of parts that were found in this process, by the name of the package or module."""
+
+
+def code() -> dict[str, str]:
+    """A digest of the code of each package that parts came from so far: 16 hexadecimal digits by its name.
+
+    A run is a function of this code too, so a replay compares it. It is that of the moment at which the part was found.
+    """
+    return dict(_code)
 
 
 @cache
@@ -66,6 +81,7 @@ def find(kind: Kind, name: str, known: Iterable[str]) -> Any:
         raise
     except Exception as error:
         raise UsageError(f"{kind} {name!r} cannot be imported: {_of_its_code(error)}") from error
+    _keep_code(module.partition(".")[0])
     return found
 
 
@@ -90,6 +106,33 @@ def made(kind: Kind, name: str, found: Any, **wanted: Any) -> Any:
         raise
     except Exception as error:
         raise UsageError(f"{kind} {name!r} cannot be made: {_of_its_code(error)}") from error
+
+
+def _keep_code(name: str) -> None:
+    if name in _code or name == "splitbrain":
+        return
+    digest = blake2b(digest_size=8)
+    for place, content in _sources(name):
+        digest.update(f"{place} {len(content)} ".encode() + content)
+    _code[name] = digest.hexdigest()
+
+
+def _sources(name: str) -> Iterator[tuple[str, bytes]]:
+    """The files of a package; those of a module that stands alone are its own and what it imported from its folder."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is None:
+        return
+    folder = Path(file).parent
+    if Path(file).name == "__init__.py":
+        files = sorted(folder.rglob("*.py"))
+    else:
+        loaded = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+        files = sorted({Path(each) for each in loaded if each and Path(each).parent == folder})
+    for each in files:
+        try:
+            yield str(each.relative_to(folder)), each.read_bytes()
+        except OSError:
+            continue  # removed since it was imported
 
 
 def _of_its_code(error: Exception) -> str:

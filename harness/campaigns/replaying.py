@@ -27,7 +27,7 @@ from splitbrain.harness.campaigns.workers import Workers
 from splitbrain.harness.running.plan import Plan, encode, load
 from splitbrain.results.arrow import history_hash
 from splitbrain.results.errors import HarnessError, SplitbrainError, UsageError
-from splitbrain.results.origin import git_revision, versions
+from splitbrain.results.origin import OWN_CODE, git_revision, versions
 from splitbrain.results.store import RunDir, Store
 from splitbrain.results.stores import is_run
 
@@ -202,7 +202,8 @@ def compare(original: Original, runs: Sequence[Played]) -> Comparison:
     hashes: dict[str, int] = {}
     for each in runs:
         hashes[each.history_hash] = hashes.get(each.history_hash, 0) + 1
-    differences = _differences(original.versions, with_revision(versions(), git_revision()))
+    now = with_revision(versions(), git_revision())
+    differences = _differences(original.versions, now)
     prints = {each.fingerprint: None for each in runs}
     if len(hashes) > 1 or len(prints) > 1:
         problem = f"the simulation is not deterministic: {len(runs)} replays gave {len(hashes)} histories."
@@ -212,14 +213,21 @@ def compare(original: Original, runs: Sequence[Played]) -> Comparison:
     if original.history is None:
         return _comparison(original, hashes, differences, None, f"history {found[:16]}{times}; {_unknown(original)}.")
     if original.cut is not None and found != original.history:
-        return _compare_beginning(original, original.cut, runs, hashes, differences)
+        return _compare_beginning(original, original.cut, runs, hashes, differences, now)
     if found == original.history and not differences and original.fingerprint not in (None, *prints):
         problem = "the same history, but other draws of randomness on the way: the simulation is not deterministic."
         return _comparison(original, hashes, differences, problem, problem)
     if found == original.history:
         return _comparison(original, hashes, differences, None, f"the same history, hash {found[:16]}{times}")
     then = f"another history than then (hash {found[:16]} instead of {original.history[:16]}){times}"
-    return _another(original, hashes, differences, then)
+    return _another(original, hashes, differences or _not_recorded(original.versions, now), then)
+
+
+def _not_recorded(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What may explain another history, and was not recorded: runs of earlier versions lack it."""
+    if "git" not in then:
+        return ["the revision of the code of that run is unknown"]
+    return [f"the {name} in that run is unknown" for name in now if name.startswith(OWN_CODE) and name not in then]
 
 
 def _unknown(original: Original) -> str:
@@ -230,7 +238,12 @@ def _unknown(original: Original) -> str:
 
 
 def _compare_beginning(
-    original: Original, cut: Cut, runs: Sequence[Played], hashes: Mapping[str, int], differences: Sequence[str]
+    original: Original,
+    cut: Cut,
+    runs: Sequence[Played],
+    hashes: Mapping[str, int],
+    differences: Sequence[str],
+    now: Mapping[str, str],
 ) -> Comparison:
     """The same for a run that was ended early: only the rows before that can be compared."""
     [found] = hashes
@@ -243,7 +256,7 @@ def _compare_beginning(
         sentence = f"{cut.sentence}; up to there it is the same history{times}."
         return msgspec.structs.replace(_comparison(original, hashes, differences, None, sentence), same=len(runs))
     then = f"{cut.sentence}; up to there it is another history (hash {beginning[:16]} instead of {cut.beginning[:16]})"
-    return _another(original, hashes, differences, f"{then}{times}")
+    return _another(original, hashes, differences or _not_recorded(original.versions, now), f"{then}{times}")
 
 
 def _another(original: Original, hashes: Mapping[str, int], differences: Sequence[str], then: str) -> Comparison:
@@ -252,11 +265,9 @@ def _another(original: Original, hashes: Mapping[str, int], differences: Sequenc
     Args:
         original: what was replayed.
         hashes: what came up.
-        differences: versions that are others now.
+        differences: versions that are others now, or are not known.
         then: says that the history differs, as the begin of a sentence.
     """
-    if not differences and "git" not in original.versions:
-        differences = ["the revision of the code of that run is unknown"]
     if differences:
         return _comparison(original, hashes, differences, None, f"{then}: {'; '.join(differences)}.")
     problem = f"{then}, although code and Python are the same: the simulation is not deterministic."

@@ -144,6 +144,19 @@ def test_what_is_not_installed_any_more_is_said_and_its_runs_are_reported(folder
 
 
 @pytest.mark.cluster
+def test_a_replay_after_a_change_of_the_users_own_code_names_that_code(folder: Path) -> None:
+    short = [*SHORT, "--rate", "20"]
+    done = splitbrain("run", "--workload", "mine:shop", "--system", "mine:Own", *short, cwd=folder)
+    assert done.returncode in (0, 2), done.stderr
+    unchanged = splitbrain("replay", "latest", cwd=folder)
+    assert "the same history" in unchanged.stdout
+    (folder / "mine.py").write_text(MINE.replace("rate=rate", "rate=rate / 2"))
+    changed = splitbrain("replay", "latest", cwd=folder)
+    assert "another history" in changed.stdout
+    assert "code of mine" in changed.stdout
+    assert changed.returncode == unchanged.returncode
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["mine:Here", "here"])
 def test_a_backend_is_run_and_replayed_on_like_our_own(folder: Path, backend: str) -> None:
