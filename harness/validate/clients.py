@@ -8,6 +8,7 @@ from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.test import Client, Nemesis, NemesisContext
+from splitbrain.harness.validate.inforce import compared
 from splitbrain.harness.validate.values import Wrapper, json_problem, name_of, short
 from splitbrain.results.errors import ProtocolError
 from splitbrain.results.history import Op
@@ -38,6 +39,11 @@ class _ValidClient(Wrapper):
         await self._inner.setup(test)
 
     async def invoke(self, test: Test, op: Op) -> Op:
+        if op.f not in test.workload.fs:
+            raise ProtocolError(
+                f"workload {test.workload.name!r} invokes {op.f!r}, which is not in its fs "
+                f"({', '.join(test.workload.fs)}): add it, so that coverage checks it."
+            )
         done = await self._inner.invoke(test, op)
         problem = _completion_problem(op, done)
         if problem is not None:
@@ -96,7 +102,7 @@ class _ValidNemesis(Wrapper):
             )
         if problem is not None:
             raise ProtocolError(f"{name}: invoke of {op.f!r} (op {op.index}) {problem}.")
-        return done
+        return await compared(context.deployment, done) if isinstance(done.value, dict) else done
 
     async def heal(self, context: NemesisContext) -> None:
         await self._inner.heal(context)

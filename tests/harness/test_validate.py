@@ -235,9 +235,79 @@ def test_a_nemesis_may_tell_more_than_it_must_and_nothing_where_it_does_not_know
             return told
 
     op = Op(process=NEMESIS, type="invoke", f="kill")
-    context = NemesisContext(TEST, MemoryDeployment(), real_runtime(1))
+    deployment = MemoryDeployment()
+    run(deployment.kill("n2"))
+    context = NemesisContext(TEST, deployment, real_runtime(1))
     for told in (op.complete("ok", {**REPORT, "why": "a rack lost power"}), op.complete("info", {}, error="no answer")):
         assert run(validate.nemesis(Nemesis()).invoke(context, op)) == told
+
+
+NOTHING: dict[str, Any] = {"fault": "kill", "action": "start", "target": "n2", "cut": [], "down": [], "paused": []}
+
+
+@pytest.mark.parametrize(
+    ("report", "problem"),
+    [
+        (
+            {},
+            "it reports cut none, but the deployment shows n1 -> n2. it reports paused none, but the deployment shows",
+        ),
+        ({"cut": [["n1", "n2"]], "paused": ["n1"]}, "it reports paused n1, but the deployment shows n3."),
+        ({"cut": [["n1", "n2"], ["n2", "n1"]], "paused": ["n3"]}, "it reports cut n1 -> n2, n2 -> n1, but"),
+        ({"cut": [["n1", "n2"]], "paused": ["n3"], "down": ["n2"]}, "it reports that n2 is down, but the deployment"),
+    ],
+)
+def test_a_wrong_report_is_not_verified_and_what_the_deployment_shows_is_recorded(
+    report: dict[str, Any], problem: str
+) -> None:
+    deployment = MemoryDeployment()
+    run(deployment.pause("n3"))
+    run(deployment.cut(frozenset({("n1", "n2")})))
+    done = invoked(deployment, {**NOTHING, **report})
+    assert done.type == "info"
+    assert problem in done.error
+    assert (done.value["cut"], done.value["paused"], done.value["down"]) == ([["n1", "n2"]], ["n3"], [])
+
+
+@pytest.mark.parametrize(
+    ("report", "kind"),
+    [
+        ({}, "info"),
+        ({"over": True}, "ok"),
+        ({"evidence": {"bit": True}}, "ok"),
+        ({"disks": ["n2"]}, "ok"),
+        ({"action": "stop"}, "ok"),
+        ({"target": "nobody: all nodes are down"}, "ok"),
+    ],
+)
+def test_a_fault_that_is_in_force_nowhere_is_not_verified(report: dict[str, Any], kind: str) -> None:
+    assert invoked(MemoryDeployment(), {**NOTHING, **report}).type == kind
+
+
+def test_a_node_that_ended_by_itself_makes_no_report_wrong() -> None:
+    deployment = MemoryDeployment()
+    run(deployment.kill("n1"))
+    assert invoked(deployment, {**NOTHING, "paused": ["n1"]}).type == "ok"
+
+
+def invoked(deployment: MemoryDeployment, report: dict[str, Any]) -> Any:
+    """What becomes of the op of a nemesis that reports so."""
+
+    class Nemesis(FakeNemesis):
+        async def invoke(self, context: NemesisContext, op: Op) -> Any:
+            return op.complete("ok", report)
+
+    context = NemesisContext(TEST, deployment, real_runtime(1))
+    return run(validate.nemesis(Nemesis()).invoke(context, Op(process=NEMESIS, type="invoke", f="kill")))
+
+
+def test_a_function_that_the_workload_does_not_list_is_refused() -> None:
+    async def ask() -> Op:
+        client = await validate.client(FakeClient()).open(TEST, MemoryDeployment(), "n1")
+        return await client.invoke(TEST, Op(process=1, type="invoke", f="unlisted"))
+
+    with pytest.raises(ProtocolError, match="invokes 'unlisted', which is not in its fs"):
+        run(ask())
 
 
 LACKING = "fault, action, target, cut, down, paused are missing. Return splitbrain.nemesis.effects.carry_out"

@@ -272,7 +272,12 @@ def make_test(
         "op_timeout_s": 0.5,
         "recovery_s": 1.0,
         "workload": Workload(
-            name="w", client=client, generator=generator, final_generator=final, checkers=(), fs=("read",)
+            name="w",
+            client=client,
+            generator=generator,
+            final_generator=final,
+            checkers=(),
+            fs=("read", "write", "last", "refused", "unclear", "surprise", "fine"),
         ),
         "nemesis": NemesisPackage(
             name="none" if nemesis is None else "kill",
