@@ -1,4 +1,7 @@
-"""Nodes and links of the local backend do what is asked, in both ways of carrying links."""
+"""What only processes of this machine show: children of nodes, proxies from inside, and the end of the agent.
+
+`conformance` has what is asked of every backend.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,10 @@ from pathlib import Path
 import pytest
 
 from splitbrain.harness.backends.local import Links
-from splitbrain.harness.contract.nodes import Link
-from splitbrain.harness.contract.sessions import DefiniteError
-from splitbrain.results.errors import BackendError, NodeStartError, UnknownNodeError, UsageError
+from splitbrain.results.errors import BackendError, NodeStartError
 from tests.backends.support import (
     GossipSystem,
-    all_links,
     ask,
-    beats,
     deployed,
     start_all,
     until_silent,
@@ -29,66 +28,6 @@ pytestmark = pytest.mark.cluster
 
 
 # --- nodes --------------------------------------------------------------------------------------------------------
-
-
-def test_a_node_is_started_killed_and_started_again_as_a_new_process(links: Links, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with deployed(links, tmp_path) as deployment:
-            assert (await deployment.status("n1")).state == "stopped"
-            assert (await deployment.status("n1")).life == 0
-            first = await deployment.start("n1")
-            assert (first.state, first.life, first.evidence["listening"]) == ("running", 1, True)
-            first_pid = (await ask(deployment, "n1"))["pid"]
-            assert first_pid == first.evidence["pid"]
-            assert (await deployment.start("n1")).life == 1
-            assert (await ask(deployment, "n1"))["pid"] == first_pid, "a running node is left alone"
-
-            killed = await deployment.kill("n1")
-            assert (killed.state, killed.evidence) == ("stopped", {"exit": "SIGKILL"})
-            assert (await deployment.kill("n1")).state == "stopped"
-            with pytest.raises(DefiniteError, match="n1 cannot be reached"):
-                await deployment.dial("n1")
-
-            second = await deployment.start("n1")
-            assert (second.state, second.life) == ("running", 2)
-            assert (await ask(deployment, "n1"))["pid"] == second.evidence["pid"] != first_pid
-
-    asyncio.run(run())
-    assert (tmp_path / "nodes/n1/log").read_text().count("n1 listens") == 2, "the log goes on over lives"
-
-
-@pytest.mark.slow
-def test_a_paused_node_does_nothing_until_it_is_resumed(links: Links, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with deployed(links, tmp_path) as deployment:
-            await start_all(deployment)
-            await until_silent(deployment, [])
-            paused = await deployment.pause("n2")
-            assert (paused.state, paused.evidence["stat"]) == ("paused", "T")
-            assert (await deployment.status("n2")).state == "paused"
-            connection = await deployment.dial("n2")  # the kernel still takes connections
-            with connection, pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.2):
-                    await asyncio.get_running_loop().sock_recv(connection, 1)
-            heard = (await ask(deployment, "n1"))["heard"]["n2"]
-            await asyncio.sleep(0.2)
-            assert (await ask(deployment, "n1"))["heard"]["n2"] == heard
-            assert (await deployment.resume("n2")).state == "running"
-            await until_silent(deployment, [])
-
-    asyncio.run(run())
-
-
-def test_a_paused_node_can_be_killed(links: Links, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with deployed(links, tmp_path) as deployment:
-            await deployment.start("n1")
-            await deployment.pause("n1")
-            assert (await deployment.kill("n1")).state == "stopped"
-            assert (await deployment.pause("n1")).state == "stopped", "what does not run cannot be paused"
-            assert (await deployment.resume("n1")).state == "stopped"
-
-    asyncio.run(run())
 
 
 @pytest.mark.slow
@@ -144,72 +83,6 @@ def _host_pid(inner: int) -> int:
     raise AssertionError(f"no process {inner} in any PID namespace")
 
 
-def test_a_node_that_ends_at_once_is_reported_with_the_end_of_its_log(links: Links, tmp_path: Path) -> None:
-    failing = GossipSystem("tcp", ("/bin/sh", "-c", "echo an old line; echo no quorum file >&2; exit 3"))
-
-    async def run() -> None:
-        async with deployed(links, tmp_path, failing) as deployment:
-            for _ in range(2):
-                with pytest.raises(NodeStartError) as raised:
-                    await deployment.start("n1")
-                message = str(raised.value)
-                assert message.startswith("n1 ended at once (exit code 3)")
-                assert message.endswith("an old line | no quorum file"), "the last life's lines, and only those"
-                assert "\n" not in message
-            assert (await deployment.status("n1")).evidence == {
-                "exit": "exit code 3",
-                "by_itself": True,
-                "log": "no quorum file",
-            }
-
-    asyncio.run(run())
-
-
-def test_a_program_that_is_not_there_is_a_start_error_and_the_node_counts_as_never_started(
-    links: Links, tmp_path: Path
-) -> None:
-    async def run() -> None:
-        async with deployed(links, tmp_path, GossipSystem("tcp", ("/nowhere/server",))) as deployment:
-            with pytest.raises(NodeStartError, match=r"n1 cannot be started with '/nowhere/server': .*No such file"):
-                await deployment.start("n1")
-            assert (await deployment.status("n1")).life == 0
-
-    asyncio.run(run())
-
-
-@pytest.mark.slow
-def test_files_are_laid_into_the_data_directory_before_a_start(links: Links, tmp_path: Path) -> None:
-    reads = ("/bin/sh", "-c", 'cat "$GOSSIP_DATA/etc/conf"; echo changed >"$GOSSIP_DATA/etc/conf"; sleep 30')
-
-    async def run() -> None:
-        system = GossipSystem("tcp", reads, {"etc/conf": b"as laid\n"})
-        async with deployed(links, tmp_path, system, nodes=("n1",)) as deployment:
-            for _ in range(2):
-                await deployment.start("n1")
-                await deployment.kill("n1")
-        with pytest.raises(BackendError, match="must lie in its data directory"):
-            async with deployed(links, tmp_path, GossipSystem("tcp", reads, {"../x": b""})) as deployment:
-                await deployment.start("n1")
-
-    asyncio.run(run())
-    assert (tmp_path / "nodes/n1/log").read_text() == "as laid\nas laid\n"
-    assert not (tmp_path / "nodes/n1/x").exists()
-
-
-def test_closing_lets_nodes_stop_in_good_order_and_leaves_logs_and_data(links: Links, tmp_path: Path) -> None:
-    async def run() -> float:
-        async with deployed(links, tmp_path) as deployment:
-            await start_all(deployment)
-            await deployment.pause("n3")
-            began = time.monotonic()
-        return time.monotonic() - began
-
-    assert asyncio.run(run()) < 1.0, "nobody had to be killed, not even the paused one"
-    for node in ("n1", "n2", "n3"):
-        assert (tmp_path / f"nodes/{node}/log").read_text().endswith(f"{node} stops\n")
-        assert (tmp_path / f"nodes/{node}/data").is_dir()
-
-
 @pytest.mark.slow
 def test_a_node_that_ignores_the_request_to_stop_is_killed_at_the_close(links: Links, tmp_path: Path) -> None:
     program = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
@@ -222,128 +95,6 @@ def test_a_node_that_ignores_the_request_to_stop_is_killed_at_the_close(links: L
         return time.monotonic() - began
 
     assert 1.0 <= asyncio.run(run()) < 4.0
-
-
-# --- links --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_one_way_cut_stops_one_direction_and_leaves_the_other(links: Links, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with deployed(links, tmp_path) as deployment:
-            await start_all(deployment)
-            await until_silent(deployment, [])
-            await deployment.cut(frozenset({("n1", "n2")}))
-            await until_silent(deployment, [("n1", "n2")])
-            passes = await deployment.passes(all_links(deployment))
-            assert [link for link, passed in passes.items() if not passed] == [("n1", "n2")]
-
-    asyncio.run(run())
-
-
-@pytest.mark.slow
-def test_a_topology_replaces_the_one_before_it_whole(links: Links, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with deployed(links, tmp_path) as deployment:
-            await start_all(deployment)
-            isolated_1: list[Link] = [("n1", "n2"), ("n1", "n3"), ("n2", "n1"), ("n3", "n1")]
-            isolated_3: list[Link] = [("n1", "n3"), ("n2", "n3"), ("n3", "n1"), ("n3", "n2")]
-            for silent in (isolated_1, isolated_3, []):
-                await deployment.cut(frozenset(silent))
-                await until_silent(deployment, silent)
-                passes = await deployment.passes(all_links(deployment))
-                assert sorted(link for link, passed in passes.items() if not passed) == silent
-
-    asyncio.run(run())
-
-
-@pytest.mark.slow
-def test_a_cut_survives_the_restart_of_both_its_ends(links: Links, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with deployed(links, tmp_path) as deployment:
-            await start_all(deployment)
-            cut: list[Link] = [("n1", "n2"), ("n2", "n1")]
-            await deployment.cut(frozenset(cut))
-            for node in ("n1", "n2"):
-                await deployment.kill(node)
-                await deployment.start(node)
-            await until_silent(deployment, cut)
-            await deployment.cut(frozenset())
-            await until_silent(deployment, [])
-
-    asyncio.run(run())
-
-
-def test_links_are_measured_without_any_node_running(links: Links, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with deployed(links, tmp_path) as deployment:
-            await deployment.cut(frozenset({("n3", "n1")}))
-            passes = await deployment.passes(all_links(deployment))
-            assert [link for link, passed in passes.items() if not passed] == [("n3", "n1")]
-            assert await deployment.passes([]) == {}
-
-    asyncio.run(run())
-
-
-def test_measuring_twice_at_once_gives_both_the_truth(links: Links, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with deployed(links, tmp_path) as deployment:
-            await deployment.cut(frozenset({("n1", "n2")}))
-            first, second = await asyncio.gather(
-                deployment.passes([("n1", "n2"), ("n2", "n3")]), deployment.passes([("n2", "n1"), ("n1", "n2")])
-            )
-            assert first == {("n1", "n2"): False, ("n2", "n3"): True}
-            assert second == {("n2", "n1"): True, ("n1", "n2"): False}
-
-    asyncio.run(run())
-
-
-@pytest.mark.slow
-def test_swallowed_traffic_is_counted_by_link_and_the_measurements_own_is_not(links: Links, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with deployed(links, tmp_path) as deployment:
-            await deployment.cut(frozenset({("n1", "n2"), ("n2", "n3")}))
-            await deployment.passes(all_links(deployment))
-            assert await deployment.dropped() == {("n1", "n2"): 0, ("n2", "n3"): 0}, "nobody sent anything yet"
-            await start_all(deployment)
-            await beats(deployment)
-            before = await deployment.dropped()
-            assert before["n1", "n2"] > 0
-            assert before["n2", "n3"] > 0
-            await deployment.cut(frozenset({("n1", "n2"), ("n3", "n1")}))
-            after = await deployment.dropped()
-            assert sorted(after) == [("n1", "n2"), ("n3", "n1")]
-            assert after["n1", "n2"] >= before["n1", "n2"], "a link that stays cut keeps its count"
-
-    asyncio.run(run())
-
-
-@pytest.mark.slow
-def test_clients_reach_a_node_that_is_cut_off_from_all_peers(links: Links, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with deployed(links, tmp_path) as deployment:
-            await start_all(deployment)
-            await deployment.cut(frozenset(all_links(deployment)))
-            for node in deployment.nodes:
-                await ask(deployment, node)
-
-    asyncio.run(run())
-
-
-@pytest.mark.slow
-def test_two_deployments_at_once_do_not_disturb_each_other(links: Links, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with deployed(links, tmp_path / "a") as one, deployed(links, tmp_path / "b") as other:
-            await asyncio.gather(start_all(one), start_all(other))
-            await one.cut(frozenset(all_links(one)))
-            await one.kill("n1")
-            assert not any((await one.passes(all_links(one))).values())
-            assert all((await other.passes(all_links(other))).values())
-            await until_silent(other, [])
-            await one.close()
-            await until_silent(other, [])
-
-    asyncio.run(run())
 
 
 # --- proxies ------------------------------------------------------------------------------------------------------
@@ -395,21 +146,7 @@ def test_a_proxy_passes_on_the_last_bytes_before_an_orderly_end(tmp_path: Path) 
     asyncio.run(run())
 
 
-# --- wrong requests, and the end of the agent ----------------------------------------------------------------------
-
-
-def test_unknown_nodes_and_links_are_refused(links: Links, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with deployed(links, tmp_path) as deployment:
-            with pytest.raises(UnknownNodeError, match=r"no node 'n9'.*n1, n2, n3"):
-                await deployment.start("n9")
-            with pytest.raises(UnknownNodeError):
-                await deployment.cut(frozenset({("n1", "n9")}))
-            with pytest.raises(UsageError, match="no link to itself"):
-                await deployment.passes([("n1", "n1")])
-            assert all((await deployment.passes(all_links(deployment))).values())
-
-    asyncio.run(run())
+# --- the end of the agent -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

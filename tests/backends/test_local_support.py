@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -11,10 +12,13 @@ from typing import cast, get_args
 
 import pytest
 
+from splitbrain.harness.backends.agent import cgroups, volumes
 from splitbrain.harness.backends.catalogue import BACKENDS
 from splitbrain.harness.backends.local import LINKS_VARIABLE, Links, LocalBackend, support
+from splitbrain.harness.backends.shared import faketime
 from splitbrain.harness.backends.shared.channel import agent_command
 from splitbrain.harness.campaigns import doctor
+from splitbrain.harness.contract import faultkinds
 from splitbrain.harness.contract.clock import Runtime
 from splitbrain.harness.contract.faults import FaultKind, Support
 from splitbrain.results.errors import BackendError, UsageError
@@ -56,15 +60,6 @@ def test_the_environment_chooses_and_an_argument_overrules_it(monkeypatch: pytes
         LocalBackend()
 
 
-@pytest.mark.parametrize("name", ["", "../n1", "a/b", "-n", "n1\n", "x" * 64])
-def test_names_that_cannot_be_a_folders_are_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be a node's name"):
-        asyncio.run(
-            LocalBackend("proxy").deploy(gossip_test(GossipSystem("tcp"), [name]), tmp_path, cast(Runtime, None))
-        )
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_missing_tool_is_named_with_what_to_install(tmp_path: Path) -> None:
     """The trial runs in an agent whose system folders and PATH hold nothing."""
     command = agent_command("probe")
@@ -83,6 +78,42 @@ def test_an_agent_without_its_controller_does_not_start() -> None:
     command[6] = ":".join(parts)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "the controller is gone\n")
+
+
+# --- faults --------------------------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_fault_of_a_link_is_supported_in_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(support, "namespaces_problem", lambda: None)
+    monkeypatch.setattr(support, "packets_problem", lambda: None)
+    found = LocalBackend().support()
+    assert all(found[kind].works for kind in faultkinds.LINK_KINDS)
+    monkeypatch.setattr(support, "packets_problem", lambda: "there is no 'iptables'")
+    found = LocalBackend().support()
+    assert {found[kind] for kind in faultkinds.LINK_KINDS} == {Support(False, "there is no 'iptables'.")}
+    assert found["cut"].works
+
+
+def test_of_proxies_the_reason_is_told_why_they_cannot_lose_packets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(support, "namespaces_problem", lambda: "the kernel said no")
+    found = LocalBackend().support()
+    works = [kind for kind in faultkinds.LINK_KINDS if found[kind].works]
+    assert sorted(works) == ["delay", "hold", "rate", "reset"]
+    assert found["loss"].how == "a proxy of TCP connections carries bytes, not packets, and the kernel said no."
+
+
+def test_what_is_missing_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(volumes, "problem", lambda: "there are no loop devices here")
+    monkeypatch.setattr(cgroups, "problem", lambda: "the CPU controller is not mounted here")
+    monkeypatch.setattr(faketime, "find_library", lambda: None)
+    by_proxy = support.of_nodes("proxy")
+    broken = {kind for kind, found in by_proxy.items() if not found.works}
+    assert broken == set(by_proxy) - {"disk-rot", "disk-truncate"}
+    assert by_proxy["power"].how == "there are no loop devices here: run this as root"
+    assert "apt install libfaketime" in by_proxy["clock-drift"].how
+    assert support.of_nodes("namespaces")["disk-full"].works, "in memory"
+    assert set(LocalBackend("proxy").support()) >= set(by_proxy)
+    assert json.dumps({kind: found.how for kind, found in by_proxy.items()})
 
 
 # --- doctor ---------------------------------------------------------------------------------------------------------

@@ -8,43 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from splitbrain.results.errors import BackendError, FaultNotSupportedError, NodeStartError
+from splitbrain.results.errors import BackendError, FaultNotSupportedError
 from tests.backends import ssh_support
 from tests.backends.elf import elf
 from tests.backends.ssh_support import HostGossip, Hosts, deploy, deployed, new_key
 
 hosts = ssh_support.hosts
 pytestmark = pytest.mark.cluster
-
-
-@pytest.mark.slow
-def test_a_node_that_ends_at_once_is_an_error_with_the_end_of_its_log(hosts: Hosts, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with deployed(hosts.of(0), tmp_path, HostGossip(("sh", "-c", "echo out of luck; exit 3"))) as deployment:
-            with pytest.raises(
-                NodeStartError, match=r"n1 ended at once \(exit code 3\); its log ends with: out of luck"
-            ):
-                await deployment.start("n1")
-        async with deployed(hosts.of(0), tmp_path / "b", HostGossip(("no-such-program",))) as deployment:
-            with pytest.raises(NodeStartError, match="n1 cannot be started with 'no-such-program'"):
-                await deployment.start("n1")
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.slow
-def test_a_node_that_ended_by_itself_says_so_with_its_last_words(hosts: Hosts, tmp_path: Path) -> None:
-    script = "import socket, time; s = socket.create_server(('', 7000)); time.sleep(0.5); print('last words'); exit(4)"
-
-    async def scenario() -> None:
-        async with deployed(hosts.of(0), tmp_path, HostGossip(("python3", "-c", script))) as deployment:
-            await deployment.start("n1")
-            async with asyncio.timeout(60):
-                while (status := await deployment.status("n1")).state != "stopped":
-                    await asyncio.sleep(0.05)
-            assert status.evidence == {"exit": "exit code 4", "by_itself": True, "log": "last words"}
-
-    asyncio.run(scenario())
 
 
 @pytest.mark.slow

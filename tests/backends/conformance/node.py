@@ -1,4 +1,4 @@
-"""A node that faults of every kind are measured with: `matrix_node.py NAME HOST PORT DATA PEER=HOST:PORT...`.
+"""A node that faults of every kind are measured with: `node.py NAME HOST PORT DATA PEER=HOST:PORT...`.
 
 A client sends lines of JSON and gets one for each; "do" says what is asked:
 
@@ -7,8 +7,11 @@ A client sends lines of JSON and gets one for each; "do" says what is asked:
     breaks: how many streams to each peer broke
     write, append: 5,000 bytes with, 100 bytes without a sync; the names of the errors, and the file's size
     read: size and checksum of the file
+    pid: its own
     time: what the wall clock shows
     work: computes for 0.2 s of its own time
+
+Each start of it is a line in `telemetry.jsonl`.
 """
 
 import asyncio
@@ -16,6 +19,7 @@ import contextlib
 import errno
 import json
 import os
+import signal
 import sys
 import time
 import zlib
@@ -112,6 +116,9 @@ class Node(asyncio.DatagramProtocol):
         size = os.fstat(self.file).st_size
         return {"size": size, "checksum": zlib.crc32(os.pread(self.file, size, 0))}
 
+    def pid(self) -> dict[str, int]:
+        return {"pid": os.getpid()}
+
     def time(self) -> dict[str, float]:
         return {"wall_s": time.time()}
 
@@ -131,10 +138,19 @@ def error(call: Callable[[], object]) -> str | None:
     return None
 
 
+def stop(name: str) -> None:
+    print(f"{name} stops", flush=True)
+    os._exit(0)
+
+
 async def main(name: str, host: str, port: int, data: str, peers: dict[str, tuple[str, int]]) -> None:
+    with open(f"{data}/telemetry.jsonl", "a") as telemetry:
+        telemetry.write("start\n")
     node = Node(name, data, peers)
     await asyncio.get_running_loop().create_datagram_endpoint(lambda: node, (host, port))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop, name)
     server = await asyncio.start_server(node.serve, host, port)
+    print(f"{name} listens", flush=True)
     async with server:
         await server.serve_forever()
 
