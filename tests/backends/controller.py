@@ -1,7 +1,6 @@
-"""A controller of its own, for tests that need another process or another user: `controller.py LINKS RUN_DIR MODE`.
+"""A controller of its own, for tests that need another user: `controller.py LINKS RUN_DIR`.
 
-MODE "hold" deploys three nodes, pauses one, cuts a link, prints a line of JSON and waits to be killed. MODE "exercise"
-does everything once and prints what it saw.
+It does everything once and prints what it saw.
 """
 
 from __future__ import annotations
@@ -15,14 +14,6 @@ from typing import Any, cast
 
 from splitbrain.harness.backends.local import Links, LocalDeployment
 from tests.backends.support import all_links, beats, deployed, start_all
-
-
-async def hold(deployment: LocalDeployment) -> None:
-    await start_all(deployment)
-    await deployment.pause("n2")
-    await deployment.cut(frozenset({("n1", "n3")}))
-    print(json.dumps({"agent": deployment.agent_pid}), flush=True)
-    await asyncio.sleep(60)
 
 
 async def exercise(deployment: LocalDeployment) -> None:
@@ -45,9 +36,9 @@ async def exercise(deployment: LocalDeployment) -> None:
     print(json.dumps(seen), flush=True)
 
 
-async def main(links: str, run_dir: str, mode: str) -> None:
+async def main(links: str, run_dir: str) -> None:
     async with deployed(cast(Links, links), Path(run_dir)) as deployment:
-        await {"hold": hold, "exercise": exercise}[mode](deployment)
+        await exercise(deployment)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
-"""A controller of its own, for tests that kill it: `docker_controller.py RUN_DIR [FAULTS]`.
+"""A controller of its own, for tests that kill it: `docker_controller.py RUN_DIR FAULTS`.
 
-It deploys nodes in containers, puts faults in force, prints a line of JSON about them and waits. Without a name
-of faults they are: on file systems of their own, one of three nodes is paused, a link is cut, another loses packets, a
-disk is full.
+It deploys nodes in containers, puts the faults of that name in force, prints a line of JSON about them and waits.
 """
 
 from __future__ import annotations
@@ -156,18 +154,5 @@ async def hold(run_dir: Path, name: str) -> None:
         await asyncio.sleep(120)
 
 
-async def hold_several(run_dir: Path) -> None:
-    async with deployed(run_dir, faults=["disk-full"]) as deployment:
-        await start_all(deployment)
-        await deployment.cut(frozenset({("n1", "n3")}))
-        await deployment.disturb({("n3", "n1"): LinkFault(loss=1.0)})
-        await deployment.spoil("n1", DiskFault(full=True))
-        pid = (await deployment.status("n3")).evidence["pid"]
-        await deployment.pause("n2")
-        address = deployment.places["n1"].listen[0]
-        print(json.dumps({"run": deployment.run, "pid of n3": pid, "address of n1": address}), flush=True)
-        await asyncio.sleep(60)
-
-
 if __name__ == "__main__":
-    asyncio.run(hold(Path(sys.argv[1]), sys.argv[2]) if len(sys.argv) > 2 else hold_several(Path(sys.argv[1])))
+    asyncio.run(hold(Path(sys.argv[1]), sys.argv[2]))

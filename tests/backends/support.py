@@ -196,3 +196,9 @@ def wait_until_gone(token: str, within_s: float = 30.0) -> dict[int, str]:
     while (left := processes_with(token)) and time.monotonic() < deadline:
         time.sleep(0.02)
     return left
+
+
+def mounts_below(folder: Path) -> list[str]:
+    """What is mounted below a folder: lines of /proc/self/mounts."""
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    return [line for line in lines if line.split()[1].startswith(str(folder))]

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
-import re
-import subprocess
-import sys
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +18,9 @@ from splitbrain.harness.backends.docker import DockerBackend, labels
 from splitbrain.harness.backends.docker import engine as engine_module
 from splitbrain.harness.backends.shared import ownership
 from tests.backends import docker_support
-from tests.backends.docker_support import inside, of_run
-from tests.backends.support import wait_until_gone
+from tests.backends.conformance.controller import holding_controller
+from tests.backends.docker_support import of_run
+from tests.backends.support import mounts_below, wait_until_gone
 from tests.cli.support import answer, splitbrain
 
 engine = docker_support.engine
@@ -33,48 +29,9 @@ pytestmark = [pytest.mark.alone, pytest.mark.cluster, pytest.mark.usefixtures("e
 ROOT = Path(__file__).parents[2]
 
 
-@contextmanager
-def holding_controller(run_dir: Path) -> Generator[tuple[subprocess.Popen[str], dict[str, Any]], None, None]:
-    """A controller with three nodes, one of them paused, and a cut; and what it says of them."""
-    controller = subprocess.Popen(
-        [sys.executable, "-m", "tests.backends.docker_controller", str(run_dir)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert controller.stdout is not None
-    try:
-        yield controller, json.loads(controller.stdout.readline())
-    finally:
-        controller.kill()
-        controller.wait()
-        controller.stdout.close()
-        DockerBackend().sweep()
-
-
-def test_what_a_killed_controller_leaves_behind_is_swept_and_its_cuts_expire(tmp_path: Path) -> None:
-    with holding_controller(tmp_path) as (controller, seen):
-        assert not [line for line in DockerBackend().sweep() if seen["run"] in line], "it lives: nothing is removed"
-        controller.kill()
-        controller.wait()
-        assert wait_until_gone(f":{controller.pid}:") == {}, "the agent dies with its controller"
-        assert len(of_run(seen["run"])) == 7, "six containers and a network are left"
-        rule = inside(seen["pid of n3"], "nft", "list", "set", "inet", "splitbrain", "cut")
-        assert re.search(rf"{re.escape(seen['address of n1'])} [^,}}]*expires \d", rule), "the cut ends by itself"
-        assert len(_mounts_below(tmp_path)) == 6, "every node's file system, and its data out of it"
-        lines = [line for line in DockerBackend().sweep() if seen["run"] in line or str(tmp_path) in line]
-        found = sorted(line.split()[1] for line in lines)
-        assert found[3:] == ["container"] * 6 + ["network"]
-        assert all(path.startswith(str(tmp_path)) for path in found[:3]), "three file systems"
-        assert all(line.endswith(("which is gone", "that is gone")) for line in lines)
-        assert of_run(seen["run"]) == []
-        assert _mounts_below(tmp_path) == []
-    assert (tmp_path / "nodes/n1/log").read_text().startswith("n1 listens"), "logs and data stay"
-
-
 @pytest.mark.slow
 def test_clean_tells_what_a_killed_controller_left_in_the_engine_and_then_removes_it(tmp_path: Path) -> None:
-    with holding_controller(tmp_path) as (controller, seen):
+    with holding_controller("docker", tmp_path) as (controller, seen):
         assert _cleaned(tmp_path, seen, "--dry-run") == [], "it lives: nothing would be removed"
         controller.kill()
         controller.wait()
@@ -82,11 +39,11 @@ def test_clean_tells_what_a_killed_controller_left_in_the_engine_and_then_remove
         would = _cleaned(tmp_path, seen, "--dry-run")
         assert sorted(line.split()[2] for line in would if seen["run"] in line) == ["container"] * 6 + ["network"]
         assert len(of_run(seen["run"])) == 7, "it was only told"
-        assert len(_mounts_below(tmp_path)) == 6
+        assert len(mounts_below(tmp_path)) == 6
         done = _cleaned(tmp_path, seen)
         assert {_thing(line) for line in done} == {_thing(line) for line in would}
         assert of_run(seen["run"]) == []
-        assert _mounts_below(tmp_path) == []
+        assert mounts_below(tmp_path) == []
         assert _cleaned(tmp_path, seen) == []
 
 
@@ -99,11 +56,6 @@ def _cleaned(folder: Path, seen: Mapping[str, Any], *words: str) -> list[str]:
     """What `splitbrain clean` says that it removed, or would, of this run."""
     found: list[str] = answer(splitbrain("clean", "--json", "--store", str(folder), *words))["removed"]
     return [line for line in found if seen["run"] in line or str(folder) in line]
-
-
-def _mounts_below(folder: Path) -> list[str]:
-    lines = Path("/proc/self/mounts").read_text().splitlines()
-    return [line for line in lines if line.split()[1].startswith(str(folder))]
 
 
 def marker_of(**changes: Any) -> str:

@@ -1,16 +1,14 @@
-"""Nothing outlives its controller: not a node, not a paused one, not an agent, not a network namespace."""
+"""What belongs to whom on this machine: processes are marked, and only what a dead controller left is swept."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,48 +17,17 @@ import pytest
 
 from splitbrain.harness.backends.local import Links, LocalBackend
 from splitbrain.harness.backends.shared import ownership
-from tests.backends.support import processes_with, residents, wait_until_gone
+from tests.backends.conformance.controller import holding_controller
+from tests.backends.support import processes_with, wait_until_gone
 
 pytestmark = [pytest.mark.alone, pytest.mark.cluster]
 
-ROOT = Path(__file__).parents[2]
-
-
-@contextmanager
-def holding_controller(links: Links, run_dir: Path) -> Generator[tuple[subprocess.Popen[str], int], None, None]:
-    """A controller with three nodes, one of them paused; and its agent's pid."""
-    controller = subprocess.Popen(
-        [sys.executable, "-m", "tests.backends.controller", links, str(run_dir), "hold"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert controller.stdout is not None
-    try:
-        yield controller, json.loads(controller.stdout.readline())["agent"]
-    finally:
-        controller.kill()
-        controller.wait()
-        controller.stdout.close()
-
-
-def test_a_killed_controller_leaves_no_process_and_no_namespace(links: Links, tmp_path: Path) -> None:
-    with holding_controller(links, tmp_path) as (controller, agent):
-        living = processes_with(str(tmp_path))
-        assert len(living) == 4, "the controller and three nodes name the run's folder"
-        assert agent in processes_with(f":{controller.pid}:")
-        networks = set(living.values()) - {os.readlink("/proc/self/ns/net")}
-        assert len(networks) == (3 if links == "namespaces" else 0)
-        before = residents(networks)
-        controller.kill()
-        controller.wait()
-        assert wait_until_gone(str(tmp_path)) == {}
-        assert wait_until_gone(f":{controller.pid}:") == {}
-        assert not residents(networks) & before
+ROW_OF: Mapping[Links, str] = {"namespaces": "local", "proxy": "local by proxies"}
 
 
 def test_a_killed_agent_takes_its_nodes_along(links: Links, tmp_path: Path) -> None:
-    with holding_controller(links, tmp_path) as (controller, agent):
+    with holding_controller(ROW_OF[links], tmp_path) as (controller, seen):
+        agent = seen["agent"]
         os.kill(agent, signal.SIGKILL)
         deadline = time.monotonic() + 60
         while list(left := processes_with(str(tmp_path))) != [controller.pid]:
@@ -69,7 +36,8 @@ def test_a_killed_agent_takes_its_nodes_along(links: Links, tmp_path: Path) -> N
 
 
 def test_an_interrupt_from_the_terminal_reaches_only_the_controller(links: Links, tmp_path: Path) -> None:
-    with holding_controller(links, tmp_path) as (controller, agent):
+    with holding_controller(ROW_OF[links], tmp_path) as (controller, seen):
+        agent = seen["agent"]
         nodes = [pid for pid in processes_with(str(tmp_path)) if pid != controller.pid]
         groups = {pid: os.getpgid(pid) for pid in [agent, *nodes]}
         assert os.getpgid(controller.pid) not in groups.values()
@@ -134,7 +102,8 @@ def test_a_marker_that_tells_no_boot_counts_only_where_no_controller_elsewhere_c
 
 def test_a_sweep_removes_an_agent_that_could_not_follow_its_controller(tmp_path: Path) -> None:
     """A stopped agent of the proxies cannot act on its controller's death; its nodes live on until the sweep."""
-    with holding_controller("proxy", tmp_path) as (controller, agent):
+    with holding_controller(ROW_OF["proxy"], tmp_path) as (controller, seen):
+        agent = seen["agent"]
         os.kill(agent, signal.SIGSTOP)
         controller.kill()
         controller.wait()

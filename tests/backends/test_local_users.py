@@ -27,7 +27,7 @@ def _exercise(command: list[str], environment: Mapping[str, str]) -> dict[str, A
 
 
 def _program(links: str, folder: Path) -> list[str]:
-    return ["-m", "tests.backends.controller", links, str(folder / "run"), "exercise"]
+    return ["-m", "tests.backends.controller", links, str(folder / "run")]
 
 
 def _everything_works(uid: int, links: str) -> dict[str, Any]:

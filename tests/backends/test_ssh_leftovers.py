@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
-import subprocess
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from splitbrain.harness.backends.ssh import links, machine
 from splitbrain.results.errors import BackendError
 from tests.backends import ssh_support
+from tests.backends.conformance.controller import holding_controller
 from tests.backends.ssh_support import Hosts, deploy, deployed, running_hosts
 from tests.backends.support import start_all
 from tests.cli.support import answer, splitbrain
@@ -26,55 +22,10 @@ pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).parents[2]
 
 
-def mounted_from(homes: Mapping[str, str]) -> list[str]:
-    """Files in these directories of hosts that are file systems: hosts that are containers share this kernel."""
-    files = [path.read_text().strip() for path in Path("/sys/block").glob("loop*/loop/backing_file")]
-    return [file for file in files if any(file.startswith(f"{home}/") for home in homes.values())]
-
-
-@pytest.mark.slow
-def test_a_killed_controller_leaves_no_process_and_no_rule_and_the_next_run_sweeps_the_rest(
-    hosts: Hosts, tmp_path: Path
-) -> None:
-    inventory = json.dumps(msgspec.to_builtins(hosts.inventory, enc_hook=str))
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.backends.ssh_controller", inventory, str(tmp_path / "killed")],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as controller:
-        assert controller.stdout is not None
-        homes = json.loads(controller.stdout.readline())
-        traces = "\n".join(hosts.traces())
-        for trace in ("gossip_node", "table inet splitbrain", "-A POSTROUTING -j SPLITBRAIN", "/splitbrain-host"):
-            assert trace in traces
-        assert len(mounted_from(homes)) == 3
-        controller.kill()
-    left = hosts.wait_until_clear(but="/var/tmp/splitbrain-")
-    assert left == [], left
-    assert mounted_from(homes) == []
-    assert {trace.split(": ")[1] for trace in hosts.traces()} == set(homes.values())
-
-    async def next_run() -> None:
-        async with deployed(hosts.inventory, tmp_path / "next"):
-            pass
-
-    asyncio.run(next_run())
-    assert hosts.wait_until_clear() == []
-    assert "which a dead controller left behind" in (tmp_path / "next/nodes/n1/ssh.log").read_text()
-
-
 @pytest.mark.slow
 def test_clean_tells_what_a_killed_controller_left_on_hosts_and_then_removes_it(hosts: Hosts, tmp_path: Path) -> None:
-    inventory = json.dumps(msgspec.to_builtins(hosts.inventory, enc_hook=str))
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.backends.ssh_controller", inventory, str(tmp_path / "killed")],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as controller:
-        assert controller.stdout is not None
-        homes: dict[str, str] = json.loads(controller.stdout.readline())
+    with holding_controller("ssh", tmp_path / "killed", hosts.inventory) as (controller, seen):
+        homes: dict[str, str] = seen["homes"]
         assert cleaned(hosts, "--dry-run") == [], "it lives: nothing would be removed"
         controller.kill()
     assert hosts.wait_until_clear(but="/var/tmp/splitbrain-") == []

@@ -52,7 +52,9 @@ class Row:
 
     async def _measure(self, measurement: Measurement) -> None:
         if self._nodes is None:
-            deployment, system = await deployed(self.adapter, self.adapter.backend(), NODES, self.works(), self.folder)
+            deployment, system = await deployed(
+                self.adapter.python, self.adapter.backend(), NODES, self.works(), self.folder
+            )
             self._nodes = Nodes(deployment, system, self.adapter.seen, packets=self.adapter.packets)
         elif not self._clean:
             await self._nodes.tidy()
@@ -82,7 +84,9 @@ class Row:
         self, folder: Path, nodes: Sequence[NodeId] = ("n1",), faults: Collection[FaultKind] = ()
     ) -> AsyncGenerator[Nodes, None]:
         """A deployment beside that of the row, whose nodes do not run yet; it is closed at the end."""
-        deployment, system = await deployed(self.adapter, self.adapter.apart(), nodes, faults, folder, start=False)
+        deployment, system = await deployed(
+            self.adapter.python, self.adapter.apart(), nodes, faults, folder, start=False
+        )
         try:
             yield Nodes(deployment, system, self.adapter.seen, packets=self.adapter.packets)
         finally:
@@ -112,7 +116,7 @@ def conformance_test(system: ConformanceSystem, nodes: Sequence[NodeId], faults:
 
 
 async def deployed(
-    adapter: Adapter,
+    python: str,
     backend: Backend,
     nodes: Sequence[NodeId],
     faults: Collection[FaultKind],
@@ -121,7 +125,7 @@ async def deployed(
     start: bool = True,
 ) -> tuple[Deployment, ConformanceSystem]:
     """A deployment, whose nodes run, and what runs on them."""
-    system = ConformanceSystem(adapter.python)
+    system = ConformanceSystem(python)
     runtime = Runtime(clock=RealClock(), streams=Streams(1))
     deployment = await backend.deploy(conformance_test(system, nodes, faults), folder, runtime)
     try:
