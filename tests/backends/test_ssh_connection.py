@@ -292,6 +292,7 @@ def _refuse_once_then_relay(relay: socket.socket, port: int) -> None:
             with contextlib.suppress(OSError):
                 while data := source.recv(65536):
                     to.sendall(data)
+            with contextlib.suppress(OSError):  # also after a connection that was reset: the other thread waits for it
                 to.shutdown(socket.SHUT_RDWR)
 
         back = threading.Thread(target=pump, args=(server, client), daemon=True)
