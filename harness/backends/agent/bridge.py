@@ -35,6 +35,7 @@ CUT_EXPIRES_S = 60
 REFRESH_AFTER_S = 20
 TOOL_TIMEOUT_S = 10
 
+# nft 1.0.6 does not parse rules that share a line with the brace behind them.
 _TABLE = """
 table bridge splitbrain {
     set cut {
@@ -67,6 +68,7 @@ def enter_namespaces() -> None:
     try:
         if uid != 0 or not _unshared(flags):
             syscalls.unshare(flags | syscalls.CLONE_NEWUSER)
+            # The kernel takes a map of groups from a plain user only after this (user_namespaces(7)).
             _write("/proc/self/setgroups", "deny")
             _write("/proc/self/uid_map", f"0 {uid} 1")
             _write("/proc/self/gid_map", f"0 {gid} 1")

@@ -18,6 +18,7 @@ SHARE_MIN, SHARE_MAX = 0.01, 1.0
 GONE_WITHIN_S = 5.0
 _POLL_S = 0.01
 _QUOTA_MIN_US = 1000
+"""The shortest quota that the kernel takes."""
 _MOUNTS = "/proc/self/mounts"
 _MEMBERSHIP = "/proc/self/cgroup"
 _GONE = (errno.ENOENT, errno.ENODEV)
@@ -157,6 +158,7 @@ def remove(folder: str) -> None:
         except OSError as error:
             if error.errno in _GONE:
                 return
+            # A group is busy (EBUSY) for a moment after its last process has ended.
             if time.monotonic() > deadline:
                 raise AgentError(f"the control group {folder} cannot be removed: {error.strerror}") from None
             time.sleep(_POLL_S)

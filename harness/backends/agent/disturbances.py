@@ -22,6 +22,7 @@ class Disturbances:
 
     def __init__(self, places: Mapping[str, tuple[int, str]]) -> None:
         self._places = places
+        # Each thread has its own network namespace: that of the process is its first thread's.
         self._home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         self._senders: dict[str, PacketFaults] = {}
         self._faults: dict[Link, Mapping[str, Any]] = {}

@@ -66,6 +66,7 @@ class Host:
         self._probes = _bound(socket.SOCK_DGRAM, address, PROBE_PORT)
         asyncio.get_running_loop().add_reader(self._probes, self._receive)
         await self._receiver.lay_out()
+        # An agent that was killed leaves its chain; the table is replaced above.
         with contextlib.suppress(AgentError):  # without the tool there is no chain
             find_tool("iptables", PACKAGES)
             PacketFaults(self._node, self._network, self._network).remove()

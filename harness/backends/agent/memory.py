@@ -65,7 +65,7 @@ class MemoryVolume:
         used = os.statvfs(self.path)
         blocks, inodes = used.f_blocks - used.f_bfree, used.f_files - used.f_ffree
         self._full = True
-        self._remount(max(1, blocks) * used.f_frsize, inodes)
+        self._remount(max(1, blocks) * used.f_frsize, inodes)  # a size of 0 means no limit
         seen = self._trial()
         if seen != "ENOSPC":
             raise AgentError(f"a write below {self.path} got {seen or 'no error'} instead of ENOSPC")

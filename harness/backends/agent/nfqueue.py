@@ -137,6 +137,7 @@ class Queue:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
         except PermissionError:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+        # What finds no room is counted by the kernel; without this the next read would fail as well (ENOBUFS).
         self._socket.setsockopt(_SOL_NETLINK, _NETLINK_NO_ENOBUFS, 1)
 
     def _configure(self, packets_max: int) -> None:

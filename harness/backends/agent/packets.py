@@ -228,6 +228,7 @@ class PacketFaults:
         return run_tool([_iptables(), "-w", "-t", "mangle", "-S"], on=self._name).splitlines()
 
     def _change(self, lines: Sequence[str]) -> None:
+        # -w waits for others who change rules meanwhile; without --noflush theirs would be gone.
         text = "\n".join(["*mangle", *lines, "COMMIT", ""])
         run_tool([_iptables("-restore"), "-w", "--noflush"], text, on=self._name)
 

@@ -152,6 +152,7 @@ class Processes:
         for node in running:
             node.signalled = True
             if node.pid is not None:
+                # In this order: a paused process takes SIGTERM only once it runs again, and then at once.
                 _signal_session(node.pid, signal.SIGTERM)
                 _signal_session(node.pid, signal.SIGCONT)
         deadline = _now() + grace_s
@@ -190,7 +191,7 @@ class Processes:
     def _become(self, node: Node, argv: list[str], env: dict[str, str], cwd: str, log: str, agent: int) -> None:
         os.setsid()
         syscalls.signal_on_parent_death(signal.SIGKILL)
-        if os.getppid() != agent:
+        if os.getppid() != agent:  # it ended before the request above was in force
             os._exit(127)
         self._enter(node.name)
         nothing = os.open(os.devnull, os.O_RDONLY)

@@ -34,7 +34,9 @@ CUT_EXPIRES_S = 60
 REFRESH_AFTER_S = 20
 TOOL_TIMEOUT_S = 10
 
+# To delete a table that is not there is an error, to declare one that is there is none.
 _REMOVE = "table inet splitbrain\ndelete table inet splitbrain\n"
+# nft 1.0.6 does not parse rules that share a line with the brace behind them.
 _TABLE = """table inet splitbrain {{
     set cut {{
         type ipv4_addr

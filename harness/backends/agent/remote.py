@@ -77,6 +77,7 @@ def isolate(freezer: Freezer) -> bool:
 
     Returns in the first process of the namespace, while the caller lets go of what belongs to it and waits for its end.
     """
+    # First in a child: a process cannot leave namespaces again, and the kernel may refuse what comes after them.
     trial = os.fork()
     if trial == 0:
         try:

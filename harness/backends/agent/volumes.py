@@ -293,6 +293,7 @@ class Volume:
         return f"/proc/self/fd/{self._root}/{name}"
 
     def _fill(self) -> None:
+        # Inodes before blocks: the name of a new file may take a block of its directory.
         fillers = self._inner(_FILLERS)
         number = 0
         try:
@@ -369,6 +370,7 @@ class Volume:
         self._empty()
 
     def _detach(self) -> None:
+        # The mount of the data lies over that of the file system, which its open root directory keeps busy.
         self._unmount_top()
         self._close_root()
         self._unmount_top()

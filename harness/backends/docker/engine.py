@@ -182,8 +182,10 @@ class Engine:
         def make(api: docker.APIClient) -> str:
             host_config = api.create_host_config(
                 mounts=[Mount(inside, source, type="bind") for source, inside in spec.binds.items()],
+                # The engine refuses names for a container that shares a network, whose own it sees anyway.
                 extra_hosts=dict(spec.hosts) if spec.shares_network_of is None else None,
                 network_mode=_network_mode(spec),
+                # A node writes its log into a file of this machine; the engine's copy would end with the container.
                 log_config=LogConfig(type=LogConfig.types.NONE),
                 init=spec.init,
             )
@@ -333,7 +335,7 @@ def asked(api: docker.APIClient, what: str, call: Callable[[docker.APIClient], R
 def remove_container(api: docker.APIClient, container: str) -> bool:
     """End a container and remove it; False if it does not exist, or is being removed by another process."""
     try:
-        api.remove_container(container, v=True, force=True)
+        api.remove_container(container, v=True, force=True)  # v: volumes without a name, which images may declare
     except docker.errors.APIError as error:
         if _status(error) not in (NOT_FOUND, CONFLICT):
             raise

@@ -83,7 +83,7 @@ class Runners:
         """End the node in good order, within a second or by SIGKILL."""
         node.signalled = True
         if node.runner and (await self._engine.state(node.runner)).has_processes:
-            await self._engine.unpause(node.runner)
+            await self._engine.unpause(node.runner)  # a frozen process cannot act on SIGTERM
             await self._engine.stop(node.runner, STOP_GRACE_S)
 
     async def pause(self, node: Node) -> NodeStatus:

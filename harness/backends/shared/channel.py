@@ -20,6 +20,7 @@ from splitbrain.harness.backends.shared import ownership
 from splitbrain.results.errors import BackendError
 
 ANSWERS_WITHIN_S = 15.0
+"""More than an agent waits for a tool (10 s), so that its reason comes first."""
 ENDS_WITHIN_S = 5.0
 PROBE_ENDS_WITHIN_S = 20.0
 
@@ -91,6 +92,7 @@ class Agent:
     @classmethod
     def start(cls, links: str) -> Agent:
         """Start an agent whose life is bound to the calling thread's."""
+        # Packets, not a stream: a request is read whole, and sockets stay with the answer that they belong to.
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         with theirs:
@@ -103,7 +105,7 @@ class Agent:
                 stdout=errors,
                 stderr=errors,
                 pass_fds=[theirs.fileno()],
-                start_new_session=True,
+                start_new_session=True,  # an interrupt from the terminal is for the controller, which ends the agent
                 env={**os.environ, ownership.MARKER_VARIABLE: ownership.this_controller().marker},
             )
         return cls(process, ours, errors)

@@ -22,6 +22,7 @@ from splitbrain.harness.contract.sessions import DefiniteError
 from splitbrain.results.errors import BackendError
 
 ALIVE_EVERY_S = 10.0
+"""An agent refreshes cuts that are older than 20 s; after 60 s they expire. So several of these may be lost."""
 
 
 class Links(Protocol):

@@ -16,6 +16,7 @@ from splitbrain.harness.contract.rng import Streams
 from splitbrain.results.errors import BackendError, SeveralFailedError
 
 ALIVE_EVERY_S: Final = 8.0
+"""An agent that hears nothing for 45 s ends (`agent.remote`). So several of these may be lost."""
 PROBE_WAITS_S: Final = 0.3
 PROBE_ATTEMPTS: Final = 10
 

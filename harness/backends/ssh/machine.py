@@ -90,6 +90,7 @@ def collect(connection: Connection, home: str, into: Path) -> None:
         HostError: they could not be read, or what came is no archive.
     """
     with tempfile.TemporaryFile() as packed:
+        # tar fails for a name that is not there, and a node that was never started has no log.
         command = f"cd {shlex.quote(home)} && {AS_ROOT} tar -cf - $(ls -d {' '.join(_COLLECTED)} 2>/dev/null)"
         done = connection.fetch(command, packed)
         if done.code != 0:
@@ -138,6 +139,7 @@ def remove(connection: Connection, home: str) -> None:
     """
     assert home.startswith(DIRECTORIES), home
     assert "/" not in home.removeprefix(DIRECTORIES), home
+    # The file system of a node that is still mounted there is not to be emptied.
     done = connection.run(f"{AS_ROOT} rm -rf --one-file-system -- {shlex.quote(home)}")
     if done.code != 0:
         raise HostError(connection.host, f"{home} cannot be removed: {' '.join(done.errors.split())[-300:]}.")
@@ -160,6 +162,7 @@ def is_abandoned(leftover: Leftover) -> bool:
 # --- the agent --------------------------------------------------------------------------------------------------------
 
 ANSWERS_WITHIN_S: Final = 20.0
+"""More than an agent waits for a tool (10 s), so that its reason comes first."""
 ENDS_WITHIN_S: Final = 8.0
 _CHUNK_BYTES: Final = 1 << 16
 _RUN_AGENT: Final = "import sys; sys.path.append(sys.argv[1]); from agent.remote import main; main(sys.argv[1:])"
