@@ -102,10 +102,10 @@ class Row:
             left = self.folder / "nodes/n1"
             assert sorted(path.name for path in (left / "data").iterdir()) == ["telemetry.jsonl", "written"]
             # A life that was killed at once may have written neither.
-            assert 1 < (left / "log").read_text().count("n1 listens") <= life, "the log goes on over lives"
+            assert 1 <= (left / "log").read_text().count("n1 listens") <= life, "the log goes on over lives"
             telemetry = (left / "data/telemetry.jsonl").read_text()
             assert telemetry == "start\n" * len(telemetry.splitlines()), "no fault hits telemetry"
-            assert 1 < len(telemetry.splitlines()) <= life
+            assert 1 <= len(telemetry.splitlines()) <= life
             assert not (left / "data").is_mount()
 
 
