@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -38,27 +38,22 @@ def engine() -> None:
 
 
 class ContainerGossip(GossipSystem):
-    """Gossiping nodes in containers; `script` is a program for sh that replaces them."""
+    """Gossiping nodes in containers."""
 
     capabilities = Capabilities(image="node")
 
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:
         return None
 
-    def __init__(self, transport: str = "udp", script: str = "", files: Mapping[str, bytes] | None = None) -> None:
-        super().__init__(transport, files=files)
-        self.script = script
+    def __init__(self, transport: str = "udp") -> None:
+        super().__init__(transport)
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         host, port = place.listen
         peers = [f"{peer}={address[0]}:{address[1]}" for peer, address in place.peers.items()]
         program = f"{place.data_dir}/gossip_node.py"
         argv = ("python3", "-S", "-E", program, self.transport, place.node, host, str(port), *peers)
-        if self.script:
-            argv = ("sh", "-c", self.script)
-        return NodeCommand(
-            argv, env={"GOSSIP": place.node}, files={"gossip_node.py": GOSSIP_NODE.read_bytes(), **self.files}
-        )
+        return NodeCommand(argv, env={"GOSSIP": place.node}, files={"gossip_node.py": GOSSIP_NODE.read_bytes()})
 
 
 async def deploy(

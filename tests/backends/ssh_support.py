@@ -6,7 +6,7 @@ import contextlib
 import socket
 import subprocess
 import time
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,10 +46,8 @@ done
 class HostGossip(GossipSystem):
     """Gossiping nodes on hosts; `argv` replaces the program, `imports` is what hosts must have."""
 
-    def __init__(
-        self, argv: tuple[str, ...] = (), files: Mapping[str, bytes] | None = None, imports: Sequence[str] = ()
-    ) -> None:
-        super().__init__("udp", argv, files)
+    def __init__(self, argv: tuple[str, ...] = (), imports: Sequence[str] = ()) -> None:
+        super().__init__("udp", argv)
         self.capabilities = Capabilities(uploads={"gossip_node.py": GOSSIP_NODE}, imports=tuple(imports))
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
@@ -57,7 +55,7 @@ class HostGossip(GossipSystem):
         peers = [f"{peer}={address[0]}:{address[1]}" for peer, address in place.peers.items()]
         program = f"{place.home_dir}/gossip_node.py"
         argv = self.argv or ("python3", "-S", "-E", program, self.transport, place.node, host, str(port), *peers)
-        return NodeCommand(argv=argv, env={"GOSSIP_DATA": place.data_dir}, files=self.files)
+        return NodeCommand(argv=argv, env={"GOSSIP_DATA": place.data_dir})
 
 
 _ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}

@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -51,10 +51,9 @@ class GossipSystem:
     name = "gossip"
     capabilities = Capabilities()
 
-    def __init__(self, transport: str, argv: tuple[str, ...] = (), files: Mapping[str, bytes] | None = None) -> None:
+    def __init__(self, transport: str, argv: tuple[str, ...] = ()) -> None:
         self.transport = transport
         self.argv = argv
-        self.files = files or {}
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         host, port = place.listen
@@ -70,7 +69,7 @@ class GossipSystem:
             str(port),
             *peers,
         )
-        return NodeCommand(argv=argv, env={"GOSSIP_DATA": place.data_dir}, files=self.files)
+        return NodeCommand(argv=argv, env={"GOSSIP_DATA": place.data_dir})
 
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:
         return None

@@ -35,18 +35,18 @@ class WritingSystem(GossipSystem):
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
         host, port = place.listen
         argv = (sys.executable, "-S", "-E", str(WRITER), host, str(port), place.data_dir)
-        return NodeCommand(argv, files={"laid": b"before the start"})
+        return NodeCommand(argv)
 
     def telemetry(self, test: Test, node_dir: Path) -> Path | None:
         return node_dir / "data" / "telemetry.jsonl"
 
 
-async def told(deployment: LocalDeployment, node: NodeId = "n1", request: str = "write") -> dict[str, Any]:
+async def told(deployment: LocalDeployment, node: NodeId = "n1") -> dict[str, Any]:
     """What a node says of what it did; "wrote" and "synced" are errors by name, or None."""
     connection = await deployment.dial(node)
     loop = asyncio.get_running_loop()
     with connection:
-        await loop.sock_sendall(connection, f"{request}\n".encode())
+        await loop.sock_sendall(connection, b"write\n")
         received = b""
         async with asyncio.timeout(120):
             while not received.endswith(b"\n"):

@@ -1,7 +1,6 @@
-"""A node to test disks and clocks with: `writing_node.py HOST PORT DATA`.
+"""A node to test disks with: `writing_node.py HOST PORT DATA`.
 
-It answers one line with one line of JSON. "write": 5,000 bytes are written and synced; "no sync": 100 bytes are
-written; "work": it computes for 0.1 s of its own time. The answer tells what came of it, the file's size, and the time.
+It answers a line by writing 5,000 bytes and a sync, and a line of JSON: what came of that, and the file's size.
 """
 
 import asyncio
@@ -9,14 +8,12 @@ import errno
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 
 class Node:
     def __init__(self, data: Path) -> None:
-        self.laid = (data / "laid").read_text()
         self.wal = os.open(data / "wal", os.O_RDWR | os.O_CREAT | os.O_APPEND)
         with (data / "telemetry.jsonl").open("a") as telemetry:
             telemetry.write("start\n")
@@ -27,16 +24,11 @@ class Node:
             rest = rest[os.write(self.wal, rest) :]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        request = (await reader.readline()).strip()
-        said = {"laid": self.laid, "time": time.time(), "wrote": None, "synced": None}
-        if request == b"work":
-            until = time.process_time() + 0.1
-            while time.process_time() < until:
-                pass
-        else:
-            said["wrote"] = error(lambda: self.write(5000 if request == b"write" else 100))
-        if request == b"write":
-            said["synced"] = error(lambda: os.fsync(self.wal))
+        await reader.readline()
+        said: dict[str, object] = {
+            "wrote": error(lambda: self.write(5000)),
+            "synced": error(lambda: os.fsync(self.wal)),
+        }
         said["size"] = os.fstat(self.wal).st_size
         writer.write(json.dumps(said).encode() + b"\n")
         writer.close()
