@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Final, cast
 
 import msgspec
+import pytest
 
 from splitbrain.harness.backends.docker import DockerBackend, DockerDeployment
 from splitbrain.harness.backends.local import Links, LocalBackend
@@ -156,5 +157,7 @@ class Simulation(Adapter):
 
 
 ROWS: Final[Mapping[str, type[Adapter]]] = {each.name: each for each in (Namespaces, Proxies, Docker, Ssh, Simulation)}
-REAL: Final = [name for name in ROWS if name != "sim"]
+ALL: Final = [pytest.param(name, marks=pytest.mark.slow) if name == "ssh" else name for name in ROWS]
+"""Parameters of tests. To start hosts takes seconds, of each process of tests."""
+REAL: Final = ALL[:-1]
 """Rows of nodes that are processes."""

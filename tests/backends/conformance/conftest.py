@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.conformance.adapters import FOREIGN, ROWS, Adapter, Ssh
+from tests.backends.conformance.adapters import ALL, FOREIGN, ROWS, Adapter, Ssh
 from tests.backends.conformance.rows import Row
 from tests.backends.docker_support import engine
 from tests.backends.ssh_support import running_hosts
@@ -38,7 +38,7 @@ def _adapter(name: str, request: pytest.FixtureRequest, folder: Path) -> Generat
         assert hosts.on(2, "nft list table inet somebody") == before
 
 
-@pytest.fixture(scope="session", params=ROWS)
+@pytest.fixture(scope="session", params=ALL)
 def row(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Row, None, None]:
     """Each backend in turn. Its nodes are deployed by the first test that measures something on them."""
     with _adapter(request.param, request, tmp_path_factory.mktemp("hosts")) as adapter:

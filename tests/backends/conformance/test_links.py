@@ -96,6 +96,7 @@ def test_a_node_that_starts_again_never_hears_across_a_cut(row: Row) -> None:
     row.measure(measure)
 
 
+@pytest.mark.slow
 def test_links_are_measured_without_any_node_and_the_measurements_are_not_counted(row: Row) -> None:
     async def measure(nodes: Nodes) -> None:
         for node in nodes.deployment.nodes:
