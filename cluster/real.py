@@ -32,8 +32,8 @@ doubled to 0.8 s at most, which bounds the silence after a shorter cut.
 """
 
 CONNECT_TIMEOUT_S: Final = 1.0
-"""How long an attempt to connect holds a socket. Over a cut link the kernel would go on for two minutes, and whoever
-dials anew twice a second would run out of file descriptors meanwhile."""
+"""How long an attempt to connect holds a socket. Over a cut link the kernel would go on for two minutes, and a
+node that dials again twice a second would run out of file descriptors."""
 
 _BACKLOG: Final = 256
 _SCRATCH_SUFFIX: Final = ".new"

@@ -170,7 +170,7 @@ class MembershipChanges:
             )
         except NotDoneError as problem:
             if not problem.definite:
-                raise NemesisError(f"{FAULT}: nobody knows whether {' '.join(self._out)} left: {problem}.") from None
+                raise NemesisError(f"{FAULT}: it is unknown whether {' '.join(self._out)} left: {problem}.") from None
             effect.target = f"nobody: the cluster refuses to let a member go ({problem})"
             reached("membership change refused")
             return

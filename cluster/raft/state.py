@@ -140,8 +140,8 @@ class State:
             return self.counts_unsynced  # it was counted, but a member that is alone has not looked at it
         if self.log.term(event.index) != event.term:
             raise InvariantError(
-                f"{self.node} was told that entry {event.index} of term {event.term} is durable, but its log has term "
-                f"{self.log.term(event.index)} there."
+                f"{self.node}: the disk reported entry {event.index} of term {event.term} as durable, but the log has "
+                f"term {self.log.term(event.index)} there."
             )
         self.written = event.index
         return True

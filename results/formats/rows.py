@@ -1,8 +1,8 @@
 """What every reader of a history file fills in, and what becomes of it: columns first, then one table.
 
 A reader gives `Rows`: a column for each field, in the order of the file, as it says them. `table_of` does what all
-formats have in common, in whole columns: it orders ops by their index where the file gives one, closes ops that nobody
-closed, refuses completions that fit no invocation, takes independent keys out of values, and numbers the ops from 0.
+formats have in common, in whole columns: it orders ops by their index where the file gives one, closes ops that have no
+completion, refuses completions that fit no invocation, takes independent keys out of values, numbers the ops from 0.
 """
 
 from __future__ import annotations
