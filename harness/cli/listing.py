@@ -7,8 +7,10 @@ from collections.abc import Mapping
 import click
 import msgspec
 
+from splitbrain.harness.campaigns import introduced
 from splitbrain.harness.cli import options, parsing
 from splitbrain.results import plugins
+from splitbrain.results.errors import SplitbrainError
 
 KINDS = ("workloads", "nemeses", "checkers", "models", "systems", "backends", "bugs", "formats")
 
@@ -64,6 +66,8 @@ def _entries(kind: str) -> Mapping[str, str | _Model]:
         from splitbrain.nemesis.catalogue import descriptions
 
         return descriptions() | _installed("nemesis")
+    if kind == "bugs":
+        return _bugs()
     if kind == "checkers":
         from splitbrain.checkers.registry import CHECKERS
 
@@ -72,7 +76,7 @@ def _entries(kind: str) -> Mapping[str, str | _Model]:
         from splitbrain.checkers import models
 
         own = {
-            name: _Model(_first_line(type(model)), sorted(model.fs), models.parameter(model))
+            name: _Model(introduced.first_line(type(model)), sorted(model.fs), models.parameter(model))
             for name, model in ((name, models.model(name)) for name in models.names())
         }
         return own | _installed("model")
@@ -81,10 +85,8 @@ def _entries(kind: str) -> Mapping[str, str | _Model]:
 
         return FORMATS
     from splitbrain.harness.backends.catalogue import BACKENDS
-    from splitbrain.harness.systems.catalogue import SYSTEMS, build, operations
+    from splitbrain.harness.systems.catalogue import SYSTEMS, operations
 
-    if kind == "bugs":
-        return {f"{name}:{bug}": line for name in SYSTEMS for bug, line in build(name).bugs.items()}
     if kind == "systems":
         own = {name: f"{line}; has {_listed(operations(name))}" for name, (_, line) in SYSTEMS.items()}
         return own | _installed("system")
@@ -96,11 +98,19 @@ def _listed(groups: frozenset[str]) -> str:
     return ", ".join(sorted(groups)) or "no operations"
 
 
+def _bugs() -> dict[str, str]:
+    """The bugs of all systems, those of installed packages too; a system that cannot be made has its error instead."""
+    from splitbrain.harness.systems.catalogue import SYSTEMS, build
+
+    found: dict[str, str] = {}
+    for name in dict.fromkeys([*SYSTEMS, *plugins.installed("system")]):
+        try:
+            found |= {f"{name}:{bug}": line for bug, line in build(name).bugs.items()}
+        except SplitbrainError as error:
+            found[f"{name}:"] = str(error)
+    return found
+
+
 def _installed(kind: plugins.Kind) -> dict[str, str]:
     """The parts of this kind that installed packages bring."""
-    return {name: f"of another package: {found.value}" for name, found in plugins.installed(kind).items()}
-
-
-def _first_line(described: type) -> str:
-    """The first line of a docstring, without the full stop."""
-    return (described.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+    return {name: introduced.line(kind, name) for name in plugins.installed(kind)}

@@ -27,7 +27,10 @@ class Cell(CasRegister):
     name = "cell"
 
 class Own(Metadata):
+    '''A cluster of our own.'''
+
     name = "own"
+    bugs = {"W1": "loses a write"} | Metadata.bugs
 
 class Here(LocalBackend):
     name = "here"
@@ -46,6 +49,10 @@ class Immune(Own):
         self.capabilities = Capabilities(immune={"killing": "it cannot die"})
 
 def shop(nodes, rate, concurrency):
+    '''Orders of many customers.
+
+    More of it.
+    '''
     made = register(nodes=nodes, rate=rate, concurrency=concurrency)
     return dataclasses.replace(made, name="shop")
 
@@ -171,20 +178,31 @@ def test_a_backend_is_run_and_replayed_on_like_our_own(folder: Path, backend: st
 
 
 BROUGHT = (
-    ("workloads", "shop"),
-    ("systems", "own"),
-    ("checkers", "counting"),
-    ("models", "cell"),
-    ("nemeses", "exile"),
-    ("backends", "here"),
+    ("workloads", "shop", "Orders of many customers (package mine, mine:shop)"),
+    ("systems", "own", "A cluster of our own (package mine, mine:Own)"),
+    ("checkers", "counting", " (package mine, mine:Counting)"),
+    ("models", "cell", " (package mine, mine:Cell)"),
+    ("nemeses", "exile", "cuts off the leader, and others, in turn (package mine, exile:EXILE)"),
+    ("nemeses", "exile-leader", "cuts off the leader (package mine, exile:EXILE_LEADER)"),
+    ("backends", "here", " (package mine, mine:Here)"),
 )
 
 
 def test_what_is_installed_is_listed(folder: Path) -> None:
     listed = answer(splitbrain("list", "--json", cwd=folder))
-    for kind, name in BROUGHT:
-        assert "another package" in listed[kind][name]
+    for kind, name, line in BROUGHT:
+        assert listed[kind][name].endswith(line)
+    assert listed["bugs"]["own:W1"] == "loses a write"
+    assert "metadata:M23" in listed["bugs"]
     assert "shop" not in answer(splitbrain("list", "--json", cwd=folder.parent))["workloads"]
+
+
+def test_a_part_that_cannot_be_imported_is_listed_with_its_error(folder: Path) -> None:
+    (folder / "mine.py").write_text("raise RuntimeError('no license')")
+    listed = answer(splitbrain("list", "--json", cwd=folder))
+    for kind, name in (("workloads", "shop"), ("systems", "own"), ("bugs", "own:")):
+        assert "cannot be imported: RuntimeError: no license" in listed[kind][name]
+    assert "metadata:M23" in listed["bugs"]
 
 
 @pytest.mark.parametrize(
