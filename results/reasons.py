@@ -38,6 +38,7 @@ class Code(StrEnum):
     MOSTLY_SILENT = "mostly-silent"
     NODE_SILENT = "node-silent"
     NODE_NOT_ASKED = "node-not-asked"
+    NOT_JUDGED = "not-judged"
     NOT_EXERCISED = "not-exercised"
     NEVER_OK = "never-ok"
     TOO_FEW_OPS = "too-few-ops"
@@ -66,6 +67,7 @@ CAUSES: Final[Mapping[Code, Cause]] = {
     Code.MOSTLY_SILENT: Cause.TEST,
     Code.NODE_SILENT: Cause.SYSTEM,
     Code.NODE_NOT_ASKED: Cause.TEST,
+    Code.NOT_JUDGED: Cause.TEST,
     Code.NOT_EXERCISED: Cause.TEST,
     Code.NEVER_OK: Cause.SYSTEM,
     Code.TOO_FEW_OPS: Cause.TEST,

@@ -85,6 +85,22 @@ class ClientOps:
         found = _unique(self._calls.table["node"], self._calls.invoke)
         return sorted(str(node) for node in found if node is not None)
 
+    def returned(self) -> Bools:
+        """Which ok ops returned something: a value that is not that of the invocation, or micro-ops."""
+        found: Bools = np.zeros(len(self.ok), dtype=np.bool_)
+        chosen = np.flatnonzero(self.ok)
+        ended = pa.array(self._calls.complete[chosen], pa.int64())
+        begun = pa.array(self._calls.invoke[chosen], pa.int64())
+        table = self._calls.table
+        given: list[str | None] = table["value"].take(begun).to_pylist()
+        answers: list[str | None] = table["value"].take(ended).to_pylist()
+        micro_ops: list[Any] = table["mops"].take(ended).to_pylist()
+        found[chosen] = [
+            mops is not None or (answer is not None and answer != value)
+            for value, answer, mops in zip(given, answers, micro_ops, strict=True)
+        ]
+        return found
+
     def answered_values(self, chosen: Bools) -> list[str | None]:
         """The values with which these ops completed, as JSON text."""
         rows = self._calls.complete[chosen]

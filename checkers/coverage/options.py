@@ -74,6 +74,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         load: the load that the test asks for; None where that is not known: then what was invoked is taken for it.
         faults: whether faults belong to the test; a list names the kinds of which each must have taken place.
         max_stall_share: share of the run for which the controller may have been stalled.
+        judges: the names of all other checkers of the test; None if they are not known (a history from elsewhere).
         cut_short: how the history was recovered, where its controller was killed before the run came to its end.
     """
 
@@ -85,6 +86,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     load: Load | None = None
     faults: bool | tuple[str, ...] = False
     max_stall_share: float = 0.05
+    judges: tuple[str, ...] | None = None
     cut_short: str | None = None
 
     def given_floor(self, f: str) -> int | None:

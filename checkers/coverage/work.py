@@ -21,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from splitbrain.checkers.coverage.calls import ClientOps
+from splitbrain.checkers.coverage.judged import of_judges
 from splitbrain.checkers.coverage.options import Load, Options
 from splitbrain.checkers.coverage.outages import calm, out_ns
 from splitbrain.checkers.coverage.sights import ONE_OF, of_reads
@@ -92,6 +93,7 @@ class Work:
                     "See the errors in the report: are the nodes reachable, is --op-timeout long enough?",
                 )
                 return
+        yield from of_judges(ops, self._wanted, self._fs)
         yield from self._functions()
         yield from self._final()
         yield from of_reads(ops, self._wanted, self._fs)

@@ -62,7 +62,7 @@ class Workload:
         client: the prototype of its clients.
         generator: invocations for the faults phase; without end, the test limits it in time and rate.
         final_generator: invocations after everything was healed (final reads); must come to an end.
-        checkers: who judges the history.
+        checkers: who judges the history. A run in which no checker judges what clients were answered is inconclusive.
         fs: every function that clients invoke; a run in which one of them was never ok is inconclusive. A test sees to
             that, whether or not `checkers` names coverage.
         shapes: what ops of each function carry, so that plans that people write can be checked; functions that are
@@ -200,8 +200,10 @@ class Test:
         specs = self.workload.checkers
         if not any(spec.name == "coverage" for spec in specs):
             specs = (*specs, CheckerSpec("coverage"))
+        judges = [spec.name for spec in specs if spec.name != "coverage"]
+        set_by_test = {"load": load, "judges": judges}
         return tuple(
-            CheckerSpec(spec.name, {**asked, **spec.options, "load": load}) if spec.name == "coverage" else spec
+            CheckerSpec(spec.name, {**asked, **spec.options, **set_by_test}) if spec.name == "coverage" else spec
             for spec in specs
         )
 

@@ -80,6 +80,21 @@ def test_a_violation_is_found_and_drawn(tmp_path: Path) -> None:
     assert (found.run.path / COUNTEREXAMPLE).exists()
 
 
+@pytest.mark.parametrize("named", [(), (CheckerSpec("stats"),)])
+def test_a_workload_without_a_checker_of_its_ops_is_no_pass(tmp_path: Path, named: tuple[CheckerSpec, ...]) -> None:
+    workload = dataclasses.replace(made().workload, checkers=named)
+    found = run_and_judge(made(workload=workload), SimBackend(), tmp_path)
+    assert found.outcome is Outcome.INCONCLUSIVE
+    [coverage] = [verdict for verdict in found.verdicts if verdict.checker == "coverage"]
+    assert [reason.code for reason in coverage.inconclusive][:1] == ["not-judged"]
+
+
+def test_writes_that_return_nothing_need_no_checker_of_their_values(tmp_path: Path) -> None:
+    workload = workloads.build("records", nodes=NODES, concurrency=6)
+    found = run_and_judge(made(workload=workload), SimBackend(), tmp_path)
+    assert found.outcome is Outcome.PASS
+
+
 def test_what_the_workload_says_of_a_checker_stays() -> None:
     own = CheckerSpec("quorum-progress", {"nodes": list(NODES), "recovery_bound_s": 99.0})
     workload = made().workload

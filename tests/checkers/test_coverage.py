@@ -109,6 +109,29 @@ def test_a_run_that_proves_too_little_says_why(script: Script, options: dict[str
     assert outcome([verdict]) is Outcome.INCONCLUSIVE
 
 
+@pytest.mark.parametrize(
+    ("judges", "answer", "reason"),
+    [
+        ([], 0, "no checker of this test judges the ops"),
+        (["stats", "crashes", "election-safety"], 0, "no checker of this test judges the ops"),
+        (["stats", "quorum-progress"], 0, None),
+        (["stats", "quorum-progress"], 7, "judges the values that 1 of the ok ops of 'write' returned"),
+        (["mine:Sums"], 7, None),
+        (["linearizable"], 7, None),
+        (None, 7, None),
+    ],
+)
+def test_what_no_checker_judges_is_no_pass(judges: list[str] | None, answer: int, reason: str | None) -> None:
+    script = run()
+    script.event(2, "invoke", "write", 0, time_s=6.5)
+    script.event(2, "ok", "write", answer, time_s=6.6)
+    found = judge(script, judges=judges).inconclusive
+    assert [each.sentence for each in found if each.code == "not-judged"] == [
+        each.sentence for each in found if reason is not None and reason in each.sentence
+    ]
+    assert bool(found) is (reason is not None)
+
+
 @pytest.mark.parametrize("answer", [None, "info", "fail", "ok"])
 @pytest.mark.parametrize(("begun_s", "ended_s"), [(0.5, 3.5), (2.0, 3.5), (0.5, 2.0)])
 def test_a_window_has_tested_something_if_an_op_under_way_in_it_ended(

@@ -1,0 +1,49 @@
+"""Whether a checker judged what clients were answered: an answer that no checker looks at proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from splitbrain.checkers.coverage.calls import ClientOps
+from splitbrain.checkers.coverage.options import Options
+from splitbrain.results.reasons import Code, Reason
+
+OF_THE_SYSTEM: Final = frozenset(
+    {
+        "stats",
+        "coverage",
+        "crashes",
+        "recovery",
+        "election-safety",
+        "leader-completeness",
+        "replica-agreement",
+        "commit-monotonic",
+    }
+)
+"""Checkers of figures, nodes and telemetry: they look at no op of a client."""
+
+OF_SILENCE: Final = "quorum-progress"
+"""Judges which nodes acknowledged ops, but no value: enough for ops that return nothing, such as writes."""
+
+_ADVICE: Final = 'Give the workload a checker of its ops, for example CheckerSpec("linearizable", {"model": ...}).'
+
+
+def of_judges(ops: ClientOps, wanted: Options, fs: Sequence[str]) -> Iterator[Reason]:
+    """The reason why nothing is proven if no checker judged the ops, or the values that they returned."""
+    if wanted.judges is None:
+        return
+    judges = [name for name in wanted.judges if name not in OF_THE_SYSTEM]
+    if not judges:
+        yield Reason(Code.NOT_JUDGED, "no checker of this test judges the ops of its clients.", _ADVICE)
+    elif judges == [OF_SILENCE]:
+        for f in fs:
+            returned = int(np.count_nonzero(ops.are(f) & ops.returned()))
+            if returned:
+                yield Reason(
+                    Code.NOT_JUDGED,
+                    f"no checker of this test judges the values that {returned} of the ok ops of {f!r} returned.",
+                    _ADVICE,
+                )
