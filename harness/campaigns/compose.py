@@ -6,7 +6,7 @@ import dataclasses
 import re
 import secrets
 import shlex
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -171,8 +171,9 @@ def compose(options: RunOptions) -> Test:
         raise UsageError(
             f"--read-mode {options.read_mode}: workload {options.workload!r} has no reads: remove --read-mode."
         )
+    called = (_own(options.workload, workload.name, workloads.WORKLOADS), _called(options, nemesis_names))
     test = Test(
-        name=_name(options, nemesis_names, bugs),
+        name="-".join([_own(options.system, system.name, systems.SYSTEMS), *_unusual(options), *called, *bugs]),
         seed=options.seed,
         nodes=nodes,
         system=system,
@@ -210,14 +211,20 @@ def backend_of(options: RunOptions) -> Backend:
     return backends.build(options.backend, inventory)
 
 
-def _name(options: RunOptions, nemesis_names: Sequence[str], bugs: Sequence[str]) -> str:
-    parts = [_plain(options.system), *_unusual(options), _plain(options.workload), _called(options, nemesis_names)]
-    return "-".join([*parts, *bugs])
+def _own(given: str, own: str, built_in: Container[str]) -> str:
+    """What a part of a test is called in the test's name: its own name.
+
+    A part of another package that has the name of a built-in one is called as it was given: they are different tests.
+    """
+    return _plain(given) if own in built_in else re.sub(_NOT_IN_FOLDERS, "_", own)
+
+
+_NOT_IN_FOLDERS = re.compile(r"[^A-Za-z0-9._@-]")
 
 
 def _plain(name: str) -> str:
-    """A name that a folder can have, of module:attribute the attribute."""
-    return re.sub(r"[^A-Za-z0-9._@]", "_", name.rpartition(":")[2])
+    """A name that a folder can have, of module:attribute the attribute; hyphens are underscores."""
+    return re.sub(_NOT_IN_FOLDERS, "_", name.rpartition(":")[2]).replace("-", "_")
 
 
 def _unusual(options: RunOptions) -> list[str]:
@@ -229,8 +236,16 @@ def _called(options: RunOptions, nemesis_names: Sequence[str]) -> str:
     """What breaks, for the name of the test: names without their weights."""
     if options.scheduled:
         return "schedule"
-    called = [name if name in nemeses.NEMESES else _plain(name) for name in nemeses.weights(nemesis_names)]
-    return "+".join(called or ["none"])
+    return "+".join([_fault(name) for name in nemeses.weights(nemesis_names)] or ["none"])
+
+
+def _fault(name: str) -> str:
+    """A nemesis: of module:attribute, the name that its kind gives to these ways of injecting it."""
+    if ":" not in name:
+        return name
+    entry = nemeses.entry(name)
+    own = next((own for own, ways in entry.kind.ways.items() if ways.rounds is entry.rounds), name)
+    return _own(name, own, nemeses.NEMESES)
 
 
 def _package(
