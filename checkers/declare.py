@@ -24,6 +24,7 @@ import pyarrow as pa
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
 from splitbrain.results.calls import Calls, cell, client_calls, place, seconds
 from splitbrain.results.errors import UsageError
+from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
 _LISTED = 20
@@ -94,7 +95,9 @@ class Declare:
         if first is not None:
             sentence = first.sentence if len(broken) == 1 else f"{first.sentence} ({len(broken)} keys are broken.)"
         elif proven:
-            sentence = f"On each of {len(proven)} keys at most one creation won, and every read agrees with it."
+            sentence = (
+                f"On each of {counted(len(proven), 'key')} at most one creation won, and every read agrees with it."
+            )
         else:
             sentence = "No key was ever read."
         return Verdict(

@@ -24,9 +24,12 @@ from splitbrain.checkers.verdict import AnyChecker, Checker, CheckerSpec, Outcom
 from splitbrain.results.arrow import TELEMETRY_SCHEMA, conform, conform_telemetry
 from splitbrain.results.columns import array, codes, numbers
 from splitbrain.results.errors import HistoryFormatError, UsageError
+from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
 _CRASHES: Final = "crashes"
+_SET_UP: Final = "being set up"
+"""What a checker did that refused the request: its name, its options, or what they name are wrong."""
 
 COVERAGE: Final = "coverage"
 """The checker that decides whether a run tested enough."""
@@ -100,7 +103,7 @@ def judge_each(history: pa.Table, specs: Sequence[CheckerSpec], telemetry: pa.Ta
             each = checker(spec.name)
             verdicts.append(recorded.verdict(each, spec))
         except UsageError as error:
-            verdicts.append(broken(spec.name, error, "being set up"))
+            verdicts.append(broken(spec.name, error, _SET_UP))
     return verdicts
 
 
@@ -214,7 +217,7 @@ def check_partition(each: Checker, spec: CheckerSpec, part: pa.Table) -> Verdict
         UsageError: an option is wrong.
     """
     key = part.column("key")[0].as_py() if each.partition == "key" else None
-    rows = f"{part.num_rows} rows of {'telemetry' if each.partition == 'telemetry' else 'the history'}"
+    rows = f"{counted(part.num_rows, 'row')} of {'telemetry' if each.partition == 'telemetry' else 'the history'}"
     what = f"judging {rows}" if key is None else f"judging {rows} of key {key!r}"
     return _answer(lambda: each.check(part, spec.options), spec, what, key)
 
@@ -235,7 +238,7 @@ def _in_turns(each: InTurns, spec: CheckerSpec, parts: Sequence[pa.Table | LongH
     rows = {task.key: part.num_rows for task, part in zip(tasks, parts, strict=True)}
 
     def doing(key: str | None) -> str:
-        return f"judging {rows[key]} rows of the history" + ("" if key is None else f" of key {key!r}")
+        return f"judging {counted(rows[key], 'row')} of the history" + ("" if key is None else f" of key {key!r}")
 
     def broke(task: Task, error: Exception) -> Verdict:
         return broken(spec.name, error, doing(task.key), key=task.key)
@@ -251,7 +254,7 @@ def check_whole(each: WholeChecker, spec: CheckerSpec, history: pa.Table, teleme
         UsageError: an option is wrong.
     """
     telemetry_rows = TELEMETRY_SCHEMA.empty_table() if telemetry is None else telemetry
-    what = f"judging {history.num_rows} rows of the history and {telemetry_rows.num_rows} of telemetry"
+    what = f"judging {counted(history.num_rows, 'row')} of the history and {telemetry_rows.num_rows} of telemetry"
     return _answer(lambda: each.check(history, telemetry_rows, spec.options), spec, what, None)
 
 
@@ -301,7 +304,7 @@ def merge(each: AnyChecker, spec: CheckerSpec, parts: Sequence[Verdict]) -> Verd
     except UsageError:
         raise
     except Exception as error:
-        broke = broken(spec.name, error, f"merging the verdicts on {len(parts)} partitions")
+        broke = broken(spec.name, error, f"merging the verdicts on {counted(len(parts), 'partition')}")
         crashes += broke.evidence[_CRASHES]
         merged = next((part for part in parts if part.valid == "false"), broke)
     if not crashes:
@@ -354,6 +357,8 @@ def crashed(verdicts: Iterable[Verdict]) -> str | None:
 def broken(name: str, error: Exception, doing: str, *, key: str | None = None) -> Verdict:
     """The verdict of a checker that broke: "unknown", with the traceback in its evidence."""
     what = "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
+    if doing == _SET_UP:
+        what = str(error)
     if isinstance(error, MemoryError):
         what = f"{what} (memory ran out; splitbrain analyze judges a stored run again, where there is more)"
     crash = {
@@ -394,10 +399,13 @@ def _plain(value: Any) -> Any:
 
 def _broke(crashes: Sequence[Mapping[str, Any]]) -> Reason:
     advice = "This is a defect of the checker: verdict.json has the traceback."
+    if crashes[0]["doing"] == _SET_UP:
+        advice = "Correct the checkers of the workload."
     return Reason(Code.CHECKER_BROKE, _sentence(crashes), advice)
 
 
 def _sentence(crashes: Sequence[Mapping[str, Any]]) -> str:
     first = crashes[0]
     more = f" (and {len(crashes) - 1} more such)" if len(crashes) > 1 else ""
-    return f"Unknown: checker {first['checker']!r} broke while {first['doing']}: {first['error']}{more}"
+    what = "cannot judge this run" if first["doing"] == _SET_UP else f"broke while {first['doing']}"
+    return f"Unknown: checker {first['checker']!r} {what}: {first['error']}{more}"

@@ -68,6 +68,20 @@ def checker(name: str) -> AnyChecker:
     return _checked(plugins.find("checker", name, CHECKERS), name)
 
 
+def check_spec(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse a checker that cannot be had, or a model of linearizability that cannot. No built-in checker is imported.
+
+    Raises:
+        UsageError: there is no such checker or model, or it cannot be imported.
+    """
+    if name not in CHECKERS:
+        checker(name)
+    if name == "linearizable" and isinstance(options.get("model"), str):
+        from splitbrain.checkers.models import model
+
+        model(options["model"])
+
+
 def _load(location: str) -> AnyChecker:
     module, _, attribute = location.partition(":")
     return _checked(getattr(importlib.import_module(module), attribute), location)

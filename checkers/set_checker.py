@@ -36,6 +36,7 @@ import pyarrow.compute as pc
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
 from splitbrain.results.calls import Calls, Ints, client_calls, ints, is_equal, place, seconds
 from splitbrain.results.errors import HistoryFormatError, UsageError
+from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
 NEVER: Final = np.iinfo(np.int64).max
@@ -157,7 +158,7 @@ def _judge_one(table: pa.Table, add: str, read: str, key: str | None) -> Verdict
     if not coded:
         attempted = int(np.count_nonzero(calls.are(read)))
         sentence = (
-            f"The set was never read: none of {attempted} reads was answered."
+            f"The set was never read: none of {counted(attempted, 'read')} was answered."
             if attempted
             else ("The set was never read: no read was invoked.")
         )
@@ -321,10 +322,10 @@ class _Judge:
             missing = (
                 "the only read that began later"
                 if later == 1
-                else f"every one of the {later} reads that began later, first"
+                else f"every one of the {counted(later, 'read')} that began later, first"
             )
         else:
-            missing = f"{absences} of the {later} reads that began later, among them the last of all,"
+            missing = f"{absences} of the {counted(later, 'read')} that began later, among them the last of all,"
         return Finding(
             "lost",
             f"Lost: element {self._name(element)} {known} and is missing from {missing} from {self._answer(read)}.",
@@ -442,7 +443,9 @@ def _first(findings: Sequence[Finding], anomalies: Sequence[str]) -> Finding:
 
 def _praise(figures: Mapping[str, Any]) -> str:
     covered = figures["acknowledged"] - figures["unread"]
-    sentence = f"Linearizable: {figures['reads']} reads hold every one of {covered} acknowledged elements in time"
+    sentence = (
+        f"Linearizable: {counted(figures['reads'], 'read')} hold every one of {covered} acknowledged elements in time"
+    )
     if figures["recovered"]:
         sentence += f", and {figures['recovered']} with unknown outcome"
     return (

@@ -14,6 +14,7 @@ from splitbrain.results.calls import client_calls
 from splitbrain.results.counts import run_counts
 from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import run_events
+from splitbrain.results.quantities import counted
 
 
 class Stats:
@@ -46,7 +47,7 @@ class Stats:
         calls, events = client_calls(history), run_events(history)
         figures = run_counts(calls, events, asked)
         sentence = (
-            f"{figures['ops']} ops in {figures['duration_s']:.1f} s: {figures['ok']} ok, {figures['fail']} "
+            f"{counted(figures['ops'], 'op')} in {figures['duration_s']:.1f} s: {figures['ok']} ok, {figures['fail']} "
             f"fail, {figures['info']} info; up to {figures['max_concurrency']} at once."
         )
         sentences: list[str | None] = [sentence, waited(figures)]
@@ -75,4 +76,7 @@ def waited(figures: Mapping[str, Any]) -> str | None:
     begun, due = (figures[name].get("ok", {}).get("p99", 0.0) for name in ("latency_ms", "due_latency_ms"))
     if due - begun <= WAIT_SHOWN_MS:
         return None
-    return f"p99 of ok ops is {due / 1000:.3g} s from when they were due, {begun / 1000:.3g} s from when they began."
+    return (
+        f"The p99 latency of ok ops is {begun / 1000:.3g} s; with the time for which they waited for a free client "
+        f"it is {due / 1000:.3g} s."
+    )

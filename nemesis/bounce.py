@@ -28,6 +28,7 @@ from splitbrain.nemesis.targets import leader, views
 from splitbrain.results.errors import BackendError, NemesisError, UsageError
 from splitbrain.results.history import Op
 from splitbrain.results.nemesisop import Request, asked
+from splitbrain.results.quantities import counted
 
 FAULT: Final = "bounce"
 
@@ -193,8 +194,8 @@ def check(wanted: BounceRequest, known: Sequence[NodeId]) -> None:
         raise UsageError(f"a bounce of {', '.join(strangers) or 'no nodes'}: the nodes are {', '.join(known)}.")
     if not len(wanted.nodes) <= len(wanted.pauses_ms) <= STEPS_MAX:
         raise UsageError(
-            f"a bounce has a pause after each of its nodes, {STEPS_MAX:,} at most: {len(wanted.nodes)} nodes, "
-            f"{len(wanted.pauses_ms)} pauses."
+            f"a bounce has a pause after each of its nodes, {STEPS_MAX:,} at most: "
+            f"{counted(len(wanted.nodes), 'node')}, {counted(len(wanted.pauses_ms), 'pause')}."
         )
     check_pauses("pauses_ms", wanted.pauses_ms)
 
@@ -206,7 +207,7 @@ def _check(given: Asked[BounceRequest]) -> None:
     wanted = given.request
     check_over(wanted.over)
     if wanted.when is not None:
-        check_name(f"moment (when) of {given.f}", wanted.when, [ELECTION])
+        check_name("moment (when)", wanted.when, [ELECTION], f"of {given.f}")
         if wanted.nodes or wanted.pauses_ms:
             raise UsageError("the election decides which nodes are bounced: remove nodes and pauses_ms.")
         return

@@ -18,14 +18,14 @@ def check_enough(nodes: Sequence[NodeId], needed: int, what: str) -> None:
         raise UsageError(f"{what} needs {needed} nodes, and there are {len(nodes)}.")
 
 
-def check_name(what: str, name: str | None, known: Collection[str]) -> None:
+def check_name(what: str, name: str | None, known: Collection[str], where: str = "") -> None:
     """Refuse a name that is not among the known ones.
 
     Raises:
         UnknownNameError: so it is.
     """
     if name not in known:
-        raise UnknownNameError(what, str(name), known)
+        raise UnknownNameError(what, str(name), known, where)
 
 
 def check_nodes(f: str, field: str, listed: Sequence[NodeId], nodes: Sequence[NodeId]) -> None:

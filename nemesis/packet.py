@@ -213,7 +213,7 @@ def _record_effects(counts: Mapping[Link, Mapping[str, int]]) -> dict[str, Any]:
 
 def _check(given: Asked[PacketRequest]) -> None:
     scope = given.request.scope
-    check_name(f"scope of {given.f}", scope, [ALL_LINKS, ONE_LINK, *SIDES])
+    check_name("scope", scope, [ALL_LINKS, ONE_LINK, *SIDES], f"of {given.f}")
     if given.request.spec is not None and scope not in SIDES:
         raise UsageError(f"the scope {scope!r} takes no spec: remove it, or use the scope {' or '.join(SIDES)}.")
     check_enough(given.order, 2, "a fault of links")

@@ -288,7 +288,7 @@ def _mark(cut: frozenset[Link], nodes: Sequence[NodeId], boss: NodeId | None) ->
 
 def _check(given: Asked[PartitionRequest]) -> None:
     request = given.request
-    check_name(f"shape of {given.f}", request.shape, [*SHAPES, swizzle.SHAPE])
+    check_name("shape", request.shape, [*SHAPES, swizzle.SHAPE], f"of {given.f}")
     if request.shape == swizzle.SHAPE:
         check_nodes(given.f, "nodes", request.nodes, given.nodes)
         check_nodes(given.f, "heal_nodes", request.heal_nodes, given.nodes)

@@ -47,7 +47,7 @@ def complete(f: str, value: Any, nodes: Sequence[NodeId], named: Sequence[str] =
         return request(kind.name, action)
     for name in own:
         if name not in kind.fields:
-            raise UnknownNameError(f"field of {f}", name, [*kind.fields, "order"])
+            raise UnknownNameError("field", name, [*kind.fields, "order"], f"of {f}")
     order = _order(f, value, nodes)
     _check(kind, f, own, order, nodes)
     over = {"over": True} if kind.over else {}
@@ -123,7 +123,7 @@ def _check(kind: Kind[Any], f: str, own: Mapping[str, Any], order: Sequence[Node
     try:
         wanted = asked({**own, "order": order}, kind.request)
         if isinstance(wanted, RequestOfNodes):
-            check_name(f"node spec of {f}", wanted.node_spec, kind.specs)
+            check_name("node spec", wanted.node_spec, kind.specs, f"of {f}")
             check_enough(order, fewest(wanted.node_spec), f"{f}: the node spec {wanted.node_spec!r}")
         kind.check(Asked(f, wanted, order, nodes))
     except UnknownNameError:
@@ -152,7 +152,7 @@ def _check_struct(kind: Kind[Any], f: str, field: str, given: Any, shape: type[m
         raise UsageError(f"{f} needs the fault in {field}, as in {kind.example}.")
     for name in cast("dict[str, Any]", given):
         if name not in shape.__struct_fields__:
-            raise UnknownNameError(f"field of {field}", name, shape.__struct_fields__)
+            raise UnknownNameError("field", name, shape.__struct_fields__, f"of {field}")
     try:
         fault = msgspec.convert(given, shape)
     except (msgspec.ValidationError, UsageError) as error:

@@ -55,11 +55,20 @@ class UsageError(SplitbrainError):
 class UnknownNameError(UsageError):
     """A workload, nemesis, checker, model, system, backend or bug of that name does not exist."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "") -> None:
+        """What is missing, what was meant perhaps, and what there is.
+
+        Args:
+            kind: what it would be ("bug").
+            name: as it was given.
+            known: the names that exist.
+            where: what it would belong to, as a phrase ("of system 'etcd'").
+        """
         names = sorted(known)
         close = difflib.get_close_matches(name, names, n=1)
         hint = f"Did you mean {close[0]!r}? " if close else ""
-        super().__init__(f"there is no {kind} {name!r}. {hint}Known: {', '.join(names)}.")
+        listed = f"Known: {', '.join(names)}." if names else "There is none at all."
+        super().__init__(f"there is no {kind} {name!r}{where and ' '}{where}. {hint}{listed}")
         self.kind = kind
         self.name = name
 

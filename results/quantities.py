@@ -1,4 +1,4 @@
-"""Sizes and ages as people write them: 500M, 2G, 12h, 30d."""
+"""Sizes, ages and numbers of things as people write them: 500M, 2G, 12h, 30d, 1 run, 2 runs."""
 
 from __future__ import annotations
 
@@ -29,6 +29,17 @@ def age(option: str, text: str) -> float:
         UsageError: it is none; the message names `option`.
     """
     return _parsed(text, _SECONDS, f"{option} {text!r} is no age: write 90m, 12h, 30d or 8w.")
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A number of things for people: "1 fault window", "2 fault windows".
+
+    Args:
+        count: how many there are.
+        noun: one of them.
+        plural: several of them; the noun with an s if that is left out.
+    """
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def shown(count: float) -> str:

@@ -40,6 +40,7 @@ from splitbrain.results.errors import (
     UsageError,
 )
 from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import reasons_of
 from splitbrain.results.soundness import sound_history, sound_telemetry
 from splitbrain.results.stores import is_run
@@ -285,8 +286,8 @@ class RunDir:
         if content.complete:
             return table
         note = (
-            f"recovered {arrow.client_ops(table)} ops ({table.num_rows} rows) from the write-ahead file of a run that "
-            f"did not end normally"
+            f"recovered {counted(arrow.client_ops(table), 'op')} ({counted(table.num_rows, 'row')}) from the "
+            "write-ahead file of a run that did not end normally"
         )
         if content.problem is not None:
             note = f"{note} ({content.problem})"

@@ -23,6 +23,7 @@ import msgspec
 from splitbrain.results.errors import HarnessError, HistoryFormatError, StoreVersionError
 from splitbrain.results.history import Op
 from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.quantities import counted
 from splitbrain.results.values import refuse_not_finite
 
 MAGIC: Final = b"SBHIST\r\n"
@@ -199,7 +200,7 @@ def _read_frames(data: memoryview) -> WalContent:
     position = _HEADER.size
     while position < len(data):
         left = len(data) - position
-        unread = f"the last {left} bytes were not read, after {len(ops)} rows"
+        unread = f"the last {counted(left, 'byte')} were not read, after {counted(len(ops), 'row')}"
         if left < _FRAME.size:
             return WalContent(ops, complete=False, problem=f"torn tail: {unread}")
         length, checksum = _FRAME.unpack_from(data, position)

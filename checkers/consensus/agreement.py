@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, with_reason
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
+from splitbrain.results.quantities import counted
 
 Place: TypeAlias = tuple[str | None, int]
 """A group, and an index in its log."""
@@ -143,7 +144,7 @@ def _sentence(anomaly: str, one: Row, other: Row, last_agreed: int | None) -> st
 def _praise(compared: list[Place], nodes: int) -> str:
     if compared:
         highest = max(index for _, index in compared)
-        figures = f"{len(compared)} indexes, the highest {highest}"
+        figures = f"{counted(len(compared), 'index', 'indexes')}, the highest {highest}"
         return f"Replicas agree at every index at which two or more nodes could be compared ({figures})."
     if nodes < 2:
         return "Nothing to compare: only one node reported hashes."

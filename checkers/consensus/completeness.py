@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, with_reason
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
+from splitbrain.results.quantities import counted
 
 
 class LeaderCompleteness:
@@ -121,7 +122,7 @@ def _finding(leader: Row, committed: _Committed | None) -> dict[str, Any] | None
 def _sentence(found: list[dict[str, Any]], elected: int, judged: int) -> str:
     unjudged = elected - judged
     why = "it did not report where its log ended" if unjudged == 1 else "they did not report where their logs ended"
-    left_out = f"{unjudged} of the {elected} elected leaders could not be judged, since {why}"
+    left_out = f"{unjudged} of the {counted(elected, 'elected leader')} could not be judged, since {why}"
     if found:
         more = f" ({len(found)} leaders were incomplete.)" if len(found) > 1 else ""
         return f"{found[0]['sentence']}{more}" + (f" ({left_out}.)" if unjudged else "")
@@ -131,4 +132,4 @@ def _sentence(found: list[dict[str, Any]], elected: int, judged: int) -> str:
         return "Unknown: no elected leader reported where its log ended."
     if unjudged:
         return f"Unknown: {left_out}; the other {judged} had every entry that was known to be committed before."
-    return f"Each of the {judged} elected leaders had every entry that was known to be committed before."
+    return f"Each of the {counted(judged, 'elected leader')} had every entry that was known to be committed before."

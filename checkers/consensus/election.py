@@ -21,6 +21,7 @@ import pyarrow as pa
 from splitbrain.checkers.consensus.rows import LISTED, Row, of_group, refuse_options, rows, with_reason
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
 from splitbrain.results.calls import seconds
+from splitbrain.results.quantities import counted
 
 Term: TypeAlias = tuple[str | None, int]
 Leaders: TypeAlias = dict[tuple[str, int, int], list[Row]]
@@ -157,4 +158,4 @@ def _sentence(found: list[dict[str, Any]], terms: int, nodes: int, has_roles: bo
         return "Unknown: no row of the telemetry has a role and a term."
     if not terms:
         return "No leader was seen, so no term had two leaders."
-    return f"No term had more than one leader: {terms} terms had one, {nodes} nodes led."
+    return f"No term had more than one leader: {terms} terms had one, {counted(nodes, 'node')} led."

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from splitbrain.checkers.consensus.rows import Row, of_group, refuse_options, rows, with_reason
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
+from splitbrain.results.quantities import counted
 
 _LISTED = 4
 """The largest number of findings of each kind in the evidence."""
@@ -170,6 +171,7 @@ def _sentence(
     if nothing:
         return "Unknown: no row of the telemetry has a commit index, an applied index or a term."
     return (
-        f"Commit index, applied index and term never went back in {figures['lives']} lives of the nodes; the highest "
+        f"Commit index, applied index and term never went back in {counted(figures['lives'], 'life', 'lives')} of "
+        "the nodes; the highest "
         f"commit index was {figures['max_commit'] or 0}, the highest term {figures['max_term'] or 0}."
     )

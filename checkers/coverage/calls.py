@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -100,6 +101,12 @@ class ClientOps:
             for value, answer, mops in zip(given, answers, micro_ops, strict=True)
         ]
         return found
+
+    def errors(self, chosen: Bools) -> list[tuple[str, int]]:
+        """The errors with which these ops ended, each with how often, the most frequent first."""
+        rows = self._calls.complete[chosen]
+        found: list[str | None] = self._calls.table["error"].take(pa.array(rows[rows != OPEN], pa.int64())).to_pylist()
+        return Counter(error for error in found if error is not None).most_common()
 
     def answered_values(self, chosen: Bools) -> list[str | None]:
         """The values with which these ops completed, as JSON text."""

@@ -16,6 +16,7 @@ from splitbrain.checkers.verdict import Partition, Verdict
 from splitbrain.results.calls import Calls, client_calls
 from splitbrain.results.counts import window_counts
 from splitbrain.results.faults import RunEvents, run_events
+from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import in_order
 
 
@@ -50,10 +51,10 @@ class Coverage:
             ]
         )
         if reasons:
-            more = f" ({len(reasons) - 1} more reasons)" if len(reasons) > 1 else ""
+            more = f" ({counted(len(reasons) - 1, 'more reason')})" if len(reasons) > 1 else ""
             sentence = f"Inconclusive: {reasons[0]}{more}"
         elif windows:
-            sentence = f"The run tested enough: {len(windows)} fault windows, client ops in each of them."
+            sentence = f"The run tested enough: {counted(len(windows), 'fault window')}, client ops in each of them."
         else:
             sentence = "The run tested enough (the test has no faults)."
         recovery = recovery_s(events)

@@ -35,12 +35,16 @@ def of_faults(events: RunEvents, windows: Sequence[dict[str, Any]], wanted: Opti
         if all(did is False for did in bit):
             yield Reason(
                 Code.FAULT_DID_NOT_BITE,
-                f"no fault of kind {kind!r} had an effect: its counters stayed 0 in all {len(bit)} windows.",
+                f"no fault of kind {kind!r} had an effect: its counters stayed 0 in {_all(len(bit))}.",
                 "Give it a stronger fault, or one that lasts longer.",
             )
     for window in windows:
         if not window["ended"]:
             yield _unmet(window)
+
+
+def _all(windows: int) -> str:
+    return "its only window" if windows == 1 else f"all {windows} windows"
 
 
 def _missing(kinds: Sequence[str], wanted: Options) -> Iterator[Reason]:

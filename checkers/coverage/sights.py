@@ -10,6 +10,7 @@ import msgspec
 from splitbrain.checkers.coverage.calls import ClientOps
 from splitbrain.checkers.coverage.options import Options
 from splitbrain.results.calls import Bools
+from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
 _NOTHING: Final = (None, "null", "[]", "{}")
@@ -39,7 +40,8 @@ def of_reads(ops: ClientOps, wanted: Options, fs: Sequence[str]) -> Iterator[Rea
         if answers and seen < least:
             yield Reason(
                 Code.READS_SAW_NOTHING,
-                f"{seen or 'none'} of {len(answers)} ok ops of {f!r} saw a client's write; at least {least} must.",
+                f"{seen or 'none'} of {counted(len(answers), 'ok op')} of {f!r} saw a client's write; at least "
+                f"{least} must.",
                 _ADVICE,
             )
             continue
@@ -47,7 +49,7 @@ def of_reads(ops: ClientOps, wanted: Options, fs: Sequence[str]) -> Iterator[Rea
         if last and not _seen(last, answers, written):
             yield Reason(
                 Code.READS_SAW_NOTHING,
-                f"none of {len(last)} ok ops of {f!r} after all faults saw a client's write.",
+                f"none of {counted(len(last), 'ok op')} of {f!r} after all faults saw a client's write.",
                 _ADVICE,
             )
 

@@ -27,6 +27,7 @@ from splitbrain.checkers.coverage.outages import calm, out_ns
 from splitbrain.checkers.coverage.sights import ONE_OF, of_reads
 from splitbrain.results.calls import Bools, Calls, seconds
 from splitbrain.results.faults import RunEvents
+from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
 
 ANSWERED_SHARE: Final = 0.15
@@ -48,6 +49,10 @@ SILENCE_OPS: Final = 10
 ASKED_MIN: Final = 3
 """A node that received fewer ops in the final phase is not called silent."""
 
+ERROR_CHARS: Final = 150
+"""The longest part of an error that a reason shows."""
+
+_NO_OPS: Final = "Does the workload's generator make ops for clients, and is the --time-limit long enough for one?"
 MORE: Final = "Give it a longer --time-limit, a higher --rate, or fewer faults; a slow system a longer --op-timeout."
 
 
@@ -83,14 +88,15 @@ class Work:
         """A reason for each floor that the run misses."""
         ops = self._ops
         if not len(ops.ok):
-            yield Reason(Code.NOT_EXERCISED, "clients invoked no op: there is nothing to judge.", MORE)
+            yield Reason(Code.NOT_EXERCISED, "clients invoked no op: there is nothing to judge.", _NO_OPS)
             return
         for chosen, when in ((np.ones_like(ops.ok), ""), (ops.faults, " of the faults phase")):
             if chosen.any() and not (chosen & ops.ok).any():
                 yield Reason(
                     Code.NOTHING_OK,
-                    f"none of {_count(chosen)} client ops{when} was ok: there is nothing to judge.",
-                    "See the errors in the report: are the nodes reachable, is --op-timeout long enough?",
+                    f"none of {counted(_count(chosen), 'client op')}{when} was ok: there is nothing to judge."
+                    f"{self._ended_with(chosen)}",
+                    "Are the nodes reachable, and is --op-timeout long enough?",
                 )
                 return
         yield from of_judges(ops, self._wanted, self._fs)
@@ -109,17 +115,39 @@ class Work:
             of_f = self._ops.are(f)
             ok, invoked = _count(of_f & self._ops.ok), _count(of_f)
             if not invoked:
-                yield Reason(Code.NOT_EXERCISED, f"no op of {f!r} was ever invoked.", MORE)
+                yield Reason(
+                    Code.NOT_EXERCISED,
+                    f"no op of {f!r} was ever invoked.",
+                    f"Does the workload's generator make ops of {f!r}? If it seldom does, give the test a longer "
+                    f"--time-limit or a higher --rate.",
+                )
                 continue
             given = self._wanted.given_floor(f)
             if not ok and given != 0:
                 least = f"; at least {given} are needed" if given else ""
-                yield Reason(Code.NEVER_OK, f"none of {invoked} ops of {f!r} was ok{least}.", MORE)
+                yield Reason(
+                    Code.NEVER_OK,
+                    f"none of {counted(invoked, 'op')} of {f!r} was ok{least}.{self._ended_with(of_f)}",
+                    "Does the client carry it out correctly, and can the system? A slow one needs a longer "
+                    "--op-timeout.",
+                )
             elif given is not None:
                 if ok < given:
-                    yield Reason(Code.TOO_FEW_OPS, f"only {ok} ok ops of {f!r}; at least {given} are needed.", MORE)
+                    yield Reason(
+                        Code.TOO_FEW_OPS, f"only {counted(ok, 'ok op')} of {f!r}; at least {given} are needed.", MORE
+                    )
             elif self._wanted.floors:
                 yield from self._too_few(f)
+
+    def _ended_with(self, chosen: Bools) -> str:
+        """A sentence on the most frequent error of these ops."""
+        errors = self._ops.errors(chosen)
+        if not errors:
+            return ""
+        (error, times), total = errors[0], _count(chosen)
+        shown = error if len(error) <= ERROR_CHARS else f"{error[:ERROR_CHARS]}..."
+        how_many = "It" if total == 1 else "All of them" if times == total else f"{times} of them"
+        return f" {how_many} ended with this error: {shown.rstrip('.')}."
 
     def _too_few(self, f: str) -> Iterator[Reason]:
         """Below the floor of the faults phase."""
@@ -130,8 +158,8 @@ class Work:
             origin = self._of_what(f"{OK_SHARE:.0%}") if least > self._least(invoked) else _few(OK_MIN)
             yield Reason(
                 Code.TOO_FEW_OPS,
-                f"only {ok} of {invoked} ops of {f!r} were ok in the faults phase; at least {least} are needed: "
-                f"{origin}.",
+                f"only {ok} of {counted(invoked, 'op')} of {f!r} were ok in the faults phase; at least {least} are "
+                f"needed: {origin}.",
                 MORE,
             )
 
@@ -167,8 +195,8 @@ class Work:
             )
             yield Reason(
                 Code.TOO_FEW_OPS,
-                f"only {answered} of {_count(ops.faults & ~ops.local)} ops were answered in the faults phase; at "
-                f"least {least} are needed: {origin}.",
+                f"only {answered} of {counted(_count(ops.faults & ~ops.local), 'op')} were answered in the faults "
+                f"phase; at least {least} are needed: {origin}.",
                 MORE,
             )
 
@@ -248,9 +276,10 @@ class Work:
                 continue
             yield Reason(
                 Code.NODE_SILENT,
-                f"{node} answered only {answered} of the {invoked} ops that it received in the faults phase; at least "
-                f"{least} are needed, since it could answer for more than half of that time.",
-                MORE,
+                f"{node} answered only {answered} of the {counted(invoked, 'op')} that it received in the faults "
+                f"phase; at least {least} are needed, since it could answer for more than half of that time."
+                f"{self._ended_with(at_node & ~ops.answered)}",
+                "See its log; a slow system needs a longer --op-timeout.",
             )
 
     # --- after all faults ---------------------------------------------------------------------------------------
@@ -270,16 +299,17 @@ class Work:
             if answered < least:
                 yield Reason(
                     Code.TOO_FEW_OPS if answered else Code.NEVER_OK,
-                    f"only {answered} of {invoked} ops of {f!r} were answered after all faults; at least {least} are "
-                    f"needed.",
-                    "See the errors in the report: everything was healed by then.",
+                    f"only {answered} of {counted(invoked, 'op')} of {f!r} were answered after all faults; at least "
+                    f"{least} are needed.{self._ended_with(of_f & ~ops.answered)}",
+                    "Everything was healed by then: see the nodes' logs.",
                 )
         for node in ops.nodes():
             at_node = ops.at(node) & ops.final & ~ops.local
             if _count(at_node) >= ASKED_MIN and not (at_node & ops.answered).any():
                 yield Reason(
                     Code.NODE_SILENT,
-                    f"{node} answered none of the {_count(at_node)} ops that it received after all faults.",
+                    f"{node} answered none of the {_count(at_node)} ops that it received after all faults."
+                    f"{self._ended_with(at_node)}",
                     "See its log: everything was healed by then.",
                 )
 
@@ -293,7 +323,7 @@ def _few(least: int) -> str:
 
 
 def _times(ops: int) -> str:
-    return "no op" if not ops else f"{ops} op{'s' if ops > 1 else ''}"
+    return "no op" if not ops else counted(ops, "op")
 
 
 def _load(load: Load) -> str:

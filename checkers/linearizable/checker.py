@@ -19,6 +19,7 @@ from splitbrain.checkers.turns import Task, judge_in_turns
 from splitbrain.checkers.verdict import Partition, Verdict
 from splitbrain.results.arrow import to_table
 from splitbrain.results.history import Op
+from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Reason
 
 KEYS_SHOWN: Final = 100
@@ -109,7 +110,7 @@ class Linearizable:
             algorithm=_algorithms(parts),
             seconds=seconds,
             figures=figures,
-            sentence=f"Linearizable as a {model}: {keys}, {figures['ops']} ops.",
+            sentence=f"Linearizable as a {model}: {keys}, {counted(figures['ops'], 'op')}.",
         )
 
 

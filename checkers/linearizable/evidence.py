@@ -263,10 +263,7 @@ def _accusation(key: str | None, ops: Ops, failing: int) -> str:
 
 
 def _general_reason(violation: Violation) -> str:
-    ops, failing = violation.ops, violation.failing
-    since = ops.cell("index", int(ops.invoked[failing]))
-    reason = f"no order of the ops lets it take effect at any moment since its invocation (op {since})"
-    return reason + _states_left(violation)
+    return f"no order of the ops lets it take effect at any moment since its invocation{_states_left(violation)}"
 
 
 def _states_left(violation: Violation) -> str:

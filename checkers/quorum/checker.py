@@ -26,6 +26,7 @@ from splitbrain.results.clocks import clocks_of
 from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import RunEvents, run_events
 from splitbrain.results.figures import DECIDED
+from splitbrain.results.quantities import counted
 from splitbrain.results.quorum import RECOVERY_ELECTIONS, RULES
 from splitbrain.results.reasons import Code, Reason
 
@@ -345,7 +346,7 @@ def _sentence(found: Sequence[Finding], run: _Run) -> str:
         others = len(found) - 1
         more = f" ({others} more {'finding' if others == 1 else 'findings'}.)" if others else ""
         return f"{first.rule} ({RULES[first.rule]}): {first.sentence}{more}"
-    silent = f"In {len(run.windows)} windows no node without a quorum answered"
+    silent = f"In {counted(len(run.windows), 'window')} no node without a quorum answered"
     demanded = sum(one.result == "held" for one in run.progress)
     within = f"within {run.wanted.recovery_s:g} s"
     if not demanded:

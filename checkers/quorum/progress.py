@@ -28,6 +28,7 @@ from splitbrain.results.arrivals import NEVER
 from splitbrain.results.availability import availability
 from splitbrain.results.calls import Bools, Ints, seconds
 from splitbrain.results.faults import FaultOp, RunEvents
+from splitbrain.results.quantities import counted
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -80,7 +81,7 @@ def progress(
         return Progress("too few ops")
     stories = [
         f"{' '.join(who or ())} of the core {' '.join(core)} answered none of "
-        f"{sum(sent[node] for node in who or ())} ops"
+        f"{counted(sum(sent[node] for node in who or ()), 'op')}"
         for core, who in zip(found, silent, strict=True)
     ]
     one = given.nodes.index((silent[0] or ("",))[0])

@@ -42,6 +42,7 @@ from splitbrain.checkers.spark.jobs import ROWS_PER_TASK, collect, tasks_for
 from splitbrain.checkers.spark.runs import BY_KEY, wants
 from splitbrain.checkers.stored import Ready
 from splitbrain.checkers.verdict import CheckerSpec, Verdict
+from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,7 +109,8 @@ class Split:
         if self.why_not:
             return {"key": self.key, "segments": 1, "tasks": 1, "how": f"{name} was not split: {self.why_not}."}
         count = len(self.segments)
-        how = f"{name} was split: {self.plan.ops} ops in {count} segments, judged by {self.tasks} tasks."
+        judged = f"judged by {counted(self.tasks, 'task')}"
+        how = f"{name} was split: {counted(self.plan.ops, 'op')} in {counted(count, 'segment')}, {judged}."
         return {"key": self.key, "segments": count, "tasks": self.tasks, "how": how}
 
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from splitbrain.results.errors import EngineError
+from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -34,7 +35,7 @@ def collect(frame: DataFrame, runs: int) -> list[Row]:
     try:
         return frame.collect()
     except Exception as error:
-        raise EngineError(f"Spark could not judge {runs} runs: {_reason(error)}") from error
+        raise EngineError(f"Spark could not judge {counted(runs, 'run')}: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:

@@ -27,6 +27,7 @@ from splitbrain.checkers.weaker.causal import Causality, guessed_sources
 from splitbrain.checkers.weaker.reads_from import ContradictionError, Deduction, Rule
 from splitbrain.checkers.weaker.work import STEPS, TIME_S, OutOfWorkError, Work
 from splitbrain.results.errors import HistoryFormatError
+from splitbrain.results.quantities import counted
 
 LINEARIZABILITY: Final = "linearizability"
 SEQUENTIAL: Final = "sequential consistency"
@@ -179,7 +180,7 @@ def _deduce(calls: Calls, registers: Registers, weakest: str, answer: Answer, wo
 def _search(calls: Calls, model: Model, deduced: _Deduced | None, answer: Answer, work: Work) -> None:
     registers = calls.registers
     if sequential.least_steps(calls) > work.most - work.steps:
-        answer.why_not = answer.why_not or "it would take too many steps"
+        answer.why_not = answer.why_not or "the search would take too many steps"
         return
     steps = sequential.Objects(calls, model) if registers is None else sequential.Registers(registers)
     edges = () if deduced is None else deduced.edges
@@ -200,7 +201,9 @@ def _search(calls: Calls, model: Model, deduced: _Deduced | None, answer: Answer
             answer.prove(SEQUENTIAL)
             return
         if within is None:
-            reason = f"no order of its ops keeps that of each process ({search.states} states were looked at)"
+            reason = (
+                f"no order of its ops keeps that of each process ({counted(search.states, 'state')} were looked at)"
+            )
             answer.refute(SEQUENTIAL, "exhaustive search", reason)
 
 

@@ -40,12 +40,12 @@ class Work:
             OutOfWorkError: too few steps are left, or no time is.
         """
         if self.steps + steps > self.most:
-            raise OutOfWorkError("it took too many steps")
+            raise OutOfWorkError("the search took too many steps")
         self.steps += steps
         if self.steps >= self._next_look:
             self._next_look = self.steps + _LOOK
             if self._budget.is_over():
-                raise OutOfWorkError("it took too long")
+                raise OutOfWorkError("the search took too long")
 
     def part(self, share: float) -> Work:
         """Work of a share of the steps that are left here, in the same time; `absorb` counts what was done of it."""

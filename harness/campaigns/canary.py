@@ -18,6 +18,7 @@ from splitbrain.harness.campaigns.interrupts import Interrupts
 from splitbrain.harness.campaigns.swarm import Asked, draw
 from splitbrain.harness.campaigns.workers import Workers
 from splitbrain.results.errors import HarnessError
+from splitbrain.results.quantities import counted
 
 BUG: Final = "M23"
 CHECKER: Final = "linearizable"
@@ -58,7 +59,8 @@ def check(
         workers.wait(timeout_s=0.2)
     if not interrupts.seen and not any(CHECKER in kind for kind in tally.kinds):
         raise HarnessError(
-            f"the pipeline is broken: the canary was not found. Bug {BUG} was switched on, and {tally.runs} runs "
+            f"the pipeline is broken: the canary was not found. Bug {BUG} was switched on, and "
+            f"{counted(tally.runs, 'run')} "
             f"(seeds {SEEDS[0]} to {SEEDS[-1]}) showed {_instead(tally)}. Nothing that a hunt finds, or does not find, "
             f"is reliable until this is fixed."
         )

@@ -159,7 +159,7 @@ def compose(options: RunOptions) -> Test:
     bugs = names("--bug", options.bug)
     for bug in bugs:
         if bug not in system.bugs:
-            raise UnknownNameError(f"bug of system {options.system!r}", bug, system.bugs)
+            raise UnknownNameError("bug", bug, system.bugs, f"of system {options.system!r}")
     concurrency = client_count(options.concurrency, len(nodes))
     nemesis_names = names("--nemesis", options.nemesis)
     if not nemesis_names:

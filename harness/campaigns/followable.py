@@ -105,7 +105,7 @@ def _whole(place: str, fault: ScriptedFault, nodes: Sequence[str], named: Sequen
 def _check_op(place: str, op: ScriptedOp, test: Test) -> None:
     workload = test.workload
     if op.f not in workload.fs:
-        raise UnknownNameError(f"function of workload {workload.name!r} ({place})", op.f, workload.fs)
+        raise UnknownNameError("function", op.f, workload.fs, f"of workload {workload.name!r} ({place})")
     if op.mops is not None:
         raise UsageError(f"{place}: workload {workload.name!r} has no transactions: remove mops.")
     shape = workload.shapes.get(op.f)

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Final
 
+from splitbrain.checkers.registry import check_spec
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.backends.sim import SimBackend
 from splitbrain.harness.contract.elections import Elections
@@ -25,8 +26,11 @@ def with_judges(test: Test, backend: Backend) -> Test:
     a run inconclusive.
 
     Raises:
-        UsageError: the test needs figures that its system does not have.
+        UsageError: the test needs figures that its system does not have, or its workload names a checker or a model
+            that does not exist.
     """
+    for spec in test.workload.checkers:
+        check_spec(spec.name, spec.options)
     named = {spec.name for spec in test.workload.checkers}
     specs = [_with_load(spec, test) for spec in test.workload.checkers]
     specs += [spec for spec in _applicable(test, backend) if spec.name not in named]

@@ -28,6 +28,7 @@ from splitbrain.harness.running.plan import Plan, encode, load
 from splitbrain.results.arrow import history_hash
 from splitbrain.results.errors import HarnessError, SplitbrainError, UsageError
 from splitbrain.results.origin import OWN_CODE, git_revision, versions
+from splitbrain.results.quantities import counted
 from splitbrain.results.store import RunDir, Store
 from splitbrain.results.stores import is_run
 
@@ -206,7 +207,7 @@ def compare(original: Original, runs: Sequence[Played]) -> Comparison:
     differences = _differences(original.versions, now)
     prints = {each.fingerprint: None for each in runs}
     if len(hashes) > 1 or len(prints) > 1:
-        problem = f"the simulation is not deterministic: {len(runs)} replays gave {len(hashes)} histories."
+        problem = f"the simulation is not deterministic: {counted(len(runs), 'replay')} gave {len(hashes)} histories."
         return _comparison(original, hashes, differences, problem, problem)
     [found] = hashes
     times = "" if len(runs) == 1 else f", {len(runs)} times out of {len(runs)}"

@@ -6,6 +6,7 @@ from typing import Any
 
 from splitbrain.checkers.verdict import Outcome, Verdict, reasons
 from splitbrain.results.clocks import Clocks
+from splitbrain.results.quantities import counted
 
 COLOURS = {
     Outcome.PASS: "green",
@@ -24,9 +25,9 @@ def sentences(verdicts: list[Verdict]) -> list[str]:
 
 def figures(verdicts: list[Verdict]) -> str:
     """One line on how much a run did: ops by how they ended, and the faults it saw."""
-    counted = next((verdict.sentence for verdict in verdicts if verdict.checker == "stats"), "nothing was counted")
+    stats = next((verdict.sentence for verdict in verdicts if verdict.checker == "stats"), "nothing was counted")
     coverage = next((each.figures for each in verdicts if each.checker == "coverage"), dict[str, Any]())
-    return f"{counted} {len(coverage.get('windows', ()))} fault windows."
+    return f"{stats} {counted(len(coverage.get('windows', ())), 'fault window')}."
 
 
 CLOCK_ERROR_SHOWN_S = 0.001

@@ -14,6 +14,7 @@ import msgspec
 
 from splitbrain.harness.cli import options, parsing
 from splitbrain.results.errors import RunNotFoundError, UsageError
+from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
     from splitbrain.harness.campaigns.many import Judged
@@ -118,14 +119,16 @@ def _judge(runs: list[RunDir], engine: str, master: str) -> list[Judged]:
             steps.reach(done)
             if done == len(runs) or engine != "inline":
                 with steps.aside():
-                    click.echo(f"judged {done} of {len(runs)} runs in {time.monotonic() - began_s:.0f} s", err=True)
+                    click.echo(
+                        f"judged {done} of {counted(len(runs), 'run')} in {time.monotonic() - began_s:.0f} s", err=True
+                    )
 
         if engine == "inline":
             stack.enter_context(steps).describe("judging runs")
             return judge_one_by_one(runs, show, _warn)
         from splitbrain.checkers.spark.session import session
 
-        click.echo(f"starting Spark ({master}) for {len(runs)} runs", err=True)
+        click.echo(f"starting Spark ({master}) for {counted(len(runs), 'run')}", err=True)
         stack.enter_context(steps).describe("starting Spark")
         pages = stack.enter_context(page_writers(len(runs), cores(None)))
         spark = stack.enter_context(session(master))

@@ -12,6 +12,7 @@ import msgspec
 
 from splitbrain.harness.cli import counterexample, options, parsing
 from splitbrain.results.errors import HistoryFormatError, SplitbrainError, UnknownNameError, UsageError
+from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,12 +122,12 @@ def command(
     outcomes: list[Outcome] = []
     rows: list[Mapping[str, Any]] = []
     problems: list[SplitbrainError] = []
-    with Steps(2 * len(files)) as steps:
+    with Steps(len(files)) as steps:
         for file in files:
             try:
                 steps.enter(f"reading {file}")
                 history = _read(file, format_name, independent, checker_name)
-                steps.enter(f"judging {file}, {_rows(history)} rows")
+                steps.describe(f"judging {file}, {counted(_rows(history), 'row')}")
                 verdict = _judged(history, spec, _telemetry(file))
             except UnknownNameError:
                 raise
@@ -138,8 +139,8 @@ def command(
                 continue
             outcomes.append(outcome([verdict]))
             drawn = pictures.draw(file, history, verdict) if pictures is not None else None
-            counted = {"ops": _ops(history), "rows": _rows(history)}
-            rows.append({"file": file, **counted, **plain_verdict(verdict), "picture": drawn})
+            sizes = {"ops": _ops(history), "rows": _rows(history)}
+            rows.append({"file": file, **sizes, **plain_verdict(verdict), "picture": drawn})
             if not as_json:
                 with steps.aside():
                     _print(file, verdict, drawn, asked=pictures is not None)

@@ -10,6 +10,7 @@ import click
 
 from splitbrain.results import drawable
 from splitbrain.results.errors import UsageError
+from splitbrain.results.quantities import counted
 from splitbrain.results.targets import check_target
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Pictures:
         elif len(self._paths) > 1:
             raise UsageError(
                 f"--picture {target}: there is no such folder, and one file cannot hold the pictures of "
-                f"{len(self._paths)} histories. Make the folder first."
+                f"{counted(len(self._paths), 'history', 'histories')}. Make the folder first."
             )
         elif not folder.parent.is_dir():
             raise UsageError(f"--picture {target}: there is no folder {folder.parent}. Make it first.")

@@ -21,6 +21,7 @@ from rich.text import Text
 from splitbrain.harness.campaigns.leaders import Leaders
 from splitbrain.results.history import HARNESS, NEMESIS, Op
 from splitbrain.results.nemesisop import said
+from splitbrain.results.quantities import counted
 
 _REDRAW_S = 0.25
 _PLAIN_S = 10.0
@@ -136,7 +137,7 @@ class Progress:
         ended = f"{counts['ok']} ok, {counts['fail']} fail, {counts['info']} info"
         late = f"{self.behind_ns / 1e9:.1f} s behind --rate  " if self.behind_ns >= BEHIND_SHOWN_NS else ""
         return (
-            f"{elapsed}  {counts['invoke']} ops ({ended})  {late}"
+            f"{elapsed}  {counted(counts['invoke'], 'op')} ({ended})  {late}"
             f"fault: {fault}{f'  leader: {leader}' if leader is not None else ''}"
         )
 

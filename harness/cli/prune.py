@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from splitbrain.harness.cli import options, parsing
+from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
     from splitbrain.results.pruning import Candidate, Limits
@@ -70,7 +71,7 @@ def command(
     runs = pruning.candidates(where)
     known = {run.test_name for run in where.folders()}
     for name in sorted(limits.tests - known):
-        raise UnknownNameError(f"test in the store {where.root}", name, known)
+        raise UnknownNameError("test", name, known, f"in the store {where.root}")
     chosen = pruning.choose(runs, limits, time.time())
     problems: list[str] = []
     removed: list[Candidate] = []
@@ -87,7 +88,7 @@ def command(
     _report(runs, removed, problems, dry_run, as_json)
     _report_what_stays(runs, removed, limits)
     if problems:
-        raise HarnessError(f"{len(problems)} of {len(chosen)} runs were not removed: {problems[0]}")
+        raise HarnessError(f"{len(problems)} of {counted(len(chosen), 'run')} could not be removed: {problems[0]}")
 
 
 def _limits(older_than: str | None, keep: int | None, max_size: str | None, outcome: str, tests: str | None) -> Limits:
@@ -157,4 +158,4 @@ def _report(runs: list[Candidate], removed: list[Candidate], problems: list[str]
         click.echo(f"{would} {run.path}  {run.outcome}, {shown(run.size_bytes)}")
     for problem in problems:
         click.echo(f"not removed: {problem}", err=True)
-    click.echo(f"{would} {len(removed)} of {len(runs)} runs, {shown(freed)}")
+    click.echo(f"{would} {len(removed)} of {counted(len(runs), 'run')}, {shown(freed)}")

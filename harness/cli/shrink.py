@@ -15,6 +15,7 @@ import msgspec
 
 from splitbrain.harness.cli import options, parsing
 from splitbrain.results.errors import UsageError
+from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
     from splitbrain.harness.campaigns.interrupts import Interrupts
@@ -129,8 +130,8 @@ def sizes(plan: Plan) -> str:
     from splitbrain.harness.running.plan import figures
 
     size = figures(plan)
-    counted = (("fault", size.faults), ("op", size.ops), ("client", size.clients), ("node", size.nodes))
-    words = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for word, count in counted)
+    parts = (("fault", size.faults), ("op", size.ops), ("client", size.clients), ("node", size.nodes))
+    words = ", ".join(counted(count, word) for word, count in parts)
     return f"{words}, {size.seconds:.3g} s"
 
 
@@ -151,7 +152,7 @@ def _print(found: Smallest, conclusion: Conclusion, plan_file: Path) -> None:
     then, now = found.before.options["seed"], found.after.options["seed"]
     if then != now:
         click.echo(f"seed    {now}: with the delays of seed {then} the plan did not fail, or less could be removed")
-    click.echo(f"tried   {found.tried} simulated runs; {_ended(found)}")
+    click.echo(f"tried   {counted(found.tried, 'simulated run')}; {_ended(found)}")
     problem = difference(found.after, conclusion)
     if problem is not None:
         click.echo(f"Harness error: {problem}")

@@ -74,7 +74,8 @@ class Steps:
                 self._show()
 
     def _show(self) -> None:
-        line = f"{self._what}  ({self._done}/{self._count})  {time.monotonic() - self._started:.0f} s"
+        done = f"  ({self._done}/{self._count})" if self._count > 1 else ""
+        line = f"{self._what}{done}  {time.monotonic() - self._started:.0f} s"
         if self._live:
             self._file.write(f"\r\x1b[2K{line}")
         else:

@@ -12,6 +12,7 @@ from splitbrain.harness.contract.nodes import ClockOffset, Link, NodeId, NodeSta
 from splitbrain.harness.contract.test import Backend
 from splitbrain.harness.validate.values import Wrapper, short
 from splitbrain.results.errors import ProtocolError, UnknownNodeError
+from splitbrain.results.quantities import counted
 
 if TYPE_CHECKING:
     import socket  # noqa: TID251 - for the type of a dialled connection; nothing here opens one
@@ -95,7 +96,7 @@ class _ValidDeployment(Wrapper):
             source, destination = missing[0]
             raise ProtocolError(
                 f"backend {self._backend!r}: passes says nothing about {source} -> {destination} "
-                f"({len(missing)} of {len(links)} links are missing)."
+                f"({len(missing)} of {counted(len(links), 'link')} are missing)."
             )
         return measured
 

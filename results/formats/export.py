@@ -46,7 +46,7 @@ def pieces(table: pa.Table, name: str) -> Iterator[tuple[int, str]]:
         HistoryFormatError: the table is not a history.
     """
     if name not in WRITERS:
-        raise UnknownNameError("format to export to", name, WRITERS)
+        raise UnknownNameError("format", name, WRITERS, "to export to")
     return WRITERS[name](conform(table))
 
 

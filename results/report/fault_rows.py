@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from splitbrain.results.faults import FaultOp
+from splitbrain.results.quantities import counted
 from splitbrain.results.report.run_view import RunView
 from splitbrain.results.report.text import clip
 
@@ -45,8 +46,8 @@ def _row(op: FaultOp) -> dict[str, Any]:
 
 def _state(op: FaultOp) -> str:
     said = op.said
-    found = [f"{len(said.cut)} links cut"] if said.cut else []
-    found += [f"{len(said.links)} links disturbed"] if said.links else []
+    found = [f"{counted(len(said.cut), 'link')} cut"] if said.cut else []
+    found += [f"{counted(len(said.links), 'link')} disturbed"] if said.links else []
     states = (("down", said.down), ("paused", said.paused), ("disks", said.disks), ("clocks", said.clocks))
     found += [f"{name}: {' '.join(nodes)}" for name, nodes in states if nodes]
     return ", ".join(found) or "nothing in force"

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from splitbrain.results.figures import Recovery
+from splitbrain.results.quantities import counted
 from splitbrain.results.report.curves import Band, Dot, Frame, Series, chart
 from splitbrain.results.report.stretches import Floats, as_points, as_steps, quantile_values, rate_values, step_of
 from splitbrain.results.report.svg import fault_style
@@ -335,7 +336,8 @@ def what(found: Recovery) -> str:
 def _of_recoveries(side: str, found: Sequence[tuple[str, str, Recovery]]) -> str:
     known = [recovery.majority_s for _, _, recovery in found if recovery.majority_s is not None]
     if not known:
-        return f"{side}: no majority answered after any of {len(found)} operations."
+        return f"{side}: no majority answered after any of {counted(len(found), 'operation')}."
     middle, longest = statistics.median(known), max(known)
     without = len(found) - len(known)
-    return f"{side}: {len(found)} operations, in the middle {middle:.3g} s, at most {longest:.3g} s, {without} without."
+    operations = counted(len(found), "operation")
+    return f"{side}: {operations}, in the middle {middle:.3g} s, at most {longest:.3g} s, {without} without."

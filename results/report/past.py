@@ -10,6 +10,7 @@ import msgspec
 
 from splitbrain.results.errors import HistoryFormatError
 from splitbrain.results.plainfile import refuse_others
+from splitbrain.results.quantities import counted
 from splitbrain.results.report.run_view import RunView
 from splitbrain.results.store import FORMAT
 
@@ -253,5 +254,5 @@ def novelty_of(past: Past, bugs: Sequence[str]) -> str:
 def _seen(trace: Trace) -> str:
     """In how many earlier runs, and since when."""
     if trace.first is None:
-        return f"in none of {trace.earlier.of} earlier runs"
-    return f"in {trace.earlier.seen} of {trace.earlier.of} earlier runs, first in {trace.first.name}"
+        return f"in none of {counted(trace.earlier.of, 'earlier run')}"
+    return f"in {trace.earlier.seen} of {counted(trace.earlier.of, 'earlier run')}, first in {trace.first.name}"

@@ -7,6 +7,7 @@ from typing import Final
 
 from markupsafe import Markup
 
+from splitbrain.results.quantities import counted
 from splitbrain.results.report.letters import cut
 from splitbrain.results.report.quorum import Figures, QuorumWindow, Recovery
 from splitbrain.results.report.svg import (
@@ -53,8 +54,8 @@ def availability_plot(figures: Figures, nodes: Sequence[str], end_s: float) -> M
     bottom = 4 + len(nodes) * _LANE
     cluster = figures.availability.cluster
     label = (
-        f"Availability of {len(nodes)} nodes in {len(figures.windows)} windows; the cluster answered in "
-        f"{_percent(cluster.time)} of the seconds and {_percent(cluster.ops)} of the ops"
+        f"Availability of {counted(len(nodes), 'node')} in {counted(len(figures.windows), 'window')}; the cluster "
+        f"answered in {_percent(cluster.time)} of the seconds and {_percent(cluster.ops)} of the ops"
     )
     return picture(bottom + 22, label, [*parts, *axis.draw(bottom)], id="availability")
 
@@ -66,8 +67,8 @@ def _cell(window: QuorumWindow, node: str, axis: TimeAxis, y: float) -> list[Mar
     share = asked.answered / asked.ops
     x, end = axis.x(window.start_s), axis.x(window.end_s)
     words = (
-        f"of {asked.ops} ops that {clip(node, 60)} received from {window.start_s:.3f} s to {window.end_s:.3f} s "
-        f"it answered {asked.answered}, in the window or later"
+        f"of {counted(asked.ops, 'op')} that {clip(node, 60)} received from {window.start_s:.3f} s to "
+        f"{window.end_s:.3f} s it answered {asked.answered}, in the window or later"
         f"{'' if node in window.possibly_served else '; it could not reach a quorum'}"
     )
     kind = "answered" if asked.answered else "silent"
@@ -124,7 +125,8 @@ def recovery_plot(figures: Figures) -> Markup:
             tag("line", class_="grid", x1=_NAMES, x2=WIDTH - RIGHT, y1=y + 11, y2=y + 11),
             *_dots(row, y, x, right),
         ]
-    label = f"Recovery: seconds until each node answered again after {len(rows)} faults and heals"
+    changes = counted(len(rows), "fault or heal", "faults and heals")
+    label = f"Recovery: seconds until each node answered again after {changes}"
     return picture(bottom + 22, label, parts, id="recovery")
 
 

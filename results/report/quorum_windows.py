@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from splitbrain.results.quantities import counted
 from splitbrain.results.report.evidence import Finding
 from splitbrain.results.report.quorum import Figures, QuorumWindow
 from splitbrain.results.report.text import clip
@@ -53,8 +54,8 @@ def _row(number: int, window: QuorumWindow, nodes: Sequence[str], found: list[tu
 def _how(window: QuorumWindow) -> str:
     """Links and nodes in words."""
     states = [
-        f"{len(window.cut)} links cut" if window.cut else "",
-        f"{len(window.uncertain_links)} links uncertain" if window.uncertain_links else "",
+        f"{counted(len(window.cut), 'link')} cut" if window.cut else "",
+        f"{counted(len(window.uncertain_links), 'link')} uncertain" if window.uncertain_links else "",
         f"down: {clip(', '.join(window.down), 100)}" if window.down else "",
         f"uncertain: {clip(', '.join(window.uncertain), 100)}" if window.uncertain else "",
     ]

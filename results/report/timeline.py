@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from splitbrain.results.calls import OPEN, ints
 from splitbrain.results.faults import Window
+from splitbrain.results.quantities import counted
 from splitbrain.results.report.densities import Lanes, is_dense, op_marks
 from splitbrain.results.report.evidence import Finding
 from splitbrain.results.report.lanes import Stretch, leaderships, node_states
@@ -74,9 +75,11 @@ def timeline(view: RunView, shown: Shown) -> Markup:
     bottom = max(tops.values(), default=_TOP) + _NODE_LANE + 4
     leading = leaderships(view)
     label = (
-        f"Timeline of {axis.end_s:.1f} seconds: {len(view.events.windows)} fault windows, {len(view.nodes)} nodes, "
-        f"{len({stretch.what for stretch in leading})} terms with a leader, {len(view.calls.invoke)} client ops, "
-        f"{len(shown.findings)} findings. The tables say the same in words."
+        f"Timeline of {axis.end_s:.1f} seconds: {counted(len(view.events.windows), 'fault window')}, "
+        f"{counted(len(view.nodes), 'node')}, "
+        f"{counted(len({stretch.what for stretch in leading}), 'term')} with a leader, "
+        f"{counted(len(view.calls.invoke), 'client op')}, "
+        f"{counted(len(shown.findings), 'finding')}. The tables say the same in words."
     )
     parts = [
         *_shades(view.events.windows, axis, bottom),

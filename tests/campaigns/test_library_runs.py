@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,24 @@ def test_a_workload_without_a_checker_of_its_ops_is_no_pass(tmp_path: Path, name
     assert found.outcome is Outcome.INCONCLUSIVE
     [coverage] = [verdict for verdict in found.verdicts if verdict.checker == "coverage"]
     assert [reason.code for reason in coverage.inconclusive][:1] == ["not-judged"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        (CheckerSpec("linearizable", {"model": "regster"}), "no model 'regster'. Did you mean 'register'"),
+        (CheckerSpec("linearizable", {"model": "nowhere:Model"}), "model 'nowhere:Model' cannot be imported"),
+        (CheckerSpec("linearisable", {"model": "register"}), "no checker 'linearisable'. Did you mean 'linearizable'"),
+        (CheckerSpec("nowhere:Checker"), "checker 'nowhere:Checker' cannot be imported"),
+    ],
+)
+def test_a_checker_or_a_model_that_does_not_exist_is_refused_before_the_run(
+    tmp_path: Path, spec: CheckerSpec, says: str
+) -> None:
+    workload = dataclasses.replace(made().workload, checkers=(spec,))
+    with pytest.raises(UsageError, match=re.escape(says)):
+        run_and_judge(made(workload=workload), SimBackend(), tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_writes_that_return_nothing_need_no_checker_of_their_values(tmp_path: Path) -> None:

@@ -110,6 +110,37 @@ def test_a_run_that_proves_too_little_says_why(script: Script, options: dict[str
 
 
 @pytest.mark.parametrize(
+    ("script", "options", "reason", "advice"),
+    [
+        (run(), {"fs": ["write", "cas"]}, "no op of 'cas' was ever invoked.", "generator make ops of 'cas'"),
+    ],
+)
+def test_an_advice_fits_its_reason(script: Script, options: dict[str, Any], reason: str, advice: str) -> None:
+    first = judge(script, **options).inconclusive[0]
+    assert reason in first.sentence
+    assert advice in first.advice
+
+
+def test_the_error_of_a_run_in_which_nothing_was_ok_is_named() -> None:
+    script = Script()
+    for number in range(2):
+        script.event(0, "invoke", "write", number, time_s=number)
+        script.event(0, "fail", "write", number, time_s=number + 0.5, error="no leader")
+    sentences = [reason.sentence for reason in judge(script).inconclusive]
+    assert any(sentence.endswith("All of them ended with this error: no leader.") for sentence in sentences)
+
+
+def test_the_error_of_ops_that_were_never_ok_is_named() -> None:
+    script = run()
+    for number, error in enumerate(["KeyError: 'bad'", "timeout", "KeyError: 'bad'"]):
+        script.event(3, "invoke", "bad", number, time_s=6.5 + number)
+        script.event(3, "info", "bad", number, time_s=6.6 + number, error=error)
+    [reason] = judge(script, fs=["write", "bad"], min_ok=None, floors=False).inconclusive
+    assert reason.sentence == "none of 3 ops of 'bad' was ok. 2 of them ended with this error: KeyError: 'bad'."
+    assert "--time-limit" not in reason.advice
+
+
+@pytest.mark.parametrize(
     ("judges", "answer", "reason"),
     [
         ([], 0, "no checker of this test judges the ops"),

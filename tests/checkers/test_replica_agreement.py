@@ -75,7 +75,7 @@ def test_agreement_tells_how_many_indexes_were_compared_and_other_groups_are_not
     )
     assert verdict.valid == "true"
     assert verdict.sentence == (
-        "Replicas agree at every index at which two or more nodes could be compared (1 indexes, the highest 64)."
+        "Replicas agree at every index at which two or more nodes could be compared (1 index, the highest 64)."
     )
     assert verdict.figures["compared"] == 1
 

@@ -177,6 +177,17 @@ def test_steps_are_shown_on_a_terminal_once_they_take_long(monkeypatch: pytest.M
     assert shown.getvalue().endswith("\r\x1b[2K")
 
 
+def test_one_file_is_one_step_and_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splitbrain.harness.cli.steps._QUIET_S", 0.0)
+    shown = _Terminal()
+    with Steps(1, shown) as steps:
+        steps.enter("reading a")
+        steps.describe("judging a, 1 row")
+        while "judging a, 1 row" not in shown.getvalue():
+            time.sleep(0.01)
+    assert "/1)" not in shown.getvalue()
+
+
 def test_steps_that_are_quick_are_not_shown() -> None:
     shown = _Terminal()
     with Steps(1, shown) as steps:

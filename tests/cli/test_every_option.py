@@ -158,7 +158,7 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
             (["hunt", "--nemesis", "kill:2"], "there is no nemesis 'kill:2'"),
         ],
         "--system": [(["hunt", "--system", "etcd"], "system 'etcd' cannot be simulated")],
-        "--bug": [(["hunt", "--bug", "M99"], "there is no bug of system 'metadata' 'M99'")],
+        "--bug": [(["hunt", "--bug", "M99"], "there is no bug 'M99' of system 'metadata'")],
         "--nodes": [
             (["hunt", "--nemesis", "kill-minority", "--nodes", "1,3"], "--nodes 1: no nemesis of kill-minority can"),
             (["hunt", "--nodes", "9" * 5000], "a hunt draws one of the numbers given, 1 to 100 each"),

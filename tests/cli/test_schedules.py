@@ -110,7 +110,7 @@ def decode_plan(folder: Path) -> Any:
         (['[-1, "kill"]'], "line 1: the time of an op is in seconds"),
         (['[true, "kill"]'], "line 1: the time of an op is in seconds"),
         (["# nothing", '[3, "kil"]'], "line 2: there is no nemesis op 'kil'. Did you mean 'kill'"),
-        (['[3, "start-packet", {"disturb": {"los": 1}}]'], "line 1: there is no field of disturb 'los'"),
+        (['[3, "start-packet", {"disturb": {"los": 1}}]'], "line 1: there is no field 'los' of disturb"),
         (['[30.5, "kill"]'], "line 1: kill is due at 30.5 s, after the faults phase of 30 s: raise --time-limit"),
         (["# nothing", ""], "there is no op in it"),
         (['{"format": 1}'], "this is not a plan"),

@@ -160,7 +160,7 @@ def test_a_long_history_is_written_in_pieces() -> None:
 
 
 def test_a_format_that_is_not_written_is_refused() -> None:
-    with pytest.raises(UnknownNameError, match="there is no format to export to 'compact'"):
+    with pytest.raises(UnknownNameError, match="there is no format 'compact' to export to"):
         pieces(to_table([]), "compact")
 
 

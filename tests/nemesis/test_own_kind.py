@@ -114,9 +114,9 @@ def test_a_schedule_may_have_its_ops_if_nemesis_names_it(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ({"onw_way": True}, "field of exile 'onw_way'. Did you mean 'one_way'"),
+        ({"onw_way": True}, "field 'onw_way' of exile. Did you mean 'one_way'"),
         ({"one_way": "yes"}, r"Expected `bool`, got `str` - at `\$.one_way`"),
-        ({"spec": "leeder"}, "node spec of exile 'leeder'. Did you mean 'leader'"),
+        ({"spec": "leeder"}, "node spec 'leeder' of exile. Did you mean 'leader'"),
         ({"order": ["n9"]}, "order names 'n9'"),
         ("leader", 'needs a mapping such as {"spec": "leader", "one_way": true}'),
     ],

@@ -58,7 +58,7 @@ READ: dict[str, Any] = {"at_ns": 5, "thread": 0, "f": "read", "key": "0"}
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"ops": [{**READ, "f": "raed"}]}, "function of workload 'register' (ops[0]) 'raed'"),
+    ({"ops": [{**READ, "f": "raed"}]}, "there is no function 'raed' of workload 'register' (ops[0])"),
     ({"ops": [READ, {**READ, "thread": 3}]}, "ops[1] is for thread 3"),
     ({"ops": [{**READ, "key": None}]}, "ops[0]: read is about a key"),
     *(({"ops": [{**READ, "key": key}]}, "ops[0]: read is about a key") for key in ("", "a/b", "a\nb", "a" * 5000)),

@@ -105,7 +105,10 @@ def test_a_stall_is_in_the_latencies_from_due_and_hardly_in_the_others() -> None
     assert figures["due_latency_ms"]["ok"]["p99"] > 4800
     assert figures["due_latency_ms"]["ok"]["max"] == 5001
     assert figures["by_node"]["n1"]["due_latency_ms"] == figures["due_latency_ms"]
-    assert "p99 of ok ops is 4.9 s from when they were due, 0.001 s from when they began." in sentence
+    assert (
+        "The p99 latency of ok ops is 0.001 s; with the time for which they waited for a free client it is 4.9 s."
+        in sentence
+    )
     assert figures["load"]["behind_s"] == pytest.approx(4.99)
     assert (figures["load"]["achieved_per_s"], figures["load"]["short"]) == (100.0, False)
 

@@ -101,7 +101,7 @@ def test_latencies_from_due_have_the_wait_for_a_client_in_them_and_a_plan_repeat
     figures = verdicts["stats"].figures
     assert figures["latency_ms"]["ok"]["p99"] < 500
     assert figures["due_latency_ms"]["ok"]["p99"] > 4500
-    assert "s from when they were due" in verdicts["stats"].sentence
+    assert "with the time for which they waited for a free client" in verdicts["stats"].sentence
     assert figures["load"]["achieved_per_s"] == figures["load"]["offered_per_s"] == 100.0
     scheduled = [op for op in left.ops if op.due is not None]
     assert [op.due for op in scheduled] == [scheduled[0].time + number * 10_000_000 for number in range(1500)]

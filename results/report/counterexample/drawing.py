@@ -12,6 +12,7 @@ import numpy as np
 from markupsafe import Markup
 
 from splitbrain.results.calls import OPEN
+from splitbrain.results.quantities import counted
 from splitbrain.results.report.counterexample.ops import INFO, OK
 from splitbrain.results.report.counterexample.scene import Fault, Path, Scene, op_words
 from splitbrain.results.report.letters import cut, width_of
@@ -144,7 +145,7 @@ def draw(scene: Scene, view: View) -> Markup:
     ]
     bars = scene.bars
     label = (
-        f"{len(view.rows)} processes, ops {bars.index[max(round(view.low), 0)]} to "
+        f"{counted(len(view.rows), 'process', 'processes')}, ops {bars.index[max(round(view.low), 0)]} to "
         f"{bars.index[min(round(view.high), bars.ranks - 1)]} of the history; the op that cannot be placed is "
         f"{op_words(scene, scene.failing)}"
     )
@@ -291,7 +292,7 @@ def _crashed(scene: Scene, view: View, y: float) -> list[Markup]:
     listed = "\n".join(op_words(scene, op) for op in view.crashed[-30:])
     more = f"\nand {len(view.crashed) - 30} before them" if len(view.crashed) > 30 else ""
     last = ", ".join(scene.bars.text(op) for op in view.crashed[-12:])
-    words = f"{len(view.crashed)} ops crashed before, and may take effect at any time: {last}"
+    words = f"{counted(len(view.crashed), 'op')} crashed before, and may take effect at any time: {last}"
     box = tag(
         "rect",
         tag("title", listed + more),

@@ -16,6 +16,7 @@ import pyarrow as pa
 from markupsafe import Markup
 
 from splitbrain.results.calls import Ints
+from splitbrain.results.quantities import counted
 from splitbrain.results.report.counterexample import drawing
 from splitbrain.results.report.counterexample.scene import OPS_MAX, Scene, op_words, scene
 from splitbrain.results.report.letters import BOLD, OTHER, PLAIN
@@ -151,7 +152,7 @@ def _left_out(drawn: Scene, view: drawing.View, evidence: Mapping[str, Any]) -> 
     if drawn.bars.left_out:
         notes.append(f"{drawn.bars.left_out:,} ops of this key, far from the failing one, are not in this file.")
     if view.rows_left_out:
-        notes.append(f"{view.rows_left_out} processes have no row in the first view.")
+        notes.append(f"{counted(view.rows_left_out, 'process', 'processes')} have no row in the first view.")
     if drawn.faults_left_out:
         notes.append(f"{drawn.faults_left_out} fault windows are not drawn.")
     final = cast("dict[str, Any]", evidence.get("final_paths") or {})
@@ -169,7 +170,9 @@ def _left_out(drawn: Scene, view: drawing.View, evidence: Mapping[str, Any]) -> 
         )
     pending = evidence.get("pending_count", 0)
     if pending > _LISTED:
-        notes.append(f"{pending - _LISTED} pending ops are not listed.")
+        notes.append(
+            f"{counted(pending - _LISTED, 'pending op')} {'is' if pending - _LISTED == 1 else 'are'} not listed."
+        )
     notes.append("Long values are cut; the history has them whole.")
     return notes
 

@@ -456,5 +456,5 @@ def test_the_sentence_does_not_praise_progress_that_nobody_had_to_make() -> None
     short, long = Story(), Story()
     short.ask("12345", 0.0, 2.0)
     long.ask("12345", 0.0, 9.0)
-    assert short.judged().sentence.startswith("In 1 windows no node without a quorum answered; no window ")
+    assert short.judged().sentence.startswith("In 1 window no node without a quorum answered; no window ")
     assert long.judged().sentence.endswith("in 1 of them a core had to answer within 2 s, and did.")
