@@ -15,11 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from examples.asyncio_kv import main
-from splitbrain import Capabilities, Deployment, Test
-from splitbrain.harness.contract.nodes import NodeCommand, NodePlace, NodeView
-from splitbrain.harness.contract.sessions import Answer, DefiniteError, IndefiniteError
-from splitbrain.harness.simulation.programs.clients import open_streams
-from splitbrain.harness.simulation.programs.embedding import Program
+from splitbrain import (
+    Answer,
+    Capabilities,
+    DefiniteError,
+    Deployment,
+    IndefiniteError,
+    NodeCommand,
+    NodePlace,
+    NodeView,
+    Program,
+    Test,
+    open_streams,
+)
 
 ROOT = str(Path(__file__).resolve().parents[1])
 """Where a node's interpreter finds the server."""

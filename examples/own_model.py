@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, NondeterministicModel, Special
+from splitbrain import IMPOSSIBLE, UNKNOWN, NondeterministicModel, Special
 
 
 class Account:

@@ -5,17 +5,28 @@ splitbrain run --nemesis examples.own_nemesis:EXILE --backend sim
 
 from __future__ import annotations
 
-from splitbrain.harness.contract.faults import FaultKind
-from splitbrain.harness.contract.nodes import Link
-from splitbrain.harness.contract.test import NemesisContext
-from splitbrain.nemesis.effects import Effect, carry_out
-from splitbrain.nemesis.grudges import all_links
-from splitbrain.nemesis.kinds import Injection, Kind, Ways, always
-from splitbrain.nemesis.ledger import Ledger
+from splitbrain import (
+    Effect,
+    FaultKind,
+    Injection,
+    Kind,
+    Ledger,
+    Link,
+    NemesisContext,
+    NodeId,
+    Op,
+    RequestOfNodes,
+    Ways,
+    all_links,
+    always,
+    asked,
+    carry_out,
+    choose,
+    fewest,
+    needs_views,
+    views,
+)
 from splitbrain.nemesis.partition import verify
-from splitbrain.nemesis.targets import choose, fewest, needs_views, views
-from splitbrain.results.history import Op
-from splitbrain.results.nemesisop import RequestOfNodes, asked
 
 
 class ExileRequest(RequestOfNodes, tag="exile", frozen=True, kw_only=True):
@@ -39,8 +50,7 @@ class Exile:
         async def exile(effect: Effect) -> None:
             wanted = asked(op.value, ExileRequest)
             nodes = context.deployment.nodes
-            seen = await views(context) if needs_views(wanted.node_spec) else ()
-            gone = choose(wanted.node_spec, wanted.order or nodes, seen)
+            gone = await self._choose(context, wanted)
             sent = [link for link in all_links(nodes) if link[0] in gone]
             heard = [link for link in all_links(nodes) if link[1] in gone]
             effect.target = " ".join(gone)
@@ -53,6 +63,14 @@ class Exile:
             await self._set(context, frozenset(), effect)
 
         return await carry_out(context, op, exile if op.f == "exile" else come_back, self._ledger)
+
+    async def _choose(self, context: NemesisContext, wanted: ExileRequest) -> list[NodeId]:
+        """Nodes that run first: to cut off a node that another fault has stopped changes nothing."""
+        order = wanted.order or context.deployment.nodes
+        states = {node: (await context.deployment.status(node)).state for node in order}
+        by_state = sorted(order, key=lambda node: states[node] != "running")
+        seen = await views(context) if needs_views(wanted.node_spec) else ()
+        return choose(wanted.node_spec, by_state, seen)
 
     async def heal(self, context: NemesisContext) -> None:
         """Let all links pass."""

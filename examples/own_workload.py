@@ -11,16 +11,29 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
-from splitbrain import KEY_VALUE, KeyValue, Test, Workload, run_and_judge
-from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, Special
-from splitbrain.checkers.verdict import CheckerSpec, Outcome
-from splitbrain.harness.backends.local import LocalBackend
+from splitbrain import (
+    IMPOSSIBLE,
+    KEY_VALUE,
+    UNKNOWN,
+    CheckerSpec,
+    Context,
+    KeyValue,
+    LocalBackend,
+    Metadata,
+    Op,
+    Outcome,
+    SessionClient,
+    Special,
+    Test,
+    Workload,
+    each,
+    invoke,
+    mix,
+    once,
+    run_and_judge,
+)
 from splitbrain.harness.campaigns.words import sentences
-from splitbrain.harness.generators import Context, each, invoke, mix, once
-from splitbrain.harness.systems.metadata import Metadata
 from splitbrain.nemesis import catalogue as nemeses
-from splitbrain.results.history import Op
-from splitbrain.workloads.sessions import SessionClient
 
 KEY = "log"
 

@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, Special, State
+    from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, NondeterministicModel, Special, State
     from splitbrain.checkers.verdict import Checker, CheckerSpec, Outcome, Partition, Verdict
     from splitbrain.harness.backends.local import LocalBackend
     from splitbrain.harness.backends.sim import SimBackend
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from splitbrain.harness.contract.clock import Runtime
     from splitbrain.harness.contract.deployments import Deployment
     from splitbrain.harness.contract.elections import Elections
-    from splitbrain.harness.contract.faults import FaultKind
-    from splitbrain.harness.contract.nodes import NodeCommand, NodeId, NodePlace, NodeView
+    from splitbrain.harness.contract.faults import ClockFault, DiskFault, FaultKind, LinkFault, Support
+    from splitbrain.harness.contract.nodes import Link, NodeCommand, NodeId, NodePlace, NodeStatus, NodeView
     from splitbrain.harness.contract.realtime import RealClock, real_runtime
     from splitbrain.harness.contract.sessions import (
         COLLECTIONS,
@@ -43,54 +43,84 @@ if TYPE_CHECKING:
         Session,
         need,
     )
-    from splitbrain.harness.contract.test import Client, Nemesis, NemesisContext, NemesisPackage, System, Test, Workload
+    from splitbrain.harness.contract.test import (
+        Backend,
+        Client,
+        Nemesis,
+        NemesisContext,
+        NemesisPackage,
+        System,
+        Test,
+        Workload,
+    )
     from splitbrain.harness.generators import Context, Generator, each, invoke, limit, mix, once
     from splitbrain.harness.running.lifecycle import check_support, run
     from splitbrain.harness.running.runner import RunSummary, Stop, run_test
     from splitbrain.harness.simulation.programs.clients import open_streams
     from splitbrain.harness.simulation.programs.embedding import Program
     from splitbrain.harness.systems.metadata import Metadata
+    from splitbrain.nemesis.effects import Effect, carry_out
+    from splitbrain.nemesis.grudges import all_links
+    from splitbrain.nemesis.kinds import Injection, Kind, Ways, always
+    from splitbrain.nemesis.ledger import Ledger
+    from splitbrain.nemesis.targets import choose, fewest, needs_views, views
+    from splitbrain.results.errors import NemesisError, UsageError
     from splitbrain.results.history import Op
+    from splitbrain.results.nemesisop import Request, RequestOfNodes, asked
     from splitbrain.workloads.sessions import SessionClient
 
 _HOME = {
     "Answer": "harness.contract.sessions",
+    "Backend": "harness.contract.test",
     "COLLECTIONS": "harness.contract.sessions",
     "Capabilities": "harness.contract.capabilities",
     "Checker": "checkers.verdict",
     "CheckerSpec": "checkers.verdict",
     "Client": "harness.contract.test",
+    "ClockFault": "harness.contract.faults",
     "Collections": "harness.contract.sessions",
     "Conclusion": "harness.campaigns.judging",
     "Context": "harness.generators",
     "DefiniteError": "harness.contract.sessions",
     "Deployment": "harness.contract.deployments",
+    "DiskFault": "harness.contract.faults",
+    "Effect": "nemesis.effects",
     "Elections": "harness.contract.elections",
     "FaultKind": "harness.contract.faults",
     "Generator": "harness.generators",
     "IMPOSSIBLE": "checkers.models",
     "IndefiniteError": "harness.contract.sessions",
+    "Injection": "nemesis.kinds",
     "KEY_VALUE": "harness.contract.sessions",
     "KeyValue": "harness.contract.sessions",
+    "Kind": "nemesis.kinds",
     "LEASE_LOCKS": "harness.contract.sessions",
     "LOCKS": "harness.contract.sessions",
     "LeaseLocks": "harness.contract.sessions",
+    "Ledger": "nemesis.ledger",
+    "Link": "harness.contract.nodes",
+    "LinkFault": "harness.contract.faults",
     "LocalBackend": "harness.backends.local",
     "Locks": "harness.contract.sessions",
     "Metadata": "harness.systems.metadata",
     "Nemesis": "harness.contract.test",
     "NemesisContext": "harness.contract.test",
+    "NemesisError": "results.errors",
     "NemesisPackage": "harness.contract.test",
     "NodeCommand": "harness.contract.nodes",
     "NodeId": "harness.contract.nodes",
     "NodePlace": "harness.contract.nodes",
+    "NodeStatus": "harness.contract.nodes",
     "NodeView": "harness.contract.nodes",
+    "NondeterministicModel": "checkers.models",
     "Op": "results.history",
     "OperationGroup": "harness.contract.sessions",
     "Outcome": "checkers.verdict",
     "Partition": "checkers.verdict",
     "Program": "harness.simulation.programs.embedding",
     "RealClock": "harness.contract.realtime",
+    "Request": "results.nemesisop",
+    "RequestOfNodes": "results.nemesisop",
     "RunSummary": "harness.running.runner",
     "Runtime": "harness.contract.clock",
     "Session": "harness.contract.sessions",
@@ -99,17 +129,27 @@ _HOME = {
     "Special": "checkers.models",
     "State": "checkers.models",
     "Stop": "harness.running.runner",
+    "Support": "harness.contract.faults",
     "System": "harness.contract.test",
     "Test": "harness.contract.test",
     "UNKNOWN": "checkers.models",
+    "UsageError": "results.errors",
     "Verdict": "checkers.verdict",
+    "Ways": "nemesis.kinds",
     "Workload": "harness.contract.test",
+    "all_links": "nemesis.grudges",
+    "always": "nemesis.kinds",
+    "asked": "results.nemesisop",
+    "carry_out": "nemesis.effects",
     "check_support": "harness.running.lifecycle",
+    "choose": "nemesis.targets",
     "each": "harness.generators",
+    "fewest": "nemesis.targets",
     "invoke": "harness.generators",
     "limit": "harness.generators",
     "mix": "harness.generators",
     "need": "harness.contract.sessions",
+    "needs_views": "nemesis.targets",
     "once": "harness.generators",
     "open_streams": "harness.simulation.programs.clients",
     "play_plan": "harness.campaigns.planned",
@@ -117,6 +157,7 @@ _HOME = {
     "run": "harness.running.lifecycle",
     "run_and_judge": "harness.campaigns.record",
     "run_test": "harness.running.runner",
+    "views": "nemesis.targets",
 }
 
 __all__ = [
@@ -127,37 +168,51 @@ __all__ = [
     "LOCKS",
     "UNKNOWN",
     "Answer",
+    "Backend",
     "Capabilities",
     "Checker",
     "CheckerSpec",
     "Client",
+    "ClockFault",
     "Collections",
     "Conclusion",
     "Context",
     "DefiniteError",
     "Deployment",
+    "DiskFault",
+    "Effect",
     "Elections",
     "FaultKind",
     "Generator",
     "IndefiniteError",
+    "Injection",
     "KeyValue",
+    "Kind",
     "LeaseLocks",
+    "Ledger",
+    "Link",
+    "LinkFault",
     "LocalBackend",
     "Locks",
     "Metadata",
     "Nemesis",
     "NemesisContext",
+    "NemesisError",
     "NemesisPackage",
     "NodeCommand",
     "NodeId",
     "NodePlace",
+    "NodeStatus",
     "NodeView",
+    "NondeterministicModel",
     "Op",
     "OperationGroup",
     "Outcome",
     "Partition",
     "Program",
     "RealClock",
+    "Request",
+    "RequestOfNodes",
     "RunSummary",
     "Runtime",
     "Session",
@@ -166,16 +221,26 @@ __all__ = [
     "Special",
     "State",
     "Stop",
+    "Support",
     "System",
     "Test",
+    "UsageError",
     "Verdict",
+    "Ways",
     "Workload",
+    "all_links",
+    "always",
+    "asked",
+    "carry_out",
     "check_support",
+    "choose",
     "each",
+    "fewest",
     "invoke",
     "limit",
     "mix",
     "need",
+    "needs_views",
     "once",
     "open_streams",
     "play_plan",
@@ -183,6 +248,7 @@ __all__ = [
     "run",
     "run_and_judge",
     "run_test",
+    "views",
 ]
 
 
@@ -190,3 +256,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"splitbrain.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

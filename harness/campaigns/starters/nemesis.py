@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from splitbrain import FaultKind, NemesisContext, Op
-from splitbrain.nemesis.effects import Effect, carry_out
-from splitbrain.nemesis.kinds import Injection, Kind, Ways, always
-from splitbrain.nemesis.ledger import Ledger
-from splitbrain.nemesis.targets import choose, needs_views, views
-from splitbrain.results.errors import NemesisError
-from splitbrain.results.nemesisop import RequestOfNodes, asked
+from splitbrain import (
+    Effect,
+    FaultKind,
+    Injection,
+    Kind,
+    Ledger,
+    NemesisContext,
+    NemesisError,
+    NodeId,
+    Op,
+    RequestOfNodes,
+    Ways,
+    always,
+    asked,
+    carry_out,
+    choose,
+    needs_views,
+    views,
+)
 
 
 class StarterRequest(RequestOfNodes, tag="starter", frozen=True, kw_only=True):
@@ -40,15 +52,23 @@ class Starter:
                 await context.deployment.resume(node)
 
     async def _pause(self, context: NemesisContext, op: Op, effect: Effect) -> None:
-        wanted = asked(op.value, StarterRequest)
-        seen = await views(context) if needs_views(wanted.node_spec) else ()
-        nodes = choose(wanted.node_spec, wanted.order or context.deployment.nodes, seen)
-        effect.target = " ".join(nodes) or "nobody: no node was chosen"
+        nodes = await self._choose(context, asked(op.value, StarterRequest))
+        effect.target = " ".join(nodes) or "nobody: no node was running"
         for node in nodes:
             state = (await context.deployment.pause(node)).state
             effect.evidence[node] = {"state": state}
             if state != "paused":
                 raise NemesisError(f"{node} is {state} instead of paused.")
+
+    async def _choose(self, context: NemesisContext, wanted: RequestOfNodes) -> list[NodeId]:
+        """The nodes of the request that run; if none of them does, another one. Other faults may have stopped nodes."""
+        order = wanted.order or context.deployment.nodes
+        states = {node: (await context.deployment.status(node)).state for node in order}
+        running = [node for node in order if states[node] == "running"]
+        others = [node for node in order if states[node] != "running"]
+        seen = await views(context) if needs_views(wanted.node_spec) else ()
+        chosen = choose(wanted.node_spec, [*running, *others], seen)
+        return [node for node in chosen if node in running] or running[:1]
 
     async def _resume(self, context: NemesisContext, op: Op, effect: Effect) -> None:
         effect.target = "all nodes"
