@@ -130,10 +130,10 @@ def command(
     first = secrets.randbelow(2**31) if seed is None else seed
 
     from splitbrain.harness.campaigns.hunting import findings
-    from splitbrain.harness.campaigns.hunting.search import Limits
+    from splitbrain.harness.campaigns.hunting.search import Limits, ending
     from splitbrain.harness.campaigns.interrupts import Interrupts
     from splitbrain.harness.campaigns.planned import cores
-    from splitbrain.harness.cli.hunting.answer import document_of, show
+    from splitbrain.harness.cli.hunting.answer import Hunted, document_of, show
 
     processes = cores(jobs)
     findings.folder(Path(store))
@@ -141,14 +141,16 @@ def command(
     canary_first = not asked.bug if canary is None else canary
     interrupts = Interrupts()
     tally, wall_s = _hunt(asked, first, limits, processes, canary_first, interrupts)
+    why = ending(tally, limits, interrupts)
     kept = findings.keep(tally, Path(store))
     smaller = _smaller(kept, Path(store), processes, interrupts) if shrink else None
-    document = document_of(asked, limits, first, tally, wall_s, kept, smaller, store)
+    how = Hunted(asked, limits, why, wall_s)
+    document = document_of(how, first, tally, kept, smaller, store)
     figures = findings.record(Path(store), document, first)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode({**document, "file": str(figures)})).decode())
     else:
-        show(tally, wall_s, kept, smaller, figures, store)
+        show(tally, how, kept, smaller, figures, store)
     ctx.exit(_exit_code(tally, kept))
 
 

@@ -18,13 +18,17 @@ import pytest
 from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns import canary
 from splitbrain.harness.campaigns.compose import RunOptions
-from splitbrain.harness.campaigns.hunting.search import HARNESS_ERRORS_MAX, Limits, search
+from splitbrain.harness.campaigns.hunting.reach import BY_KIND
+from splitbrain.harness.campaigns.hunting.search import HARNESS_ERRORS_MAX, Limits, ending, search
 from splitbrain.harness.campaigns.hunting.tally import Tally, ranges
 from splitbrain.harness.campaigns.hunting.trial import Trial, broken
 from splitbrain.harness.campaigns.interrupts import Interrupts
 from splitbrain.harness.campaigns.swarm import Asked, draw
 from splitbrain.harness.campaigns.workers import Report, Workers
+from splitbrain.harness.cli.hunting.answer import Hunted, show
 from splitbrain.harness.cli.main import main
+from splitbrain.harness.contract.marks import MARKS
+from splitbrain.nemesis.catalogue import KINDS
 from splitbrain.results.errors import HarnessError
 from splitbrain.results.store import RunDir, Store
 from tests.cli.support import answer, lines, splitbrain, start
@@ -124,6 +128,55 @@ def test_a_search_that_keeps_going_counts_in_the_order_of_seeds_however_many_wor
     )
     assert tally.seeds == list(range(14))
     assert [trial.options.seed for trial in tally.firsts.values()] == [1, 2]
+
+
+def _said(tally: Tally, limits: Limits, capsys: pytest.CaptureFixture[str], nemesis: str = "kill") -> list[str]:
+    asked = Asked(workloads=("register",), nemeses=(nemesis,))
+    how = Hunted(asked, limits, ending(tally, limits, Interrupts()), 60.0)
+    show(tally, how, [], None, Path("figures.json"), "store")
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_pass_says_how_many_of_the_asked_seeds_were_run_and_why_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+    tally = _search(Instant(PASSES), Limits(budget_s=60.0, runs=5))
+    said = _said(tally, Limits(budget_s=60.0, runs=60), capsys)
+    assert said[0].startswith("PASS  5 of 60 runs in the budget of 60 s (")
+    assert said[1] == "weak evidence: only 5 runs passed; give it a longer --budget"
+    assert _said(tally, Limits(budget_s=60.0), capsys)[0].startswith("PASS  5 runs in the budget of 60 s (")
+    said = _said(tally, Limits(budget_s=60.0, runs=5), capsys)
+    assert said[0].startswith("PASS  5 of 5 runs (")
+    assert said[1].endswith("give it more --runs")
+    many = _search(Instant(PASSES), Limits(budget_s=60.0, runs=40))
+    assert not any("weak" in line for line in _said(many, Limits(budget_s=60.0, runs=40), capsys))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "limits", "why"),
+    [
+        ((PASSES, VIOLATES), NO_LIMITS, "violation"),
+        ((PASSES,), Limits(budget_s=600.0, runs=4), "runs"),
+        ((PASSES,), Limits(budget_s=0.05), "budget"),
+        ((FAILS,), NO_LIMITS, "harness-errors"),
+    ],
+)
+def test_a_search_says_why_it_ended(outcomes: tuple[Outcome, ...], limits: Limits, why: str) -> None:
+    assert ending(_search(Instant(*outcomes), limits), limits, Interrupts()) == why
+
+
+def test_marks_that_the_faults_cannot_reach_are_counted_and_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    tally = Tally()
+    tally.add(_trial(1, PASSES, marks=dict.fromkeys(MARKS, 0)))
+    said = "\n".join(_said(tally, NO_LIMITS, capsys))
+    assert "leader killed" in said
+    assert "op timed out" in said
+    for mark in ("messages lost", "disk failed", "leader isolated", "faults overlapped", "member added"):
+        assert mark not in said
+    assert "out of reach of --nemesis kill: " in said
+
+
+def test_every_mark_that_needs_a_kind_of_fault_exists_and_so_does_the_kind() -> None:
+    assert set(BY_KIND) == set(KINDS)
+    assert {mark for marks in BY_KIND.values() for mark in marks} <= set(MARKS)
 
 
 def test_no_seed_is_begun_behind_a_violation() -> None:

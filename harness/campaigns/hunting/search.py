@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -97,6 +97,21 @@ def _over(tally: Tally, limits: Limits, interrupts: Interrupts) -> bool:
     if interrupts.seen or tally.outcomes[Outcome.HARNESS_ERROR] >= HARNESS_ERRORS_MAX:
         return True
     return tally.outcomes[Outcome.VIOLATION] > 0 and not limits.keep_going
+
+
+Ending: TypeAlias = Literal["violation", "runs", "budget", "interrupt", "harness-errors"]
+"""Why a search ended."""
+
+
+def ending(tally: Tally, limits: Limits, interrupts: Interrupts) -> Ending:
+    """Why a search with this result ended."""
+    if interrupts.seen:
+        return "interrupt"
+    if tally.outcomes[Outcome.HARNESS_ERROR] >= HARNESS_ERRORS_MAX:
+        return "harness-errors"
+    if tally.outcomes[Outcome.VIOLATION] and not limits.keep_going:
+        return "violation"
+    return "runs" if limits.runs is not None and tally.runs >= limits.runs else "budget"
 
 
 def _trial(report: Report[RunOptions, Trial]) -> Trial:

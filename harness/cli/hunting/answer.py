@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 import msgspec
@@ -14,7 +14,8 @@ import msgspec
 from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns.compose import command_line
 from splitbrain.harness.campaigns.hunting.findings import Finding
-from splitbrain.harness.campaigns.hunting.search import Limits
+from splitbrain.harness.campaigns.hunting.reach import within_reach
+from splitbrain.harness.campaigns.hunting.search import Ending, Limits
 from splitbrain.harness.campaigns.hunting.smaller import Smaller
 from splitbrain.harness.campaigns.hunting.tally import Tally
 from splitbrain.harness.campaigns.swarm import Asked
@@ -23,6 +24,7 @@ from splitbrain.harness.cli.hunting.progress import progress_line
 from splitbrain.harness.cli.shrink import sizes
 from splitbrain.harness.running.plan import figures
 from splitbrain.results.origin import git_revision, versions
+from splitbrain.results.quantities import counted
 
 FORMAT: Final = 1
 """The version of the document."""
@@ -31,12 +33,19 @@ FORMAT: Final = 1
 # --- for machines ---------------------------------------------------------------------------------------------------
 
 
+class Hunted(NamedTuple):
+    """How a hunt went: what was asked for, why it ended, and how many seconds it took."""
+
+    asked: Asked
+    limits: Limits
+    ending: Ending
+    wall_s: float
+
+
 def document_of(
-    asked: Asked,
-    limits: Limits,
+    how: Hunted,
     first_seed: int,
     tally: Tally,
-    wall_s: float,
     findings: Sequence[Finding],
     smaller: Smaller | None,
     store: str,
@@ -45,10 +54,11 @@ def document_of(
     return {
         "format": FORMAT,
         "ended": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "asked": msgspec.to_builtins(asked),
-        "limits": msgspec.to_builtins(limits),
+        "asked": msgspec.to_builtins(how.asked),
+        "limits": msgspec.to_builtins(how.limits),
+        "ended_by": how.ending,
         "first_seed": first_seed,
-        **tally.document(wall_s),
+        **tally.document(how.wall_s),
         "findings": [_finding(finding, store) for finding in findings],
         "smaller": None if smaller is None else _smaller(smaller),
         "versions": versions(),
@@ -96,14 +106,20 @@ def _replay(path: Path) -> str:
 # --- for people -----------------------------------------------------------------------------------------------------
 
 
+FEW_RUNS: Final = 20
+"""Fewer runs that passed are weak evidence: known bugs are often found by the tenth run or later."""
+
+
 def show(
-    tally: Tally, wall_s: float, findings: Sequence[Finding], smaller: Smaller | None, file: Path, store: str
+    tally: Tally, how: Hunted, findings: Sequence[Finding], smaller: Smaller | None, file: Path, store: str
 ) -> None:
     """Print what was found, with commands to see it again; then how much was tried, and which marks were never
     reached.
     """
     click.secho(tally.outcome.value.upper(), fg=COLOURS[tally.outcome], bold=True, nl=False)
-    click.echo(f"  {progress_line(tally, wall_s)}")
+    click.echo(f"  {progress_line(tally, how.wall_s, tried(tally, how))}")
+    if tally.outcome is Outcome.PASS and tally.outcomes[Outcome.PASS] < FEW_RUNS:
+        click.echo(f"weak evidence: only {counted(tally.outcomes[Outcome.PASS], 'run')} passed; {_more(how)}")
     for finding in findings:
         _show_finding(finding, tally.kinds[finding.trial.kind], store)
     if smaller is not None:
@@ -112,9 +128,38 @@ def show(
     if tally.reasons:
         reasons = ", ".join(f"{code} {count}" for code, count in tally.reasons.most_common())
         click.echo(f"inconclusive because of: {reasons}")
-    if tally.never:
-        click.echo(f"never reached: {', '.join(tally.never)}")
+    _show_marks(tally, how.asked)
     click.echo(f"figures {file}")
+
+
+def tried(tally: Tally, how: Hunted) -> str:
+    """How many runs there were, of how many that were asked for, and why there are no more."""
+    asked = how.limits.runs
+    runs = counted(tally.runs, "run") if asked is None else f"{tally.runs} of {counted(asked, 'run')}"
+    why = {
+        "violation": "until a violation",
+        "runs": "",
+        "budget": f"in the budget of {how.limits.budget_s:g} s",
+        "interrupt": "until the interrupt",
+        "harness-errors": "until too many harness errors",
+    }[how.ending]
+    return f"{runs} {why}".rstrip()
+
+
+def _more(how: Hunted) -> str:
+    """What to do for more runs."""
+    if how.ending == "runs":
+        return "give it more --runs"
+    return "give it a longer --budget" if how.ending == "budget" else "hunt again"
+
+
+def _show_marks(tally: Tally, asked: Asked) -> None:
+    reachable = within_reach(tally.never, asked.nemeses)
+    if reachable:
+        click.echo(f"never reached: {', '.join(reachable)}")
+    out_of_reach = len(tally.never) - len(reachable)
+    if out_of_reach:
+        click.echo(f"out of reach of --nemesis {','.join(asked.nemeses)}: {counted(out_of_reach, 'mark')}")
 
 
 def _show_finding(finding: Finding, times: int, store: str) -> None:

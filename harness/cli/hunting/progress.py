@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from splitbrain.harness.campaigns.hunting.tally import SECONDS_PER_HOUR, Tally
+from splitbrain.results.quantities import counted
 
 _REDRAW_S = 0.25
 _PLAIN_S = 10.0
@@ -63,12 +64,18 @@ class HuntProgress:
             self.console.print(line, highlight=False, soft_wrap=True)
 
 
-def progress_line(tally: Tally, wall_s: float) -> str:
-    """The number of runs and their rate, their outcomes, and the coverage marks that they reached."""
+def progress_line(tally: Tally, wall_s: float, runs: str = "") -> str:
+    """The number of runs and their rate, their outcomes, and the coverage marks that they reached.
+
+    Args:
+        tally: of the runs.
+        wall_s: how long they took, in seconds.
+        runs: what to say of their number instead of the number alone.
+    """
     outcomes = ", ".join(f"{count} {outcome.value}" for outcome, count in tally.outcomes.most_common())
     pace = f"{tally.runs / wall_s:.1f}/s" if wall_s > 0 else "-/s"
     speed = f"{tally.simulated_s / tally.cpu_s:.0f} s per CPU second" if tally.cpu_s > 0 else "-"
-    runs = "1 run" if tally.runs == 1 else f"{tally.runs} runs"
+    runs = runs or counted(tally.runs, "run")
     return (
         f"{runs} ({pace})  {tally.simulated_s / SECONDS_PER_HOUR:.2f} simulated hours ({speed})  "
         f"{outcomes}  marks {tally.reached} of {len(tally.marks)}"
