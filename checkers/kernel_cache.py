@@ -91,12 +91,23 @@ def _private_folder() -> Path:
 
 
 @cache
-def _announce() -> None:
-    """Say once that it takes a while. Python prints a warning on standard error where no logging is set up."""
+def _announce_once() -> None:
+    """Say once in a process that kernels are compiled, and where they are kept.
+
+    A kernel is compiled when it is first called, so that several commands may compile, each its own kernels. Python
+    prints a warning on standard error where no logging is set up.
+    """
     _log.warning(
-        "splitbrain: compiling the checking kernels, once per installation: about half a minute "
-        "(`splitbrain prepare` does it beforehand)"
+        "splitbrain: compiling those kernels of the checkers that this command is the first to need; they are kept in "
+        "%s. `splitbrain prepare` compiles all of them at once: about half a minute",
+        os.environ.get("NUMBA_CACHE_DIR") or _kept_in(),
     )
+
+
+def _kept_in() -> str:
+    """The folder of compiled kernels in words: that of the code if this user can write there, else the user's own."""
+    beside = Path(__file__).parent
+    return f"__pycache__ below {beside}" if os.access(beside, os.W_OK) else str(users_folder())
 
 
 class _UsersLocator(_caching.InTreeCacheLocator):
@@ -146,7 +157,7 @@ class _Cache(_caching.FunctionCache):
             data = place.load(key)
             if data is not None:
                 return self._impl.rebuild(target_context, data)
-        _announce()
+        _announce_once()
         return None
 
 

@@ -101,7 +101,7 @@ def test_what_was_compiled_beside_the_code_serves_those_who_cannot_write_there(f
 
 @pytest.mark.slow
 def test_a_line_says_that_kernels_are_compiled_and_only_then(folder: Path) -> None:
-    assert asked(folder, "cache").stderr.count("compiling the checking kernels") == 1
+    assert asked(folder, "cache").stderr.count("compiling those kernels of the checkers") == 1
     assert asked(folder, "cache").stderr == ""
 
 
