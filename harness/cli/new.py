@@ -18,7 +18,7 @@ KINDS = ("workload", "nemesis", "system", "model", "checker")
     "--into", default=".", show_default=True, metavar="FOLDER", help="The folder in which the package is created."
 )
 def command(kind: str, name: str, into: str) -> None:
-    """Write a package NAME with a KIND of your own. It works, has a test, and can be installed.
+    """Write a package NAME with a KIND of your own, or add it to that package. It works, has a test, can be installed.
 
     \b
     Examples:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,30 @@ def test_a_part_is_run_by_the_name_of_its_entry_point(tmp_path: Path, kind: str,
     assert answer(splitbrain("run", *named, *short, cwd=package))["outcome"] in ("pass", "inconclusive")
 
 
+def test_a_part_is_added_to_a_package_that_was_written_before(tmp_path: Path) -> None:
+    package = made(tmp_path, "system")
+    before = {path: path.read_text() for path in package.rglob("*") if path.is_file()}
+    for kind in sorted(set(KINDS) - {"system"}):
+        made(tmp_path, kind)
+    project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
+    assert {group: list(names) for group, names in project["entry-points"].items()} == {
+        group: ["my-part"] for _, group, _ in KINDS.values()
+    }
+    assert {path.name for path in (package / "tests").iterdir()} == {
+        "test_my_part.py",
+        *(f"test_my_part_{kind}.py" for kind in KINDS if kind != "system"),
+    }
+    for path, text in before.items():
+        assert path.name == "pyproject.toml" or path.read_text() == text
+    again = splitbrain("new", "system", "my-part", cwd=tmp_path)
+    assert again.returncode == 254
+    assert "this package has a system" in again.stderr
+
+
+def test_a_package_is_typed(tmp_path: Path) -> None:
+    assert (made(tmp_path, "model") / "my_part" / "py.typed").read_text() == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -71,7 +96,7 @@ def test_a_part_is_run_by_the_name_of_its_entry_point(tmp_path: Path, kind: str,
         (("workload", "class"), "'class' cannot be the name of a package"),
         (("workload", "tests"), "'tests' cannot be the name of a package"),
         (("workload", "../shop"), "'../shop' cannot be the name of a package"),
-        (("workload", "there"), "there is there already"),
+        (("workload", "there"), "there is there already, and is not a package that `splitbrain new` wrote"),
         (("workload", "shop", "--into", "file"), "Give another --into"),
         (("backend", "shop"), "'backend' is not one of"),
     ],

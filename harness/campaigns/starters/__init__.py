@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -49,7 +50,9 @@ pythonpath = ["."]
 
 
 def create(kind: str, name: str, into: Path) -> list[Path]:
-    """Write a package with one part that works, and its test; the files, in order.
+    """Write a package with one part that works, and its test; or add the part to a package that this function wrote.
+
+    The files, in order, are returned.
 
     Args:
         kind: a key of `KINDS`.
@@ -58,7 +61,7 @@ def create(kind: str, name: str, into: Path) -> list[Path]:
 
     Raises:
         UnknownNameError: there are no parts of this kind.
-        UsageError: the name cannot be that of a module, or the folder is there.
+        UsageError: the name cannot be that of a module, or the folder is there and is no such package, or has the part.
     """
     if kind not in KINDS:
         raise UnknownNameError("kind of part", kind, KINDS)
@@ -69,17 +72,67 @@ def create(kind: str, name: str, into: Path) -> list[Path]:
         )
     folder = into / name
     if folder.exists():
-        raise UsageError(f"{folder} is there already: choose another name, or another folder with --into.")
+        return _write(folder, _added(kind, name, module, folder))
     return _write(folder, _contents(kind, name, module))
+
+
+def _added(kind: str, name: str, module: str, folder: Path) -> dict[str, str]:
+    """The texts of the files that add a part to a package that `create` wrote, by path.
+
+    Raises:
+        UsageError: the folder is not such a package, or has a file of that name.
+    """
+    project = _project_of(folder, name, module)
+    if project is None:
+        raise UsageError(
+            f"{folder} is there already, and is not a package that `splitbrain new` wrote: choose another name, or "
+            f"another folder with --into, and move the files of the new package by hand."
+        )
+    found = _contents(kind, name, module)
+    found[f"tests/test_{module}_{kind}.py"] = found.pop(f"tests/test_{module}.py")
+    del found[f"{module}/__init__.py"], found["pyproject.toml"]
+    del found[f"{module}/py.typed"]
+    for path in found:
+        if (folder / path).exists():
+            raise UsageError(f"{folder / path} is there already: this package has a {kind}. Choose another name.")
+    return {"pyproject.toml": _with_entry(project, kind, name, module), **found}
+
+
+def _project_of(folder: Path, name: str, module: str) -> str | None:
+    """The text of the package's pyproject.toml; None if `create` did not write this package."""
+    try:
+        text = (folder / "pyproject.toml").read_text(encoding="utf-8")
+        project = tomllib.loads(text).get("project", {})
+    except (OSError, ValueError):
+        return None
+    groups = project.get("entry-points", {})
+    ours = project.get("name") == name and any(group.startswith("splitbrain.") for group in groups)
+    return text if ours and (folder / module / "__init__.py").is_file() else None
+
+
+def _with_entry(project: str, kind: str, name: str, module: str) -> str:
+    """A pyproject.toml with the entry point of a part."""
+    _, group, location = KINDS[kind]
+    head = f'[project.entry-points."{group}"]\n'
+    line = f'{name} = "{location.format(**_words(module))}"\n'
+    if head in project:
+        return project.replace(head, head + line, 1)
+    before, tool, after = project.partition("[tool.")
+    return f"{before.rstrip()}\n\n{head}{line}\n{tool}{after}"
+
+
+def _words(module: str) -> dict[str, str]:
+    return {"module": module, "CONSTANT": module.upper(), "Class": module.title().replace("_", "")}
 
 
 def _contents(kind: str, name: str, module: str) -> dict[str, str]:
     """The texts of the files, by path."""
     modules, group, location = KINDS[kind]
-    words = {"module": module, "CONSTANT": module.upper(), "Class": module.title().replace("_", "")}
+    words = _words(module)
     found = {
         "pyproject.toml": _PROJECT.format(name=name, module=module, group=group, location=location.format(**words)),
         f"{module}/__init__.py": f'"""A {kind} for splitbrain."""\n',
+        f"{module}/py.typed": "",
     }
     for each in modules:
         found[f"{module}/{each}.py"] = _renamed((_HERE / f"{each}.py").read_text(), words)
