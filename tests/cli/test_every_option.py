@@ -273,7 +273,7 @@ TABLE: dict[str, dict[str, str | list[tuple[list[str], str]]]] = {
         "--keep": "a limit of its own: 0 keeps none",
         "--max-size": [(["prune", "--max-size", "nan"], "--max-size 'nan' is no size")],
         "--outcome": [(["prune", "--keep", "1", "--outcome", "running"], "there is no outcome 'running'")],
-        "--test": [(["prune", "--keep", "1", "--test", "metadata-c"], "'metadata-c'. Did you mean 'metadata-")],
+        "--test": [(["prune", "--keep", "1", "--test", "metadata-c"], "'metadata-c' in the store store. Did you")],
         "--dry-run": "nothing is removed",
         "--json": "the answer is another",
     },
