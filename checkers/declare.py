@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
 from splitbrain.results.calls import Calls, cell, client_calls, place, seconds
+from splitbrain.results.columns import array
 from splitbrain.results.errors import UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
@@ -135,7 +136,7 @@ class _Judge:
 
     def _events(self, calls: Calls, chosen: Any, *, of_invocation: bool) -> list[Event]:
         invoke, complete = calls.invoke[chosen].tolist(), calls.complete[chosen].tolist()
-        values = self.table["value"].take(pa.array(invoke if of_invocation else complete, pa.int64())).to_pylist()
+        values = self.table["value"].take(array(invoke if of_invocation else complete, pa.int64())).to_pylist()
         return [
             Event(i, c, None if v in (None, "null") else v) for i, c, v in zip(invoke, complete, values, strict=True)
         ]

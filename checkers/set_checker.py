@@ -35,6 +35,7 @@ import pyarrow.compute as pc
 
 from splitbrain.checkers.verdict import Partition, Valid, Verdict
 from splitbrain.results.calls import Calls, Ints, client_calls, ints, is_equal, place, seconds
+from splitbrain.results.columns import array, numbers, valid
 from splitbrain.results.errors import HistoryFormatError, UsageError
 from splitbrain.results.quantities import counted
 from splitbrain.results.reasons import Code, Reason
@@ -96,7 +97,7 @@ class SetChecker:
         """Judge one run; each key is a set of its own."""
         add, read = _function(options, "add"), _function(options, "read")
         relevant = is_equal(history, "f", add) | is_equal(history, "f", read)
-        table = history.filter(relevant & (ints(history, "process") >= 0)).combine_chunks()
+        table = history.filter(array(relevant & (ints(history, "process") >= 0))).combine_chunks()
         keys: list[str | None] = sorted(
             pc.unique(table["key"]).to_pylist(), key=lambda key: (key is not None, key or "")
         )
@@ -136,8 +137,8 @@ def _function(options: Mapping[str, Any], name: str) -> str:
 
 
 def _of_key(table: pa.Table, key: str | None) -> pa.Table:
-    keep = np.asarray(table["key"].is_null().to_numpy()) if key is None else is_equal(table, "key", key)
-    return table.filter(keep).combine_chunks()
+    keep = ~valid(table["key"]) if key is None else is_equal(table, "key", key)
+    return table.filter(array(keep)).combine_chunks()
 
 
 # --- reading the history ------------------------------------------------------------------------------------------
@@ -229,7 +230,7 @@ def _adds(calls: Calls, f: str, reads: Sequence[Read]) -> Adds:
 
 def _elements(table: pa.Table, rows: Ints) -> Ints:
     try:
-        return np.asarray(table["value"].take(rows).cast(pa.int64()).to_numpy(), dtype=np.int64)
+        return numbers(table["value"].take(array(rows)).cast(pa.int64()))
     except (pa.ArrowInvalid, ValueError) as error:
         raise HistoryFormatError(
             "history", f"an element that is added to a set must be a whole number ({error})."

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splitbrain.results.calls import OPEN, Bools, Calls, Ints, ints
+from splitbrain.results.columns import numbers, valid
 from splitbrain.results.faults import RunEvents
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -57,8 +58,8 @@ def arrivals(calls: Calls) -> Arrivals:
     if not len(begun):
         return Arrivals(begun, begun, begun, np.zeros(0, dtype=np.bool_))
     column: Any = calls.table["due"]
-    scheduled = np.asarray(column.is_valid().to_numpy(), dtype=np.bool_)[calls.invoke]
-    stored = np.asarray(column.fill_null(NEVER).to_numpy(), dtype=np.int64)[calls.invoke]
+    scheduled = valid(column)[calls.invoke]
+    stored = numbers(column, null=NEVER)[calls.invoke]
     times = ints(calls.table, "time")
     # An imported history may say anything: an op is due when it begins at the latest, and does not end before that.
     return Arrivals(

@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from splitbrain.results.columns import flags, numbers
+from splitbrain.results.columns import text as literal
 from splitbrain.results.errors import HistoryFormatError
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -81,15 +83,14 @@ def _refuse(history: pa.Table, rows: Ints, problem: str, source: str) -> None:
 
 def ints(table: pa.Table, column: str) -> Ints:
     """A whole-number column without nulls."""
-    return np.asarray(table[column].to_numpy(), dtype=np.int64)
+    return numbers(table[column]).astype(np.int64, copy=False)
 
 
 def is_equal(table: pa.Table, column: str, text: str) -> Bools:
     """Which rows of a text column hold `text`; a null holds nothing."""
     if table.num_rows == 0:
         return np.zeros(0, dtype=np.bool_)
-    found = pc.equal(table[column], pa.scalar(text, pa.string()))
-    return np.asarray(found.fill_null(False).to_numpy(), dtype=np.bool_)
+    return flags(pc.equal(table[column], literal(text)))
 
 
 def cell(table: pa.Table, column: str, row: int) -> Any:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from splitbrain.results.arrow import from_table
 from splitbrain.results.calls import ints
+from splitbrain.results.columns import array
 from splitbrain.results.faults import RunEvents
 from splitbrain.results.history import HARNESS, Op
 
@@ -50,7 +51,7 @@ def clocks_of(events: RunEvents) -> Clocks:
 
 def clocks_in(history: pa.Table) -> Clocks:
     """The same, from a history of which nothing else is wanted."""
-    of_harness = from_table(history.filter(ints(history, "process") == HARNESS))
+    of_harness = from_table(history.filter(array(ints(history, "process") == HARNESS)))
     return _last([op for op in of_harness if op.f == CLOCKS])
 
 

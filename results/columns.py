@@ -46,6 +46,10 @@ def array(values: Any, kind: Any = None) -> Column:
         found = _of_integers(cast("Sequence[Any]", values), kind)
         if found is not None:
             return found
+    if kind is not None and isinstance(values, list):
+        found = _of_nested(cast("list[Any]", values), kind)
+        if found is not None:
+            return found
     return _arrow.array(values, kind)
 
 
@@ -153,15 +157,40 @@ def _of_texts(values: Iterable[Any], kind: Any) -> Column:
     return builder.finish().view(kind)
 
 
+def _of_nested(values: list[Any], kind: Any) -> Column | None:
+    """A column of lists or of structs; None where a value is of another shape, or too large."""
+    given = [value for value in values if value is not None]
+    kinds: list[Any]
+    if pa.types.is_list(kind) and all(isinstance(value, list | tuple) for value in given):
+        ends = np.cumsum([0, *(0 if value is None else len(value) for value in values)])
+        if ends[-1] > np.iinfo(np.int32).max:
+            return None
+        content, children = [_arrow.py_buffer(ends.astype(np.int32))], [[each for value in given for each in value]]
+        kinds = [kind.value_type]
+    elif pa.types.is_struct(kind) and all(isinstance(value, dict) for value in given):
+        names = [kind.field(place).name for place in range(kind.num_fields)]
+        content = []
+        children = [[None if value is None else value.get(name) for value in values] for name in names]
+        kinds = [kind.field(place).type for place in range(kind.num_fields)]
+    else:
+        return None
+    made = [array(each, of) for each, of in zip(children, kinds, strict=True)]
+    return _arrow.Array.from_buffers(kind, len(values), [_known(values), *content], children=made)
+
+
+def _known(values: Sequence[Any]) -> Any:
+    """The bitmap of values that are not null; None if all are."""
+    null = np.fromiter((value is None for value in values), np.bool_, len(values))
+    return _arrow.py_buffer(np.packbits(~null, bitorder="little")) if null.any() else None
+
+
 def _of_integers(values: Sequence[Any], kind: Any) -> Column | None:
     """None where a value needs a closer look: it is no whole number, or too large."""
     width = np.dtype(kind.to_pandas_dtype())
-    null = np.fromiter((value is None for value in values), np.bool_, len(values))
     if not all(value is None or type(value) is int for value in values):
         return None
     try:
         content = np.fromiter((0 if value is None else value for value in values), width, len(values))
     except OverflowError:
         return None
-    known = _arrow.py_buffer(np.packbits(~null, bitorder="little")) if null.any() else None
-    return _arrow.Array.from_buffers(kind, len(values), [known, _arrow.py_buffer(content)])
+    return _arrow.Array.from_buffers(kind, len(values), [_known(values), _arrow.py_buffer(content)])

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from splitbrain.results.arrivals import Asked, arrivals, load
 from splitbrain.results.calls import OPEN, Bools, Calls, ints, is_equal, seconds
+from splitbrain.results.columns import array
 from splitbrain.results.faults import RunEvents, Window
 
 ENDS: Final = ("ok", "fail", "info")
@@ -136,7 +137,7 @@ class _Count:
 
     def _errors(self) -> list[dict[str, Any]]:
         rows = self.calls.complete[self.closed]
-        table = self.calls.table.select(["type", "error"]).take(rows)
+        table = self.calls.table.select(["type", "error"]).take(array(rows))
         table = table.filter(table["error"].is_valid())
         counted = Counter(zip(table["type"].to_pylist(), table["error"].to_pylist(), strict=True))
         common = sorted(counted.items(), key=lambda item: (-item[1], item[0]))[:_ERRORS_LISTED]

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from splitbrain.results.arrow import from_table
 from splitbrain.results.calls import ints
+from splitbrain.results.columns import array
 from splitbrain.results.history import HARNESS, NEMESIS, Op
 from splitbrain.results.nemesisop import Said, said
 
@@ -126,7 +127,7 @@ def run_events(history: pa.Table) -> RunEvents:
     """Read a history that is sorted by index."""
     times = ints(history, "time")
     end_ns = int(times.max()) if len(times) else 0
-    ops = from_table(history.filter(ints(history, "process") < 0))
+    ops = from_table(history.filter(array(ints(history, "process") < 0)))
     harness = tuple(op for op in ops if op.process == HARNESS)
     fault_ops = tuple(_pair([op for op in ops if op.process == NEMESIS]))
     recovered = next((op.time for op in harness if op.f == "recovered"), end_ns)

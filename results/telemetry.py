@@ -22,12 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 import pyarrow as pa
 
 from splitbrain.results.arrow import TELEMETRY_SCHEMA
+from splitbrain.results.columns import array
 from splitbrain.results.errors import HistoryFormatError
 
 ASIDE: Final = "aside"
@@ -201,7 +202,9 @@ def _table(unordered: list[_Row]) -> pa.Table:
         [_text(row.raw.state) for row in rows],
         [row.raw.last for row in rows],
     ]
-    return pa.Table.from_pydict(dict(zip(TELEMETRY_SCHEMA.names, columns, strict=True)), schema=TELEMETRY_SCHEMA)
+    fields = cast("Iterable[Any]", TELEMETRY_SCHEMA)
+    arrays = [array(column, field.type) for column, field in zip(columns, fields, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=TELEMETRY_SCHEMA)
 
 
 def _text(value: str | int | None) -> str | None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from splitbrain.results.calls import OPEN, Bools, Calls, Ints, ints, is_equal
+from splitbrain.results.columns import array, flags
 from splitbrain.results.faults import RunEvents
 from splitbrain.results.figures import DECIDED
 
@@ -47,8 +48,7 @@ class ClientOps:
         self.begun: Ints = times[calls.invoke]
         self.ended: Ints = np.where(closed, times[calls.complete], _LATE) if len(times) else self.begun
         self.ok: Bools = calls.ended("ok")
-        decided = pc.is_in(calls.table["error"], value_set=pa.array(list(DECIDED), pa.string()))
-        said = np.asarray(decided.to_numpy(zero_copy_only=False), dtype=np.bool_)
+        said = flags(pc.is_in(calls.table["error"], value_set=array(list(DECIDED), pa.string())))
         refused = calls.ended("fail") & closed & (said[calls.complete] if len(said) else closed)
         self.local = carried_out_alone(calls, local)
         self.answered: Bools = (self.ok | refused) & ~self.local
@@ -90,8 +90,8 @@ class ClientOps:
         """Which ok ops returned something: a value that is not that of the invocation, or micro-ops."""
         found: Bools = np.zeros(len(self.ok), dtype=np.bool_)
         chosen = np.flatnonzero(self.ok)
-        ended = pa.array(self._calls.complete[chosen], pa.int64())
-        begun = pa.array(self._calls.invoke[chosen], pa.int64())
+        ended = array(self._calls.complete[chosen], pa.int64())
+        begun = array(self._calls.invoke[chosen], pa.int64())
         table = self._calls.table
         given: list[str | None] = table["value"].take(begun).to_pylist()
         answers: list[str | None] = table["value"].take(ended).to_pylist()
@@ -105,13 +105,13 @@ class ClientOps:
     def errors(self, chosen: Bools) -> list[tuple[str, int]]:
         """The errors with which these ops ended, each with how often, the most frequent first."""
         rows = self._calls.complete[chosen]
-        found: list[str | None] = self._calls.table["error"].take(pa.array(rows[rows != OPEN], pa.int64())).to_pylist()
+        found: list[str | None] = self._calls.table["error"].take(array(rows[rows != OPEN], pa.int64())).to_pylist()
         return Counter(error for error in found if error is not None).most_common()
 
     def answered_values(self, chosen: Bools) -> list[str | None]:
         """The values with which these ops completed, as JSON text."""
         rows = self._calls.complete[chosen]
-        return self._calls.table["value"].take(pa.array(rows[rows != OPEN], pa.int64())).to_pylist()
+        return self._calls.table["value"].take(array(rows[rows != OPEN], pa.int64())).to_pylist()
 
     def given(self, chosen: Bools) -> list[str | None]:
         """The values with which these ops were invoked, as JSON text, each once."""
@@ -120,4 +120,4 @@ class ClientOps:
 
 def _unique(column: Any, rows: Ints) -> list[Any]:
     """The values in these rows of a column, each once, in the order in which they are met."""
-    return pc.unique(column.take(pa.array(rows, pa.int64()))).to_pylist()
+    return pc.unique(column.take(array(rows, pa.int64()))).to_pylist()

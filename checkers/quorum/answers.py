@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from splitbrain.checkers.quorum.topology import NodeId
 from splitbrain.results.arrivals import NEVER, arrivals
 from splitbrain.results.calls import OPEN, Bools, Ints, client_calls, ints, place, seconds
+from splitbrain.results.columns import array, flags, numbers
 
 NO_TERM: Final = -1
 
@@ -100,14 +101,14 @@ def answers(history: pa.Table, nodes: Sequence[NodeId], fs: Sequence[str] | None
     calls = client_calls(history)
     wanted = np.ones(len(calls.invoke), dtype=np.bool_)
     if fs is not None:
-        named = pc.is_in(history["f"], value_set=pa.array(list(fs), pa.string()))
-        wanted = np.asarray(named.to_numpy(zero_copy_only=False), dtype=np.bool_)[calls.invoke]
+        named = pc.is_in(history["f"], value_set=array(list(fs), pa.string()))
+        wanted = flags(named)[calls.invoke]
     times = ints(history, "time")
     closed = calls.complete != OPEN
-    spoken = pc.is_in(history["error"], value_set=pa.array(list(decided), pa.string()))
+    spoken = pc.is_in(history["error"], value_set=array(list(decided), pa.string()))
     # OPEN is -1 and picks the last row; `failed` and `closed` mask it below.
-    state_said = np.asarray(spoken.to_numpy(zero_copy_only=False), dtype=np.bool_)[calls.complete]
-    number: Any = pc.index_in(history["node"], value_set=pa.array(list(nodes), pa.string()))
+    state_said = flags(spoken)[calls.complete]
+    number: Any = pc.index_in(history["node"], value_set=array(list(nodes), pa.string()))
     term: Any = history["term"]
     failed = calls.ended("fail")
     chosen = np.flatnonzero(wanted)
@@ -121,8 +122,8 @@ def answers(history: pa.Table, nodes: Sequence[NodeId], fs: Sequence[str] | None
         due=arrivals(calls).due[chosen],
         begun=times[asked],
         ended=np.where(closed[chosen], times[done], NEVER),
-        node=np.asarray(number.fill_null(NOWHERE).to_numpy(), dtype=np.int64)[asked],
+        node=numbers(number, null=NOWHERE).astype(np.int64)[asked],
         given=(calls.ended("ok") | (failed & state_said))[chosen],
         refused=(failed & ~state_said)[chosen],
-        term=np.where(closed[chosen], np.asarray(term.fill_null(NO_TERM).to_numpy(), dtype=np.int64)[done], NO_TERM),
+        term=np.where(closed[chosen], numbers(term, null=NO_TERM).astype(np.int64, copy=False)[done], NO_TERM),
     )

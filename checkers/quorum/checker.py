@@ -23,6 +23,7 @@ from splitbrain.checkers.verdict import Verdict, Whole
 from splitbrain.results.arrivals import NEVER
 from splitbrain.results.calls import ints
 from splitbrain.results.clocks import clocks_of
+from splitbrain.results.columns import array
 from splitbrain.results.errors import UsageError
 from splitbrain.results.faults import RunEvents, run_events
 from splitbrain.results.figures import DECIDED
@@ -316,7 +317,7 @@ class _Run:
 
 
 def _named(history: pa.Table, telemetry: pa.Table) -> tuple[NodeId, ...]:
-    clients = history.filter(pa.array(ints(history, "process") >= 0))
+    clients = history.filter(array(ints(history, "process") >= 0))
     nodes = {*pc.unique(clients["node"]).to_pylist(), *pc.unique(telemetry["node"]).to_pylist()}
     return tuple(sorted(node for node in nodes if node is not None))
 

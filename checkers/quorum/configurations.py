@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from splitbrain.checkers.quorum.topology import NodeId, Voters
 from splitbrain.results.arrow import Column, array, compute
-from splitbrain.results.calls import Ints, ints
+from splitbrain.results.calls import Ints, ints, is_equal
+from splitbrain.results.columns import numbers, text
 
 _BETWEEN_NAMES: Final = "\0"
 
@@ -107,19 +108,19 @@ def _changes(telemetry: pa.Table, nodes: Sequence[NodeId]) -> list[_Change]:
     """Each node's first voter set and those that differ from the one before, in the order of time."""
     known: Column = compute.index_in(telemetry["node"], value_set=array(list(nodes), pa.string()))
     size: Column = compute.list_value_length(telemetry["voters"])
-    number = np.asarray(known.fill_null(-1).to_numpy(), dtype=np.int64)
-    rows = np.flatnonzero((size.fill_null(0).to_numpy() > 0) & (number >= 0))
+    number = numbers(known, null=-1).astype(np.int64)
+    rows = np.flatnonzero((numbers(size, null=0) > 0) & (number >= 0))
     if not len(rows):
         return []
-    names: Column = compute.binary_join(telemetry["voters"].take(array(rows)), _BETWEEN_NAMES)
-    distinct: Column = names.combine_chunks().dictionary_encode()
-    sets = [frozenset(text.split(_BETWEEN_NAMES)) for text in distinct.dictionary.to_pylist()]
+    joined: Column = compute.binary_join(telemetry["voters"].take(array(rows)), text(_BETWEEN_NAMES))
+    distinct: Column = joined.combine_chunks().dictionary_encode()
+    sets = [frozenset(names.split(_BETWEEN_NAMES)) for names in distinct.dictionary.to_pylist()]
     meaning: dict[Voters, int] = {}
     same = np.array([meaning.setdefault(voters, len(meaning)) for voters in sets], dtype=np.int64)
-    code: Ints = same[distinct.indices.to_numpy()]
+    code: Ints = same[numbers(distinct.indices)]
     node = number[rows]
     time_ns = ints(telemetry, "time")[rows]
-    asked = np.asarray(compute.equal(telemetry["event"], POLLED).fill_null(False).to_numpy(), dtype=np.bool_)[rows]
+    asked = is_equal(telemetry, "event", POLLED)[rows]
     found: list[_Change] = []
     by_code = list(meaning)
     for each in np.unique(node):

@@ -24,6 +24,7 @@ from splitbrain.checkers.quorum.findings import Finding, RuleResult, in_all
 from splitbrain.checkers.quorum.topology import NodeId
 from splitbrain.results.arrow import Column, array, compute
 from splitbrain.results.calls import Ints, is_equal, seconds
+from splitbrain.results.columns import numbers, valid
 
 _Q6 = (ReplicaAgreement, CommitMonotonic, LeaderCompleteness)
 
@@ -87,11 +88,11 @@ def _late_answers(given: Answers, late: Ints, first: Sequence[Row], place: Ints)
     alike: dict[tuple[int, int], list[int]] = {}
     for number in late.tolist():
         alike.setdefault((int(given.node[number]), int(given.term[number])), []).append(number)
-    for (_, term), numbers in alike.items():
-        by = max(first[: int(place[numbers[0]]) + 1], key=lambda row: row.term or 0)
-        op = given.shown(numbers[0])
+    for (_, term), same in alike.items():
+        by = max(first[: int(place[same[0]]) + 1], key=lambda row: row.term or 0)
+        op = given.shown(same[0])
         why = f"after {by.node} had committed as leader of term {by.term} at {seconds(by.time):.3f} s"
-        more = f" ({len(numbers) - 1} more like it.)" if len(numbers) > 1 else ""
+        more = f" ({len(same) - 1} more like it.)" if len(same) > 1 else ""
         yield Finding(
             rule="Q10",
             sentence=(
@@ -100,7 +101,7 @@ def _late_answers(given: Answers, late: Ints, first: Sequence[Row], place: Ints)
             ),
             ops=(op,),
             rows=(by.shown(),),
-            numbers=tuple(numbers),
+            numbers=tuple(same),
             why=f"in term {term}, {why}",
         )
 
@@ -145,7 +146,7 @@ def convergence(
     """
     column: Column = telemetry["group"].combine_chunks()
     group = column.dictionary_encode(null_encoding="encode")
-    number: Ints = group.indices.to_numpy()
+    number: Ints = numbers(group.indices).astype(np.int64)
     results: list[RuleResult] = []
     found: list[Finding] = []
     for each, name in enumerate(group.dictionary.to_pylist()):
@@ -185,19 +186,19 @@ def _of(row: Row, index: bool) -> str:
 
 def _last(telemetry: pa.Table) -> dict[NodeId, Row]:
     """Each node's last row with an applied index."""
-    at = np.flatnonzero(compute.is_valid(telemetry["applied_index"]).to_numpy())
+    at = np.flatnonzero(valid(telemetry["applied_index"]))
     node: Column = telemetry["node"].take(array(at)).combine_chunks()
-    _, from_the_end = np.unique(node.dictionary_encode().indices.to_numpy()[::-1], return_index=True)
+    _, from_the_end = np.unique(numbers(node.dictionary_encode().indices)[::-1], return_index=True)
     return {row.node: row for row in rows(telemetry.take(array(np.sort(at[len(at) - 1 - from_the_end]))))}
 
 
 def members_at_the_end(telemetry: pa.Table, nodes: Sequence[NodeId]) -> list[NodeId]:
     """The voters in the last row with the highest commit index; all nodes if no row has voters."""
     size: Column = compute.list_value_length(telemetry["voters"])
-    at = np.flatnonzero(size.fill_null(0).to_numpy() > 0)
+    at = np.flatnonzero(numbers(size, null=0) > 0)
     if not len(at):
         return list(nodes)
     commit: Column = telemetry["commit_index"]
-    behind = np.asarray(commit.fill_null(0).to_numpy(), dtype=np.int64)[at][::-1]
+    behind = numbers(commit, null=0).astype(np.int64, copy=False)[at][::-1]
     voters: Column = telemetry["voters"][int(at[len(at) - 1 - int(behind.argmax())])]
     return [node for node in nodes if node in voters.as_py()]

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from splitbrain.results.calls import OPEN, Ints, ints
+from splitbrain.results.columns import array, numbers
 from splitbrain.results.report.nodelogs import NodeLog
 from splitbrain.results.report.run_view import RunView
 from splitbrain.results.report.svg import LEFT, RIGHT, WIDTH
@@ -90,17 +91,17 @@ def _ops(view: RunView, chosen: Ints) -> dict[str, Any]:
                 ("error", "error", last, _ERROR_MAX),
             )
         },
-        "term": [-1 if term is None else term for term in history["term"].take(last).to_pylist()],
+        "term": [-1 if term is None else term for term in history["term"].take(array(last)).to_pylist()],
     }
 
 
 def _words(view: RunView, column: str, rows: Ints, most: int) -> dict[str, Any]:
     """A text column as numbers into a list of its different texts; -1 is null. Long texts are cut before all else."""
     cells = view.history[column]
-    cut: Any = pc.utf8_slice_codeunits(cells, 0, most + 1).take(rows).combine_chunks()
+    cut: Any = pc.utf8_slice_codeunits(cells, 0, most + 1).take(array(rows)).combine_chunks()
     coded: Any = cut.dictionary_encode()
     texts = [_shown(text, most) for text in coded.dictionary.to_pylist()]
-    return {"texts": texts, "at": coded.indices.fill_null(-1).to_pylist()}
+    return {"texts": texts, "at": numbers(coded.indices, null=-1).tolist()}
 
 
 def _shown(text: str, most: int) -> str:

@@ -6,11 +6,11 @@ from collections import Counter
 from typing import Final, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from markupsafe import Markup
 
 from splitbrain.results.arrivals import Arrivals, arrivals
 from splitbrain.results.calls import OPEN, Bools, is_equal
+from splitbrain.results.columns import array
 from splitbrain.results.report.curves import SERIES_MAX, Series, chart
 from splitbrain.results.report.frames import frame_of
 from splitbrain.results.report.run_view import RunView
@@ -90,10 +90,10 @@ def _column(word: str) -> str:
 def _groups(view: RunView, column: str, ok: Bools) -> tuple[Groups, int]:
     """Client ops by a column; nodes in the test's order, functions by name. Of more than SERIES_MAX those with the most
     ok ops, and how many others there are."""
-    cells = view.calls.table[column].take(view.calls.invoke)
+    cells = view.calls.table[column].take(array(view.calls.invoke))
     met = {str(name) for name in cells.unique().to_pylist() if name is not None}
     names = [node for node in view.nodes if node in met] if column == "node" else sorted(met)
-    answered = Counter(cells.filter(pa.array(ok)).to_pylist())
+    answered = Counter(cells.filter(array(ok)).to_pylist())
     chosen = set(sorted(names, key=lambda name: -answered[name])[:SERIES_MAX])
     groups = [
         (name, np.asarray(is_equal(view.calls.table, column, name)[view.calls.invoke], dtype=np.bool_))

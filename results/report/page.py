@@ -41,6 +41,7 @@ from splitbrain.results.report.story import story
 from splitbrain.results.report.svg import WIDTH
 from splitbrain.results.report.text import clip
 from splitbrain.results.report.timeline import Shown, bands, timeline
+from splitbrain.results.templates import environment
 
 _FOLDER: Final = Path(__file__).parent
 _SENTENCES_MAX: Final = 3
@@ -165,15 +166,7 @@ def render(view: RunView) -> Page:
 @cache
 def _environment() -> jinja2.Environment:
     """Templates; kept, as compiling them takes longer than a page."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_FOLDER),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters.update(clip=clip, size=size)
-    return environment
+    return environment([_FOLDER], clip=clip, size=size)
 
 
 # --- the top ----------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from splitbrain.results.site.matrix import DAYS, SPANS, Matrix
 from splitbrain.results.site.rows import Row
 from splitbrain.results.site.selection import CHOICES, FILTERS, Chosen, Selection
 from splitbrain.results.site.trends import HEIGHT, WIDTH, Trend
+from splitbrain.results.templates import environment
 
 STATIC: Final = {
     "site.css": "text/css; charset=utf-8",
@@ -133,15 +134,7 @@ def _render(template: str, **values: Any) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters.update(clip=_clip, size=_size, number=_number, percent=_percent, plain=_plain, part=_part)
-    return environment
+    return environment([_TEMPLATES], clip=_clip, size=_size, number=_number, percent=_percent, plain=_plain, part=_part)
 
 
 def _clip(value: Any, most: int = TEXT_MAX) -> str:

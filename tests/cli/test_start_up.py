@@ -126,3 +126,21 @@ def test_nor_do_published_violations_of_one_register() -> None:
     told = loaded(*map(str, sorted(logs.rglob("*.log"))[:8]))
     assert "exit 1" in told
     assert "loaded []" in told
+
+
+@pytest.mark.slow
+def test_a_simulated_run_and_its_page_load_no_data_frames(tmp_path: Path) -> None:
+    program = """
+import sys
+from splitbrain.harness.cli.main import main
+try:
+    main(["run", "--backend", "sim", "--time-limit", "2", "--seed", "3"])
+except SystemExit as ended:
+    print("exit", ended.code)
+print("loaded", sorted({"pandas", "pyspark"} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "report.html" in done.stdout
+    assert "loaded []" in done.stdout

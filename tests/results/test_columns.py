@@ -12,6 +12,9 @@ from splitbrain.results import columns
 
 arrow: Any = pa
 
+VOTERS = pa.list_(pa.string())
+MOP = pa.struct([pa.field("f", pa.string()), pa.field("k", pa.int64())])
+
 
 @pytest.mark.parametrize(
     ("values", "kind"),
@@ -27,6 +30,12 @@ arrow: Any = pa
         (np.arange(20)[::3], None),
         (np.arange(13) % 3 == 0, None),
         (np.zeros(0, np.bool_), None),
+        ([], VOTERS),
+        ([["n1", "n2"], None, [], ("n3",), [None]], VOTERS),
+        ([None, None], VOTERS),
+        ([[[1], None], [[]]], pa.list_(pa.list_(pa.int64()))),
+        ([{"f": "r", "k": 1}, None, {"f": None, "k": None}, {"f": "w"}], MOP),
+        ([[{"f": "r", "k": 1}], None, []], pa.list_(MOP)),
     ],
 )
 def test_an_array_is_what_arrow_makes_of_the_values(values: Any, kind: Any) -> None:
@@ -36,7 +45,17 @@ def test_an_array_is_what_arrow_makes_of_the_values(values: Any, kind: Any) -> N
     made.validate(full=True)
 
 
-@pytest.mark.parametrize(("values", "kind"), [([1], pa.string()), (["x"], pa.int64()), ([2**31], pa.int32())])
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1], pa.string()),
+        (["x"], pa.int64()),
+        ([2**31], pa.int32()),
+        ([[1]], VOTERS),
+        ([[1]], MOP),
+        ([{"f": 1}], MOP),
+    ],
+)
 def test_what_does_not_fit_the_type_is_refused(values: Any, kind: Any) -> None:
     with pytest.raises((TypeError, ValueError, OverflowError, pa.ArrowException)):
         columns.array(values, kind)

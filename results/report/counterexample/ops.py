@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from splitbrain.results.calls import OPEN, Ints, client_calls, ints, is_equal
+from splitbrain.results.columns import array, codes, valid
 from splitbrain.results.report.text import clip
 
 OK: Final = 0
@@ -87,8 +87,8 @@ def bars(history: pa.Table, key: str | None, around: int, most: int) -> Bars:
     Raises:
         HistoryFormatError: completions do not fit invocations.
     """
-    ours = pc.is_null(history["key"]).to_numpy() if key is None else is_equal(history, "key", key)
-    table = history.filter(pa.array(ours & (ints(history, "process") >= 0))).combine_chunks()
+    ours = ~valid(history["key"]) if key is None else is_equal(history, "key", key)
+    table = history.filter(array(ours & (ints(history, "process") >= 0))).combine_chunks()
     calls = client_calls(table)
     begin, end = calls.invoke, calls.complete
     total = len(begin)
@@ -123,9 +123,8 @@ def bars(history: pa.Table, key: str | None, around: int, most: int) -> Bars:
 
 
 def _codes(table: pa.Table, column: str) -> tuple[Ints, list[Any]]:
-    chunks: Any = table[column]
-    encoded = chunks.combine_chunks().dictionary_encode(null_encoding="encode")
-    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()
+    of_row, texts = codes(table[column])
+    return of_row.astype(np.int64), texts
 
 
 def _labels(table: pa.Table, begin: Ints, end: Ints, kind: Ints) -> tuple[Ints, list[str]]:

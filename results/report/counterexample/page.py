@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-import jinja2
 import msgspec
 import numpy as np
 import pyarrow as pa
@@ -21,6 +20,7 @@ from splitbrain.results.report.counterexample import drawing
 from splitbrain.results.report.counterexample.scene import OPS_MAX, Scene, op_words, scene
 from splitbrain.results.report.letters import BOLD, OTHER, PLAIN
 from splitbrain.results.report.text import clip, visible
+from splitbrain.results.templates import environment
 
 _FOLDER: Final = Path(__file__).parent
 _STEPS_IN_WORDS: Final = 12
@@ -39,17 +39,10 @@ def render(history: pa.Table, evidence: Mapping[str, Any], sentence: str, source
     """
     drawn = scene(history, evidence, most)
     view = drawing.first_view(drawn)
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([_FOLDER, _FOLDER.parent]),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters.update(clip=clip)
+    pages = environment([_FOLDER, _FOLDER.parent], clip=clip)
     script = (_FOLDER / "counterexample.js").read_text(encoding="utf-8")
     css = "".join((folder / name).read_text(encoding="utf-8") for folder, name in _STYLES)
-    return environment.get_template("counterexample.html.j2").render(
+    return pages.get_template("counterexample.html.j2").render(
         css=Markup(css),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),

@@ -1,0 +1,64 @@
+"""Jinja environments of the pages; compiled templates are kept in the user's cache, as kernels are.
+
+To compile the templates of a run's page takes about half a CPU second, longer than to fill them in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from jinja2.bccache import Bucket
+
+
+def environment(folders: Sequence[Path], **filters: Callable[..., Any]) -> jinja2.Environment:
+    """An environment that escapes HTML and refuses unknown names.
+
+    Args:
+        folders: where its templates are.
+        filters: more filters, by name.
+    """
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folders),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        bytecode_cache=_cache(),
+    )
+    made.filters.update(filters)
+    return made
+
+
+class _Kept(jinja2.FileSystemBytecodeCache):
+    """A cache that may fail: neither a damaged file nor a full disk may cost a page."""
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Take what was kept; what cannot be read is compiled again."""
+        try:
+            super().load_bytecode(bucket)
+        except Exception:  # unpickling damaged bytes may raise anything
+            bucket.reset()
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keep a compiled template."""
+        with contextlib.suppress(OSError):
+            super().dump_bytecode(bucket)
+
+
+def _cache() -> _Kept | None:
+    """In the user's own folder, since what is in it will be run; None for a user without one."""
+    root = os.environ.get("XDG_CACHE_HOME", "")
+    home = Path(root) if os.path.isabs(root) else Path(os.path.expanduser("~")) / ".cache"
+    folder = home / "splitbrain" / "templates" / version("splitbrain")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except OSError:
+        return None
+    return _Kept(str(folder)) if found.st_uid == os.getuid() and not found.st_mode & 0o022 else None
