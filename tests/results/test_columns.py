@@ -16,28 +16,28 @@ VOTERS = pa.list_(pa.string())
 MOP = pa.struct([pa.field("f", pa.string()), pa.field("k", pa.int64())])
 
 
-@pytest.mark.parametrize(
-    ("values", "kind"),
-    [
-        ([], pa.string()),
-        (["a", None, "é", ""], pa.string()),
-        ([b"1", None], pa.string()),
-        (["a", None], pa.binary()),
-        ([1, None, -(2**63)], pa.int64()),
-        ([1, 2], pa.int32()),
-        (np.arange(5), None),
-        (np.arange(5, dtype=np.int32), pa.int64()),
-        (np.arange(20)[::3], None),
-        (np.arange(13) % 3 == 0, None),
-        (np.zeros(0, np.bool_), None),
-        ([], VOTERS),
-        ([["n1", "n2"], None, [], ("n3",), [None]], VOTERS),
-        ([None, None], VOTERS),
-        ([[[1], None], [[]]], pa.list_(pa.list_(pa.int64()))),
-        ([{"f": "r", "k": 1}, None, {"f": None, "k": None}, {"f": "w"}], MOP),
-        ([[{"f": "r", "k": 1}], None, []], pa.list_(MOP)),
-    ],
-)
+SEQUENCES: list[tuple[Any, Any]] = [
+    ([], pa.string()),
+    (["a", None, "é", ""], pa.string()),
+    ([b"1", None], pa.string()),
+    (["a", None], pa.binary()),
+    ([1, None, -(2**63)], pa.int64()),
+    ([1, 2], pa.int32()),
+    (np.arange(5), None),
+    (np.arange(5, dtype=np.int32), pa.int64()),
+    (np.arange(20)[::3], None),
+    (np.arange(13) % 3 == 0, None),
+    (np.zeros(0, np.bool_), None),
+    ([], VOTERS),
+    ([["n1", "n2"], None, [], ("n3",), [None]], VOTERS),
+    ([None, None], VOTERS),
+    ([[[1], None], [[]]], pa.list_(pa.list_(pa.int64()))),
+    ([{"f": "r", "k": 1}, None, {"f": None, "k": None}, {"f": "w"}], MOP),
+    ([[{"f": "r", "k": 1}], None, []], pa.list_(MOP)),
+]
+
+
+@pytest.mark.parametrize(("values", "kind"), SEQUENCES)
 def test_an_array_is_what_arrow_makes_of_the_values(values: Any, kind: Any) -> None:
     made, expected = columns.array(values, kind), arrow.array(values, kind)
     assert made.equals(expected)
