@@ -7,7 +7,8 @@
 
 The error is raised where the call is made, and its first occurrence is kept: a client's error would else pass for the
 answer of a system that did not answer. Only the thread that entered is guarded. What Python itself does while it
-imports, logs, warns or prints a traceback is let through, since it changes nothing that a simulation computes.
+imports, logs, warns, collects garbage or prints a traceback is let through, since it changes nothing that a simulation
+computes.
 
 What gets past it: functions that were stored elsewhere than in a module's globals before (a default argument, an
 attribute of an object), generators of random numbers made before, reading and writing on sockets and files that were
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import weakref
 from _thread import allocate_lock, get_ident
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -43,6 +45,10 @@ _DEPRECATED: Final = "wrapper"
 """What a function that `warnings.deprecated` decorates is called from, without being Python's own doing."""
 
 
+_FINALIZER: Final = weakref.finalize.__call__.__code__
+"""What calls the finalizer of an object that is gone."""
+
+
 class Guard:
     """Watches one thread.
 
@@ -56,7 +62,8 @@ class Guard:
 
     def lets_pass(self, frame: FrameType | None) -> bool:
         """Whether the call from that frame is by Python itself, callbacks of garbage collection included."""
-        watchers = [getattr(callback, "__code__", None) for callback in gc.callbacks]
+        # Objects from before the simulation, such as a pool of connections, may be collected during it.
+        watchers = [_FINALIZER, *(getattr(callback, "__code__", None) for callback in gc.callbacks)]
         while frame is not None and frame is not self._entered_by:
             if frame.f_code in watchers or (
                 frame.f_globals.get("__name__") in _LENIENT and frame.f_code.co_name != _DEPRECATED

@@ -96,4 +96,4 @@ def test_it_finds_what_comparing_every_election_with_every_row_finds(rows: list[
     assert verdict.figures["broken"] == len(broken)
     assert verdict.valid == ("false" if broken else "true" if judged == elections else "unknown")
     if 0 < len(judged) < len(elections):
-        assert f"{len(elections) - len(judged)} of the {len(elections)} leaders" in verdict.sentence
+        assert f"{len(elections) - len(judged)} of the {len(elections)} elected leaders" in verdict.sentence

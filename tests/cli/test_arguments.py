@@ -64,7 +64,7 @@ OPTIONS = {
         (["run", "--seed", "9" * 30], "the seed must be a whole number from 0 to 2^63 - 1"),
         (["cluster", "ctl"], "Missing argument"),
         (["check", "--format", "jsonl", os.devnull], "has no client operation"),
-        (["check", "faults.jsonl"], "faults.jsonl: has no client operation of a client"),
+        (["check", "faults.jsonl"], "faults.jsonl: has no client operation: there is nothing to judge"),
         (["run", "--time-limit", "soon"], "'soon' is not a valid float"),
         (["run", "--engine", "abacus"], "'abacus' is not one of"),
         (["explode"], "No such command 'explode'"),

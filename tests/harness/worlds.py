@@ -277,7 +277,7 @@ def make_test(
             generator=generator,
             final_generator=final,
             checkers=(),
-            fs=("read", "write", "last", "refused", "unclear", "surprise", "fine"),
+            fs=("read", "write", "cas", "last", "block", "refused", "unclear", "surprise", "fine"),
         ),
         "nemesis": NemesisPackage(
             name="none" if nemesis is None else "kill",

@@ -11,6 +11,7 @@ import linecache
 import logging
 import os
 import pathlib
+import queue
 import random
 import secrets
 import socket
@@ -21,6 +22,7 @@ import threading
 import time
 import traceback
 import uuid
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date as a_date
@@ -361,4 +363,18 @@ def test_whoever_watches_garbage_collection_may_look_at_the_clock() -> None:
     finally:
         gc.callbacks.remove(watch)
     assert len(looked) >= 2
+    assert guard.offence is None
+
+
+def test_an_object_from_before_may_be_finalized_inside() -> None:
+    class Pool:
+        """As that of urllib3, whose finalizer empties a queue."""
+
+    idle: queue.Queue[int] = queue.Queue()
+    idle.put(1)
+    pools = [Pool()]
+    weakref.finalize(pools[0], lambda: idle.get(block=False))
+    with forbidden() as guard:
+        pools.clear()
+    assert idle.empty()
     assert guard.offence is None
