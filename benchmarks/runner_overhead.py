@@ -73,7 +73,7 @@ class NoSystem:
     capabilities = Capabilities()
 
     def command(self, test: Test, place: NodePlace) -> NodeCommand:
-        """Nobody runs it."""
+        """It is never run."""
         return NodeCommand(("true",))
 
     async def connect(self, deployment: Deployment, node: NodeId) -> Session:

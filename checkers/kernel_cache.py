@@ -27,6 +27,7 @@ import numba  # pyright: ignore[reportMissingTypeStubs]
 from llvmlite import binding  # pyright: ignore[reportMissingTypeStubs]
 from numba.core import caching  # pyright: ignore[reportMissingTypeStubs]
 
+from splitbrain.results.cachefolder import kept_for_user
 from splitbrain.results.errors import EngineError
 
 _log: Final = logging.getLogger(__name__)
@@ -60,17 +61,8 @@ def users_folder() -> Path:
     Raises:
         EngineError: there is no folder that this user alone can write.
     """
-    root = os.environ.get("XDG_CACHE_HOME", "")
-    home = Path(root) if os.path.isabs(root) else Path(os.path.expanduser("~")) / ".cache"
     kind = f"{version('splitbrain')}-numba{numba.__version__}-{_binding.get_host_cpu_name()}"
-    try:
-        folder = home / "splitbrain" / "kernels" / kind
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK | os.X_OK):
-            return folder
-    except OSError:
-        pass
-    return _private_folder() / kind
+    return kept_for_user("kernels", kind) or _private_folder() / kind
 
 
 def _private_folder() -> Path:

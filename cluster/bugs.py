@@ -29,7 +29,7 @@ class Bug:
     line: str
 
 
-M01: Final = Bug("M01", "whom a node voted for is not persisted: after a restart it can vote again in the same term")
+M01: Final = Bug("M01", "a node's vote is not persisted: after a restart the node can vote again in the same term")
 M02: Final = Bug("M02", "the current term is not persisted: a restarted node begins at term 0, and terms are reused")
 M09: Final = Bug("M09", "quorum is N/2 instead of N/2 + 1, for elections, commit and reads")
 M15: Final = Bug("M15", "entries are acknowledged, and counted by the leader, before they are synced to disk")

@@ -11,7 +11,7 @@
     kind 4  mark                                   the first `term` bytes of the file are durable; `index` is the offset
                                                    at which this record itself begins
 
-Whatever was appended and not yet synced when a machine dies may be there in part, and not only up to some point: disks
+What was appended and not yet synced when a machine dies may be there in part, and not only up to some point: disks
 write sectors in any order. Whatever was synced must be there. Marks, written after each sync, separate the two:
 a record that is damaged before the extent of a later mark is corruption, and fatal; any other damaged record is where
 a torn tail begins, and what follows was never acknowledged (Ra decides by position only: RA-34).

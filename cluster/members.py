@@ -1,9 +1,9 @@
 """The id of a member: the name of its node, and which life of that node's data it is.
 
-A node that has lost its data must not come back as the member that it was. It would have forgotten whom it voted for
+A node that has lost its data must not come back as the member that it was. It would have forgotten its vote
 and what it acknowledged, and a member that does not know that it left would still rely on it: of founders n1, n2 and
 n3, with n3 cut off while n4 and n5 join and n2 leaves and returns with an empty disk, n3 and n2 are a majority of all
-that n3 knows, and have none of what was committed. So it returns as another member, whom n3 does not know (etcd draws
+that n3 knows, and have none of what was committed. So it returns as another member, which n3 does not know (etcd draws
 an id for each, Ra a uid: RA-33); and a leader never takes in an id that its log has named before.
 """
 

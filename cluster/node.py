@@ -156,7 +156,7 @@ class Node:
         self._submit(Start())
 
     def stopped(self) -> None:
-        """Note in the telemetry that the node stops in good order. Whatever it promised is durable already."""
+        """Note in the telemetry that the node stops in good order. What it promised is durable already."""
         self._telemetry.event("stop")
         self._storage.close()
 

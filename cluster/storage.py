@@ -1,4 +1,4 @@
-"""What a node keeps on disk: term and vote, and the log. Whatever it promised to others is durable before it promises.
+"""What a node keeps on disk: term and vote, and the log. A promise to others is durable before it is sent.
 
 Two files: `meta` is replaced as a whole and synced before anything else goes on; `log` is appended to at once and
 synced by a task of its own, one sync at a time, so that all that was appended during one sync is covered by the next

@@ -5,7 +5,7 @@
      "last": null}
 
 `mono` is the monotonic clock: a reader that knows its offset to the host's can place the line in time, although the
-wall clock be wrong. `chain` and `state` are those at `applied`, `leader` is whom the node takes for the leader, and
+wall clock be wrong. `chain` and `state` are those at `applied`, `leader` is the leader that the node knows, and
 `voters` are the nodes whose members are in the configuration that it has in force. Events:
 
     new-member    what follows comes from another member than what came before: the node left, lost its data, and begins
@@ -13,7 +13,7 @@ wall clock be wrong. `chain` and `state` are those at `applied`, `leader` is who
     start, stop   a process of the node begins, ends in good order
     role          role, term or leader changed; of a new leader `last` is the index at which its log ended when it was
                   elected, before it appended anything
-    vote          the node voted in `term`; `leader` is whom it voted for
+    vote          the node voted in `term`; `leader` is the node that it voted for
     commit        more was committed, at most every 100 ms
     hash          `applied` has just become a multiple of 64: each node reports its hashes at that index, so they can
                   be compared

@@ -8,7 +8,7 @@ Commands change the tree, queries look at it; both target exactly one node (KH-5
 one that makes no sense: what has been committed must be applied alike on every member.
 
 The state hash is the sum, modulo 2**128, of a hash for every tree node: it does not depend on any order, and a command
-costs as much as the nodes that it touched, whatever the size of the tree (an incremental multiset hash after Bellare
+costs as much as the nodes that it touched, in a tree of any size (an incremental multiset hash after Bellare
 and Micciancio, 1997).
 """
 

@@ -226,6 +226,7 @@ KIND: Final = Kind(
     stop_f="stop-bounce",
     example='{"nodes": ["n1", "n2"], "pauses_ms": [50, 50]}',
     needs=always("kill"),
+    marks=("node bounced",),
     healed=44,
     check=_check,
     over=True,

@@ -272,6 +272,7 @@ KIND: Final = Kind(
     stop_f="stop-clock",
     example='{"spec": "one", "skew": {"n1": {"offset_ms": 5000}}}',
     needs=_needs,
+    marks=("clock jumped ahead", "clock jumped back", "clock strobed", "clock ran fast", "clock ran slow"),
     healed=20,
     check=_check,
     ways={

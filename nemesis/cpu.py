@@ -120,6 +120,7 @@ KIND: Final = Kind(
     stop_f="stop-cpu",
     example='{"spec": "leader", "share": 0.05}',
     needs=always("cpu"),
+    marks=("leader throttled", "node throttled"),
     healed=24,
     ways={
         "cpu": Ways(

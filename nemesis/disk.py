@@ -274,6 +274,14 @@ KIND: Final = Kind(
     stop_f="stop-disk",
     example='{"spec": "leader", "spoil": {"full": true}}',
     needs=lambda request: (*of_disk(request.spoil), "kill"),
+    marks=(
+        *_MARKS.values(),
+        "files truncated",
+        "node started on rotten data",
+        "node did not start on rotten data",
+        "node stopped by its disk",
+        "node restarted",
+    ),
     healed=22,
     check=_check,
     ways={

@@ -100,6 +100,8 @@ class Kind(Generic[R]):
         healed: when it is healed at the end of a run, lower numbers first: links (10), disks and clocks (20), processes
             (40), members (80). Nodes that start must find their peers and their data.
         check: refuses requests that make no sense, with a UsageError.
+        marks: the coverage marks that need this kind of fault, or another one that has them too; a hunt without it
+            does not expect them.
         specs: the node specs that its requests may name, if they name any.
         takes_s: the longest time that its start may take, in seconds; the last start is that much earlier.
         over: whether it is over when the op that starts it ends.
@@ -118,6 +120,7 @@ class Kind(Generic[R]):
     needs: Callable[[R], Collection[FaultKind]]
     healed: int = 40
     check: Callable[[Asked[R]], None] = _anything
+    marks: Collection[str] = ()
     specs: Collection[str] = tuple(SPECS)
     takes_s: float = 0.0
     over: bool = False
@@ -149,7 +152,7 @@ class Kind(Generic[R]):
             KeyError: it has no such name.
         """
         chosen = next(iter(self.ways)) if name is None else name
-        return Entry(self, *self.ways[chosen])
+        return Entry(self, chosen, *self.ways[chosen])
 
     def reduced(self, value: Any, gone: Sequence[NodeId]) -> Any:
         """The value of an op without some nodes, as JSON; None if nothing remains."""
@@ -160,6 +163,7 @@ class Entry(NamedTuple):
     """What a name of `--nemesis` stands for: a kind, and the ways in which it is injected."""
 
     kind: Kind[Any]
+    name: str
     rounds: Rounds
     line: str
     fair: bool = True

@@ -380,6 +380,7 @@ KIND: Final = Kind(
     stop_f="join",
     example='{"spec": "leader"}',
     needs=always("membership", "kill"),
+    marks=("member removed", "leader removed", "member added", "membership change refused"),
     healed=80,
     check=_check,
     specs=SPECS,

@@ -245,6 +245,7 @@ KIND: Final = Kind(
     stop_f="stop-packet",
     example='{"scope": "all", "disturb": {"loss": 0.2}}',
     needs=lambda request: of_link(request.disturb),
+    marks=tuple(_MARKS.values()),
     healed=12,
     check=_check,
     ways={

@@ -314,6 +314,15 @@ KIND: Final = Kind(
     stop_f="stop-partition",
     example='{"shape": "halves"}',
     needs=always("cut"),
+    marks=(
+        "leader isolated",
+        "leader in a minority",
+        "one-way cut",
+        "nobody reached a majority",
+        "everybody reached a majority",
+        "cut swallowed traffic",
+        "swizzled",
+    ),
     healed=10,
     check=_check,
     ways={

@@ -95,7 +95,7 @@ class NodeFault:
 
         async def release(effect: Effect) -> None:
             suffering = await self._suffering(context.deployment, effect)
-            effect.target = " ".join(suffering) or "nobody: no node had to be relieved"
+            effect.target = " ".join(suffering) or "nobody: no node was stopped by this fault"
             await self._apply(context.deployment, self._release, suffering, "running", effect)
 
         return await carry_out(context, op, inject if op.f == self._inject_f else release, self._ledger)
@@ -183,6 +183,9 @@ _LOSSES = {
     "names_lost": "power loss lost names",
 }
 """Coverage marks by what a backend reports of a loss of power (`splitbrain.harness.simulation.disk`)."""
+
+_STOPPED = ("all nodes down", "majority down", "node restarted")
+"""Coverage marks of every kind of fault that stops nodes until they are started."""
 
 
 def _mark_restart(before: NodeStatus, after: NodeStatus) -> None:
@@ -288,6 +291,7 @@ KILL: Final = Kind(
     stop_f="start",
     example='{"spec": "minority"}',
     needs=always("kill"),
+    marks=("leader killed", *_STOPPED),
     healed=42,
     ways={
         "kill": Ways(
@@ -305,6 +309,7 @@ PAUSE: Final = Kind(
     stop_f="resume",
     example='{"spec": "leader"}',
     needs=always("pause"),
+    marks=("leader paused",),
     healed=40,
     ways={
         "pause": Ways(
@@ -322,6 +327,7 @@ POWER: Final = Kind(
     stop_f="power-on",
     example='{"spec": "all"}',
     needs=always("power"),
+    marks=("leader lost power", *_STOPPED, *_LOSSES.values()),
     healed=48,
     ways={
         "power": Ways(

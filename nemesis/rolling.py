@@ -147,6 +147,7 @@ KIND: Final = Kind(
     stop_f="stop-restart",
     example="{}",
     needs=always("kill"),
+    marks=("rolling restart",),
     healed=46,
     check=_check,
     over=True,

@@ -445,7 +445,7 @@ def history_hash(table: pa.Table) -> str:
 
 
 def _canonical(array: Any) -> Iterator[bytes | memoryview]:
-    """Validity, lengths and contents of an Arrow array, without whatever lies under its nulls."""
+    """Validity, lengths and contents of an Arrow array, without the values that lie under its nulls."""
     yield np.packbits(valid(array)).tobytes()
     kind = array.type
     if pa.types.is_struct(kind):

@@ -1,4 +1,4 @@
-"""Files that are either whole or absent, whatever happens to the controller."""
+"""Files that are either whole or absent, also after a crash of the controller."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def subject_of(run: RunDir) -> Subject:
-    """A stored run, in whatever state it is.
+    """A stored run, which may be damaged or unfinished.
 
     Raises:
         RunNotFoundError: this is not the folder of a run.

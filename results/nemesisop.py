@@ -91,7 +91,7 @@ def action_in(value: Any) -> str | None:
 
 
 def order_in(value: Any) -> Any:
-    """The order of nodes that a request gives, whatever that is; None if it gives none."""
+    """The order of nodes that a request gives, of any type; None if it gives none."""
     return _mapping(value).get("order")
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import importlib
 import inspect
 import sys
-from collections.abc import Iterable, Iterator
+import sysconfig
+from collections.abc import Iterable
 from functools import cache
 from hashlib import blake2b
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -29,6 +33,9 @@ GROUPS: Final[dict[Kind, str]] = {
 }
 """The group of entry points of each kind of part."""
 
+
+_INSTALLED: Final = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+"""Where packages are installed."""
 
 _code: Final[dict[str, str]] = {}
 """Digests of the code of parts that were found in this process, by the name of the package or module."""
@@ -112,27 +119,60 @@ def _keep_code(name: str) -> None:
     if name in _code or name == "splitbrain":
         return
     digest = blake2b(digest_size=8)
-    for place, content in _sources(name):
-        digest.update(f"{place} {len(content)} ".encode() + content)
+    for file, place in sorted(_sources(name).items(), key=itemgetter(1)):
+        with contextlib.suppress(OSError):  # removed since it was imported
+            content = file.read_bytes()
+            digest.update(f"{place} {len(content)} ".encode() + content)
     _code[name] = digest.hexdigest()
 
 
-def _sources(name: str) -> Iterator[tuple[str, bytes]]:
-    """The files of a package; those of a module that stands alone are its own and what it imported from its folder."""
-    file = getattr(sys.modules.get(name), "__file__", None)
-    if file is None:
-        return
-    folder = Path(file).parent
-    if Path(file).name == "__init__.py":
-        files = sorted(folder.rglob("*.py"))
-    else:
-        loaded = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-        files = sorted({Path(each) for each in loaded if each and Path(each).parent == folder})
-    for each in files:
-        try:
-            yield str(each.relative_to(folder)), each.read_bytes()
-        except OSError:
-            continue  # removed since it was imported
+def _sources(name: str) -> dict[Path, str]:
+    """The files of a package or of a module that stands alone, with their names inside of it.
+
+    A module that stands alone comes with what it imports from its own folder.
+    """
+    module = sys.modules[name]
+    if hasattr(module, "__path__"):
+        return _of_package(module.__path__)
+    file = getattr(module, "__file__", None)
+    return {} if file is None else _of_module(Path(file))
+
+
+def _of_package(folders: Iterable[str]) -> dict[Path, str]:
+    """One without `__init__.py` may be spread over several folders."""
+    return {
+        file: file.relative_to(folder).as_posix()
+        for folder in folders
+        for file in Path(folder).rglob("*.py")
+        if file.is_file()
+    }
+
+
+def _of_module(file: Path) -> dict[Path, str]:
+    found: dict[Path, str] = {}
+    ahead = [file]
+    while ahead:
+        module = ahead.pop()
+        if module in found or not module.is_file():
+            continue
+        found[module] = module.relative_to(file.parent).as_posix()
+        if str(file.parent) in _INSTALLED:
+            break  # what lies beside it belongs to other packages
+        for name in _imported(module):
+            beside = file.parent / name
+            ahead += [beside.with_suffix(".py"), *beside.rglob("*.py")]
+    return found
+
+
+def _imported(file: Path) -> set[str]:
+    """The first parts of the names of the modules that a file imports, splitbrain apart."""
+    try:
+        nodes = list(ast.walk(ast.parse(file.read_bytes())))
+    except (OSError, SyntaxError, ValueError):
+        return set()
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
+    return {name.partition(".")[0] for name in names} - {"splitbrain"}
 
 
 def _of_its_code(error: Exception) -> str:

@@ -60,7 +60,7 @@ def check_writable(folder: Path, option: str = "--store") -> None:
 
 
 def _nearest(path: Path) -> Path:
-    """The path itself or the nearest above it that is there, whatever it is."""
+    """The path itself or the nearest above it that exists: a folder, a file or anything else."""
     absolute = path.absolute()
     return next(each for each in (absolute, *absolute.parents) if os.path.lexists(each))
 

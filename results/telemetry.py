@@ -2,7 +2,7 @@
 
 A raw line is a JSON object: `wall` (nanoseconds since the Unix epoch), `event`, and as far as they apply `mono`, `at`,
 `group`, `term`, `role`, `leader`, `commit`, `applied`, `voters`, `chain`, `state`, `last`. In an event "vote" `leader`
-is whom the node voted for in `term`. In the event "role" of a new leader `last` is the index at which its log ended
+is the node that it voted for in `term`. In the event "role" of a new leader `last` is the index at which its log ended
 when it was elected, before it appended anything.
 
 Up to three clocks say when a line was written; the first of these that can be read counts. `at` is
@@ -143,7 +143,7 @@ def _since(start: Start, node: str, raw: _Raw) -> int:
 
 
 def table_of(lines: Mapping[str, Sequence[tuple[int, bytes]]]) -> pa.Table:
-    """The telemetry of nodes whose raw lines are in memory, each with its true time, whatever the node's clock said.
+    """The telemetry of nodes whose raw lines are in memory, each with its true time, not that of the node's clock.
 
     Args:
         lines: for each node, in the order in which it wrote them: nanoseconds since the test began, and the raw line.

@@ -6,7 +6,6 @@ To compile the templates of a run's page takes about half a CPU second, longer t
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import Any
 
 import jinja2
 from jinja2.bccache import Bucket
+
+from splitbrain.results.cachefolder import kept_for_user
 
 
 def environment(folders: Sequence[Path], **filters: Callable[..., Any]) -> jinja2.Environment:
@@ -52,13 +53,5 @@ class _Kept(jinja2.FileSystemBytecodeCache):
 
 
 def _cache() -> _Kept | None:
-    """In the user's own folder, since what is in it will be run; None for a user without one."""
-    root = os.environ.get("XDG_CACHE_HOME", "")
-    home = Path(root) if os.path.isabs(root) else Path(os.path.expanduser("~")) / ".cache"
-    folder = home / "splitbrain" / "templates" / version("splitbrain")
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-    except OSError:
-        return None
-    return _Kept(str(folder)) if found.st_uid == os.getuid() and not found.st_mode & 0o022 else None
+    folder = kept_for_user("templates", version("splitbrain"))
+    return None if folder is None else _Kept(str(folder))

@@ -1,4 +1,6 @@
-"""Coverage: whether the run tested enough. It gives reasons why a run is inconclusive, whatever other checkers find.
+"""Coverage: whether the run tested enough. It gives reasons why a run is inconclusive.
+
+It does not look at what other checkers find.
 
 A pass has a meaning only if clients completed ops, if the requested faults took effect while ops were under way, and if
 the controller was not stalled. Coverage never reports a violation: its reasons make a run inconclusive.

@@ -9,21 +9,11 @@ import numpy as np
 
 from splitbrain.checkers.coverage.calls import ClientOps
 from splitbrain.checkers.coverage.options import Options
+from splitbrain.checkers.registry import checker
 from splitbrain.results.reasons import Code, Reason
 
-OF_THE_SYSTEM: Final = frozenset(
-    {
-        "stats",
-        "coverage",
-        "crashes",
-        "recovery",
-        "election-safety",
-        "leader-completeness",
-        "replica-agreement",
-        "commit-monotonic",
-    }
-)
-"""Checkers of figures, nodes and telemetry: they look at no op of a client."""
+OF_THE_RUN: Final = frozenset({"stats", "coverage", "crashes", "recovery"})
+"""Checkers of figures and nodes: they judge no op of a client."""
 
 OF_SILENCE: Final = "quorum-progress"
 """Judges which nodes acknowledged ops, but no value: enough for ops that return nothing, such as writes."""
@@ -35,7 +25,7 @@ def of_judges(ops: ClientOps, wanted: Options, fs: Sequence[str]) -> Iterator[Re
     """The reason why nothing is proven if no checker judged the ops, or the values that they returned."""
     if wanted.judges is None:
         return
-    judges = [name for name in wanted.judges if name not in OF_THE_SYSTEM]
+    judges = [name for name in wanted.judges if name not in OF_THE_RUN and checker(name).partition != "telemetry"]
     if not judges:
         yield Reason(Code.NOT_JUDGED, "no checker of this test judges the ops of its clients.", _ADVICE)
     elif judges == [OF_SILENCE]:

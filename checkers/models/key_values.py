@@ -50,7 +50,7 @@ class KeyValue:
     def signature(self, calls: Iterable[tuple[str, Any, Any]]) -> Callable[[State], Hashable]:
         """A string is itself while some get's answer begins with it; all others are one.
 
-        Whatever is appended, no get shows such a string any more, until the next put, which leaves the same of all.
+        After any append no get shows such a string any more, until the next put, which leaves the same of all.
         """
         answered = {result for f, _, result in calls if f == "get" and (result is None or isinstance(result, str))}
         answers = sorted({result or "" for result in answered})

@@ -7,7 +7,7 @@ sends those columns to the segments, each a group of its own, and brings back th
 
 A key that is linearizable is settled by that. One that is not goes to the ordinary group of its key, without the rows
 after the segment that is impossible: the checker finds there what it finds in the whole, with the same evidence. A key
-that cannot be cut, or whose segments are not decided, goes there whole. Whoever judges a group must hold it in memory.
+that cannot be cut, or whose segments are not decided, goes there whole. A group is judged in the memory of one process.
 """
 
 from __future__ import annotations

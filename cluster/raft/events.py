@@ -12,7 +12,7 @@ import msgspec
 from splitbrain.cluster.raft.messages import Message, NodeId
 
 Ref: TypeAlias = Any
-"""Whatever the shell wants to have back with the outcome of a request; opaque to the machine, never compared."""
+"""What the shell gets back with the outcome of a request; opaque to the machine, never compared."""
 
 
 class Start(msgspec.Struct, frozen=True):

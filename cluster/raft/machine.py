@@ -63,7 +63,7 @@ class Recovered(msgspec.Struct, frozen=True):
 
     Attributes:
         term: its term; 0 if it never was in one.
-        voted_for: whom it voted for in that term.
+        voted_for: the node that it voted for in that term.
         entries: its log, from index 1 without a gap.
     """
 
@@ -182,7 +182,7 @@ class Raft:
 
     @property
     def voted_for(self) -> NodeId | None:
-        """Whom it voted for in this term."""
+        """The node that it voted for in this term."""
         return self._voted_for
 
     @property
@@ -295,7 +295,7 @@ class Raft:
 
     def _on_received(self, event: Received) -> None:
         message: Message = event.message
-        # A leader ignores a node that is no member, whatever its term (RA-8). A node that does not lead may not know of
+        # A leader ignores a node that is no member, in any term (RA-8). A node that does not lead may not know of
         # a change yet: it accepts messages of all (thesis, 4.1).
         if self._leadership is not None and event.sender not in self._state.peers:
             return

@@ -243,9 +243,7 @@ def _fault(name: str) -> str:
     """A nemesis: of module:attribute, the name that its kind gives to these ways of injecting it."""
     if ":" not in name:
         return name
-    entry = nemeses.entry(name)
-    own = next((own for own, ways in entry.kind.ways.items() if ways.rounds is entry.rounds), name)
-    return _own(name, own, nemeses.NEMESES)
+    return _own(name, nemeses.entry(name).name, nemeses.NEMESES)
 
 
 def _package(

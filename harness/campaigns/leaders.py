@@ -74,7 +74,7 @@ class LeaderWatch:
 
 
 class LeaderPoll:
-    """Asks nodes whom they follow, one at a time (see `System.view`)."""
+    """Asks nodes which leader they follow, one at a time (see `System.view`)."""
 
     def __init__(self) -> None:
         self._views: dict[NodeId, NodeView] = {}
@@ -90,7 +90,7 @@ class LeaderPoll:
             await asyncio.sleep(PAUSE_S)
 
     def leader(self) -> str | None:
-        """Whom the nodes follow that are in the highest term; None if none of those asked knows a leader."""
+        """The leader of the nodes that are in the highest term; None if none of those asked knows a leader."""
         return _newest([(view.term, view.leader) for view in self._views.values() if view.leader is not None])
 
 

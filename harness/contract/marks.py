@@ -75,7 +75,7 @@ MARKS: Final[Mapping[str, str]] = {
     "node started on rotten data": "a node started although sectors of its disk had rotted",
     # the run
     "faults overlapped": "a fault began while another was in force",
-    "nobody to strike": "a fault found no possible target",
+    "nobody to strike": "no node could be hit by a fault",
     "fault not verified": "the effect of a fault, or its healing, could not be verified",
     "recovery took an election": "the healed system took longer than an election timeout until it was usable",
     "no recovery": "the healed system did not become usable in time",

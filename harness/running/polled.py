@@ -44,7 +44,7 @@ async def poll(system: Observable, deployment: Deployment, nodes: Sequence[NodeI
     Args:
         system: knows how to ask.
         deployment: the nodes.
-        nodes: whom to ask.
+        nodes: those to ask.
         clock: the controller's.
         keep: takes what came from a node. A question that was not answered leaves nothing.
 

@@ -64,7 +64,7 @@ AUDITED: Final[Mapping[str, str]] = {
     "fcntl.": FILE,
     "mmap.": FILE,
     "sqlite3.": FILE,
-    "builtins.input": "Nobody answers in a simulation.",
+    "builtins.input": "A simulation has no user who could answer.",
     "socket.": NETWORK,
     "subprocess.": PROCESS,
     "os.system": PROCESS,

@@ -31,7 +31,7 @@ async def compared(deployment: Deployment, done: Op) -> Op:
     try:
         seen = await _seen(deployment)
     except BackendError as problem:
-        error = f"the backend cannot say what is in force: {problem}"
+        error = f"The backend cannot say what is in force: {problem}"
         return done if done.type == "info" else _unverified(done, {}, [error])
     problems = [*_differences(reported, seen), *_nothing(reported, seen)]
     return _unverified(done, seen, problems) if problems else done
@@ -53,10 +53,10 @@ def _differences(reported: Said, seen: Mapping[str, list[Any]]) -> Iterator[str]
         # A paused node may have been killed since it was looked at.
         missing = listed - shown - (_words(seen["down"]) if name == "paused" else set())
         if given is not None and (missing or shown - listed):
-            yield f"it reports {name} {_text(listed)}, but the deployment shows {_text(shown)}."
+            yield f"The nemesis reports {name}: {_text(listed)}. The deployment shows: {_text(shown)}."
     # A node that ended by itself meanwhile is down, and no nemesis did it.
     if missing := _words(reported.down or ()) - _words(seen["down"]):
-        yield f"it reports that {_text(missing)} is down, but the deployment shows it running."
+        yield f"The nemesis reports down: {_text(missing)}. The deployment does not show that."
 
 
 def _nothing(reported: Said, seen: Mapping[str, list[Any]]) -> Iterator[str]:
@@ -64,7 +64,7 @@ def _nothing(reported: Said, seen: Mapping[str, list[Any]]) -> Iterator[str]:
         return
     if not (any(seen.values()) or reported.disks or reported.clocks or reported.cpus):
         yield (
-            "it reports a fault that is in force after the op, but no link and no node has one. Report over=true if "
+            "The nemesis reports a fault that is in force, but no link and no node has one. Report over=true if "
             'the fault ends with the op, or evidence with "bit" that shows what it does.'
         )
 

@@ -16,7 +16,7 @@ REPORT: Final = "report.html"
 
 
 def write_report(run_dir: Path) -> Path:
-    """Write `report.html` and `plots/*.svg` of a run, whatever state it is in, and return the page's path.
+    """Write `report.html` and `plots/*.svg` of a run, even if it is damaged or unfinished; returns the page's path.
 
     A run that is under way, was never judged, or has no readable history gets a page that says so.
 

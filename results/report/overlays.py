@@ -188,7 +188,7 @@ _MEASURES: Final = (
     _Measure(
         "availability",
         "Availability",
-        "of the seconds in which an op was due or in progress, of whatever function, the share in which one was "
+        "of the seconds in which an op of any function was due or in progress, the share in which one was "
         "answered, in stretches of {step} s.",
         "%",
         _availability,

@@ -20,7 +20,7 @@ EVENTS_MAX: Final = 400
 
 
 class Event(NamedTuple):
-    """A row: when, whom it is about ("" for the run), what happened, and where in the page there is more of it."""
+    """A row: when, which node or process ("" for the run), what happened, and where in the page there is more of it."""
 
     time_s: float
     who: str

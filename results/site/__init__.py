@@ -7,10 +7,10 @@
     matrix      the nightly page: the worst outcome of each workload and nemesis, on each system and backend
     trends      figures of a test over its runs
     files       a run's files: how each may be looked at, and all of them in one archive
-    pages       HTML, by templates that escape whatever they are given
+    pages       HTML, by templates that escape all that they are given
     routes      which request gets which answer
     server      HTTP around all that
 
-Everything but `server` is a function of its arguments and of the store. Whatever stands in a store was written by a
+Everything but `server` is a function of its arguments and of the store. What stands in a store was written by a
 system under test that may be broken or hostile: it is text, never markup, and its paths lead nowhere else.
 """

@@ -73,7 +73,7 @@ def read(root: Path, parts: Sequence[str]) -> bytes:
 
 
 def entries(root: Path, parts: Sequence[str], most: int) -> list[Entry]:
-    """Whatever is below a folder, at any depth, in order of its path: at most `most` entries.
+    """All that is below a folder, at any depth, in order of its path: at most `most` entries.
 
     Raises:
         RunNotFoundError: there is no such folder, or its path leads elsewhere.

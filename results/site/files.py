@@ -1,7 +1,7 @@
 """A run's files: how each of them may be looked at, and all of them in one archive.
 
-Text is served as plain text whatever its name says; only the pages that splitbrain itself wrote are served as pages,
-and these in a sandbox. Everything else is a download.
+Text is served as plain text, also if its name ends in .html. Only the pages that splitbrain itself wrote are served as
+pages, and these in a sandbox. Everything else is a download.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ STORED_PAGE: Final = (
     "script-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """What a page or picture in the store may do: show itself. It has an origin of its own, so that it can
-neither read the site nor send it requests, whatever it contains."""
+neither read the site nor send it requests."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

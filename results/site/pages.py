@@ -1,4 +1,4 @@
-"""The site's pages as HTML. Templates escape whatever they are given; nothing here marks a value as safe."""
+"""The site's pages as HTML. Templates escape all that they are given; nothing here marks a value as safe."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _plain(path: str) -> str:
 
 
 def _part(name: str) -> str:
-    """A name as one part of an address, whatever bytes it has."""
+    """A name, of any bytes, as one part of an address."""
     return quote(name.encode("utf-8", "surrogateescape"), safe="")
 
 

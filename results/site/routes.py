@@ -79,7 +79,7 @@ class Site:
         }
 
     def respond(self, request: Request) -> Response:
-        """The answer to a request, whatever it asks for. Never raises for what a request or a store can hold."""
+        """The answer to any request. Never raises for what a request or a store can hold."""
         machine = request.parts[:1] == ("api",)
         if request.method not in ("GET", "HEAD"):
             sentence = f"{request.method} is not allowed: a store is read-only."
@@ -101,7 +101,7 @@ class Site:
             return _refusal(400, str(error), machine)
         except (SplitbrainError, OSError) as error:
             return _refusal(500, str(error), machine)
-        except Exception as error:  # whatever a damaged run does to what reads it, the rest of the store stays shown
+        except Exception as error:  # of any kind: a damaged run must not hide the rest of the store
             return _refusal(500, f"unexpected {type(error).__name__}: {error}", machine)
 
     # --- pages ------------------------------------------------------------------------------------------------------

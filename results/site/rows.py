@@ -228,7 +228,7 @@ def _row(root: Path, test: str, run: str, problem: str) -> Row:
         judged = _decode(read(root, (*parts, "verdict.json")), _Judged) if (path / "verdict.json").exists() else None
         state = judged.outcome if judged is not None else RunDir(path).status()
         figures = _figures(root, parts) if judged is not None else None
-    except Exception as error:  # a damaged run costs its own row, not the table: whatever reading it raises
+    except Exception as error:  # of any kind: a damaged run costs its own row, not the table
         return Row(test=test, run=run, state="damaged", says=f"It cannot be read: {error}")
     row = Row(
         test=test,

@@ -147,7 +147,7 @@ def test_the_error_of_ops_that_were_never_ok_is_named() -> None:
         (["stats", "crashes", "election-safety"], 0, "no checker of this test judges the ops"),
         (["stats", "quorum-progress"], 0, None),
         (["stats", "quorum-progress"], 7, "judges the values that 1 of the ok ops of 'write' returned"),
-        (["mine:Sums"], 7, None),
+        (["splitbrain.checkers.set_checker:SetChecker"], 7, None),
         (["linearizable"], 7, None),
         (None, 7, None),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shlex
@@ -15,10 +16,11 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from examples.own_nemesis import EXILE
 from splitbrain.checkers.verdict import Outcome
 from splitbrain.harness.campaigns import canary
 from splitbrain.harness.campaigns.compose import RunOptions
-from splitbrain.harness.campaigns.hunting.reach import BY_KIND
+from splitbrain.harness.campaigns.hunting.reach import within_reach
 from splitbrain.harness.campaigns.hunting.search import HARNESS_ERRORS_MAX, Limits, ending, search
 from splitbrain.harness.campaigns.hunting.tally import Tally, ranges
 from splitbrain.harness.campaigns.hunting.trial import Trial, broken
@@ -174,9 +176,16 @@ def test_marks_that_the_faults_cannot_reach_are_counted_and_not_listed(capsys: p
     assert "out of reach of --nemesis kill: " in said
 
 
-def test_every_mark_that_needs_a_kind_of_fault_exists_and_so_does_the_kind() -> None:
-    assert set(BY_KIND) == set(KINDS)
-    assert {mark for marks in BY_KIND.values() for mark in marks} <= set(MARKS)
+def test_every_built_in_kind_of_fault_has_marks_and_every_one_of_them_exists() -> None:
+    assert all(kind.marks for kind in KINDS.values())
+    assert {mark for kind in KINDS.values() for mark in kind.marks} <= set(MARKS)
+
+
+def test_a_users_kind_that_has_a_mark_brings_it_within_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert within_reach(["one-way cut", "disk failed"], ["examples.own_nemesis:EXILE"]) == []
+    own = dataclasses.replace(EXILE, marks=("one-way cut",))
+    monkeypatch.setattr("examples.own_nemesis.EXILE", own)
+    assert within_reach(["one-way cut", "disk failed"], ["examples.own_nemesis:EXILE"]) == ["one-way cut"]
 
 
 def test_no_seed_is_begun_behind_a_violation() -> None:

@@ -250,11 +250,11 @@ NOTHING: dict[str, Any] = {"fault": "kill", "action": "start", "target": "n2", "
     [
         (
             {},
-            "it reports cut none, but the deployment shows n1 -> n2. it reports paused none, but the deployment shows",
+            "reports cut: none. The deployment shows: n1 -> n2. The nemesis reports paused: none. The deployment shows",
         ),
-        ({"cut": [["n1", "n2"]], "paused": ["n1"]}, "it reports paused n1, but the deployment shows n3."),
-        ({"cut": [["n1", "n2"], ["n2", "n1"]], "paused": ["n3"]}, "it reports cut n1 -> n2, n2 -> n1, but"),
-        ({"cut": [["n1", "n2"]], "paused": ["n3"], "down": ["n2"]}, "it reports that n2 is down, but the deployment"),
+        ({"cut": [["n1", "n2"]], "paused": ["n1"]}, "reports paused: n1. The deployment shows: n3."),
+        ({"cut": [["n1", "n2"], ["n2", "n1"]], "paused": ["n3"]}, "reports cut: n1 -> n2, n2 -> n1. The"),
+        ({"cut": [["n1", "n2"]], "paused": ["n3"], "down": ["n2"]}, "reports down: n2. The deployment does not"),
     ],
 )
 def test_a_wrong_report_is_not_verified_and_what_the_deployment_shows_is_recorded(

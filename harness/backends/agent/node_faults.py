@@ -1,4 +1,4 @@
-"""Faults of nodes beside those of links: disks, the share of the processor, and whom a wrong clock reaches."""
+"""Faults of nodes beside those of links: disks, the share of the processor, and which programs see a wrong clock."""
 
 from __future__ import annotations
 
