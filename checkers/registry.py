@@ -7,7 +7,7 @@ process, and with Spark the workers).
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, get_args
@@ -68,18 +68,28 @@ def checker(name: str) -> AnyChecker:
     return _checked(plugins.find("checker", name, CHECKERS), name)
 
 
-def check_spec(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse a checker that cannot be had, or a model of linearizability that cannot. No built-in checker is imported.
+def check_spec(name: str, options: Mapping[str, Any], fs: Collection[str] = ()) -> None:
+    """Refuse, before a run, what could not judge it. No built-in checker is imported.
+
+    Args:
+        name: of the checker.
+        options: of the checker; a model of linearizability is looked up.
+        fs: the functions that it will have to judge.
 
     Raises:
-        UsageError: there is no such checker or model, or it cannot be imported.
+        UsageError: there is no such checker or model, it cannot be imported, or the model does not know a function.
     """
     if name not in CHECKERS:
         checker(name)
     if name == "linearizable" and isinstance(options.get("model"), str):
         from splitbrain.checkers.models import model
 
-        model(options["model"])
+        found = model(options["model"])
+        if unknown := sorted(set(fs) - found.fs):
+            raise UsageError(
+                f"model {options['model']!r} does not know {', '.join(map(repr, unknown))} of this workload; it knows "
+                f"{', '.join(sorted(found.fs))}. Choose another model, or add the function to its fs and its step."
+            )
 
 
 def _load(location: str) -> AnyChecker:

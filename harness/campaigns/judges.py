@@ -27,10 +27,10 @@ def with_judges(test: Test, backend: Backend) -> Test:
 
     Raises:
         UsageError: the test needs figures that its system does not have, or its workload names a checker or a model
-            that does not exist.
+            that does not exist or does not know its functions.
     """
     for spec in test.workload.checkers:
-        check_spec(spec.name, spec.options)
+        check_spec(spec.name, spec.options, test.workload.fs)
     named = {spec.name for spec in test.workload.checkers}
     specs = [_with_load(spec, test) for spec in test.workload.checkers]
     specs += [spec for spec in _applicable(test, backend) if spec.name not in named]

@@ -161,7 +161,7 @@ def _keep(run: RunDir, verdicts: list[Verdict] | Unjudged, by: str) -> Judged:
 
 
 def _judged(run: RunDir, verdicts: list[Verdict], kept: Judgement) -> Judged:
-    said = [kept.harness_error] if kept.harness_error else sentences(verdicts)
+    said = sentences(verdicts, kept.harness_error)
     return Judged(run, Outcome(kept.outcome), (said or [""])[0], tuple(hot_keys(verdicts)))
 
 

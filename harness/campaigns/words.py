@@ -16,11 +16,15 @@ COLOURS = {
 }
 
 
-def sentences(verdicts: list[Verdict]) -> list[str]:
-    """What is worth saying of a run: violations first, then why it proves too little, root causes first."""
+def sentences(verdicts: list[Verdict], harness_error: str | None = None) -> list[str]:
+    """What is worth saying of a run: violations, then what broke in the harness, then why it proves too little.
+
+    Of these reasons root causes come first.
+    """
     violated = [verdict.sentence for verdict in verdicts if verdict.valid == "false"]
+    broken = [f"Harness error: {harness_error}"] if harness_error else []
     too_little = [f"Inconclusive: {str(reason).removeprefix('Unknown: ')}" for reason in reasons(verdicts)]
-    return [sentence for sentence in [*violated, *too_little] if sentence]
+    return [sentence for sentence in [*violated, *broken, *too_little] if sentence]
 
 
 def figures(verdicts: list[Verdict]) -> str:

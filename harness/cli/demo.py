@@ -107,7 +107,7 @@ def _show(conclusions: list[Conclusion], chosen: list[RunOptions]) -> int:
         )
     print_whole(table)
     for each in conclusions:
-        for sentence in ([each.harness_error] if each.harness_error else []) + sentences(each.verdicts):
+        for sentence in sentences(each.verdicts, each.harness_error):
             click.echo(f"\n{sentence}")
     click.echo()
     for each in conclusions:

@@ -93,9 +93,7 @@ def show(conclusion: Conclusion, again: str) -> None:
     outcome = conclusion.outcome
     click.secho(outcome.value.upper(), fg=COLOURS[outcome], bold=True, nl=False)
     click.echo(f"  {figures(conclusion.verdicts)}")
-    if conclusion.harness_error is not None:
-        click.echo(f"Harness error: {conclusion.harness_error}")
-    for sentence in sentences(conclusion.verdicts):
+    for sentence in sentences(conclusion.verdicts, conclusion.harness_error):
         click.echo(sentence)
     inexact = inexact_clocks(conclusion.clocks)
     if inexact is not None:

@@ -95,11 +95,12 @@ def test_a_workload_without_a_checker_of_its_ops_is_no_pass(tmp_path: Path, name
     [
         (CheckerSpec("linearizable", {"model": "regster"}), "no model 'regster'. Did you mean 'register'"),
         (CheckerSpec("linearizable", {"model": "nowhere:Model"}), "model 'nowhere:Model' cannot be imported"),
+        (CheckerSpec("linearizable", {"model": "register"}), "model 'register' does not know 'cas' of this workload"),
         (CheckerSpec("linearisable", {"model": "register"}), "no checker 'linearisable'. Did you mean 'linearizable'"),
         (CheckerSpec("nowhere:Checker"), "checker 'nowhere:Checker' cannot be imported"),
     ],
 )
-def test_a_checker_or_a_model_that_does_not_exist_is_refused_before_the_run(
+def test_a_checker_or_a_model_that_cannot_judge_the_workload_is_refused_before_the_run(
     tmp_path: Path, spec: CheckerSpec, says: str
 ) -> None:
     workload = dataclasses.replace(made().workload, checkers=(spec,))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from splitbrain.harness.campaigns.words import inexact_clocks
+from splitbrain.checkers.verdict import Verdict
+from splitbrain.harness.campaigns.words import inexact_clocks, sentences
 from splitbrain.results.clocks import Clocks
+from splitbrain.results.reasons import Code, Reason
 
 
 def test_only_hosts_whose_clocks_are_not_known_to_a_millisecond_are_named() -> None:
@@ -15,3 +17,14 @@ def test_only_hosts_whose_clocks_are_not_known_to_a_millisecond_are_named() -> N
 def test_nothing_is_said_of_clocks_that_are_known() -> None:
     assert inexact_clocks(Clocks(errors_s={"n1": 0.001})) is None
     assert inexact_clocks(Clocks()) is None
+
+
+def test_a_violation_comes_before_a_broken_checker_and_that_before_what_was_not_proven() -> None:
+    lost = Verdict(checker="set", valid="false", sentence="n2 lost 7.")
+    unproven = Verdict(
+        checker="coverage", valid="unknown", inconclusive=(Reason(Code.NOT_JUDGED, "nothing was judged."),)
+    )
+    said = sentences([unproven, lost], "checker 'mine' broke")
+    assert said[:2] == ["n2 lost 7.", "Harness error: checker 'mine' broke"]
+    assert said[2].startswith("Inconclusive: nothing was judged.")
+    assert sentences([lost]) == ["n2 lost 7."]

@@ -166,11 +166,11 @@ def _show_finding(finding: Finding, times: int, store: str) -> None:
     trial, kept = finding.trial, finding.conclusion
     often = f", {times} times in this hunt" if times > 1 else ""
     click.echo(f"\nseed {trial.options.seed}: {trial.outcome.value}{often}")
-    if trial.harness_error is not None:
-        click.echo(trial.harness_error)
     if trial.outcome is Outcome.VIOLATION:
         for sentence in trial.sentences:
             click.echo(sentence)
+    if trial.harness_error is not None:
+        click.echo(trial.harness_error)
     if finding.problem is not None:
         click.echo(f"Harness error: {finding.problem}")
     if kept is not None:
