@@ -90,8 +90,14 @@ def judge_long(history: LongHistory, spec: CheckerSpec, *, weaker: bool = True) 
     return with_weaker_models(verdict, each, spec, history.table())
 
 
-def judge_each(history: pa.Table, specs: Sequence[CheckerSpec], telemetry: pa.Table | None = None) -> list[Verdict]:
-    """The same, but a wrong request breaks only the verdict of its own checker: for one run among many.
+def judge_each(
+    history: pa.Table,
+    specs: Sequence[CheckerSpec],
+    telemetry: pa.Table | None = None,
+    *,
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[Verdict]:
+    """The same, but a wrong request breaks only the verdict of its own checker: for runs, whose tests name checkers.
 
     Raises:
         HistoryFormatError: a table is not what it should be.
@@ -99,6 +105,7 @@ def judge_each(history: pa.Table, specs: Sequence[CheckerSpec], telemetry: pa.Ta
     recorded = _Recorded(history, telemetry)
     verdicts: list[Verdict] = []
     for spec in specs:
+        progress(spec.name)
         try:
             each = checker(spec.name)
             verdicts.append(recorded.verdict(each, spec))
@@ -262,7 +269,7 @@ def _answer(check: Callable[[], Verdict], spec: CheckerSpec, what: str, key: str
     """The verdict of a checker, with the time that it took if the checker did not set that itself."""
     began_s = time.thread_time()
     try:
-        verdict = check()
+        verdict = _returned(spec, check())
         if not verdict.seconds:
             verdict = msgspec.structs.replace(verdict, seconds=round(time.thread_time() - began_s, 6))
         verdict = decode(encode(verdict))
@@ -271,6 +278,17 @@ def _answer(check: Callable[[], Verdict], spec: CheckerSpec, what: str, key: str
     except Exception as error:
         return broken(spec.name, error, what, key=key)
     return msgspec.structs.replace(verdict, key=key) if verdict.key != key else verdict
+
+
+def _returned(spec: CheckerSpec, verdict: Any, method: str = "") -> Verdict:
+    """What a checker returned, if it is a verdict.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not isinstance(verdict, Verdict):
+        raise TypeError(f"{method}checker {spec.name!r} returned {verdict!r:.80}; it must return a Verdict")
+    return verdict
 
 
 def check_telemetry(each: Checker, spec: CheckerSpec, telemetry: pa.Table | None) -> Verdict:
@@ -300,7 +318,7 @@ def merge(each: AnyChecker, spec: CheckerSpec, parts: Sequence[Verdict]) -> Verd
     """
     crashes = [crash for part in parts for crash in part.evidence.get(_CRASHES, ())]
     try:
-        merged = decode(encode(each.merge(parts, spec.options)))
+        merged = decode(encode(_returned(spec, each.merge(parts, spec.options), "merge of ")))
     except UsageError:
         raise
     except Exception as error:

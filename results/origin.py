@@ -6,10 +6,12 @@ import contextlib
 import importlib.metadata
 import os
 import platform
+import re
 import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -20,6 +22,8 @@ OWN_CODE: Final = "code of "
 """How the name of a version begins that is a digest of the code of a part of another package."""
 
 _LIBRARIES: Final = ("splitbrain", "numpy", "numba", "pyarrow", "pandas", "pyspark", "msgspec")
+
+_WEIGHT: Final = re.compile(r":[0-9.]+$")
 
 _TOOLS: Final = {
     "nft": ("nft", "--version"),
@@ -32,16 +36,34 @@ _TOOLS: Final = {
 """Programs, and how to ask them."""
 
 
-def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that have a say in a result; of parts of other packages, their code."""
+def versions(document: object = None) -> dict[str, str]:
+    """Versions of Python and of the libraries that have a say in a result; of parts of other packages, their code.
+
+    Args:
+        document: names the parts in any of its strings, as the options of a run do; None for all parts of this process.
+    """
+    parts = None if document is None else set(_names_in(document))
     found = {"python": platform.python_version(), "platform": platform.platform()}
-    found |= {f"{OWN_CODE}{name}": digest for name, digest in plugins.code().items()}
+    found |= {f"{OWN_CODE}{name}": digest for name, digest in plugins.code(parts).items()}
     for library in _LIBRARIES:
         try:
             found[library] = importlib.metadata.version(library)
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
+
+
+def _names_in(document: object) -> Iterator[str]:
+    """All strings, those that list names with commas and weights (mine:EXILE:2,kill) name by name."""
+    if isinstance(document, str):
+        for name in document.split(","):
+            yield from (name, _WEIGHT.sub("", name))
+    elif isinstance(document, Mapping):
+        for value in cast("Mapping[object, object]", document).values():
+            yield from _names_in(value)
+    elif isinstance(document, Sequence):
+        for value in cast("Sequence[object]", document):
+            yield from _names_in(value)
 
 
 def machine() -> dict[str, Any]:

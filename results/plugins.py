@@ -8,7 +8,7 @@ import importlib
 import inspect
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from hashlib import blake2b
 from operator import itemgetter
@@ -41,12 +41,20 @@ _code: Final[dict[str, str]] = {}
 """Digests of the code of parts that were found in this process, by the name of the package or module."""
 
 
-def code() -> dict[str, str]:
-    """A digest of the code of each package that parts came from so far: 16 hexadecimal digits by its name.
+_package: Final[dict[str, str]] = {}
+"""By the name of a part that was found in this process, the package or module that it is from."""
+
+
+def code(parts: Collection[str] | None = None) -> dict[str, str]:
+    """A digest of the code of each package that these parts came from: 16 hexadecimal digits by its name.
 
     A run is a function of this code too, so a replay compares it. It is that of the moment at which the part was found.
+
+    Args:
+        parts: names; others than those of parts that were found in this process do not matter. None for all of those.
     """
-    return dict(_code)
+    packages = {package for part, package in _package.items() if parts is None or part in parts}
+    return {package: digest for package, digest in _code.items() if package in packages}
 
 
 @cache
@@ -88,7 +96,8 @@ def find(kind: Kind, name: str, known: Iterable[str]) -> Any:
         raise
     except Exception as error:
         raise UsageError(f"{kind} {name!r} cannot be imported: {_of_its_code(error)}") from error
-    _keep_code(module.partition(".")[0])
+    _package[name] = module.partition(".")[0]
+    _keep_code(_package[name])
     return found
 
 

@@ -477,7 +477,7 @@ class Store:
                     "seed": seed,
                     "start": start.isoformat(timespec="milliseconds"),
                     "start_wall_ns": wall_ns,
-                    "versions": origin.versions(),
+                    "versions": origin.versions(document),
                     "git": origin.git_revision(),
                     "machine": origin.machine(),
                 },

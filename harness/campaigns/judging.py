@@ -99,7 +99,7 @@ def judge_run(
 
 
 def _judged_here(run: LoadedRun, harness_error: str | None, progress: Callable[[str], None]) -> Conclusion:
-    verdicts = engine.judge(run.history, stored.specs_of(run), run.telemetry, progress=progress)
+    verdicts = engine.judge_each(run.history, stored.specs_of(run), run.telemetry, progress=progress)
     return _conclude(run, verdicts, "inline", harness_error)
 
 

@@ -203,7 +203,7 @@ def compare(original: Original, runs: Sequence[Played]) -> Comparison:
     hashes: dict[str, int] = {}
     for each in runs:
         hashes[each.history_hash] = hashes.get(each.history_hash, 0) + 1
-    now = with_revision(versions(), git_revision())
+    now = _versions_now(original)
     differences = _differences(original.versions, now)
     prints = {each.fingerprint: None for each in runs}
     if len(hashes) > 1 or len(prints) > 1:
@@ -222,6 +222,13 @@ def compare(original: Original, runs: Sequence[Played]) -> Comparison:
         return _comparison(original, hashes, differences, None, f"the same history, hash {found[:16]}{times}")
     then = f"another history than then (hash {found[:16]} instead of {original.history[:16]}){times}"
     return _another(original, hashes, differences or _not_recorded(original.versions, now), then)
+
+
+def _versions_now(original: Original) -> dict[str, str]:
+    """The versions that have a say in the replays: of the code of other packages, what the run used, then or now."""
+    used = {*original.versions, *versions(msgspec.to_builtins(original.options))}
+    now = {name: version for name, version in versions().items() if not name.startswith(OWN_CODE) or name in used}
+    return with_revision(now, git_revision())
 
 
 def _not_recorded(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

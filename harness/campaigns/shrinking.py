@@ -264,7 +264,8 @@ def _finished(before: Plan, found: Shrunk, wanted: Guilt, tries: int, pool: Pool
     return Smallest(
         before=before,
         after=msgspec.structs.replace(
-            plans[place].expecting(played.expectation()), versions=with_revision(versions(), git_revision())
+            plans[place].expecting(played.expectation()),
+            versions=with_revision(versions(before.options), git_revision()),
         ),
         minimal=found.minimal,
         tried=found.tried + tries + place + 1,

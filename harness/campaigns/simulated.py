@@ -10,6 +10,8 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import msgspec
+
 from splitbrain.harness.campaigns.documents import document_of, telemetry_of
 from splitbrain.harness.campaigns.interrupts import on_interrupt
 from splitbrain.harness.campaigns.rejudging import with_advice
@@ -79,7 +81,8 @@ def record_simulated(
         if isinstance(simulated.failure, RunEndedError):
             raise with_advice(simulated.failure, run.path)
         raise simulated.failure or HarnessError("the simulation ended without a result.")
-    return run, simulated.summary
+    # What was forbidden inside the simulation is not in the summary: the run went on after it.
+    return run, msgspec.structs.replace(simulated.summary, failure=simulated.failure)
 
 
 def keep_figures(run: RunDir, simulated: Simulated) -> None:

@@ -17,14 +17,16 @@ COLOURS = {
 
 
 def sentences(verdicts: list[Verdict], harness_error: str | None = None) -> list[str]:
-    """What is worth saying of a run: violations, then what broke in the harness, then why it proves too little.
+    """What is worth saying of a run: violations, then what broke in the harness, or else why it proves too little.
 
-    Of these reasons root causes come first.
+    What broke is why it proves too little. Of other reasons root causes come first.
     """
     violated = [verdict.sentence for verdict in verdicts if verdict.valid == "false"]
-    broken = [f"Harness error: {harness_error}"] if harness_error else []
-    too_little = [f"Inconclusive: {str(reason).removeprefix('Unknown: ')}" for reason in reasons(verdicts)]
-    return [sentence for sentence in [*violated, *broken, *too_little] if sentence]
+    if harness_error:
+        rest = [f"Harness error: {harness_error}"]
+    else:
+        rest = [f"Inconclusive: {str(reason).removeprefix('Unknown: ')}" for reason in reasons(verdicts)]
+    return [sentence for sentence in [*violated, *rest] if sentence]
 
 
 def figures(verdicts: list[Verdict]) -> str:

@@ -10,7 +10,8 @@ from splitbrain.harness.contract.test import Nemesis, NemesisContext
 from splitbrain.harness.running.deadlines import within
 from splitbrain.harness.running.journal import Journal
 from splitbrain.harness.running.processes import describe
-from splitbrain.results.errors import NemesisError, ProtocolError
+from splitbrain.harness.validate.inforce import left
+from splitbrain.results.errors import HarnessError, NemesisError, ProtocolError, SplitbrainError
 from splitbrain.results.history import Op
 
 OP_LIMIT_S = 30.0
@@ -53,20 +54,27 @@ class Injector:
             limit_s: timeout of the op in progress, in a run that must end at once; after it the op is cancelled.
 
         Raises:
-            NemesisError: it could not be undone, or not in time.
+            NemesisError: it could not be undone, or not in time, or something is still in force.
         """
         clock = self._context.runtime.clock
         if limit_s is not None:
             if self._task is not None:
                 self._task.cancel()
             await within(clock, limit_s, self._nemesis.heal(self._context))
-            return
+            return  # what is left, the end of the deployment removes
         if self._task is not None and not self._task.done():
             await within(clock, OP_LIMIT_S, _ended(self._task))
         try:
             await within(clock, 2 * OP_LIMIT_S, self._nemesis.heal(self._context))
         except TimeoutError as error:
             raise NemesisError(f"faults were not healed within {2 * OP_LIMIT_S:g} s.") from error
+        # Everything is judged as healed from here on: a fault that stays would look like a defect of the system.
+        remains = await left(self._context.deployment)
+        if remains is not None:
+            raise NemesisError(
+                f"the nemesis healed, but the deployment still shows {remains}. Let its heal undo all "
+                "that its ops can do."
+            )
 
     async def _inject(self, op: Op) -> None:
         try:
@@ -76,8 +84,11 @@ class Injector:
             self._broken(error)
         except NemesisError as error:
             done = op.complete("info", error=str(error))
+        except (SplitbrainError, OSError) as error:  # of the machine or the network: the fault may be in force, or not
+            done = op.complete("info", error=describe(error))
         except Exception as error:
             done = op.complete("info", error=describe(error))
+            self._broken(HarnessError(f"the nemesis failed in {op.f!r}: {describe(error)}. Correct its code."))
         if done.type == "info":
             reached("fault not verified")
         try:

@@ -111,7 +111,7 @@ async def run(
     try:
         deployment = await backend.deploy(test, run_folder.path, runtime)
         try:
-            await _bring_up(test, deployment, runtime, run_folder.path, stop)
+            await _bring_up(test, deployment, runtime, stop)
             async with _beside(beside, deployment):
                 summary = await run_test(test, deployment, runtime, history, observe=observe, began=began, stop=stop)
         except BaseException as error:
@@ -143,7 +143,7 @@ def _cancelling(stop: Stop) -> Callable[[], None]:
     return cancel
 
 
-async def _bring_up(test: Test, deployment: Deployment, runtime: Runtime, run_dir: Path, stop: Stop) -> None:
+async def _bring_up(test: Test, deployment: Deployment, runtime: Runtime, stop: Stop) -> None:
     """Start all nodes and wait until the system is usable; who is no member yet need not be."""
     for started in await together([deployment.start(node) for node in test.nodes]):
         if isinstance(started, Exception):
@@ -160,7 +160,7 @@ async def _bring_up(test: Test, deployment: Deployment, runtime: Runtime, run_di
     problems = "; ".join(f"{node} {problem}" for node, problem in usable.problems.items())
     raise NodeStartError(
         f"the nodes did not become usable within {START_LIMIT_S:g} s: {problems}. Their logs are "
-        f"under {run_dir / 'nodes'}."
+        "in the folder of the run, under nodes."
     )
 
 

@@ -37,6 +37,16 @@ async def compared(deployment: Deployment, done: Op) -> Op:
     return _unverified(done, seen, problems) if problems else done
 
 
+async def left(deployment: Deployment) -> str | None:
+    """What is still in force although the nemesis healed everything, in words; None if nothing is.
+
+    Nodes that are stopped are not meant: the end of the faults starts them.
+    """
+    seen = await _seen(deployment)
+    found = [f"{name}: {_text(_words(seen[name]))}" for name in ("cut", "links", "paused") if seen[name]]
+    return "; ".join(found) or None
+
+
 async def _seen(deployment: Deployment) -> dict[str, list[Any]]:
     states = {node: (await deployment.status(node)).state for node in deployment.nodes}
     return {
@@ -64,8 +74,8 @@ def _nothing(reported: Said, seen: Mapping[str, list[Any]]) -> Iterator[str]:
         return
     if not (any(seen.values()) or reported.disks or reported.clocks or reported.cpus):
         yield (
-            "The nemesis reports a fault that is in force, but no link and no node has one. Report over=true if "
-            'the fault ends with the op, or evidence with "bit" that shows what it does.'
+            "The nemesis reports a fault, but the deployment shows none. Report over=true if the fault ends with the "
+            'op, or evidence with "bit" that shows what it does.'
         )
 
 

@@ -83,18 +83,25 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+EXILED = ("--bug", "M23", "--backend", "sim", "--nodes", "3", "--time-limit", "15", "--seed", "3")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("workload", "system"), [("mine:shop", "mine:Own"), ("shop", "own")])
-def test_a_workload_and_a_system_are_run_replayed_and_hunted_like_our_own(
-    folder: Path, workload: str, system: str
-) -> None:
+def test_a_workload_and_a_system_are_run_and_replayed_like_our_own(folder: Path, workload: str, system: str) -> None:
     named = ("--workload", workload, "--system", system, "--bug", "M23")
     done = splitbrain("run", *named, *SHORT, cwd=folder)
     assert done.returncode == 1, done.stderr
     assert f"--workload {workload}" in done.stdout
-    name = "test=own-shop-partition-M23"
-    assert only_run(folder / "store").parent.name == name
+    assert only_run(folder / "store").parent.name == "test=own-shop-partition-M23"
     assert splitbrain("replay", "latest", cwd=folder).returncode == 1
+
+
+@pytest.mark.slow
+def test_a_workload_and_a_system_are_shrunk_and_hunted_like_our_own(folder: Path) -> None:
+    workload, system = "shop", "own"
+    named = ("--workload", workload, "--system", system, "--bug", "M23")
+    assert splitbrain("run", *named, *SHORT, cwd=folder).returncode == 1
     shrunk = splitbrain("shrink", "latest", "--budget", "20", "-o", "small.json", cwd=folder)
     assert shrunk.returncode == 1, shrunk.stderr
     assert splitbrain("replay", "small.json", cwd=folder).returncode == 1
@@ -106,20 +113,23 @@ def test_a_workload_and_a_system_are_run_replayed_and_hunted_like_our_own(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("nemesis", "called"), [("exile:EXILE", "exile"), ("exile", "exile")])
-def test_a_nemesis_with_a_kind_of_fault_of_its_own_is_run_replayed_shrunk_and_hunted(
-    folder: Path, nemesis: str, called: str
-) -> None:
-    bug = ("--bug", "M23", "--backend", "sim", "--nodes", "3", "--time-limit", "15", "--seed", "3")
-    done = splitbrain("run", "--nemesis", nemesis, *bug, cwd=folder)
+@pytest.mark.parametrize("nemesis", ["exile:EXILE", "exile"])
+def test_a_nemesis_with_a_kind_of_fault_of_its_own_is_run_and_replayed(folder: Path, nemesis: str) -> None:
+    done = splitbrain("run", "--nemesis", nemesis, *EXILED, cwd=folder)
     assert done.returncode == 1, done.stderr
     assert f"--nemesis {nemesis}" in done.stdout
-    run = only_run(folder / "store")
-    assert run.parent.name == f"test=metadata-register-{called}-M23"
+    assert only_run(folder / "store").parent.name == "test=metadata-register-exile-M23"
     assert splitbrain("replay", "latest", cwd=folder).returncode == 1
+
+
+@pytest.mark.slow
+def test_a_nemesis_with_a_kind_of_fault_of_its_own_follows_a_schedule_and_is_shrunk_and_hunted(folder: Path) -> None:
+    nemesis, bug = "exile:EXILE", EXILED
+    assert splitbrain("run", "--nemesis", nemesis, *bug, cwd=folder).returncode == 1
     (folder / "of.schedule").write_text('[2, "exile", {"spec": "leader"}]\n[6, "return"]\n')
-    named = ("--nemesis", nemesis) if ":" in nemesis else ()
-    scheduled = splitbrain("run", "--schedule", "of.schedule", *named, *bug, "--store", "scheduled", cwd=folder)
+    scheduled = splitbrain(
+        "run", "--schedule", "of.schedule", "--nemesis", nemesis, *bug, "--store", "scheduled", cwd=folder
+    )
     assert scheduled.returncode == 1, scheduled.stderr
     assert splitbrain("replay", "latest", "--store", "scheduled", cwd=folder).returncode == 1
     shrunk = splitbrain("shrink", "latest", "--budget", "30", "-o", "small.json", cwd=folder)

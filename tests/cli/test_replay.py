@@ -322,7 +322,7 @@ def test_a_replay_tells_what_it_does() -> None:
 
 @pytest.mark.slow
 def test_a_replay_that_takes_long_shows_on_standard_error_that_it_lives(tmp_path: Path) -> None:
-    run = ["run", "--backend", "sim", "--time-limit", "150", "--seed", "5"]
+    run = ["run", "--backend", "sim", "--time-limit", "60", "--seed", "5"]
     assert splitbrain(*run, cwd=tmp_path).returncode in (0, 2)
     done = splitbrain("replay", "latest", "--json", cwd=tmp_path)
     assert "replaying run " in done.stderr

@@ -121,7 +121,7 @@ def test_a_hunt_finds_the_bug_and_makes_it_small_and_the_plan_repeats_it(tmp_pat
             "--runs",
             "3",
             "--budget",
-            "40",
+            "15",
             "--jobs",
             "2",
         ),

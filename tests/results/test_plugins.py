@@ -10,6 +10,7 @@ from typing import TypeAlias
 import pytest
 
 from splitbrain.results import plugins
+from splitbrain.results.origin import OWN_CODE, versions
 
 Digest: TypeAlias = Callable[[str], str]
 
@@ -23,6 +24,7 @@ def digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Digest:
 
     def of(place: str) -> str:
         monkeypatch.setattr(plugins, "_code", {})
+        monkeypatch.setattr(plugins, "_package", {})
         for name in [name for name in sys.modules if name.startswith("users_")]:
             del sys.modules[name]
         plugins.find("workload", place, ())
@@ -91,5 +93,18 @@ def test_a_module_beside_installed_packages_counts_alone(
 
 def test_our_own_code_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugins, "_code", {})
+    monkeypatch.setattr(plugins, "_package", {})
     plugins.find("nemesis", "splitbrain.nemesis.process:KILL", ())
     assert plugins.code() == {}
+
+
+def test_a_run_records_the_code_of_the_parts_that_it_names_and_of_no_others(digest: Digest, tmp_path: Path) -> None:
+    _wrote(tmp_path / "users_part.py", PART)
+    _wrote(tmp_path / "users_other.py", PART)
+    own = digest("users_part:part")
+    plugins.find("workload", "users_other:part", ())
+    document = {"options": {"nemesis": "kill,users_part:part:2.5", "seed": 7}, "checkers": [{"name": "stats"}]}
+    assert {name: of for name, of in versions(document).items() if name.startswith(OWN_CODE)} == {
+        f"{OWN_CODE}users_part": own
+    }
+    assert {f"{OWN_CODE}users_part", f"{OWN_CODE}users_other"} <= set(versions())

@@ -111,7 +111,7 @@ def test_segments_of_a_closed_table_do_too(vocabulary: str, shape: tuple[Any, ..
 def test_segments_agree_with_the_whole_on_many_histories(vocabulary: str) -> None:
     rng = random.Random(vocabulary)
     model = models.model(VOCABULARIES[vocabulary].model)
-    for _ in range(200):
+    for _ in range(100):
         lies, crashes = rng.choice([0.0, 0.02, 0.1]), rng.choice([0.0, 0.02, 0.1, 0.3])
         history = bursty_history(
             rng,
