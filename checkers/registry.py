@@ -100,9 +100,17 @@ def _load(location: str) -> AnyChecker:
 def _checked(found: Any, location: str) -> AnyChecker:
     from splitbrain.checkers.verdict import Partition, Whole
 
-    found = found() if isinstance(found, type) else found
+    if isinstance(found, type):
+        found = plugins.made("checker", location, found)
     partitions = (*get_args(Partition), *get_args(Whole))
-    if getattr(found, "partition", None) not in partitions or not callable(getattr(found, "check", None)):
+    name: Any = getattr(found, "name", None)
+    wrong = [] if isinstance(name, str) and name else ["name"]
+    wrong += [] if getattr(found, "partition", None) in partitions else ["partition"]
+    wrong += [method for method in ("check", "merge") if not callable(getattr(found, method, None))]
+    if wrong:
         kinds = ", ".join(map(repr, partitions))
-        raise UsageError(f"{location} is not a checker: it needs name, partition (one of {kinds}), check and merge.")
+        raise UsageError(
+            f"{location} is not a checker: {', '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} missing or wrong. "
+            f"It needs name, partition (one of {kinds}), check and merge."
+        )
     return found

@@ -2,8 +2,8 @@
 
 It neither redirects, nor fails over, nor sends anything twice: a request that got no answer raises an error, and
 `error.definite` says whether it is certain that it did not happen. Keeping time is the node's business: it answers each
-request within the timeout that came with it. Whoever must go on when the node does not answer at all (it is paused, or
-cut off) sets a deadline of their own and treats its passing as indefinite.
+request within the timeout that came with it. A node that is paused or cut off does not
+answer at all: a caller that must go on sets its own deadline, and treats a request that misses it as indefinite.
 
     client = await connect(sock)
     await client.put("/vhosts/main", {"tracing": False})

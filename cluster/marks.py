@@ -23,7 +23,7 @@ MARKS: Final[Mapping[str, str]] = {
     "vote asked for again": "a candidate had no majority yet at its next tick",
     "election won": "a candidate got a majority",
     "election won by another": "a candidate received a message of the leader of its own term",
-    "election won by nobody": "a candidate got no majority in time",
+    "election without a winner": "a candidate got no majority in time",
     "leader met a higher term": "a leader stepped down because a message had a higher term",
     "leader heard no majority": "a leader stepped down because too few had replied for too long",
     "old leader spoke": "a leader of an earlier term was informed of the later one",

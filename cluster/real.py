@@ -138,7 +138,7 @@ def _tune(transport: asyncio.BaseTransport) -> None:
 
 @contextlib.contextmanager
 def _naming(path: Path) -> Generator[None]:
-    """Whoever reads that the disk is full wants to know which; an error about a descriptor does not say."""
+    """Adds the path to an OSError: an error about a descriptor does not say which disk is full."""
     try:
         yield
     except OSError as error:

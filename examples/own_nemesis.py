@@ -24,9 +24,9 @@ from splitbrain import (
     choose,
     fewest,
     needs_views,
+    verify,
     views,
 )
-from splitbrain.nemesis.partition import verify
 
 
 class ExileRequest(RequestOfNodes, tag="exile", frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class Exile:
             gone = await self._choose(context, wanted)
             sent = [link for link in all_links(nodes) if link[0] in gone]
             heard = [link for link in all_links(nodes) if link[1] in gone]
-            effect.target = " ".join(gone)
+            effect.hits(gone, otherwise="no node fits the request")
             await self._set(context, frozenset(sent if wanted.one_way else sent + heard), effect)
 
         async def come_back(effect: Effect) -> None:

@@ -104,7 +104,7 @@ class Bounce:
             await self._bounce(context, wanted, effect)
 
         async def stop(effect: Effect) -> None:
-            effect.target = " ".join(self._down) or "nobody: every node came back"
+            effect.hits(self._down, otherwise="every node came back")
             await self._start_all(context)
 
         return await carry_out(context, op, bounce if op.f == "bounce" else stop, self._ledger)
@@ -171,7 +171,7 @@ class Bounce:
         return None
 
     def _record_restarts(self, lives: Mapping[NodeId, int], effect: Effect, *killed: NodeId) -> None:
-        effect.target = " ".join(dict.fromkeys([*killed, *lives])) or "nobody: no node was there to be bounced"
+        effect.hits(dict.fromkeys([*killed, *lives]), otherwise="no node was there to be bounced")
         effect.evidence["restarts"] = dict(lives)
         if missing := [node for node in self._down if not self._ledger.may_stay_down(node)]:
             raise NemesisError(f"{FAULT}: {', '.join(missing)} did not come back.")

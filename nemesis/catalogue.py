@@ -10,20 +10,22 @@ have a weight: `partition:2,kill` has two partitions for each kill.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 from splitbrain.harness.contract.faults import FaultKind, Support
 from splitbrain.harness.contract.listed import number
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.test import NemesisPackage
+from splitbrain.harness.contract.test import Nemesis, NemesisPackage
 from splitbrain.nemesis import bounce, clock, cpu, disk, membership, packet, partition, process, rolling
 from splitbrain.nemesis.compose import INTERVAL_S, package
+from splitbrain.nemesis.declared import check_nemesis
 from splitbrain.nemesis.kinds import Entry, Injection, Kind, Rounds, without_nodes
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.schedule import Fault
 from splitbrain.results import plugins
-from splitbrain.results.errors import FaultNotSupportedError, UnknownNameError, UsageError
+from splitbrain.results.errors import FaultNotSupportedError, SplitbrainError, UnknownNameError, UsageError
 
 WEIGHT_MAX: Final = 20
 """The greatest weight of a name."""
@@ -221,12 +223,14 @@ def build(
 
     Raises:
         UnknownNameError: a name is unknown.
-        UsageError: a weight is wrong, the interval is not positive, or a fault needs more nodes.
+        UsageError: a weight is wrong, the interval is not positive, a fault needs more nodes, or the nemesis of another
+            package cannot be made or lacks something.
         FaultNotSupportedError: the backend can inject nothing of a name.
     """
     rounds: dict[str, Rounds] = {}
     chosen: dict[str, Kind[Any]] = {}
     heaviest: dict[str, int] = {}
+    called_first: dict[str, str] = {}
     left_out: list[str] = []
     wanted = weights(names)
     for name, weight in wanted.items():
@@ -234,6 +238,7 @@ def build(
         kind = found.kind
         if chosen.setdefault(kind.name, kind) != kind:
             raise UsageError(f"--nemesis {','.join(names)}: two of them have a kind of fault {kind.name!r}.")
+        called_first.setdefault(kind.name, name)
         groups = found.rounds if support is None else _doable(found.rounds, support)
         if support is not None:
             left_out += _missing(name, found, support, where, refused=not any(groups))
@@ -241,7 +246,7 @@ def build(
         heaviest[kind.name] = max(weight, heaviest.get(kind.name, 1))
     ledger = Ledger()
     faults = [
-        Fault(kind, kind.nemesis(ledger), rounds[kind.name], heaviest[kind.name])
+        Fault(kind, _made(called_first[kind.name], kind, ledger), rounds[kind.name], heaviest[kind.name])
         for kind in sorted(chosen.values(), key=lambda kind: kind.healed)
     ]
     if nodes is not None:
@@ -250,6 +255,30 @@ def build(
     called = ",".join(wanted) or "none"
     interval_s = INTERVAL_S if interval_s is None else interval_s
     return package(called, faults, interval_s, time_limit_s, left_out=left_out)
+
+
+def _made(name: str, kind: Kind[Any], ledger: Ledger) -> Nemesis:
+    """What injects a kind of fault, which `--nemesis` calls `name`.
+
+    Raises:
+        UsageError: it cannot be made, is no nemesis, or lacks an op or a fault of its kind.
+    """
+    what = f"nemesis {name!r}"
+    try:
+        inspect.signature(kind.nemesis).bind(ledger)
+    except ValueError:  # it has no signature, as some of the standard library
+        pass
+    except TypeError as error:
+        raise UsageError(f"{what}: {error}; its kind calls {kind.nemesis!r:.80} with the ledger of the test.") from None
+    try:
+        made = kind.nemesis(ledger)
+    except SplitbrainError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{what} cannot be made: {type(error).__name__}: {error}. Correct its code.") from error
+    injections = (each for ways in kind.ways.values() for group in ways.rounds for each in group)
+    check_nemesis(what, made, (kind.start_f, kind.stop_f), (need for each in injections for need in each.needs))
+    return made
 
 
 def _doable(rounds: Rounds, support: Supported) -> Rounds:

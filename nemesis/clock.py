@@ -100,11 +100,11 @@ class Clocks:
         async def start(effect: Effect) -> None:
             await self._set_right(context, Effect())
             faults = await self._faults(context, asked(op.value, ClockRequest))
-            effect.target = " ".join(faults) or "nobody: no node was running"
+            effect.hits(faults, otherwise="no node was running")
             await self._skew(context, faults, effect)
 
         async def stop(effect: Effect) -> None:
-            effect.target = " ".join(self._ledger.skewed) or "nobody: no clock had to be set right"
+            effect.hits(self._ledger.skewed, otherwise="no clock had to be set right")
             await self._set_right(context, effect)
 
         return await carry_out(context, op, start if op.f == "start-clock" else stop, self._ledger)

@@ -8,6 +8,7 @@ from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.marks import reached
 from splitbrain.harness.contract.test import LEAST, Nemesis, NemesisContext, NemesisPackage
 from splitbrain.harness.generators import sequence
+from splitbrain.nemesis.declared import check_nemesis
 from splitbrain.nemesis.schedule import Fault, Schedule
 from splitbrain.results.errors import BackendError, NemesisError, UsageError
 from splitbrain.results.history import Op
@@ -23,7 +24,7 @@ class Composed:
     """Several nemeses as one: an op goes to the one that handles its function (Jepsen's `compose`).
 
     Raises:
-        UsageError: two of them handle the same function.
+        UsageError: two of them handle the same function, or one is no nemesis.
     """
 
     def __init__(self, nemeses: Sequence[Nemesis]) -> None:
@@ -31,12 +32,17 @@ class Composed:
         self._by_f: dict[str, Nemesis] = {}
         self._begun: dict[str, None] = {}
         for nemesis in self._nemeses:
+            check_nemesis(f"nemesis {type(nemesis).__name__}", nemesis)
             for f in sorted(nemesis.fs):
                 if f in self._by_f:
                     raise UsageError(f"two nemeses handle the op {f!r}: rename one op with f_map, or remove a nemesis.")
                 self._by_f[f] = nemesis
         self.fs = frozenset(self._by_f)
         self.faults: frozenset[FaultKind] = frozenset(kind for nemesis in self._nemeses for kind in nemesis.faults)
+
+    def handler(self, f: str) -> Nemesis | None:
+        """The one that handles a function; None if no nemesis does. Errors name it."""
+        return self._by_f.get(f)
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
         """Pass the op to the nemesis that handles it."""

@@ -77,7 +77,7 @@ class Cpu:
                 reached("leader throttled")
 
         async def stop(effect: Effect) -> None:
-            effect.target = " ".join(self._ledger.throttled) or "nobody: no node was throttled"
+            effect.hits(self._ledger.throttled, otherwise="no node was throttled")
             await self._lift(context, effect)
 
         return await carry_out(context, op, start if op.f == "start-cpu" else stop, self._ledger)

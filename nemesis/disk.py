@@ -114,11 +114,11 @@ class Disks:
         async def start(effect: Effect) -> None:
             wanted = asked(op.value, DiskRequest)
             chosen = await self._choose(context, wanted)
-            effect.target = " ".join(chosen) or "nobody: no node can be spared"
+            effect.hits(chosen, otherwise="no node can be spared")
             await self._spoil(context.deployment, chosen, wanted.spoil, effect)
 
         async def stop(effect: Effect) -> None:
-            effect.target = " ".join(self._ledger.spoiled) or "nobody: every disk is well"
+            effect.hits(self._ledger.spoiled, otherwise="every disk is well")
             await self._make_well(context.deployment, effect)
 
         return await carry_out(context, op, start if op.f == "start-disk" else stop, self._ledger)

@@ -7,7 +7,7 @@ It is `ok` if the fault was seen to take effect (or to be gone), else `info` wit
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -19,17 +19,32 @@ from splitbrain.nemesis.grudges import majority
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.results.errors import BackendError, NemesisError, UsageError
 from splitbrain.results.history import Op
-from splitbrain.results.nemesisop import NOBODY, InForce, action_in, report
+from splitbrain.results.nemesisop import NOBODY, InForce, action_in, hits_something, report
 
 T = TypeVar("T")
 
 
 @dataclass
 class Effect:
-    """What one nemesis op did, filled in while it runs: it is recorded even if the op fails."""
+    """What one nemesis op did, filled in while it runs: it is recorded even if the op fails.
+
+    Attributes:
+        target: the nodes or links that were hit, in words.
+        evidence: what was measured.
+    """
 
     target: str = ""
     evidence: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def hits(self, nodes: Iterable[NodeId], *, otherwise: str) -> None:
+        """Set the nodes that are hit, or, if there are none, that there is nothing to hit and why (`otherwise`)."""
+        self.target = " ".join(nodes)
+        if not self.target:
+            self.nothing(otherwise)
+
+    def nothing(self, reason: str) -> None:
+        """Set that there was nothing to hit, and why ("no node was running"): coverage then counts no fault."""
+        self.target = f"{NOBODY}: {reason}"
 
 
 def status_evidence(status: NodeStatus) -> dict[str, Any]:
@@ -96,16 +111,16 @@ async def carry_out(
     except (NemesisError, BackendError, UsageError) as problem:
         problems.append(str(problem))
     found = await in_force(context.deployment, ledger or Ledger(), problems)
-    _mark(op, effect, found, len(context.deployment.nodes))
+    _mark(found, len(context.deployment.nodes))
+    if action_in(op.value) == "start" and not problems and not hits_something(effect.target):
+        reached("no node for the fault")
     value = report(op.value, effect.target, found, effect.evidence)
     return op.complete("info" if problems else "ok", value, error=" ".join(dict.fromkeys(problems)) or None)
 
 
-def _mark(op: Op, effect: Effect, found: InForce, nodes: int) -> None:
+def _mark(found: InForce, nodes: int) -> None:
     down = len(found.down or ())
     if down == nodes:
         reached("all nodes down")
     elif down > nodes - majority(nodes):
         reached("majority down")
-    if action_in(op.value) == "start" and effect.target.startswith(NOBODY):
-        reached("nobody to strike")

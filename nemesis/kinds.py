@@ -17,6 +17,7 @@ from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.rng import Rng
 from splitbrain.harness.contract.test import Nemesis
+from splitbrain.nemesis.declared import check_example, check_faults, check_marks, check_request, check_template
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.nemesis.targets import SPECS
 from splitbrain.results.errors import UsageError
@@ -108,7 +109,8 @@ class Kind(Generic[R]):
         without: a request without some nodes, for shrinking; None if nothing is left of it.
 
     Raises:
-        UsageError: (when it is made) the record contradicts itself.
+        UsageError: (when it is made) the record contradicts itself, or names what does not exist: a field, a node spec,
+            a fault, a coverage mark.
     """
 
     request: type[R]
@@ -134,6 +136,41 @@ class Kind(Generic[R]):
             raise UsageError(f"kind of fault {self.name!r}: an op named {self.start_f} cannot start and stop it.")
         if not self.ways or not all(any(ways.rounds) for ways in self.ways.values()):
             raise UsageError(f"kind of fault {self.name!r}: each of its ways has something to draw from.")
+        what = f"kind of fault {self.name!r}"
+        if not callable(self.nemesis):
+            raise UsageError(
+                f"{what}: its nemesis is {self.nemesis!r:.80}; it must be a class, or a function, that makes one."
+            )
+        check_marks(f"the marks of {what}", self.marks)
+        example = f"the example of {what}"
+        self._check_needs(example, check_example(example, self.example, self.request, self.specs))
+        for name, ways in self.ways.items():
+            for group in ways.rounds:
+                self._check_group(f"the way {name!r} of {what}", group)
+
+    def _check_group(self, what: str, group: object) -> None:
+        """Refuse ways whose requests are not of this kind, or whose needs do not exist."""
+        for injection in cast("Sequence[object]", group if isinstance(group, (tuple, list)) else [group]):
+            if group is injection or not isinstance(injection, Injection):
+                raise UsageError(f"{what}: {injection!r:.80} is no group of Injection(...): rounds are groups.")
+            check_faults(f"the needs of {what}", injection.needs)
+            value = dict(injection.request)
+            if self.over and "over" not in self.fields:
+                value.pop("over", None)
+            if drawn := [name for name in ("fault", "action", "order") if name in value]:
+                raise UsageError(f"{what}: every request has {', '.join(drawn)} of its own: remove it.")
+            if injection.figures is None:
+                self._check_needs(what, check_request(what, value, self.request, self.specs))
+            else:
+                check_template(what, value, self.request, self.specs)
+
+    def _check_needs(self, what: str, request: Any) -> None:
+        """Refuse needs of a request that are no faults."""
+        try:
+            needs = self.needs(request)
+        except Exception as error:
+            raise UsageError(f"{what}: its needs() raised {type(error).__name__}: {error}. Correct it.") from error
+        check_faults(f"what needs() returns for {what}", needs)
 
     @property
     def name(self) -> str:

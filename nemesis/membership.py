@@ -102,7 +102,7 @@ class MembershipChanges:
 
         async def leave(effect: Effect) -> None:
             if self._out:
-                effect.target = f"nobody: {' '.join(self._out)} is still out"
+                effect.nothing(f"{' '.join(self._out)} is still out")
                 return
             wanted = asked(op.value, MembershipRequest)
             # A node that leaves after the clients have stopped has no effect on them.
@@ -111,7 +111,7 @@ class MembershipChanges:
             await self._leave(context, wanted.node_spec, order, left_s, effect)
 
         async def join(effect: Effect) -> None:
-            effect.target = " ".join(self._out) or "nobody: every node is a member"
+            effect.hits(self._out, otherwise="every node is a member")
             hurried = await self._hurried(context)
             for node in list(self._out):
                 evidence: dict[str, Any] = {}
@@ -121,7 +121,7 @@ class MembershipChanges:
                 except NotDoneError as problem:
                     if not hurried:
                         raise NemesisError(f"{FAULT}: {node} did not join: {problem}.") from None
-                    effect.target = f"nobody: {node} is not back ({problem})"
+                    effect.nothing(f"{node} is not back ({problem})")
 
         return await carry_out(context, op, leave if op.f == "leave" else join, self._ledger)
 
@@ -154,13 +154,13 @@ class MembershipChanges:
         effect.evidence["listed"] = before.as_evidence()
         members = before.agreed()
         if members is None:
-            effect.target = "nobody: no majority agrees on who is a member"
+            effect.nothing("no majority agrees on who is a member")
             return
         seen = await views(context) if needs_views(spec) else ()
         targets = choose(spec, order, seen)
         able = await self._able(context, [*targets, *(node for node in order if node not in targets)], members)
         if not able:
-            effect.target = "nobody: no member can be spared"
+            effect.nothing("no member can be spared")
             return
         hurried = await self._hurried(context)
         attempts = [functools.partial(self._ask_to_leave, context, node, members) for node in able]
@@ -171,7 +171,7 @@ class MembershipChanges:
         except NotDoneError as problem:
             if not problem.definite:
                 raise NemesisError(f"{FAULT}: it is unknown whether {' '.join(self._out)} left: {problem}.") from None
-            effect.target = f"nobody: the cluster refuses to let a member go ({problem})"
+            effect.nothing(f"the cluster refuses to let a member go ({problem})")
             reached("membership change refused")
             return
         effect.target = node

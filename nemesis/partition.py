@@ -274,9 +274,9 @@ def _mark(cut: frozenset[Link], nodes: Sequence[NodeId], boss: NodeId | None) ->
     if any((destination, source) not in cut for source, destination in sorted(cut)):
         reached("one-way cut")
     if all(count < enough for count in company.values()):
-        reached("nobody reached a majority")
+        reached("no node reached a majority")
     if cut and all(count >= enough for count in company.values()):
-        reached("everybody reached a majority")
+        reached("every node reached a majority")
     if boss is not None and swizzle.cut_off([boss], nodes) <= cut:
         reached("leader isolated")
     elif boss is not None and company[boss] < enough:
@@ -318,8 +318,8 @@ KIND: Final = Kind(
         "leader isolated",
         "leader in a minority",
         "one-way cut",
-        "nobody reached a majority",
-        "everybody reached a majority",
+        "no node reached a majority",
+        "every node reached a majority",
         "cut swallowed traffic",
         "swizzled",
     ),

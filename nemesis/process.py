@@ -88,14 +88,14 @@ class NodeFault:
 
         async def inject(effect: Effect) -> None:
             chosen = await self._choose(context, asked(op.value, self._request))
-            effect.target = " ".join(chosen) or "nobody: no node was running"
+            effect.hits(chosen, otherwise="no node was running")
             for node in chosen if self._state == "stopped" else ():
                 self._ledger.hold(node, self._fault)
             await self._apply(context.deployment, self._inject, chosen, self._state, effect)
 
         async def release(effect: Effect) -> None:
             suffering = await self._suffering(context.deployment, effect)
-            effect.target = " ".join(suffering) or "nobody: no node had to be relieved"
+            effect.hits(suffering, otherwise="no node had to be relieved")
             await self._apply(context.deployment, self._release, suffering, "running", effect)
 
         return await carry_out(context, op, inject if op.f == self._inject_f else release, self._ledger)

@@ -68,14 +68,14 @@ class RollingRestart:
                 )
             for node in order:
                 await self._restart(context, node, effect)
-            effect.target = " ".join(effect.evidence) or "nobody: no node was there to be restarted"
+            effect.hits(effect.evidence, otherwise="no node was there to be restarted")
             if len(effect.evidence) == len(context.deployment.nodes):
                 reached("rolling restart")
             if missing := [node for node in self._down if not self._ledger.may_stay_down(node)]:
                 raise NemesisError(f"{FAULT}: {', '.join(missing)} did not come back.")
 
         async def stop(effect: Effect) -> None:
-            effect.target = " ".join(self._down) or "nobody: every node came back"
+            effect.hits(self._down, otherwise="every node came back")
             await self._start_all(context)
 
         return await carry_out(context, op, restart if op.f == "restart" else stop, self._ledger)

@@ -55,8 +55,11 @@ class FaultOp(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def hit(self) -> bool:
-        """Whether it hit a node: an op that finds no node to hit puts no fault in force."""
-        return self.said.is_hit
+        """Whether it hit a node: an op that finds no node to hit puts no fault in force.
+
+        An op that failed before it had a target may have hit one.
+        """
+        return self.said.is_hit or not (self.verified or self.said.target)
 
 
 class Window(msgspec.Struct, frozen=True):

@@ -21,7 +21,12 @@ import msgspec
 from splitbrain.results.errors import UsageError
 
 NOBODY: Final = "nobody"
-"""How the target of a nemesis op begins that found no node to hit."""
+"""How the target of a nemesis op begins that found no node to hit: stored histories have it, so it stays.
+
+`splitbrain.nemesis.effects.Effect.nothing` writes it.
+"""
+
+_NONE: Final = "none"
 
 Link: TypeAlias = tuple[str, str]
 """A directed link: the node that sends, and the node that receives."""
@@ -134,7 +139,7 @@ class NemesisReport(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         fault: the kind of fault ("partition"): one fault of a kind is in force at a time.
         action: whether the op starts the fault or stops it.
-        target: who was hit, for a person; NOBODY and a reason if there was no node to hit.
+        target: the nodes or links that were hit, in words; NOBODY and a reason if there was no node to hit.
         cut, down, paused, links, disks, clocks, cpus: as of `InForce`.
         over: whether the fault is over when the op ends.
         evidence: what was measured; "bit" in it, or in the part of a node, says whether the fault did anything.
@@ -216,13 +221,20 @@ class Evidence(msgspec.Struct, frozen=True):
         }
 
 
+def hits_something(target: str) -> bool:
+    """Whether the target of a nemesis op names what was hit: not if it is empty, or begins with NOBODY or "none"."""
+    first, _, _ = target.strip().partition(" ")
+    return bool(first) and not first.startswith(NOBODY) and first.rstrip(":;,.").lower() != _NONE
+
+
 class Said(msgspec.Struct, frozen=True, kw_only=True):
     """What the value of a nemesis op says, as far as it can be read.
 
     Attributes:
         fault: the kind of fault; None if it does not say.
         action: "start" or "stop"; None if it does not say.
-        target: who was hit, in words; empty if it does not say.
+        target: the nodes or links that were hit, in words; empty if it does not say.
+        is_hit: whether it hit a node: an op that finds no node to hit puts no fault in force. True without a target.
         shape, spec: what was asked for, in a word; empty if it was not asked for in that way.
         over: whether the fault was over when the op ended.
         cut, down, paused: as of `InForce`; None if they are not given, or are no links and no nodes.
@@ -234,6 +246,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     fault: str | None
     action: str | None
     target: str
+    is_hit: bool
     shape: str
     spec: str
     over: bool
@@ -246,11 +259,6 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     cpus: tuple[str, ...]
     evidence: Evidence
 
-    @property
-    def is_hit(self) -> bool:
-        """Whether it hit a node: an op that finds no node to hit puts no fault in force."""
-        return not self.target.startswith(NOBODY)
-
 
 def said(*values: Any) -> Said:
     """What values say together; where two of them say something, the later one holds."""
@@ -259,6 +267,7 @@ def said(*values: Any) -> Said:
         fault=fault_in(value),
         action=action_in(value),
         target=_text(value.get("target")),
+        is_hit=value.get("target") is None or hits_something(_text(value["target"])),
         shape=_text(value.get("shape")),
         spec=_text(value.get("spec")),
         over=bool(value.get("over")),

@@ -65,6 +65,42 @@ def installed(kind: Kind) -> dict[str, EntryPoint]:
     return {found.name: found for found in sorted(entry_points(group=GROUPS[kind]), key=lambda found: found.name)}
 
 
+def origin(entry: EntryPoint) -> str:
+    """The package that brings an installed part, and where the part is in it."""
+    return entry.value if entry.dist is None else f"package {entry.dist.name}, {entry.value}"
+
+
+def hidden(kind: Kind, own: Collection[str]) -> list[str]:
+    """A sentence on each installed part of this kind that no name leads to: splitbrain has one of that name.
+
+    Args:
+        kind: of the parts.
+        own: the names that splitbrain has itself.
+    """
+    return [
+        f"the {kind} {name!r} ({origin(entry)}) is hidden: splitbrain has a {kind} of that name. Give its entry point "
+        f"another name, or name it as {entry.value}."
+        for name, entry in installed(kind).items()
+        if name in own
+    ]
+
+
+def _refuse_twice(kind: Kind, name: str) -> None:
+    """Refuse a name that two packages give to a part.
+
+    Raises:
+        UsageError: so it is; it names both.
+    """
+    from importlib.metadata import entry_points
+
+    found = sorted(origin(entry) for entry in entry_points(group=GROUPS[kind]) if entry.name == name)
+    if len(found) > 1:
+        raise UsageError(
+            f"{kind} {name!r} is brought by two packages: {'; '.join(found)}. Uninstall one, or name the {kind} as "
+            "module:attribute."
+        )
+
+
 def is_plugin(kind: Kind, name: str) -> bool:
     """Whether the name is module:attribute, or that of an installed part."""
     return ":" in name or name in installed(kind)
@@ -84,6 +120,8 @@ def find(kind: Kind, name: str, known: Iterable[str]) -> Any:
     """
     if not is_plugin(kind, name):
         raise UnknownNameError(kind, name, [*known, *installed(kind)])
+    if name in installed(kind):
+        _refuse_twice(kind, name)
     location = installed(kind)[name].value if name in installed(kind) else name
     module, _, attributes = location.partition(":")
     try:

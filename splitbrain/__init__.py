@@ -13,7 +13,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from splitbrain.checkers.models import IMPOSSIBLE, UNKNOWN, NondeterministicModel, Special, State
+    from splitbrain.checkers.models import (
+        IMPOSSIBLE,
+        UNKNOWN,
+        AssignmentModel,
+        Facts,
+        JsonObject,
+        NondeterministicModel,
+        Special,
+        State,
+    )
     from splitbrain.checkers.verdict import Checker, CheckerSpec, Outcome, Partition, Verdict
     from splitbrain.harness.backends.local import LocalBackend
     from splitbrain.harness.backends.sim import SimBackend
@@ -53,7 +62,25 @@ if TYPE_CHECKING:
         Test,
         Workload,
     )
-    from splitbrain.harness.generators import Context, Generator, each, invoke, limit, mix, once
+    from splitbrain.harness.generators import (
+        Context,
+        Generator,
+        concurrent_keys,
+        each,
+        each_process,
+        final,
+        invoke,
+        limit,
+        mix,
+        once,
+        phases,
+        rate,
+        reserve,
+        sequential_keys,
+        stagger,
+        time_limit,
+        until_ok,
+    )
     from splitbrain.harness.running.lifecycle import check_support, run
     from splitbrain.harness.running.runner import RunSummary, Stop, run_test
     from splitbrain.harness.simulation.programs.clients import open_streams
@@ -63,6 +90,7 @@ if TYPE_CHECKING:
     from splitbrain.nemesis.grudges import all_links
     from splitbrain.nemesis.kinds import Injection, Kind, Ways, always
     from splitbrain.nemesis.ledger import Ledger
+    from splitbrain.nemesis.partition import verify
     from splitbrain.nemesis.targets import choose, fewest, needs_views, views
     from splitbrain.results.errors import NemesisError, UsageError
     from splitbrain.results.history import Op
@@ -71,6 +99,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Answer": "harness.contract.sessions",
+    "AssignmentModel": "checkers.models",
     "Backend": "harness.contract.test",
     "COLLECTIONS": "harness.contract.sessions",
     "Capabilities": "harness.contract.capabilities",
@@ -86,11 +115,13 @@ _HOME = {
     "DiskFault": "harness.contract.faults",
     "Effect": "nemesis.effects",
     "Elections": "harness.contract.elections",
+    "Facts": "checkers.models",
     "FaultKind": "harness.contract.faults",
     "Generator": "harness.generators",
     "IMPOSSIBLE": "checkers.models",
     "IndefiniteError": "harness.contract.sessions",
     "Injection": "nemesis.kinds",
+    "JsonObject": "checkers.models",
     "KEY_VALUE": "harness.contract.sessions",
     "KeyValue": "harness.contract.sessions",
     "Kind": "nemesis.kinds",
@@ -143,8 +174,11 @@ _HOME = {
     "carry_out": "nemesis.effects",
     "check_support": "harness.running.lifecycle",
     "choose": "nemesis.targets",
+    "concurrent_keys": "harness.generators",
     "each": "harness.generators",
+    "each_process": "harness.generators",
     "fewest": "nemesis.targets",
+    "final": "harness.generators",
     "invoke": "harness.generators",
     "limit": "harness.generators",
     "mix": "harness.generators",
@@ -152,11 +186,19 @@ _HOME = {
     "needs_views": "nemesis.targets",
     "once": "harness.generators",
     "open_streams": "harness.simulation.programs.clients",
+    "phases": "harness.generators",
     "play_plan": "harness.campaigns.planned",
+    "rate": "harness.generators",
     "real_runtime": "harness.contract.realtime",
+    "reserve": "harness.generators",
     "run": "harness.running.lifecycle",
     "run_and_judge": "harness.campaigns.record",
     "run_test": "harness.running.runner",
+    "sequential_keys": "harness.generators",
+    "stagger": "harness.generators",
+    "time_limit": "harness.generators",
+    "until_ok": "harness.generators",
+    "verify": "nemesis.partition",
     "views": "nemesis.targets",
 }
 
@@ -168,6 +210,7 @@ __all__ = [
     "LOCKS",
     "UNKNOWN",
     "Answer",
+    "AssignmentModel",
     "Backend",
     "Capabilities",
     "Checker",
@@ -182,10 +225,12 @@ __all__ = [
     "DiskFault",
     "Effect",
     "Elections",
+    "Facts",
     "FaultKind",
     "Generator",
     "IndefiniteError",
     "Injection",
+    "JsonObject",
     "KeyValue",
     "Kind",
     "LeaseLocks",
@@ -234,8 +279,11 @@ __all__ = [
     "carry_out",
     "check_support",
     "choose",
+    "concurrent_keys",
     "each",
+    "each_process",
     "fewest",
+    "final",
     "invoke",
     "limit",
     "mix",
@@ -243,11 +291,19 @@ __all__ = [
     "needs_views",
     "once",
     "open_streams",
+    "phases",
     "play_plan",
+    "rate",
     "real_runtime",
+    "reserve",
     "run",
     "run_and_judge",
     "run_test",
+    "sequential_keys",
+    "stagger",
+    "time_limit",
+    "until_ok",
+    "verify",
     "views",
 ]
 

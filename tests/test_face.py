@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import splitbrain
 
 OF_A_NEMESIS = ("Kind", "Ways", "Injection", "Ledger", "Effect", "carry_out", "NemesisError", "RequestOfNodes", "asked")
+
+GENERATORS = (
+    *("mix", "rate", "stagger", "limit", "time_limit", "phases", "each_process", "reserve"),
+    *("sequential_keys", "concurrent_keys", "until_ok", "final"),
+)
+OF_A_MODEL = ("AssignmentModel", "Facts", "IMPOSSIBLE", "JsonObject", "NondeterministicModel", "UNKNOWN")
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("name", splitbrain.__all__)
@@ -19,7 +29,29 @@ def test_every_name_leads_to_something(name: str) -> None:
 
 def test_all_names_are_listed() -> None:
     assert {*splitbrain.__all__} <= {*dir(splitbrain)}
-    assert {*OF_A_NEMESIS, "Elections", "Request", "choose", "views", "always"} <= {*splitbrain.__all__}
+    wanted = {*OF_A_NEMESIS, *GENERATORS, *OF_A_MODEL, "Elections", "Request", "choose", "views", "verify", "always"}
+    assert wanted <= {*splitbrain.__all__}
+    assert {*splitbrain.__all__} == {*splitbrain._HOME}  # pyright: ignore[reportPrivateUsage]
+
+
+def test_every_generator_that_the_guide_names_is_exported() -> None:
+    guide = (ROOT / "docs" / "extending.md").read_text()
+    _, _, rest = guide.partition("Generators are pure values: ")
+    named = re.findall(r"`(\w+)`", rest.partition(".")[0])
+    assert named == list(GENERATORS)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*sorted(ROOT.glob("examples/own_*.py")), *sorted(ROOT.glob("harness/campaigns/starters/[!_]*.py"))],
+    ids=lambda path: path.name,
+)
+def test_what_is_exported_is_imported_from_there(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("splitbrain."):
+            deeper = [f"{node.module}.{each.name}" for each in node.names]
+            exported = [f"splitbrain.{home}.{name}" for name, home in splitbrain._HOME.items()]  # pyright: ignore[reportPrivateUsage]
+            assert not {*deeper} & {*exported}
 
 
 def test_to_import_it_loads_none_of_its_parts() -> None:

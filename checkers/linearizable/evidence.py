@@ -292,7 +292,7 @@ def _contradiction(ops: Ops, culprits: Sequence[int], given: str = "") -> str:
         for row in [int(ops.invoked[op] if ops.crashed[op] else ops.completed[op])]
     ]
     return (
-        f"{given} Whatever the other ops did, {len(listed)} cannot all have happened as recorded: "
+        f"{given} These {len(listed)} ops contradict each other, also without the other ops: "
         f"{', '.join(listed[:-1])} and {listed[-1]}."
     )
 

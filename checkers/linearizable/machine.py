@@ -102,7 +102,7 @@ class Machine:
     def _with_forgotten(self, rows: f.U64) -> f.U64:
         """Rows, and one for each further state that crashed ops can leave which the machine has forgotten.
 
-        Nobody asked for these states, so that they explain nothing; they are possible all the same.
+        No op under way needed these states, so they explain nothing; they are still possible.
         """
         forgotten: list[int] = np.flatnonzero(self.crashed.left).tolist()
         first = {int(row[0]): row for row in rows[::-1]}

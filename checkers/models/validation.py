@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
@@ -25,13 +26,17 @@ _OPTIONAL: Final[Mapping[str, tuple[str, ...]]] = {
     "at_first": ("place",),
     "signature": ("calls",),
 }
+_FLAGS: Final = ("owned", "opaque")
+_CLOSE: Final = 0.81
+"""From this similarity on (`difflib`) a member is taken for a misspelled optional one; `owner` (0.8) is a fine name."""
 
 
 def validated(location: str, found: Any) -> Model:
     """The object at `location`, if it is a model.
 
     Raises:
-        UsageError: it lacks a member, a method takes other arguments, or its initial state cannot be a state.
+        UsageError: it lacks a member, a member is nearly named like an optional one, a method takes other arguments, or
+            its initial state cannot be a state.
     """
     missing = [member for member in ("name", "fs", *_METHODS) if not hasattr(found, member)]
     if missing:
@@ -45,6 +50,7 @@ def validated(location: str, found: Any) -> Model:
     for method, parameters in {**_METHODS, **_OPTIONAL}.items():
         if hasattr(found, method):
             _refuse_other_arguments(location, found, method, parameters)
+    _refuse_misspelled_members(location, found)
     model = cast(Model, found)
     _refuse_initial_state(location, model)
     return model
@@ -63,6 +69,20 @@ def _refuse_other_arguments(location: str, found: Any, method: str, parameters: 
     except TypeError as error:
         expected = f"{method}({', '.join(('self', *parameters))})"
         raise UsageError(f"model {location}: `{method}` does not fit ({error}): define {expected}.") from error
+
+
+def _refuse_misspelled_members(location: str, found: Any) -> None:
+    """Refuse names such as `ownd`: the model would be judged as if it had no such member, without a word."""
+    optional = (*_OPTIONAL, *_FLAGS)
+    for member in dir(found):
+        if member.startswith("_") or member in (*_METHODS, *optional):
+            continue
+        close = difflib.get_close_matches(member, optional, n=1, cutoff=_CLOSE)
+        if close and not hasattr(found, close[0]):
+            raise UsageError(
+                f"model {location}: `{member}` is no member of a model; did you mean `{close[0]}`? Otherwise begin its "
+                f"name with an underscore."
+            )
 
 
 def _refuse_initial_state(location: str, model: Model) -> None:

@@ -144,7 +144,7 @@ _INCONCLUSIVE: Final[Mapping[RuleResult, tuple[Reason, ...]]] = {
     "too few ops": (
         Reason(
             Code.TOO_FEW_OPS,
-            "in no window each node of a core received enough ops to distinguish progress from silence.",
+            "every window has a core node with too few ops to judge progress.",
             "Give a higher --rate, more clients, or a longer --interval between faults.",
         ),
     ),

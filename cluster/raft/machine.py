@@ -352,7 +352,7 @@ class Raft:
     def _on_append(self, sender: NodeId, message: Append) -> None:
         term = self._state.term
         if message.term < term:
-            # Whoever sent this must learn that its time is over.
+            # The sender must learn that its term is over.
             reached("old leader spoke")
             self._state.send(sender, AppendRefusal(term, 0, message.prev_index, message.prev_index))
             return
@@ -410,7 +410,7 @@ class Raft:
         """Ask whether an election would be won, before one is held (RA-5); also after an election without a winner."""
         state = self._state
         if self._role == "candidate":
-            reached("election won by nobody")
+            reached("election without a winner")
         self._role = "pre_candidate"
         self._leader = None
         self._leader_is_silent = True
@@ -438,7 +438,7 @@ class Raft:
         self._count_votes()
 
     def _own_vote(self) -> dict[NodeId, bool]:
-        """Nobody's vote counts who is no member, not even one's own."""
+        """The votes at the start of an election: only votes of members count, so this node's own only if it is one."""
         return {self.node: True} if self._state.votes else {}
 
     def _ask_for_votes(self) -> None:

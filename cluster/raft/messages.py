@@ -123,7 +123,7 @@ class AppendReply(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=6)
 
 
 class AppendRefusal(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=7):
-    """The follower does not have the entry that an Append builds on, or its term is higher than the sender's.
+    """The follower does not have the entry that an Append builds on (RA-15), or its term is higher than the sender's.
 
     Attributes:
         term: the follower's term. If it is higher than the leader's, nothing else in here counts.

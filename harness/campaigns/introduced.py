@@ -16,7 +16,7 @@ def line(kind: plugins.Kind, name: str) -> str:
         name: that of its entry point.
     """
     entry = plugins.installed(kind)[name]
-    origin = f"package {entry.dist.name}, {entry.value}" if entry.dist is not None else entry.value
+    origin = plugins.origin(entry)
     try:
         about = _about(kind, name)
     except UsageError as error:

@@ -181,12 +181,13 @@ def options_of(document: Mapping[str, Any], source: str) -> RunOptions:
     """The options that a test.json or a plan holds.
 
     Raises:
-        UsageError: there are none: the test was made by a program.
+        UsageError: there are none: the test was made by a program that uses splitbrain as a library.
         HistoryFormatError: they are not those of `splitbrain run`, or there is no seed among them.
     """
     if not document:
         raise UsageError(
-            f"{source} was not composed from options: only the program that made its test can run it again."
+            f"{source} was made by a program that uses splitbrain as a library: run that program again, with the same "
+            "seed."
         )
     strange = [name for name in document if name not in RunOptions.__struct_fields__]
     if strange:

@@ -61,17 +61,17 @@ def _entries(kind: str) -> Mapping[str, str | _Model]:
         from splitbrain.workloads.catalogue import WORKLOADS, needs
 
         own = {name: f"{line}; needs {_listed(needs(name))}" for name, (_, line) in WORKLOADS.items()}
-        return own | _installed("workload")
+        return _with_installed("workload", own)
     if kind == "nemeses":
         from splitbrain.nemesis.catalogue import descriptions
 
-        return descriptions() | _installed("nemesis")
+        return _with_installed("nemesis", descriptions())
     if kind == "bugs":
         return _bugs()
     if kind == "checkers":
         from splitbrain.checkers.registry import CHECKERS
 
-        return {name: line for name, (_, line) in CHECKERS.items()} | _installed("checker")
+        return _with_installed("checker", {name: line for name, (_, line) in CHECKERS.items()})
     if kind == "models":
         from splitbrain.checkers import models
 
@@ -79,7 +79,7 @@ def _entries(kind: str) -> Mapping[str, str | _Model]:
             name: _Model(introduced.first_line(type(model)), sorted(model.fs), models.parameter(model))
             for name, model in ((name, models.model(name)) for name in models.names())
         }
-        return own | _installed("model")
+        return _with_installed("model", own)
     if kind == "formats":
         from splitbrain.results.formats import FORMATS
 
@@ -89,8 +89,8 @@ def _entries(kind: str) -> Mapping[str, str | _Model]:
 
     if kind == "systems":
         own = {name: f"{line}; has {_listed(operations(name))}" for name, (_, line) in SYSTEMS.items()}
-        return own | _installed("system")
-    return {name: line for name, (_, line) in BACKENDS.items()} | _installed("backend")
+        return _with_installed("system", own)
+    return _with_installed("backend", {name: line for name, (_, line) in BACKENDS.items()})
 
 
 def _listed(groups: frozenset[str]) -> str:
@@ -111,6 +111,8 @@ def _bugs() -> dict[str, str]:
     return found
 
 
-def _installed(kind: plugins.Kind) -> dict[str, str]:
-    """The parts of this kind that installed packages bring."""
-    return {name: introduced.line(kind, name) for name in plugins.installed(kind)}
+def _with_installed(kind: plugins.Kind, own: Mapping[str, str | _Model]) -> dict[str, str | _Model]:
+    """Our own parts of this kind, then those that installed packages bring; what ours hide is said on stderr."""
+    for line in plugins.hidden(kind, own):
+        click.echo(f"warning: {line}", err=True)
+    return {**own, **{name: introduced.line(kind, name) for name in plugins.installed(kind) if name not in own}}

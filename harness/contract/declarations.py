@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import typing
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -17,6 +18,7 @@ from splitbrain.harness.contract.sessions import group_named, lacking
 from splitbrain.results.errors import UsageError
 
 _METHODS: Final = ("command", "connect", "view", "telemetry")
+_OF_CLIENTS: Final = ("open", "setup", "invoke", "close")
 _OF_MEMBERSHIP: Final = tuple(name for name in vars(Membership) if not name.startswith("_"))
 
 
@@ -45,11 +47,33 @@ def check_system(system: Any) -> None:
 def _check_capabilities(system: str, declared: Capabilities) -> None:
     for field, rule in _FIELDS.items():
         _require(system, f"capabilities.{field}", getattr(declared, field), rule)
+    for field, rule in _ELECTIONS.items() if declared.elections is not None else ():
+        _require(system, f"capabilities.elections.{field}", getattr(declared.elections, field), rule)
     for group in sorted(declared.operations):
         try:
             group_named(group)
         except UsageError as error:
             raise UsageError(f"system {system!r}, capabilities.operations: {error}") from error
+
+
+def check_workload(workload: Any) -> None:
+    """Refuse a workload whose names are no collections of names, or whose client lacks a method.
+
+    Raises:
+        UsageError: so it is; the message names the workload, the field, and what belongs there.
+    """
+    for field, rule in _OF_WORKLOADS.items():
+        value = getattr(workload, field)
+        if not rule.holds(value):
+            raise UsageError(f"workload {workload.name!r}: {field} is {value!r:.80}; it must be {rule.words}.")
+    if isinstance(workload.client, type):
+        raise UsageError(f"workload {workload.name!r}: its client is a class: give {workload.client.__name__}().")
+    lacks = [name for name in _OF_CLIENTS if not callable(getattr(workload.client, name, None))]
+    if lacks:
+        raise UsageError(
+            f"workload {workload.name!r}: its client {type(workload.client).__name__} has no {', no '.join(lacks)}: a "
+            f"client has the methods {', '.join(_OF_CLIENTS)}, as a splitbrain.SessionClient has."
+        )
 
 
 def _require(system: str, member: str, value: object, rule: _Rule) -> None:
@@ -109,8 +133,8 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def _texts(kind: type) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, kind) and all(_is_name(each) for each in cast("Any", value))
+def _texts(*kinds: type) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, kinds) and all(_is_name(each) for each in cast("Any", value))
 
 
 def _modes(value: object) -> bool:
@@ -120,7 +144,11 @@ def _modes(value: object) -> bool:
 
 
 def _number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _bound(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
 def _instance(kind: type) -> Callable[[object], bool]:
@@ -165,3 +193,22 @@ _FIELDS: Final[Mapping[str, _Rule]] = {
     "count_marks": _Rule(_none_or(callable), "None, or a function that returns a context"),
 }
 """One rule for each field of `Capabilities`."""
+
+_SECONDS: Final = _Rule(_bound, "a number of seconds, 0 or more")
+
+_ELECTIONS: Final[Mapping[str, _Rule]] = {
+    "timeout_s": _Rule(_number, "a number of seconds above 0"),
+    "recovery_s": _Rule(_none_or(_bound), "a number of seconds, 0 or more, or None"),
+    "recovery_per_outage": _Rule(_bound, "a number, 0 or more"),
+    "outage_limit_s": _SECONDS,
+    "lease_s": _SECONDS,
+    "local": _Rule(_texts(frozenset), 'a frozenset of functions of ops, such as frozenset({"read"})'),
+}
+"""One rule for each field of `Elections`."""
+
+_OF_WORKLOADS: Final[Mapping[str, _Rule]] = {
+    "fs": _Rule(_texts(tuple, list), 'a tuple of functions of ops, such as ("read",)'),
+    "needs": _Rule(_texts(frozenset, set), 'a frozenset of groups of operations, such as frozenset({"key-value"})'),
+    "local": _Rule(_texts(frozenset, set), 'a frozenset of functions of ops, such as frozenset({"read"})'),
+}
+"""One rule for each field of `Workload` that has names: a text would be taken for its letters."""

@@ -13,7 +13,7 @@ import msgspec
 from splitbrain.checkers.verdict import CheckerSpec
 from splitbrain.harness.contract.capabilities import Capabilities
 from splitbrain.harness.contract.clock import Runtime
-from splitbrain.harness.contract.declarations import check_system
+from splitbrain.harness.contract.declarations import check_system, check_workload
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.faults import FaultKind, Support
 from splitbrain.harness.contract.generator import Generator
@@ -71,6 +71,9 @@ class Workload:
             them lists them in `Capabilities.operations`.
         local: those of its functions that a client may carry out without a node: their answers do not show which nodes
             can reach each other.
+
+    Raises:
+        UsageError: (when it is made) `fs`, `needs` or `local` has no names, or the client lacks a method.
     """
 
     name: str
@@ -82,6 +85,10 @@ class Workload:
     needs: frozenset[str] = frozenset()
     local: frozenset[str] = frozenset()
     shapes: Mapping[str, OpShape] = field(default_factory=dict[str, OpShape])
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be before anything is started."""
+        check_workload(self)
 
 
 @dataclass(frozen=True, kw_only=True)

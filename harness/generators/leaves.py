@@ -41,6 +41,13 @@ def generator(source: Source) -> Generator:
     )
 
 
+def name_of_function(make: Callable[..., Any]) -> str:
+    """A function that makes ops, and where it is, for an error message."""
+    code = getattr(make, "__code__", None)
+    place = "" if code is None else f" ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
+    return f"{getattr(make, '__qualname__', type(make).__name__)}{place}"
+
+
 def assign(template: Op, ctx: Context) -> Op | None:
     """The template with a free process in it; None if there is none, or if the process that it names is not free."""
     if template.process != UNASSIGNED:
@@ -80,7 +87,13 @@ class _Each(msgspec.Struct, frozen=True):
     def op(self, ctx: Context) -> Result:
         if not ctx.free:
             return PENDING, self
-        op = assign(self.make(ctx), ctx)
+        made = self.make(ctx)
+        if type(made) is not Op:  # pyright: ignore[reportUnnecessaryComparison]
+            raise ProtocolError(
+                f"generator {name_of_function(self.make)} returned {made!r:.80}: a generator function returns an op "
+                'each time, such as invoke("read"); limit() and time_limit() end it.'
+            )
+        op = assign(made, ctx)
         if op is None:
             raise ProtocolError("a function given to each() named a process that is not free: leave the process unset.")
         return op, self

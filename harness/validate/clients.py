@@ -84,7 +84,7 @@ class _ValidNemesis(Wrapper):
     faults: frozenset[FaultKind]
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:
-        name = f"nemesis {name_of(self._inner)}"
+        name = f"nemesis {name_of(self._handler(op.f))}"
         if op.f not in self._inner.fs:
             raise ProtocolError(
                 f"{name} does not handle {op.f!r}, only {', '.join(sorted(self._inner.fs))}: its "
@@ -106,3 +106,8 @@ class _ValidNemesis(Wrapper):
 
     async def heal(self, context: NemesisContext) -> None:
         await self._inner.heal(context)
+
+    def _handler(self, f: str) -> Any:
+        """The nemesis whose code carries out an op: where several are one, the one of this function."""
+        handler = getattr(self._inner, "handler", None)  # splitbrain.nemesis.compose.Composed, which is above this
+        return (None if handler is None else handler(f)) or self._inner

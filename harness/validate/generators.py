@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from traceback import walk_tb
+from typing import Any, Final
+
 from splitbrain.harness.generators import UNASSIGNED, Context, Generator, Pending, Result
+from splitbrain.harness.generators.leaves import name_of_function
 from splitbrain.harness.validate.values import json_problem, name_of, short
 from splitbrain.results.errors import ProtocolError, SplitbrainError
 from splitbrain.results.history import NEMESIS, Op
+
+_COMBINATORS: Final = "splitbrain.harness.generators."
+
+_INSIDE: Final = ("source", "head", "current")
+"""What combinators call the one generator that they ask."""
 
 
 def emitted(generator: Generator, ctx: Context) -> Result:
@@ -20,12 +29,12 @@ def emitted(generator: Generator, ctx: Context) -> Result:
     except SplitbrainError:
         raise
     except Exception as error:
-        raise ProtocolError(f"generator {name_of(generator)}: op raised {name_of(error)}: {error}.") from error
+        raise ProtocolError(f"generator {_culprit(generator, error)}: op raised {name_of(error)}: {error}.") from error
     if result is None:
         return None
     if type(result) is not tuple or len(result) != 2:  # pyright: ignore[reportUnnecessaryComparison]
         raise ProtocolError(
-            f"generator {name_of(generator)}: op returned {short(result)}, not None or a pair of an Op "
+            f"generator {_author(generator)}: op returned {short(result)}, not None or a pair of an Op "
             "(or Pending) and a generator."
         )
     op, following = result
@@ -39,7 +48,7 @@ def emitted(generator: Generator, ctx: Context) -> Result:
     if problem is None and following is None:  # pyright: ignore[reportUnnecessaryComparison]
         problem = "returned None in place of the generator that remains"
     if problem is not None:
-        raise ProtocolError(f"generator {name_of(generator)} {problem}.")
+        raise ProtocolError(f"generator {_author(generator)} {problem}.")
     return result
 
 
@@ -76,9 +85,34 @@ def updated(generator: Generator, ctx: Context, event: Op) -> Generator:
     except SplitbrainError:
         raise
     except Exception as error:
-        raise ProtocolError(f"generator {name_of(generator)}: update raised {name_of(error)}: {error}.") from error
+        raise ProtocolError(
+            f"generator {_culprit(generator, error)}: update raised {name_of(error)}: {error}."
+        ) from error
     if following is None:  # pyright: ignore[reportUnnecessaryComparison]
         raise ProtocolError(
-            f"generator {name_of(generator)}: update returned None; it returns a generator, itself if nothing changed."
+            f"generator {_author(generator)}: update returned None; it returns a generator, itself if nothing changed."
         )
     return following
+
+
+# --- who is at fault --------------------------------------------------------------------------------------------------
+
+
+def _author(generator: Generator) -> str:
+    """The generator inside of our combinators: the class, or the function, that the author of a workload knows."""
+    found: Any = generator
+    while type(found).__module__.startswith(_COMBINATORS):
+        inside = next((getattr(found, name) for name in _INSIDE if hasattr(found, name)), None)
+        if inside is None:
+            break
+        found = inside
+    make = getattr(found, "make", None)
+    return name_of(found) if make is None else name_of_function(make)
+
+
+def _culprit(generator: Generator, error: Exception) -> str:
+    """Whose code raised an error: the first function that is not splitbrain's, and its place; else as `_author`."""
+    for frame, line in walk_tb(error.__traceback__):
+        if not str(frame.f_globals.get("__name__")).startswith("splitbrain."):
+            return f"{frame.f_code.co_qualname} ({frame.f_code.co_filename.rpartition('/')[2]}:{line})"
+    return _author(generator)

@@ -137,6 +137,6 @@ def test_a_share_of_seconds_is_demanded_only_of_systems_with_elections() -> None
 def test_it_can_be_repeated_by_its_program_only_and_says_so(tmp_path: Path) -> None:
     found = run_and_judge(made(("M23",), seed=1), SimBackend(), tmp_path)
     for again in (lambda: original_of("latest", tmp_path, None), lambda: failure_of("latest", tmp_path)):
-        with pytest.raises(UsageError, match="was not composed from options") as refused:
+        with pytest.raises(UsageError, match="made by a program that uses splitbrain as a library") as refused:
             again()
         assert str(found.run.name) in str(refused.value)

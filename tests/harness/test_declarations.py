@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from own_system import Shop
 from worlds import FakeClient, MemorySession, MemorySystem, make_test
 
 from splitbrain.harness.contract.capabilities import Capabilities
+from splitbrain.harness.contract.elections import Elections
 from splitbrain.harness.contract.nodes import NodeId
 from splitbrain.harness.contract.sessions import COLLECTIONS, KEY_VALUE, LOCKS, Answer, OperationGroup, Session
 from splitbrain.harness.contract.test import Test, Workload
@@ -77,6 +80,57 @@ def test_a_field_that_cannot_be_is_refused_with_the_system_the_field_and_the_fix
     with pytest.raises(UsageError, match=f"system 'memory'.* capabilities.{field}") as refused:
         made(declaring(**{field: value}))
     assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("timeout_s", -1, "is -1; it must be a number of seconds above 0"),
+        ("timeout_s", math.inf, "is inf; it must be a number of seconds above 0"),
+        ("recovery_s", -0.5, "is -0.5; it must be a number of seconds, 0 or more, or None"),
+        ("recovery_per_outage", math.nan, "is nan; it must be a number, 0 or more"),
+        ("outage_limit_s", "9", "is '9'; it must be a number of seconds, 0 or more"),
+        ("lease_s", True, "is True; it must be a number of seconds, 0 or more"),
+        ("local", "read", "is 'read'; it must be a frozenset of functions of ops"),
+    ],
+)
+def test_what_no_election_can_be_is_refused_with_the_system_and_the_field(field: str, value: Any, problem: str) -> None:
+    elections = msgspec.structs.replace(Elections(timeout_s=1.0), **{field: value})
+    with pytest.raises(UsageError, match=rf"system 'memory': capabilities.elections.{field} is") as refused:
+        made(declaring(elections=elections))
+    assert problem in str(refused.value)
+
+
+def test_every_field_of_elections_has_a_rule() -> None:
+    from splitbrain.harness.contract import declarations
+
+    assert list(vars(declarations)["_ELECTIONS"]) == list(Elections.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("fs", "read", "workload 'fake': fs is 'read'; it must be a tuple of functions of ops"),
+        ("fs", ("read", ""), "fs is ('read', ''); it must be a tuple"),
+        ("needs", "key-value", "needs is 'key-value'; it must be a frozenset"),
+        ("local", "read", "local is 'read'; it must be a frozenset"),
+        ("client", object(), "its client object has no open, no setup, no invoke, no close"),
+        ("client", FakeClient, "its client is a class: give FakeClient()"),
+    ],
+)
+def test_a_workload_that_cannot_work_is_refused_when_it_is_made(field: str, value: Any, problem: str) -> None:
+    workload = make_test(FakeClient()).workload
+    with pytest.raises(UsageError) as refused:
+        dataclasses.replace(workload, **{field: value})
+    assert problem.replace("'fake'", repr(workload.name)) in str(refused.value)
+
+
+@pytest.mark.parametrize("method", ["open", "setup", "invoke", "close"])
+def test_a_client_without_a_method_is_refused_before_a_run(method: str) -> None:
+    client: Any = FakeClient()
+    setattr(client, method, None)
+    with pytest.raises(UsageError, match=rf"its client FakeClient has no {method}: a client has the methods"):
+        make_test(client)
 
 
 def test_every_field_has_a_rule() -> None:

@@ -17,7 +17,8 @@ from splitbrain.harness.contract.nodes import ClockOffset, NodePlace, NodeStatus
 from splitbrain.harness.contract.rng import Streams
 from splitbrain.harness.contract.sessions import GROUPS, Answer
 from splitbrain.harness.contract.test import NemesisContext
-from splitbrain.harness.generators import UNASSIGNED, Context, Pending, invoke, once
+from splitbrain.harness.generators import UNASSIGNED, Context, Pending, clients, invoke, once, time_limit
+from splitbrain.nemesis.compose import Composed
 from splitbrain.results.errors import ProtocolError, UnknownNodeError
 from splitbrain.results.history import NEMESIS, Op
 
@@ -138,6 +139,33 @@ def test_what_a_generator_does_wrong_is_said(result: Any, problem: str) -> None:
     assert problem in str(caught.value)
 
 
+def none(ctx: Context) -> Any:
+    """A generator function that its author forgot to finish."""
+
+
+def raises(ctx: Context) -> Any:
+    raise ValueError("boom")
+
+
+def unnamed(ctx: Context) -> Op:
+    return client_op(3, f="")
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        (none, r"generator none \(test_validate.py:\d+\) returned None: a generator function returns an op each time"),
+        (raises, r"generator raises \(test_validate.py:\d+\): op raised ValueError: boom"),
+        (Emits(ValueError("boom")), r"generator Emits.op \(test_validate.py:\d+\): op raised ValueError: boom"),
+        (Emits((invoke(""), once(invoke("read")))), "generator Emits emitted '' without a process"),
+        (unnamed, r"generator unnamed \(test_validate.py:\d+\) emitted an op whose f is ''"),
+    ],
+)
+def test_inside_of_combinators_the_code_of_the_author_is_named(source: Any, problem: str) -> None:
+    with pytest.raises(ProtocolError, match=problem):
+        validate.emitted(clients(time_limit(1.0, source)), context(free=0b110))
+
+
 def test_an_op_for_a_busy_process_is_refused() -> None:
     with pytest.raises(ProtocolError, match="'read' for process 3, which is busy"):
         validate.emitted(Emits((client_op(3), once(invoke("read")))), context(free=0b101))
@@ -243,6 +271,20 @@ def test_a_nemesis_may_tell_more_than_it_must_and_nothing_where_it_does_not_know
 
 
 NOTHING: dict[str, Any] = {"fault": "kill", "action": "start", "target": "n2", "cut": [], "down": [], "paused": []}
+
+
+def test_of_several_nemeses_the_one_that_broke_its_contract_is_named() -> None:
+    class Silent(FakeNemesis):
+        async def invoke(self, context: NemesisContext, op: Op) -> Any:
+            return None
+
+    class Other(FakeNemesis):
+        fs = frozenset({"pause", "resume"})
+
+    composed = Composed([Other(), Silent()])
+    context = NemesisContext(TEST, MemoryDeployment(), real_runtime(1))
+    with pytest.raises(ProtocolError, match="nemesis Silent: invoke of 'kill'"):
+        run(validate.nemesis(composed).invoke(context, Op(process=NEMESIS, type="invoke", f="kill")))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from examples.own_nemesis import EXILE, Exile
+from examples.own_nemesis import EXILE, Exile, ExileRequest
 from splitbrain.harness.campaigns.compose import RunOptions, backend_of, command_line, compose
 from splitbrain.harness.campaigns.planned import test_of as composed_from
 from splitbrain.harness.campaigns.record import run_and_judge
@@ -172,7 +172,7 @@ def load_plan(chosen: RunOptions) -> Any:
 # --- records that contradict themselves or others ---------------------------------------------------------------------
 
 
-class KillRequest(Request, tag="kill", frozen=True, kw_only=True):
+class KillRequest(ExileRequest, tag="kill", frozen=True, kw_only=True):
     """Named like one of ours."""
 
 

@@ -337,9 +337,9 @@ def test_the_ops_that_evidence_names_are_found_in_every_shape(evidence: Any, ind
 def test_coverage_marks_are_listed_with_their_zeros_where_they_were_counted(tmp_path: Path) -> None:
     run = sample_run(tmp_path)
     assert "Coverage marks" not in Page(write_report(run.path)).text
-    run.write_marks({"leader isolated": 1234, "<b>snapshot</b> installed": 0})
+    run.write_marks({"leader isolated": 1234, "<b>snapshot</b> installed": 0, "nobody to strike": 7})
     page = Page(write_report(run.path))
-    assert "Coverage marks: 1 of 2 reached" in page.text
-    assert "<b>snapshot</b> installed 0 leader isolated 1,234" in page.text
+    assert "Coverage marks: 2 of 3 reached" in page.text
+    assert "<b>snapshot</b> installed 0 leader isolated 1,234 nobody to strike 7" in page.text, "an old name, too"
     run.marks_path.write_text("[]")
     assert "The coverage marks cannot be read" in Page(write_report(run.path)).text

@@ -141,6 +141,13 @@ def test_a_file_of_another_version_is_computed_again(tmp_path: Path) -> None:
     assert figures_of(run) == expected
 
 
+def test_marks_that_have_other_names_by_now_are_read_as_they_were_stored(tmp_path: Path) -> None:
+    run = sample_run(tmp_path, rate=50.0)
+    old = {"election won by nobody": 1, "everybody reached a majority": 0, "nobody to strike": 2}
+    run.write_marks(old)
+    assert figures_of(run).marks == old
+
+
 def test_damaged_marks_cost_the_marks_only(tmp_path: Path) -> None:
     run = sample_run(tmp_path, rate=50.0)
     run.marks_path.write_text("{")

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from splitbrain.nemesis.catalogue import KINDS, kind_of
 from splitbrain.results.errors import UsageError
+from splitbrain.results.faults import FaultOp
+from splitbrain.results.history import NEMESIS, Op
 from splitbrain.results.nemesisop import (
     InForce,
     Link,
@@ -115,6 +117,35 @@ def test_whatever_a_stored_value_is_reading_it_does_no_harm(invoked: Any, comple
     assert isinstance(read.target, str)
     assert read.evidence.bit in (None, True, False)
     read.evidence.clocks()
+
+
+@pytest.mark.parametrize(
+    ("target", "hit"),
+    [
+        *[("n1 n2", True), ("all links", True), ("nonesuch", True), ("none-such n2", True)],
+        *[
+            ("", False),
+            ("  ", False),
+            ("none", False),
+            ("None: no node was running", False),
+            ("none could be hit", False),
+        ],
+        *[("nobody: no node was running", False), ("nobody", False)],
+    ],
+)
+def test_a_target_says_whether_there_was_anything_to_hit(target: str, hit: bool) -> None:
+    assert said({"target": target}).is_hit is hit
+
+
+@pytest.mark.parametrize("value", [None, {}, {"target": None}, {"action": "start", "fault": "kill"}])
+def test_an_op_without_a_target_may_have_hit_something(value: Any) -> None:
+    assert said(value).is_hit
+
+
+@pytest.mark.parametrize(("target", "kind", "hit"), [("", "ok", False), ("", "info", True), ("none", "info", False)])
+def test_an_op_that_failed_before_it_had_a_target_may_have_hit_something(target: str, kind: Any, hit: bool) -> None:
+    begun = Op(process=NEMESIS, type="invoke", f="kill", value={"fault": "kill", "action": "start"})
+    assert FaultOp(begun, begun.complete(kind, {**REPORT, "target": target})).hit is hit
 
 
 @pytest.mark.parametrize("cut", [7, "n1", [["n1"]], [["n1", "n2"], 3], {"n1": "n2"}])

@@ -427,7 +427,7 @@ def test_a_run_is_found_by_what_a_person_would_say(tmp_path: Path) -> None:
 def test_what_is_being_created_is_not_a_run_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[RunDir]] = []
 
-    def versions() -> dict[str, str]:
+    def versions(_: object) -> dict[str, str]:
         seen.append(_store(tmp_path).runs())
         return {}
 

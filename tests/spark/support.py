@@ -146,6 +146,33 @@ class Unmergeable(Fragile):
         raise RuntimeError("no idea how")
 
 
+class Forgetful(Fragile):
+    """Has no verdict on a part, or on the whole."""
+
+    def check(self, history, options):
+        return Verdict(checker="fragile", valid="true") if options.get("forgets") == "merge" else None
+
+    def merge(self, verdicts, options):
+        return list(verdicts)[0] if options.get("forgets") == "check" else None
+
+
+class Nameless(Fragile):
+    name = ""
+
+
+class Partless(Fragile):
+    partition = "keys"
+
+
+class Mergeless(Fragile):
+    merge = None
+
+
+class Wanting(Fragile):
+    def __init__(self, what):
+        pass
+
+
 class Unspeakable(Fragile):
     """Puts into its evidence what JSON cannot carry."""
 

@@ -72,6 +72,28 @@ def test_a_checker_that_breaks_while_merging_keeps_a_violation(
     assert "no idea how" in str(engine.crashed([verdict]))
 
 
+@pytest.mark.parametrize(("forgets", "where"), [("check", ""), ("merge", "merge of ")])
+def test_a_checker_that_returns_no_verdict_is_broken_and_named(misbehaving: None, forgets: str, where: str) -> None:
+    spec = CheckerSpec("misbehaving:Forgetful", {"forgets": forgets})
+    [verdict] = engine.judge(arrow.to_table(keyed("a")), [spec])
+    assert verdict.valid == "unknown"
+    assert f"{where}checker 'misbehaving:Forgetful' returned None; it must return a Verdict" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("Nameless", "is not a checker: name is missing or wrong"),
+        ("Partless", "is not a checker: partition is missing or wrong"),
+        ("Mergeless", "is not a checker: merge is missing or wrong"),
+        ("Wanting", "missing a required argument: 'what'"),
+    ],
+)
+def test_what_lacks_a_part_of_a_checker_is_refused_before_a_run(misbehaving: None, name: str, problem: str) -> None:
+    with pytest.raises(UsageError, match=f"misbehaving:{name}.*{problem}"):
+        registry.check_spec(f"misbehaving:{name}", {})
+
+
 def test_a_verdict_that_cannot_be_stored_is_a_broken_checker(misbehaving: None) -> None:
     [verdict] = engine.judge(arrow.to_table(keyed("a")), [CheckerSpec("misbehaving:Unspeakable")])
     assert verdict.valid == "unknown"

@@ -143,12 +143,13 @@ class _Origins:
         value = int(sees.value[sight])
         what = self._called(value)
         if proof == NONE:
-            later = f"{what} was brought about only later, and was not there at first"
+            later = f"{what} was not there at first, and ops brought it about only later"
             never = f"no op that may have happened brought {what} about"
             return Decision(False, (op,), later if value in self._leaves.value else never)
         brought = (writer,) if writer != NONE else ()
-        since = "and nothing brought it back" if brought else "and nothing brought it about"
-        reason = f"{name(ops, proof)} shows that {what} was gone before that began, {since}"
+        reason = (
+            f"{name(ops, proof)} shows that {what} was gone before {name(ops, op)} began, and no op brought it back"
+        )
         return Decision(False, by_invocation(*brought, proof, op), reason)
 
     def _called(self, number: int) -> str:

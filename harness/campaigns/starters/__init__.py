@@ -5,10 +5,12 @@ Each module here is one complete part, and the module test_NAME beside it tests 
 
 from __future__ import annotations
 
+import importlib.util
 import keyword
 import re
+import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -61,7 +63,8 @@ def create(kind: str, name: str, into: Path) -> list[Path]:
 
     Raises:
         UnknownNameError: there are no parts of this kind.
-        UsageError: the name cannot be that of a module, or the folder is there and is no such package, or has the part.
+        UsageError: the name cannot be that of a module, or is that of a module or part that is there already, or the
+            folder is there and is no such package, or has the part.
     """
     if kind not in KINDS:
         raise UnknownNameError("kind of part", kind, KINDS)
@@ -70,10 +73,51 @@ def create(kind: str, name: str, into: Path) -> list[Path]:
         raise UsageError(
             f"{name!r} cannot be the name of a package: use small letters, digits and hyphens, as my-{kind}."
         )
+    if name in _own(kind):
+        raise UsageError(
+            f"splitbrain has a {kind} {name!r} itself, which would hide yours: choose another name, such as my-{name}."
+        )
     folder = into / name
+    if module in sys.stdlib_module_names or (not folder.exists() and _is_module(module)):
+        raise UsageError(
+            f"{name!r} cannot be the name of a package: there is a Python module {module} already. Choose another "
+            f"name, such as my-{name}."
+        )
     if folder.exists():
         return _write(folder, _added(kind, name, module, folder))
     return _write(folder, _contents(kind, name, module))
+
+
+def _own(kind: str) -> Collection[str]:
+    """The names that parts of this kind cannot have: those of our own, and with a nemesis those of their ops, too."""
+    if kind == "nemesis":
+        from splitbrain.nemesis.catalogue import BUILT_IN, descriptions
+
+        return {*descriptions(), *(name for of in BUILT_IN for name in (of.name, of.start_f, of.stop_f))}
+    if kind == "workload":
+        from splitbrain.workloads.catalogue import WORKLOADS
+
+        return WORKLOADS.keys()
+    if kind == "system":
+        from splitbrain.harness.systems.catalogue import SYSTEMS
+
+        return SYSTEMS.keys()
+    if kind == "model":
+        from splitbrain.checkers import models
+
+        return models.names()
+    from splitbrain.checkers.registry import CHECKERS
+
+    return CHECKERS.keys()
+
+
+def _is_module(name: str) -> bool:
+    """Whether Python finds a module of that name; a folder that is none counts for nothing."""
+    try:
+        found = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return False
+    return found is not None and found.origin is not None
 
 
 def _added(kind: str, name: str, module: str, folder: Path) -> dict[str, str]:

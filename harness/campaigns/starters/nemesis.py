@@ -53,7 +53,7 @@ class Starter:
 
     async def _pause(self, context: NemesisContext, op: Op, effect: Effect) -> None:
         nodes = await self._choose(context, asked(op.value, StarterRequest))
-        effect.target = " ".join(nodes) or "nobody: no node was running"
+        effect.hits(nodes, otherwise="no node was running")
         for node in nodes:
             state = (await context.deployment.pause(node)).state
             effect.evidence[node] = {"state": state}

@@ -159,7 +159,8 @@ def _show_marks(tally: Tally, asked: Asked) -> None:
         click.echo(f"never reached: {', '.join(reachable)}")
     out_of_reach = len(tally.never) - len(reachable)
     if out_of_reach:
-        click.echo(f"out of reach of --nemesis {','.join(asked.nemeses)}: {counted(out_of_reach, 'mark')}")
+        need = "needs" if out_of_reach == 1 else "need"
+        click.echo(f"{counted(out_of_reach, 'mark')} {need} other faults than --nemesis {','.join(asked.nemeses)}")
 
 
 def _show_finding(finding: Finding, times: int, store: str) -> None:

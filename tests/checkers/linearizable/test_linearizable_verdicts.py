@@ -115,7 +115,7 @@ def test_where_one_op_is_no_reason_the_sentence_names_the_possible_values_and_th
     verdict = check_ops(history(*ops, done(one, 9.0, 1), done(two, 9.0, 2)), "register")
     assert verdict.valid == "false"
     assert "when it returned, the value could only be 2." in verdict.sentence
-    assert "Whatever the other ops did, 3 cannot all have happened as recorded: " in verdict.sentence
+    assert "These 3 ops contradict each other, also without the other ops: " in verdict.sentence
     assert [op["op"] for op in verdict.evidence["witness"]["ops"]] == ["read -> 1", "read -> 2", "read -> 1"]
 
 

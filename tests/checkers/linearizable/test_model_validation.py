@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
 from typing import Any
 
@@ -204,6 +205,34 @@ def changed(**members: Any) -> Any:
 def test_what_is_no_model_is_refused_before_it_judges(model: Any, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         validated("mine:Model", model)
+
+
+@pytest.mark.parametrize(
+    ("member", "meant"),
+    [
+        *[("ownd", "owned"), ("opaqe", "opaque"), ("overwrite", "overwrites"), ("fact", "facts")],
+        *[("signatures", "signature"), ("at_frist", "at_first")],
+    ],
+)
+def test_a_member_whose_name_is_nearly_an_optional_one_is_refused(member: str, meant: str) -> None:
+    words = f"model mine:Model: `{member}` is no member of a model; did you mean `{meant}`"
+    with pytest.raises(UsageError, match=re.escape(words)):
+        validated("mine:Model", changed(**{member: True}))
+
+
+@pytest.mark.parametrize("member", ["owner", "owners", "size", "is_opaque", "first", "factor", "_ownd"])
+def test_a_member_of_another_name_is_fine(member: str) -> None:
+    assert validated("mine:Model", changed(**{member: True})).name == "tally"
+
+
+@pytest.mark.parametrize("name", models.names())
+def test_no_member_of_a_built_in_model_is_taken_for_a_misspelled_one(name: str) -> None:
+    found = models.model(name)
+    assert validated(name, found) is found
+
+
+def test_a_close_name_beside_the_optional_member_is_fine() -> None:
+    assert validated("mine:Model", changed(owned=True, ownd=1)).name == "tally"
 
 
 @pytest.mark.parametrize("name", [f"{HERE}:Tally", f"{HERE}:TALLY", f"{HERE}:Sized(3)", f"{HERE}:Sized([1])"])
