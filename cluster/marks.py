@@ -59,6 +59,14 @@ MARKS: Final[Mapping[str, str]] = {
     "connection made no sense": "what came on a connection was none of the protocol's, or not in its place",
     # the disk
     "recovered with a log": "a node started with entries that it had stored before",
+    "write-ahead log rolled over": "a file of the write-ahead log was replaced by the next one",
+    "former write-ahead file removed": "a node was stopped between a roll-over and the removal of the former file",
+    "segment written": "committed entries were put into a segment",
+    "checkpoint thinned out": "there were too many checkpoints, and one from the middle was removed",
+    "checkpoint promoted": "a checkpoint became the snapshot",
+    "checkpoint skipped": "a checkpoint was not whole after a loss of power, and an earlier state was taken",
+    "log replaced by a snapshot": "a snapshot of another member took the place of a log that differed",
+    "files of a former group removed": "a node was stopped while it deleted a group",
     "torn tail cut off": "the end of the log was the rest of an unfinished write",
     "corruption refused": "a node refused to start, because something that had been durable was damaged",
 }

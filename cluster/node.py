@@ -139,7 +139,7 @@ class Node:
             OSError: the disk failed, or the address cannot be served.
         """
         config, runtime = self._config, self._runtime
-        self._storage, recovered = await open_storage(runtime.disk, config.member, runtime.log)
+        self._storage, recovered = await open_storage(runtime.disk, config.member, runtime.rng, runtime.log)
         self._raft = Raft(config.member, config.voters, recovered, config=config.raft, bugs=config.bugs)
         runtime.log(
             f"starts in term {recovered.term} with {len(recovered.entries)} entries; "
@@ -236,7 +236,8 @@ class Node:
             fx.Voted: lambda effect: self._telemetry.vote(node_of(effect.candidate)),
             fx.RoleChanged: self._role_changed,
             fx.MembersChanged: self._members_changed,
-            fx.CommitAdvanced: lambda _: None,  # the Apply that follows reports it, with its hashes
+            # The Apply that follows reports it, with its hashes.
+            fx.CommitAdvanced: lambda effect: self._storage.committed(effect.index),
             fx.Rebuild: self._to_store,
         }
 

@@ -222,6 +222,10 @@ class RealDisk:
         """Give a file a new content, atomically and durably."""
         await self._in_worker(lambda: self._replace(name, data))
 
+    def rename(self, source: str, target: str) -> None:
+        """Name a file otherwise (durably only after `sync_names`)."""
+        (self._directory / source).replace(self._directory / target)
+
     def remove(self, name: str) -> None:
         """Remove a file; no harm if there is none."""
         (self._directory / name).unlink(missing_ok=True)

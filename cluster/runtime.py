@@ -128,6 +128,14 @@ class Disk(Protocol):
         """Give a file a new content, atomically and durably: written aside, synced, renamed, names synced."""
         ...
 
+    def rename(self, source: str, target: str) -> None:
+        """Name a file otherwise (durably only after `sync_names`); one that had that name loses it.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        ...
+
     def remove(self, name: str) -> None:
         """Remove a file (durably only after `sync_names`)."""
         ...

@@ -65,6 +65,16 @@ class FakeFile:
         pass
 
 
+class Draws:
+    """The stream of randomness of a node."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def between(self, low: int, high: int) -> int:
+        return self._random.randint(low, high)
+
+
 class FakeDisk:
     """A directory in memory that knows what was synced.
 
@@ -101,6 +111,9 @@ class FakeDisk:
         self._files[name] = _Content(bytearray(data), data)
         await self.sync_names()
         self.calls.append(f"replace {name}")
+
+    def rename(self, source: str, target: str) -> None:
+        self._files[target] = self._files.pop(source)
 
     def remove(self, name: str) -> None:
         self._files.pop(name, None)

@@ -12,10 +12,10 @@ import pytest
 from splitbrain.cluster import wire
 from splitbrain.cluster.arrivals import WINDOW, Arrivals
 from splitbrain.cluster.client import Client, ClientError, OutcomeUnknownError, UnavailableError
-from splitbrain.cluster.logfile import decode
 from splitbrain.cluster.raft.messages import Append
+from splitbrain.cluster.storage import open_storage
 from splitbrain.cluster.tree import Create, Done, Get, Properties, Put, encode_command
-from tests.cluster.support import Carriage, MemoryConnection, World, eventually, in_virtual_time
+from tests.cluster.support import Carriage, Draws, MemoryConnection, World, eventually, in_virtual_time
 
 THREE = ["n1", "n2", "n3"]
 
@@ -78,7 +78,7 @@ def test_no_command_is_carried_out_twice_and_every_acknowledged_one_once(seed: i
             assert world.carriage.repeated > 300
             assert world.carriage.lost > 10
             world.carriage.calm()
-            counts = Counter(_commands(world, await eventually(lambda: _leader_that_wrote(world))))
+            counts = Counter(await _commands(world, await eventually(lambda: _leader_that_wrote(world))))
             acknowledged = [command for writer in writers for command in writer.acknowledged]
             refused = [command for writer in writers for command in writer.refused]
             assert len(acknowledged) > 100
@@ -103,12 +103,11 @@ async def _leader_that_wrote(world: World) -> str | None:
     return leader
 
 
-def _commands(world: World, node: str) -> list[bytes]:
+async def _commands(world: World, node: str) -> list[bytes]:
     """Every command in a node's log, but for those of `_leader_that_wrote`."""
-    content = world.disks[node].read("log")
-    assert content is not None
     last = encode_command(Put(("last",), msgspec.msgpack.encode(0)))
-    return [entry.data for entry in decode(content, "log").entries if entry.kind == "command" and entry.data != last]
+    _, found = await open_storage(world.disks[node], node, Draws(0), lambda _: None)
+    return [entry.data for entry in found.entries if entry.kind == "command" and entry.data != last]
 
 
 def _talk(world: World, source: str, node: str, *messages: bytes) -> MemoryConnection:
@@ -160,7 +159,7 @@ def test_a_refused_request_of_a_peer_that_comes_again_is_not_carried_out_later()
             connection.send(wire.encode_peer(wire.Forward(7, 2, second)))
 
             async def second_is_there() -> list[bytes] | None:
-                commands = _commands(world, node)
+                commands = await _commands(world, node)
                 return commands if encode_command(second) in commands else None
 
             assert encode_command(first) not in await eventually(second_is_there)

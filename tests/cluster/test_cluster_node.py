@@ -33,7 +33,7 @@ from splitbrain.cluster.raft.messages import Append
 from splitbrain.cluster.runtime import Connection
 from splitbrain.cluster.storage import open_storage
 from splitbrain.cluster.tree import Create, Done, Get, Put, encode_command
-from tests.cluster.support import World, connection_pair, entry, eventually, in_virtual_time, written
+from tests.cluster.support import Draws, World, connection_pair, entry, eventually, in_virtual_time, written
 
 T = TypeVar("T")
 
@@ -578,9 +578,13 @@ class TestFaults:
         async def check() -> None:
             world = World(["n1"])
             entries = [entry(n, data=encode_command(Put(("k", str(n)), b"\x01"))) for n in range(1, 6001)]
-            storage, _ = await open_storage(world.disks["n1"], "n1", lambda _: None)
+            storage, _ = await open_storage(world.disks["n1"], "n1", Draws(0), lambda _: None)
             await storage.save_vote(1, "n1")
             storage.append(entries, written(*entries))
+            done = asyncio.get_running_loop().create_future()
+            syncing = asyncio.ensure_future(storage.sync_log(done.set_result))
+            await done
+            syncing.cancel()
             try:
                 await world.start()
                 node, client = world.nodes["n1"], await world.client("n1")

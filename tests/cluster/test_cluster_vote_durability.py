@@ -13,6 +13,7 @@ from splitbrain.harness.contract.rng import Rng
 from splitbrain.harness.simulation.clock import TrueClock
 from splitbrain.harness.simulation.disk import DiskLatency, SimDisk
 from splitbrain.harness.simulation.loop import SimLoop
+from tests.cluster.support import Draws
 
 MS = 1_000_000
 
@@ -28,7 +29,7 @@ def test_a_vote_that_a_second_life_has_read_survives_a_loss_of_power(seed: int) 
         mounted = disk.mount(clock.sleep_ns, lambda: alive[0])
 
         async def opened() -> Recovered:
-            storage, recovered = await open_storage(mounted, "n1", lambda _: None)
+            storage, recovered = await open_storage(mounted, "n1", Draws(0), lambda _: None)
             storages.append(storage)
             return recovered
 

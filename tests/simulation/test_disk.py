@@ -15,13 +15,14 @@ from splitbrain.cluster.errors import StorageError
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.runtime import Disk
-from splitbrain.cluster.storage import LOG, META, Storage, open_storage
+from splitbrain.cluster.storage import Storage, open_storage
 from splitbrain.harness.contract.faults import DiskFault
 from splitbrain.harness.contract.rng import Rng
 from splitbrain.harness.simulation.clock import TrueClock
 from splitbrain.harness.simulation.disk import DiskLatency, MountedDisk, SimDisk
 from splitbrain.harness.simulation.inodes import Inode, Version
 from splitbrain.harness.simulation.loop import SimLoop
+from tests.cluster.support import Draws
 
 T = TypeVar("T")
 
@@ -1069,7 +1070,7 @@ class Node:
         assert isinstance(error, asyncio.CancelledError), error
 
     async def serve(self, disk: Disk) -> None:
-        storage, recovered = await open_storage(disk, "n1", lambda _: None)
+        storage, recovered = await open_storage(disk, "n1", Draws(0), lambda _: None)
         assert list(recovered.entries) in self.logs
         assert (recovered.term, recovered.voted_for) in self.votes
         self.logs, self.votes = [list(recovered.entries)], [(recovered.term, recovered.voted_for)]
@@ -1134,13 +1135,13 @@ class TestTheStorageOfANode:
 
         run(check())
 
-    @pytest.mark.parametrize("rotten", [LOG, META])
+    @pytest.mark.parametrize("rotten", ["wal-0000000000000001", "vote-00000001", "node"])
     def test_it_refuses_to_start_on_rot_in_what_was_durable_and_starts_again_without(self, rotten: str) -> None:
         async def check() -> None:
             refused = 0
             for seed in range(40):
                 disk = new_disk(seed)
-                storage, _ = await open_storage(mounted(disk), "n1", lambda _: None)
+                storage, _ = await open_storage(mounted(disk), "n1", Draws(0), lambda _: None)
                 entries = [Entry(index, 1, "command", b"data" * 5) for index in range(1, 9)]
                 done: list[Written] = []
                 storage.append(entries, Written(8, 1, 0))
@@ -1151,10 +1152,10 @@ class TestTheStorageOfANode:
                 assert done
                 if disk.give(DiskFault(rot=1))["rotten"][0][0] == rotten:
                     with pytest.raises(StorageError, match=rotten):
-                        await open_storage(mounted(disk), "n1", lambda _: None)
+                        await open_storage(mounted(disk), "n1", Draws(0), lambda _: None)
                     refused += 1
                 disk.give(None)
-                _, recovered = await open_storage(mounted(disk), "n1", lambda _: None)
+                _, recovered = await open_storage(mounted(disk), "n1", Draws(0), lambda _: None)
                 assert list(recovered.entries) == entries
             assert refused >= 10
 

@@ -12,13 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitbrain.cluster.errors import CorruptStorageError, StorageError, WrongNodeError
-from splitbrain.cluster.logfile import HEADER, decode, encode_entries, encode_mark, encode_truncation
+from splitbrain.cluster.log.nodelog import NODE, open_node_log
+from splitbrain.cluster.log.replay import Replay
+from splitbrain.cluster.log.walfile import decode, encode_entries, encode_header, encode_mark, encode_truncation
 from splitbrain.cluster.raft import Entry, Recovered
 from splitbrain.cluster.raft.events import Written
-from splitbrain.cluster.storage import LOG, META, Storage, open_storage
-from tests.cluster.support import FakeDisk, entry, written
+from splitbrain.cluster.storage import Storage, open_storage
+from tests.cluster.support import Draws, FakeDisk, entry, written
 
 T = TypeVar("T")
+
+WAL = "wal-0000000000000001"
+VOTE = "vote-00000001"
+UID = 1
+HEADER = encode_header(1)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -47,9 +54,17 @@ class Opened:
         await asyncio.gather(self.syncing, return_exceptions=True)
 
 
+def replayed(content: bytes) -> list[Entry]:
+    """The entries that a file of the write-ahead log gives to its group."""
+    replay = Replay(WAL, [], None)
+    for change in decode(content, WAL, 1).changes:
+        replay.take(change)
+    return replay.entries()
+
+
 async def opened(disk: FakeDisk, node: str = "n1") -> Opened:
     log: list[str] = []
-    storage, recovered = await open_storage(disk, node, log.append)
+    storage, recovered = await open_storage(disk, node, Draws(0), log.append)
     return Opened(storage, recovered, log)
 
 
@@ -131,8 +146,12 @@ class TestSyncing:
         async def check() -> None:
             disk = FakeDisk()
             node = await opened(disk)
+            disk.gate = asyncio.Event()
+            node.storage.append((E1,), written(E1))
+            await node.durable()  # the file has it, the disk does not
             await node.stop()
-            node.storage.append((E1,), written(E1))  # the file has it, the disk does not
+            disk.gate = None
+            assert await entries_on(disk.crash(_Everything())) == []
             again = await opened(disk)
             assert again.entries == [E1]
             assert await entries_on(disk.crash(_Everything())) == [E1]
@@ -146,16 +165,16 @@ class TestSyncing:
         async def check() -> None:
             disk = FakeDisk()
             node = await opened(disk)
-            before = disk.read(META)
+            before = disk.read(VOTE)
             saving = asyncio.get_running_loop().create_task(node.storage.save_vote(7, "n3"))
-            while disk.read(META) == before:
+            while disk.read(VOTE) == before:
                 await asyncio.sleep(0)
             saving.cancel()
             await node.stop()
-            assert disk.crash(_Everything()).read(META) == before, "the kill came before the directory was synced"
+            assert disk.crash(_Everything()).read(VOTE) == before, "the kill came before the directory was synced"
             again = await opened(disk)
             assert (again.term, again.voted_for) == (7, "n3")
-            assert disk.crash(_Everything()).read(META) == disk.read(META)
+            assert disk.crash(_Everything()).read(VOTE) == disk.read(VOTE)
             await again.stop()
 
         run(check())
@@ -198,23 +217,23 @@ class TestTruncation:
 
     def test_an_entry_of_an_earlier_index_voids_what_was_there(self) -> None:
         other = entry(2, term=2, data=b"other")
-        assert decode(HEADER + encode_entries([E1, E2, E3, other]), LOG).entries == [E1, other]
+        assert replayed(HEADER + encode_entries(UID, [E1, E2, E3, other])) == [E1, other]
 
 
 class TestTornTail:
     def test_a_log_cut_at_any_byte_of_its_last_records_keeps_the_whole_ones_before(self) -> None:
         async def check() -> None:
-            whole = HEADER + encode_entries([E1, E2, E3])
-            ends = [len(HEADER) + len(encode_entries([E1, E2, E3][:n])) for n in range(4)]
+            whole = HEADER + encode_entries(UID, [E1, E2, E3])
+            ends = [len(HEADER) + len(encode_entries(UID, [E1, E2, E3][:n])) for n in range(4)]
             for size in range(len(HEADER), len(whole) + 1):
                 disk = FakeDisk()
                 await (await opened(disk)).stop()
-                disk.put(LOG, whole[:size])
+                disk.put(WAL, whole[:size])
                 node = await opened(disk)
                 kept = sum(end <= size for end in ends) - 1
                 assert node.entries == [E1, E2, E3][:kept]
                 torn = size - ends[kept]
-                said = [f"log: cut off {torn} bytes of an unfinished write after index {kept}"] if torn else []
+                said = [f"{WAL}: cut off {torn} bytes of an unfinished write at byte {ends[kept]}"] if torn else []
                 assert node.log == said
                 # It goes on behind what was kept, not behind the rest of the torn record.
                 more = entry(kept + 1, term=5, data=b"more")
@@ -230,9 +249,9 @@ class TestTornTail:
 
         async def check() -> None:
             disk = await disk_with((E1,))
-            torn = bytearray(encode_entries([E2, E3]))
+            torn = bytearray(encode_entries(UID, [E2, E3]))
             torn[10] ^= 1
-            disk.put(LOG, (disk.read(LOG) or b"") + bytes(torn))
+            disk.put(WAL, (disk.read(WAL) or b"") + bytes(torn))
             assert await entries_on(disk) == [E1]
 
         run(check())
@@ -244,29 +263,29 @@ class TestCorruption:
 
         async def check() -> None:
             disk = await disk_with((E1, E2), (E3,))
-            content = disk.read(LOG) or b""
+            content = disk.read(WAL) or b""
             last_mark = len(content) - len(encode_mark(0, 0))
             for position in range(len(HEADER), last_mark):
                 for bit in (1, 128):
                     damaged = bytearray(content)
                     damaged[position] ^= bit
-                    disk.put(LOG, bytes(damaged))
+                    disk.put(WAL, bytes(damaged))
                     with pytest.raises(CorruptStorageError, match="Replace this node"):
-                        await open_storage(disk, "n1", print)
-            disk.put(LOG, content)
+                        await open_storage(disk, "n1", Draws(0), print)
+            disk.put(WAL, content)
             assert await entries_on(disk) == [E1, E2, E3]
 
         run(check())
 
     def test_a_flipped_bit_is_never_read_as_something_else(self) -> None:
         """Without a mark behind it damage looks like a torn tail; what comes back is a prefix and nothing altered."""
-        content = HEADER + encode_entries([E1, E2, E3]) + encode_truncation(3)
+        content = HEADER + encode_entries(UID, [E1, E2, E3]) + encode_truncation(UID, 3)
         for position in range(len(HEADER), len(content)):
             damaged = bytearray(content)
             damaged[position] ^= 16
-            found = decode(bytes(damaged), LOG)
-            assert found.torn > 0
-            assert found.entries == [E1, E2, E3][: len(found.entries)]
+            assert decode(bytes(damaged), WAL, 1).torn > 0
+            found = replayed(bytes(damaged))
+            assert found == [E1, E2, E3][: len(found)]
 
     def test_a_mark_does_not_speak_for_what_was_appended_during_its_sync(self) -> None:
         """A loss of power right after the mark may leave the mark and not what came before it."""
@@ -277,19 +296,19 @@ class TestCorruption:
             first_sync = disk.gate = asyncio.Event()
             node.storage.append((E1,), written(E1))
             await node.durable()
-            begin = len(disk.read(LOG) or b"")
             node.storage.append((E2,), written(E2))
-            end = len(disk.read(LOG) or b"")
             disk.gate = asyncio.Event()
             first_sync.set()
             await node.durable()
             await node.stop()
-            content = bytearray(disk.read(LOG) or b"")
-            assert len(content) > end  # the mark of the first sync
-            content[begin:end] = bytes(end - begin)
+            content = bytearray(disk.read(WAL) or b"")
+            record = encode_entries(UID, [E2])
+            begin = content.index(record)
+            content[begin : begin + len(record)] = bytes(len(record))
             after = FakeDisk()
-            after.put(META, disk.read(META) or b"")
-            after.put(LOG, bytes(content))
+            for name in (NODE, VOTE):
+                after.put(name, disk.read(name) or b"")
+            after.put(WAL, bytes(content))
             assert await entries_on(after) == [E1]
 
         run(check())
@@ -297,13 +316,13 @@ class TestCorruption:
     def test_a_mark_counts_only_where_it_was_written(self) -> None:
         """A command may contain whatever it likes, the bytes of a mark included."""
         mark = encode_mark(0, 10_000)
-        torn = bytearray(encode_entries([entry(1, data=mark * 3)]))
+        torn = bytearray(encode_entries(UID, [entry(1, data=mark * 3)]))
         torn[-1] ^= 1
-        assert decode(HEADER + bytes(torn), LOG).entries == []
+        assert replayed(HEADER + bytes(torn)) == []
 
     def test_a_record_of_an_index_that_does_not_follow_is_fatal(self) -> None:
-        with pytest.raises(CorruptStorageError, match="index 3 follows index 1"):
-            decode(HEADER + encode_entries([E1, E3]), LOG)
+        with pytest.raises(CorruptStorageError, match=f"{WAL}, byte 49: entry 3 follows entry 1"):
+            replayed(HEADER + encode_entries(UID, [E1, E3]))
 
     def test_damage_to_term_and_vote_is_fatal(self) -> None:
         async def check() -> None:
@@ -311,13 +330,13 @@ class TestCorruption:
             node = await opened(disk)
             await node.storage.save_vote(3, "n2")
             await node.stop()
-            content = disk.read(META) or b""
-            for position in range(8, len(content)):
+            content = disk.read(VOTE) or b""
+            for position in range(len(content)):
                 damaged = bytearray(content)
                 damaged[position] ^= 1
-                disk.put(META, bytes(damaged))
-                with pytest.raises(CorruptStorageError, match="term and vote are damaged"):
-                    await open_storage(disk, "n1", print)
+                disk.put(VOTE, bytes(damaged))
+                with pytest.raises(StorageError, match=f"{VOTE}, byte"):
+                    await open_storage(disk, "n1", Draws(0), print)
 
         run(check())
 
@@ -329,21 +348,23 @@ class TestCorruption:
             node = await opened(disk)
             await node.storage.save_vote(3, "n2")
             await node.stop()
-            content = disk.read(META) or b""
+            content = disk.read(VOTE) or b""
             for size in range(len(content)):
-                disk.put(META, content[:size])
-                with pytest.raises(CorruptStorageError, match="term and vote are damaged"):
-                    await open_storage(disk, "n1", print)
+                disk.put(VOTE, content[:size])
+                with pytest.raises(CorruptStorageError, match=VOTE):
+                    await open_storage(disk, "n1", Draws(0), print)
 
         run(check())
 
-    @pytest.mark.parametrize(("missing", "says"), [(LOG, "log of node 'n1' is gone"), (META, "term and vote .* gone")])
+    @pytest.mark.parametrize(
+        ("missing", "says"), [(WAL, "log is gone"), (VOTE, "vote are gone"), (NODE, "is gone, but vote")]
+    )
     def test_one_file_without_the_other_is_fatal(self, missing: str, says: str) -> None:
         async def check() -> None:
             disk = await disk_with((E1,))
             disk.remove(missing)
             with pytest.raises(CorruptStorageError, match=says):
-                await open_storage(disk, "n1", print)
+                await open_storage(disk, "n1", Draws(0), print)
 
         run(check())
 
@@ -351,11 +372,11 @@ class TestCorruption:
         async def check() -> None:
             disk = await disk_with((E1,))
             with pytest.raises(WrongNodeError, match="belongs to node 'n1', not to 'n2'"):
-                await open_storage(disk, "n2", print)
+                await open_storage(disk, "n2", Draws(0), print)
 
         run(check())
 
-    @pytest.mark.parametrize("name", [LOG, META])
+    @pytest.mark.parametrize("name", [VOTE, NODE])
     def test_files_of_a_newer_version_are_refused_and_left_alone(self, name: str) -> None:
         async def check() -> None:
             disk = await disk_with((E1,))
@@ -363,16 +384,23 @@ class TestCorruption:
             content[4] = 9
             disk.put(name, bytes(content))
             with pytest.raises(StorageError, match="format 9, this node reads 1"):
-                await open_storage(disk, "n1", print)
+                await open_storage(disk, "n1", Draws(0), print)
             assert disk.read(name) == bytes(content)
 
         run(check())
 
     def test_a_first_start_that_was_cut_short_is_a_first_start_again(self) -> None:
         async def check() -> None:
-            disk = FakeDisk()
-            disk.put(LOG, HEADER)
-            assert await entries_on(disk) == []
+            whole = FakeDisk()
+            await (await opened(whole)).stop()
+            begun = FakeDisk()
+            await open_node_log(begun, "n1", Draws(0), print)
+            # In the order in which a first start makes them; the node knows its group last.
+            for present in ([], [WAL], [WAL, NODE], [WAL, NODE, VOTE]):
+                disk = FakeDisk()
+                for name in present:
+                    disk.put(name, (begun.read(name) or whole.read(name)) or b"")
+                assert await entries_on(disk) == []
 
         run(check())
 

@@ -1,0 +1,228 @@
+"""The log of one group on disk: its segments, its part of the write-ahead log, its snapshots, its term and vote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from splitbrain.cluster.log import segment
+from splitbrain.cluster.log.segment import SegmentName
+from splitbrain.cluster.log.snapshot import Meta, SnapshotName
+from splitbrain.cluster.log.snapshots import Snapshots
+from splitbrain.cluster.log.vote import Vote, write_vote
+from splitbrain.cluster.log.wal import Wal
+from splitbrain.cluster.log.walfile import Beginning, Truncation
+from splitbrain.cluster.marks import reached
+from splitbrain.cluster.raft.events import Written
+from splitbrain.cluster.raft.messages import Entry
+from splitbrain.cluster.runtime import Disk
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a group had made durable before its node stopped.
+
+    Attributes:
+        vote: its term, and its vote in it.
+        meta: of the newest snapshot or checkpoint, None if there is none.
+        state: the state machine there.
+        entries: everything behind that state, or from the beginning.
+    """
+
+    vote: Vote
+    meta: Meta | None
+    state: bytes
+    entries: Sequence[Entry]
+
+
+class GroupLog:
+    """The log of one group on disk.
+
+    Args:
+        disk: of the node.
+        wal: of the node.
+        uid: of the group; no other group of the node has it, or ever had.
+        segments: in order, without gaps.
+        entries: behind the segments and the snapshot.
+        snapshots: of the group.
+
+    Attributes:
+        committed: up to here the log never changes; the owner raises it. At first that is what is in segments, or
+            covered by a snapshot or a checkpoint.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        wal: Wal,
+        uid: int,
+        segments: list[SegmentName],
+        entries: list[Entry],
+        snapshots: Snapshots,
+    ) -> None:
+        self.uid = uid
+        self._disk = disk
+        self._wal = wal
+        self._segments = segments
+        self._entries = entries
+        self._snapshots = snapshots
+        self.committed = max([self._floor, *(name.index for name in snapshots.checkpoints)])
+        self._cached: tuple[SegmentName, list[Entry]] | None = None
+
+    @property
+    def last_index(self) -> int:
+        """Index of the last entry, durable or not; 0 if there never was one."""
+        return self._floor + len(self._entries)
+
+    @property
+    def first_index(self) -> int:
+        """Index of the first entry that can be read, if there is one."""
+        return self._segments[0].first if self._segments else self._floor + 1
+
+    @property
+    def snapshot(self) -> SnapshotName | None:
+        """The snapshot, None if there is none."""
+        return self._snapshots.newest
+
+    # --- the log ------------------------------------------------------------------------------------------------------
+
+    def append(self, entries: Sequence[Entry], done: Written) -> None:
+        """Append entries. Once they are durable the write-ahead log hands on `done`, or a later one of the group."""
+        for position, entry in enumerate(entries, self.last_index + 1):
+            assert entry.index == position, f"entry {entry.index} appended after {position - 1}"
+        self._entries += entries
+        self._wal.append(self.uid, entries, done)
+
+    def truncate(self, from_index: int) -> None:
+        """Void every entry from `from_index` on, none of which is committed. Durable once a later append is."""
+        assert self._floor < from_index <= self.last_index, f"truncation at {from_index} after {self.last_index}"
+        del self._entries[from_index - 1 - self._floor :]
+        self._wal.change(self.uid, Truncation(from_index))
+
+    def read(self, first: int, last: int) -> list[Entry]:
+        """Entries from `first` to `last`, both included, not before `first_index`.
+
+        Raises:
+            CorruptStorageError: a segment is damaged.
+            OSError: the disk failed.
+        """
+        found: list[Entry] = []
+        for name in self._segments:
+            if name.first <= last and name.last >= first:
+                content = self._segment(name)
+                found += content[max(0, first - name.first) : last + 1 - name.first]
+        begin = max(first, self._floor + 1)
+        return found + self._entries[begin - 1 - self._floor : max(0, last - self._floor)]
+
+    async def retire(self) -> None:
+        """Put what is committed and only in the write-ahead log into segments.
+
+        Raises:
+            OSError: it is not known what is durable; the node must stop.
+        """
+        count = min(self.committed, self.last_index) - self._floor
+        for piece in segment.pieces(self._entries[:count]):
+            name, content = segment.encode(self.uid, piece)
+            await self._disk.replace(str(name), content)
+            reached("segment written")
+            # A snapshot may have taken the entries out of the log meanwhile.
+            if name.first == self._floor + 1:
+                self._segments.append(name)
+                del self._entries[: len(piece)]
+            else:
+                self._disk.remove(str(name))
+                return
+
+    def remaining(self) -> list[Entry]:
+        """The entries that are in no segment."""
+        return list(self._entries)
+
+    # --- snapshots ----------------------------------------------------------------------------------------------------
+
+    async def write_snapshot(self, meta: Meta, state: bytes) -> None:
+        """Make a snapshot of an entry of this log durable; the log up to there is not needed any more (RA-37).
+
+        Raises:
+            OSError: it is not known whether it is durable; the node must stop.
+        """
+        await self._snapshots.write(meta, state)
+        self._forget(meta.index)
+
+    def write_checkpoint(self, meta: Meta, state: bytes) -> None:
+        """Write a checkpoint of an entry of this log. It is not synced, and takes nothing out of the log (RA-38).
+
+        The entry must be durable: a log that ends before a checkpoint has lost something.
+
+        Raises:
+            OSError: it could not be written; the node must stop.
+        """
+        self._snapshots.checkpoint(meta, state)
+
+    async def promote(self, upto: int) -> bool:
+        """Make the newest checkpoint of an index of at most `upto` the snapshot; whether there is one (RA-38).
+
+        Raises:
+            OSError: it is not known what is durable; the node must stop.
+        """
+        name = await self._snapshots.promote(upto)
+        if name is not None:
+            self._forget(name.index)
+        return name is not None
+
+    async def install(self, meta: Meta, state: bytes) -> None:
+        """Make durable a snapshot that another member sent; what the log has instead of it is void (RA-42).
+
+        Raises:
+            OSError: it is not known whether it is durable; the node must stop.
+        """
+        # What is committed here agrees with any snapshot.
+        continued = meta.index <= self.committed or (
+            [entry.term for entry in self._entries if entry.index == meta.index] == [meta.term]
+        )
+        await self._snapshots.write(meta, state)
+        self._forget(meta.index)
+        if not continued:
+            reached("log replaced by a snapshot")
+            self._entries.clear()
+            self._wal.change(self.uid, Beginning(meta.index, meta.term))
+
+    def read_snapshot(self) -> tuple[Meta, bytes] | None:
+        """The snapshot, to be sent to another member; None if there is none.
+
+        Raises:
+            CorruptStorageError: it is damaged.
+            OSError: the disk failed.
+        """
+        name = self._snapshots.newest
+        return None if name is None else self._snapshots.read(name)
+
+    # --- the rest -----------------------------------------------------------------------------------------------------
+
+    async def save_vote(self, vote: Vote) -> None:
+        """Make term and vote durable.
+
+        Raises:
+            OSError: it is not known what is durable; the node must stop.
+        """
+        await write_vote(self._disk, self.uid, vote)
+
+    @property
+    def _floor(self) -> int:
+        """Up to here entries are in segments, or in the snapshot alone."""
+        base = 0 if self._snapshots.newest is None else self._snapshots.newest.index
+        return max(base, self._segments[-1].last if self._segments else 0)
+
+    def _forget(self, upto: int) -> None:
+        """Drop the entries of up to an index; a segment that has later ones stays whole."""
+        self._cached = None
+        for name in self._segments:
+            if name.last <= upto:
+                self._disk.remove(str(name))
+        self._segments = [name for name in self._segments if name.last > upto]
+        first = self._entries[0].index if self._entries else upto + 1
+        del self._entries[: max(0, upto + 1 - first)]
+
+    def _segment(self, name: SegmentName) -> list[Entry]:
+        if self._cached is None or self._cached[0] != name:
+            self._cached = name, segment.decode(self._disk.read(str(name)) or b"", name)
+        return self._cached[1]

@@ -1,0 +1,245 @@
+"""All that a node keeps on disk: which groups it has, their logs, and the write-ahead log that they share.
+
+    name     := "node"
+    file     := "SBND" version:u32 checksum:u32 body           CRC-32 of the body
+    body     := a MessagePack map (`_Node`): the node's name, its groups with their uids, and the next uid
+
+A uid belongs to one incarnation of a group: a group that is made again under the same name has another one, and what is
+left of the former one is not its own (RA-33).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from splitbrain.cluster.errors import CorruptStorageError, StorageError, WrongNodeError
+from splitbrain.cluster.log import segment, snapshot, vote
+from splitbrain.cluster.log.damage import corrupt
+from splitbrain.cluster.log.group import Found, GroupLog
+from splitbrain.cluster.log.replay import Replay, needed_segments
+from splitbrain.cluster.log.segment import SegmentName
+from splitbrain.cluster.log.snapshot import SnapshotName
+from splitbrain.cluster.log.snapshots import open_snapshots
+from splitbrain.cluster.log.vote import Vote
+from splitbrain.cluster.log.wal import MAX_BYTES, Wal, create_wal, open_wal
+from splitbrain.cluster.log.walfile import Beginning, Logged
+from splitbrain.cluster.log.whole import Form
+from splitbrain.cluster.marks import reached
+from splitbrain.cluster.raft.events import Written
+from splitbrain.cluster.raft.messages import Entry
+from splitbrain.cluster.runtime import Disk, Rng
+
+NODE: Final = "node"
+
+_FORM: Final = Form(b"SBND", 1)
+_OF_GROUP: Final = re.compile("(?:vote|segment|snapshot|checkpoint)-([0-9a-f]{8})(?:-|$)")
+
+
+class _Node(msgspec.Struct, frozen=True):
+    node: str
+    groups: dict[str, int]
+    next_uid: int
+
+
+class NodeLog:
+    """All that a node keeps on disk. Open it with `open_node_log`.
+
+    Attributes:
+        groups: the logs of its groups, by name.
+        found: of the groups that were there when it was opened, what each had made durable.
+    """
+
+    def __init__(self, disk: Disk, rng: Rng, node: _Node, wal: Wal) -> None:
+        self.groups: dict[str, GroupLog] = {}
+        self.found: dict[str, Found] = {}
+        self._disk = disk
+        self._rng = rng
+        self._node = node
+        self._wal = wal
+
+    async def create(self, name: str) -> GroupLog:
+        """The log of a new group, durably known to the node.
+
+        Raises:
+            OSError: it is not known what is durable; the node must stop.
+        """
+        assert name not in self._node.groups, f"there is a group {name} already"
+        uid = self._node.next_uid
+        # Before the group is known: a group without term and vote has lost them.
+        await vote.write_vote(self._disk, uid, Vote())
+        await self._save(_Node(self._node.node, {**self._node.groups, name: uid}, uid + 1))
+        snapshots, _ = open_snapshots(self._disk, self._rng, [], lambda _: None)
+        self.groups[name] = GroupLog(self._disk, self._wal, uid, [], [], snapshots)
+        return self.groups[name]
+
+    async def delete(self, name: str) -> None:
+        """Forget a group, durably; then remove its files.
+
+        Raises:
+            OSError: it is not known what is durable; the node must stop.
+        """
+        uid = self.groups.pop(name).uid
+        left = {other: number for other, number in self._node.groups.items() if other != name}
+        await self._save(_Node(self._node.node, left, self._node.next_uid))
+        for file in self._disk.names():
+            if _uid_of(file) == uid:
+                self._disk.remove(file)
+
+    async def sync(self, written: Callable[[str, Written], None], max_bytes: int = MAX_BYTES) -> None:
+        """For ever: make durable what is appended, then hand on the last `done` of each group, with its name.
+
+        Raises:
+            OSError: it is not known what is durable; the node must stop.
+        """
+
+        def of_group(uid: int, done: Written) -> None:
+            for name, group in self.groups.items():
+                if group.uid == uid:
+                    written(name, done)
+
+        await self._wal.sync(of_group, self, max_bytes)
+
+    async def retire(self) -> None:
+        """Put what is committed into segments (`splitbrain.cluster.log.wal.Owner`)."""
+        for group in list(self.groups.values()):
+            await group.retire()
+
+    def remaining(self) -> Mapping[int, list[Entry]]:
+        """The entries that are in no segment (`splitbrain.cluster.log.wal.Owner`)."""
+        return {group.uid: group.remaining() for group in self.groups.values()}
+
+    def close(self) -> None:
+        """Close the write-ahead log without syncing it."""
+        self._wal.close()
+
+    async def _save(self, node: _Node) -> None:
+        await self._disk.replace(NODE, _FORM.encode(node))
+        self._node = node
+
+
+async def open_node_log(disk: Disk, node: str, rng: Rng, log: Callable[[str], None]) -> NodeLog:
+    """Open the files of a node, or make them for a new one.
+
+    Everything that is found is durable before it is returned. Files of groups that were deleted are removed.
+
+    Args:
+        disk: the node's own directory.
+        node: its name.
+        rng: decides which checkpoints are thinned out.
+        log: takes a line about what was cut off or removed.
+
+    Raises:
+        CorruptStorageError: something that had been made durable is damaged or gone.
+        WrongNodeError: the files belong to another node.
+        StorageError: they are of another version.
+        OSError: the disk failed.
+    """
+    try:
+        return await _open(disk, node, rng, log)
+    except CorruptStorageError:
+        reached("corruption refused")
+        raise
+
+
+async def _open(disk: Disk, node: str, rng: Rng, log: Callable[[str], None]) -> NodeLog:
+    content = disk.read(NODE)
+    if content is None:
+        stored = await _begin(disk, node)
+    else:
+        stored = _FORM.decode(content, NODE, _Node)
+    if stored.node != node:
+        raise WrongNodeError(
+            f"the data directory belongs to node {stored.node!r}, not to {node!r}. "
+            "Give this node a directory of its own."
+        )
+    opened = await open_wal(disk, log)
+    if opened is None:
+        raise corrupt("wal", 0, "the write-ahead log is gone")
+    wal, place, changes = opened
+    found = NodeLog(disk, rng, stored, wal)
+    files = _by_group(disk, stored)
+    by_group: dict[int, list[Logged]] = {uid: [] for uid in stored.groups.values()}
+    for each in changes:
+        if each.uid in by_group:
+            by_group[each.uid].append(each)
+    for name, uid in stored.groups.items():
+        segments, snapshots = files[uid]
+        found.groups[name], found.found[name] = _open_group(
+            disk, rng, wal, uid, place, by_group[uid], segments, snapshots, log
+        )
+    return found
+
+
+async def _begin(disk: Disk, node: str) -> _Node:
+    """Make the files of a new node. The write-ahead log comes first: alone, it is a start that was interrupted."""
+    names = disk.names()
+    if "meta" in names or "log" in names:
+        raise StorageError(
+            "the data directory is that of an earlier version, which kept all in the files meta and log. "
+            "Start this node in an empty directory, as a new member."
+        )
+    opened = [name for name in names if _uid_of(name) is not None]
+    if opened:
+        raise corrupt(NODE, 0, f"the file that names the node and its groups is gone, but {opened[0]} is there")
+    await create_wal(disk)
+    stored = _Node(node, {}, 1)
+    await disk.replace(NODE, _FORM.encode(stored))
+    return stored
+
+
+def _uid_of(file: str) -> int | None:
+    """The group to which a file belongs, None for one that belongs to none."""
+    found = _OF_GROUP.match(file)
+    return None if found is None else int(found[1], 16)
+
+
+def _by_group(disk: Disk, node: _Node) -> dict[int, tuple[list[SegmentName], list[SnapshotName]]]:
+    """Segments and snapshots of each group; those of groups that are gone are removed."""
+    found: dict[int, tuple[list[SegmentName], list[SnapshotName]]] = {uid: ([], []) for uid in node.groups.values()}
+    for file in disk.names():
+        uid = _uid_of(file)
+        if uid is None:
+            continue
+        if uid not in found:
+            reached("files of a former group removed")
+            disk.remove(file)
+        elif file.startswith(segment.PREFIX):
+            found[uid][0].append(segment.parse_name(file))
+        elif not file.startswith(vote.PREFIX):
+            found[uid][1].append(snapshot.parse_name(file))
+    return found
+
+
+def _open_group(
+    disk: Disk,
+    rng: Rng,
+    wal: Wal,
+    uid: int,
+    place: str,
+    changes: Sequence[Logged],
+    segments: list[SegmentName],
+    snapshots: list[SnapshotName],
+    log: Callable[[str], None],
+) -> tuple[GroupLog, Found]:
+    kept, state = open_snapshots(disk, rng, snapshots, log)
+    needed = needed_segments(segments, kept.newest)
+    for name in segments:
+        if name not in needed:
+            disk.remove(str(name))
+    replay = Replay(place, needed, kept.newest)
+    for change in changes:
+        replay.take(change)
+    if replay.is_replaced and kept.newest is not None:
+        wal.change(uid, Beginning(kept.newest.index, kept.newest.term))
+    group = GroupLog(disk, wal, uid, needed, replay.entries(), kept)
+    meta, data = state or (None, b"")
+    begin = 0 if meta is None else meta.index
+    if begin > group.last_index:
+        raise corrupt(place, 0, f"the log ends at entry {group.last_index}, but there is a checkpoint of entry {begin}")
+    if group.last_index:
+        reached("recovered with a log")
+    return group, Found(vote.read_vote(disk, uid), meta, data, group.read(begin + 1, group.last_index))

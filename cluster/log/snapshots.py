@@ -1,0 +1,163 @@
+"""The snapshots and checkpoints of one group.
+
+A snapshot is durable, and the log before it is not needed any more. A checkpoint is written without a sync and takes
+nothing out of the log, so that it costs little; promoted, it becomes the snapshot. (S004: Ra pull request 415.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from splitbrain.cluster.errors import CorruptStorageError
+from splitbrain.cluster.log import snapshot as form
+from splitbrain.cluster.log.snapshot import Meta, SnapshotName
+from splitbrain.cluster.marks import reached
+from splitbrain.cluster.runtime import Disk, Rng
+
+MAX_CHECKPOINTS: Final = 10
+"""Ra's default (RA-39)."""
+
+
+class Snapshots:
+    """The snapshots and checkpoints of one group. Open it with `open_snapshots`.
+
+    Attributes:
+        newest: the snapshot, None if there is none.
+        checkpoints: in order of their indexes, all of them beyond the snapshot.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        rng: Rng,
+        newest: SnapshotName | None,
+        checkpoints: list[SnapshotName],
+        max_checkpoints: int = MAX_CHECKPOINTS,
+    ) -> None:
+        self.newest = newest
+        self.checkpoints = checkpoints
+        self._disk = disk
+        self._rng = rng
+        self._max = max_checkpoints
+
+    async def write(self, meta: Meta, data: bytes) -> None:
+        """Make a snapshot durable; then older snapshots and checkpoints are not needed any more.
+
+        Raises:
+            OSError: it is not known whether it is durable; the node must stop.
+        """
+        name = SnapshotName("snapshot", meta.uid, meta.index, meta.term)
+        await self._disk.replace(str(name), form.encode(meta, data))
+        self._became(name)
+
+    def checkpoint(self, meta: Meta, data: bytes) -> None:
+        """Write a checkpoint, without a sync. If there are too many, one from the middle is removed (RA-39, D4).
+
+        Raises:
+            OSError: it could not be written; the node must stop.
+        """
+        name = SnapshotName("checkpoint", meta.uid, meta.index, meta.term)
+        assert not self.checkpoints or self.checkpoints[-1].index < meta.index, f"{name} is no newer than others"
+        file = self._disk.open(str(name))
+        try:
+            file.truncate(0)
+            file.append(form.encode(meta, data))
+        finally:
+            file.close()
+        self.checkpoints.append(name)
+        if len(self.checkpoints) > max(2, self._max):
+            # Not the first, the last resort, and not the last, the shortest way; which one else is drawn, so that with
+            # time they are ever further apart.
+            reached("checkpoint thinned out")
+            self._disk.remove(str(self.checkpoints.pop(self._rng.between(1, len(self.checkpoints) - 2))))
+
+    async def promote(self, upto: int) -> SnapshotName | None:
+        """Make the newest checkpoint of an index of at most `upto` the snapshot; None if there is none.
+
+        Raises:
+            OSError: it is not known what is durable; the node must stop.
+        """
+        fit = [name for name in self.checkpoints if name.index <= upto]
+        if not fit:
+            return None
+        chosen = fit[-1]
+        name = replace(chosen, sort="snapshot")
+        # Content before name: a snapshot that has its name must be whole (RA-38).
+        file = self._disk.open(str(chosen))
+        try:
+            await file.sync()
+        finally:
+            file.close()
+        self._disk.rename(str(chosen), str(name))
+        await self._disk.sync_names()
+        self.checkpoints.remove(chosen)
+        reached("checkpoint promoted")
+        self._became(name)
+        return name
+
+    def read(self, name: SnapshotName) -> tuple[Meta, bytes]:
+        """What a snapshot or checkpoint holds.
+
+        Raises:
+            CorruptStorageError: it is damaged, or gone.
+        """
+        return form.decode(self._disk.read(str(name)) or b"", name)
+
+    def remove_all(self) -> None:
+        """Remove all of them: the group is gone."""
+        for name in [*([] if self.newest is None else [self.newest]), *self.checkpoints]:
+            self._disk.remove(str(name))
+
+    def _became(self, name: SnapshotName) -> None:
+        """Remove what a new snapshot replaces; it must be durable."""
+        former, self.newest = self.newest, name
+        if former is not None and former != name:
+            self._disk.remove(str(former))
+        for each in self.checkpoints:
+            if each.index <= name.index:
+                self._disk.remove(str(each))
+        self.checkpoints = [each for each in self.checkpoints if each.index > name.index]
+
+
+def open_snapshots(
+    disk: Disk, rng: Rng, names: list[SnapshotName], log: Callable[[str], None]
+) -> tuple[Snapshots, tuple[Meta, bytes] | None]:
+    """The snapshots and checkpoints of a group, and the state of the newest one that is valid (RA-40).
+
+    A checkpoint that is not whole was written and not synced before a loss of power: it is removed, and so is what the
+    snapshot has replaced.
+
+    Args:
+        disk: of the node.
+        rng: decides which checkpoints are thinned out.
+        names: of the files of the group.
+        log: the log of the node.
+
+    Raises:
+        CorruptStorageError: the snapshot is damaged.
+        StorageError: it is of another version.
+    """
+    snapshots = sorted((name for name in names if name.sort == "snapshot"), key=_index)
+    newest = snapshots[-1] if snapshots else None
+    beyond = 0 if newest is None else newest.index
+    checkpoints = sorted((name for name in names if name.sort == "checkpoint" and name.index > beyond), key=_index)
+    kept = {*checkpoints, newest}
+    for name in names:
+        if name not in kept:
+            disk.remove(str(name))
+    found = Snapshots(disk, rng, newest, checkpoints)
+    state = None if newest is None else found.read(newest)
+    while checkpoints:
+        try:
+            return found, found.read(checkpoints[-1])
+        except CorruptStorageError as error:
+            reached("checkpoint skipped")
+            log(f"a checkpoint is removed, which was not whole: {error}")
+            disk.remove(str(checkpoints.pop()))
+    return found, state
+
+
+def _index(name: SnapshotName) -> int:
+    return name.index

@@ -1,0 +1,181 @@
+"""The write-ahead log of a node, which all its groups share.
+
+Changes are collected while the disk syncs, then written and synced together: one sync for all that came during the one
+before it (group commit). A file that has grown too long is replaced by the next one. What is committed goes into
+segments first, and the new file begins with the rest, so that the old one is not needed any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+from splitbrain.cluster.log import walfile
+from splitbrain.cluster.log.damage import corrupt
+from splitbrain.cluster.log.walfile import Change, Logged
+from splitbrain.cluster.marks import reached
+from splitbrain.cluster.raft.events import Written
+from splitbrain.cluster.raft.messages import Entry
+from splitbrain.cluster.runtime import Disk, File
+
+PREFIX: Final = "wal-"
+
+MAX_BYTES: Final = 32 * 1024 * 1024
+"""A file that has grown longer is replaced. (Ra: 256 MB; a node here reads the whole file when it starts.)"""
+
+_NAME: Final = re.compile(PREFIX + "[0-9a-f]{16}")
+
+
+class Owner(Protocol):
+    """What the write-ahead log asks of those whose changes it holds."""
+
+    async def retire(self) -> None:
+        """Make durable elsewhere what is committed.
+
+        Raises:
+            OSError: it is not known what is durable; the node must stop.
+        """
+        ...
+
+    def remaining(self) -> Mapping[int, Iterable[Change]]:
+        """By uid of the group, the changes that a node still needs that finds all that was retired."""
+        ...
+
+
+class Wal:
+    """The write-ahead log of a node. Open it with `open_wal`."""
+
+    def __init__(self, disk: Disk, number: int, file: File, size: int) -> None:
+        self._disk = disk
+        self._number = number
+        self._file = file
+        self._size = size
+        self._first_size = 0
+        self._waiting: list[bytes] = []
+        self._done: dict[int, Written] = {}
+        self._dirty = asyncio.Event()
+
+    def append(self, uid: int, entries: Sequence[Entry], done: Written) -> None:
+        """Append entries of a group. Once they are durable `sync` hands on `done`, or a later one of the group."""
+        self._waiting.append(walfile.encode_entries(uid, entries))
+        self._done[uid] = done
+        self._dirty.set()
+
+    def change(self, uid: int, change: Change) -> None:
+        """Change the log of a group. Durable once a later append to any group is."""
+        self._waiting.append(walfile.encode_changes(uid, (change,)))
+
+    async def sync(self, written: Callable[[int, Written], None], owner: Owner, max_bytes: int = MAX_BYTES) -> None:
+        """For ever: write and sync what came, then hand on the last `done` of each group; roll over when it is time.
+
+        Raises:
+            OSError: it is not known what is durable; the node must stop.
+        """
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            data, done = self._take_waiting()
+            self._write(data)
+            # An error is never followed by another try: the kernel may have dropped the pages, and the next sync would
+            # succeed without them (Rebello et al., USENIX ATC 2020).
+            await self._file.sync()
+            # A mark does not ask for a sync: that would ask for the next mark, and so on. The next changes make it
+            # durable; if power is lost before that, damage in what it covers looks like a torn tail.
+            self._write(walfile.encode_mark(self._size, self._size))
+            _hand_on(done, written)
+            # If much is never committed, a new file is as long as the old one: it may grow, too.
+            if self._size > max(max_bytes, 2 * self._first_size):
+                _hand_on(await self._roll_over(owner), written)
+
+    def close(self) -> None:
+        """Close the file without syncing it."""
+        self._file.close()
+
+    async def _roll_over(self, owner: Owner) -> dict[int, Written]:
+        await owner.retire()
+        # What waits to be written is in what remains. Changes that come from here on are written behind it.
+        content = _first_content(self._number + 1, owner.remaining())
+        done = self._take_waiting()[1]
+        former, self._number = self._number, self._number + 1
+        await self._disk.replace(_name_of(self._number), content)
+        self._file.close()
+        # If the power is lost now, the former file may be there again: the highest number counts.
+        self._disk.remove(_name_of(former))
+        self._file = self._disk.open(_name_of(self._number))
+        self._size = self._first_size = len(content)
+        reached("write-ahead log rolled over")
+        return done
+
+    def _take_waiting(self) -> tuple[bytes, dict[int, Written]]:
+        waiting, self._waiting = self._waiting, []
+        done, self._done = self._done, {}
+        return b"".join(waiting), done
+
+    def _write(self, data: bytes) -> None:
+        self._file.append(data)
+        self._size += len(data)
+
+
+def _hand_on(done: Mapping[int, Written], written: Callable[[int, Written], None]) -> None:
+    for uid, last in done.items():
+        written(uid, last)
+
+
+async def create_wal(disk: Disk) -> None:
+    """Make the first file, durably, for a new node."""
+    await disk.replace(_name_of(1), _first_content(1, {}))
+
+
+async def open_wal(disk: Disk, log: Callable[[str], None]) -> tuple[Wal, str, list[Logged]] | None:
+    """Open the write-ahead log of a node: it, the name of its file, and what that says; None if there is none.
+
+    A torn tail is cut off, with a line in the node's log. Everything returned is durable: what a killed process had
+    appended and not synced is there, and is synced here before it is used.
+
+    Raises:
+        CorruptStorageError: something that had been made durable is damaged.
+        StorageError: the file is of another version.
+        OSError: the disk failed.
+    """
+    numbers = {_number_of(name): name for name in disk.names() if name.startswith(PREFIX)}
+    if not numbers:
+        return None
+    number = max(numbers)
+    name = numbers.pop(number)
+    for former in numbers.values():
+        reached("former write-ahead file removed")
+        disk.remove(former)
+    content = disk.read(name)
+    assert content is not None, f"{name} was listed and is not there"
+    found = walfile.decode(content, name, number)
+    file = disk.open(name)
+    if found.torn:
+        reached("torn tail cut off")
+        log(f"{name}: cut off {found.torn} bytes of an unfinished write at byte {found.size}")
+        # Records that are appended behind torn bytes would never be read.
+        file.truncate(found.size)
+    await file.sync()
+    # The process before may have been killed between a rename and its sync: what was read is in the cache only then.
+    await disk.sync_names()
+    mark = walfile.encode_mark(found.size, found.size)
+    file.append(mark)
+    return Wal(disk, number, file, found.size + len(mark)), name, found.changes
+
+
+def _first_content(number: int, remaining: Mapping[int, Iterable[Change]]) -> bytes:
+    records = [walfile.encode_changes(uid, changes) for uid, changes in remaining.items()]
+    content = walfile.encode_header(number) + b"".join(records)
+    # The whole of it is durable under its name, or there is no such name.
+    return content + walfile.encode_mark(len(content), len(content))
+
+
+def _name_of(number: int) -> str:
+    return f"{PREFIX}{number:016x}"
+
+
+def _number_of(name: str) -> int:
+    if _NAME.fullmatch(name) is None:
+        raise corrupt(name, 0, "the write-ahead log gives no file such a name")
+    return int(name.removeprefix(PREFIX), 16)
