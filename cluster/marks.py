@@ -32,6 +32,10 @@ MARKS: Final[Mapping[str, str]] = {
     "follower's log did not match": "a leader had to look for where the logs agree, and send from there",
     "log cut off by a new leader": "a follower's entries were replaced by a leader's",
     "stale sync ignored": "entries that had just become durable had been cut off meanwhile",
+    "snapshot written": "a node made a snapshot of what it had applied durable",
+    "log compacted": "entries that a durable snapshot covers were dropped",
+    "snapshot sent in parts": "a follower lacked entries that its leader had dropped",
+    "snapshot installed": "a follower took over a snapshot of its leader",
     "log applied in slices": "more was committed at once than a node applies in one go",
     # members
     "change of members refused": "a leader refused a change of members: not now, or not valid",

@@ -21,12 +21,12 @@ from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import SEPARATOR, is_member_id, member_id, names, node_of
-from splitbrain.cluster.raft import Config, Raft
+from splitbrain.cluster.raft import Config, Entry, Raft
 from splitbrain.cluster.raft import effects as fx
 from splitbrain.cluster.raft.effects import Effect
-from splitbrain.cluster.raft.events import ElectionTimeout, Event, HeartbeatTick, Received, Start
+from splitbrain.cluster.raft.events import Compacted, ElectionTimeout, Event, HeartbeatTick, Received, Start
 from splitbrain.cluster.raft.membership import decode_members
-from splitbrain.cluster.raft.messages import NodeId
+from splitbrain.cluster.raft.messages import NodeId, SnapshotChunk
 from splitbrain.cluster.requests import Pending, Requests
 from splitbrain.cluster.runtime import Address, Connection, Runtime
 from splitbrain.cluster.storage import Storage, open_storage
@@ -47,6 +47,13 @@ as a leader it would be replaced meanwhile, and so would its successors until ea
 """
 
 
+CHUNK_BYTES: Final = 1024 * 1024
+"""Of a snapshot in one message (RA-42)."""
+
+SNAPSHOT_INTERVAL: Final = 4096
+"""Entries that are applied between two snapshots (RA-37)."""
+
+
 @dataclass(frozen=True)
 class NodeConfig:
     """The configuration of a node at its start.
@@ -61,6 +68,7 @@ class NodeConfig:
             none are given. A node that is none of them waits until it is taken in.
         incarnation: how often the node has lost its data before (`splitbrain.cluster.members`); beyond 0 it is no
             founder.
+        snapshot_interval: entries that are applied between two snapshots.
 
     Raises:
         ArgumentError: a node cannot be its own peer, a founder is not known, or a name cannot be one.
@@ -73,6 +81,7 @@ class NodeConfig:
     bugs: Bugs = NO_BUGS
     founders: tuple[str, ...] = ()
     incarnation: int = 0
+    snapshot_interval: int = SNAPSHOT_INTERVAL
 
     def __post_init__(self) -> None:
         """Refuse what makes no cluster."""
@@ -128,6 +137,8 @@ class Node:
             config.bugs,
         )
         self._executors = self._executors_by_effect()
+        self._snapshot_index = 0
+        self._writes_snapshot = False
         self._storage: Storage
         self._raft: Raft
 
@@ -139,10 +150,15 @@ class Node:
             OSError: the disk failed, or the address cannot be served.
         """
         config, runtime = self._config, self._runtime
-        self._storage, recovered = await open_storage(runtime.disk, config.member, runtime.rng, runtime.log)
+        opened = await open_storage(runtime.disk, config.member, runtime.rng, runtime.log)
+        self._storage, recovered = opened.storage, opened.recovered
+        if opened.state is not None:
+            self._store = Store.load(opened.state)
+            self._snapshot_index = recovered.base_index
         self._raft = Raft(config.member, config.voters, recovered, config=config.raft, bugs=config.bugs)
         runtime.log(
-            f"starts in term {recovered.term} with {len(recovered.entries)} entries; "
+            f"starts in term {recovered.term} with {len(recovered.entries)} entries"
+            f"{f' behind entry {recovered.base_index}' if recovered.base_index else ''}; "
             f"members {', '.join(self._raft.members)}"
             + (f"; bugs {', '.join(config.bugs.ids)}" if config.bugs.ids else "")
         )
@@ -206,6 +222,8 @@ class Node:
                 for effect in self._raft.handle(event):
                     if isinstance(effect, fx.Persist):
                         await self._storage.save_vote(effect.term, effect.voted_for)
+                    elif isinstance(effect, fx.InstallSnapshot):
+                        await self._install(effect)
                     else:
                         self._executors[type(effect)](effect)
             if self._store_work:
@@ -225,6 +243,7 @@ class Node:
             fx.AppendLog: lambda effect: self._storage.append(effect.entries, effect.done),
             fx.TruncateLog: lambda effect: self._storage.truncate(effect.from_index),
             fx.Send: self._send,
+            fx.SendChunk: self._send_chunk,
             fx.Apply: self._apply_in_slices,
             fx.ReadReady: self._to_store,
             fx.Rejected: requests.rejected,
@@ -243,6 +262,31 @@ class Node:
 
     def _send(self, effect: fx.Send) -> None:
         self._links.send(effect.to, wire.encode_peer(effect.message))
+
+    def _send_chunk(self, effect: fx.SendChunk) -> None:
+        meta, state = self._storage.snapshot()
+        begin = effect.offset if effect.index == meta.index else 0
+        chunk = SnapshotChunk(
+            effect.term,
+            effect.round,
+            meta.index,
+            meta.term,
+            meta.configurations,
+            begin,
+            len(state),
+            state[begin : begin + CHUNK_BYTES],
+        )
+        self._links.send(effect.to, wire.encode_peer(chunk))
+
+    async def _install(self, effect: fx.InstallSnapshot) -> None:
+        """Put the store where a snapshot of the leader is."""
+        while self._store_work:
+            self._use_store()  # it may answer what was asked here
+        await self._storage.install(effect.index, effect.last_term, effect.configurations, effect.state)
+        self._store = Store.load(effect.state)
+        self._snapshot_index = effect.index
+        self._runtime.log(f"took over the leader's snapshot of entry {effect.index}")
+        self._telemetry.event("snapshot")
 
     def _apply_in_slices(self, effect: fx.Apply) -> None:
         entries, slices = effect.entries, range(0, len(effect.entries), APPLY_AT_ONCE)
@@ -282,6 +326,23 @@ class Node:
             elif result is not None:
                 self._requests.done(request, result)
         self._telemetry.commit_advanced()
+        self._snapshot_if_due(effect.entries[-1])
+
+    def _snapshot_if_due(self, last: Entry) -> None:
+        """Write a snapshot of what is applied once enough was applied since the last one (RA-37). Nothing waits for it."""
+        if self._writes_snapshot or last.index - self._snapshot_index < self._config.snapshot_interval:
+            return
+        self._writes_snapshot = True
+        configurations, state = self._raft.configurations(last.index), self._store.dump()
+
+        async def write() -> None:
+            await self._storage.write_snapshot(last.index, last.term, configurations, state)
+            self._writes_snapshot = False
+            self._snapshot_index = max(self._snapshot_index, last.index)
+            reached("snapshot written")
+            self._submit(Compacted(last.index))
+
+        self._runtime.spawn(write(), "write snapshot")
 
     def _read(self, effect: fx.ReadReady) -> None:
         assert self._store.applied_index >= effect.index, "a read would miss what was committed before it"

@@ -7,10 +7,12 @@ See `splitbrain.cluster.log` for the files.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from splitbrain.cluster.log.group import GroupLog
 from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
+from splitbrain.cluster.log.snapshot import Meta, SnapshotName
 from splitbrain.cluster.log.vote import Vote
 from splitbrain.cluster.raft import Entry, Recovered
 from splitbrain.cluster.raft.events import Written
@@ -25,6 +27,7 @@ class Storage:
     def __init__(self, log: NodeLog, group: GroupLog) -> None:
         self._log = log
         self._group = group
+        self._read: tuple[SnapshotName, Meta, bytes] | None = None
 
     async def save_vote(self, term: int, voted_for: str | None) -> None:
         """Make term and vote durable.
@@ -41,6 +44,38 @@ class Storage:
     def truncate(self, from_index: int) -> None:
         """Void every entry from `from_index` on. Durable once a later append is."""
         self._group.truncate(from_index)
+
+    async def write_snapshot(self, index: int, last_term: int, configurations: bytes, state: bytes) -> None:
+        """Make a snapshot of an entry that was applied here durable; the log up to there is not needed any more.
+
+        Raises:
+            OSError: it is not known whether it is durable; the node must stop.
+        """
+        await self._group.write_snapshot(self._meta(index, last_term, configurations), state)
+
+    async def install(self, index: int, last_term: int, configurations: bytes, state: bytes) -> None:
+        """Make a snapshot of the leader durable; what the log has instead of it is void.
+
+        Raises:
+            OSError: it is not known whether it is durable; the node must stop.
+        """
+        await self._group.install(self._meta(index, last_term, configurations), state)
+
+    def snapshot(self) -> tuple[Meta, bytes]:
+        """The snapshot; there must be one.
+
+        Raises:
+            CorruptStorageError: it is damaged.
+            OSError: the disk failed.
+        """
+        name = self._group.snapshot
+        assert name is not None, "the log was compacted without a snapshot"
+        if self._read is None or self._read[0] != name:
+            self._read = name, *self._group.read_snapshot(name)
+        return self._read[1:]
+
+    def _meta(self, index: int, last_term: int, configurations: bytes) -> Meta:
+        return Meta(uid=self._group.uid, index=index, term=last_term, configurations=configurations)
 
     def committed(self, index: int) -> None:
         """Note that the log never changes up to an index."""
@@ -59,7 +94,22 @@ class Storage:
         self._log.close()
 
 
-async def open_storage(disk: Disk, node: str, rng: Rng, log: Callable[[str], None]) -> tuple[Storage, Recovered]:
+@dataclass(frozen=True)
+class Opened:
+    """What a node had made durable before it stopped.
+
+    Attributes:
+        storage: its files.
+        recovered: what consensus needs of them.
+        state: the state machine at the base of the recovered log, None if that is the beginning.
+    """
+
+    storage: Storage
+    recovered: Recovered
+    state: bytes | None
+
+
+async def open_storage(disk: Disk, node: str, rng: Rng, log: Callable[[str], None]) -> Opened:
     """Open a node's files, or make them for a new node.
 
     Everything returned is durable: what a killed process had appended or renamed and not synced is there, and is synced
@@ -80,6 +130,10 @@ async def open_storage(disk: Disk, node: str, rng: Rng, log: Callable[[str], Non
     opened = await open_node_log(disk, node, rng, log)
     group = opened.groups.get(GROUP)
     if group is None:
-        return Storage(opened, await opened.create(GROUP)), Recovered()
+        return Opened(Storage(opened, await opened.create(GROUP)), Recovered(), None)
     found = opened.found[GROUP]
-    return Storage(opened, group), Recovered(found.vote.term, found.vote.voted_for, found.entries)
+    vote, meta = found.vote, found.meta
+    if meta is None:
+        return Opened(Storage(opened, group), Recovered(vote.term, vote.voted_for, found.entries), None)
+    recovered = Recovered(vote.term, vote.voted_for, found.entries, meta.index, meta.term, meta.configurations)
+    return Opened(Storage(opened, group), recovered, found.state)

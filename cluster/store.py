@@ -5,11 +5,19 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Final
 
+import msgspec
+
 from splitbrain.cluster.raft import Entry
 from splitbrain.cluster.tree import Query, Result, Tree
 
 _HASH_BYTES: Final = 16
 _EMPTY_CHAIN: Final = bytes(_HASH_BYTES)
+
+
+class _Dump(msgspec.Struct, frozen=True):
+    applied_index: int
+    chain: bytes
+    tree: bytes
 
 
 class Store:
@@ -41,6 +49,22 @@ class Store:
         self._chain = blake2b(self._chain + head + entry.data, digest_size=_HASH_BYTES).digest()
         self.applied_index = entry.index
         return self._tree.apply(entry.data) if entry.kind == "command" else None
+
+    def dump(self) -> bytes:
+        """All of the state, for a snapshot; equal bytes for equal stores."""
+        return msgspec.msgpack.encode(_Dump(self.applied_index, self._chain, self._tree.dump()))
+
+    @classmethod
+    def load(cls, data: bytes) -> Store:
+        """The store whose `dump` this is.
+
+        Raises:
+            msgspec.DecodeError: these bytes are no dump (msgspec.ValidationError is one).
+        """
+        dump = msgspec.msgpack.decode(data, type=_Dump)
+        store = cls()
+        store.applied_index, store._chain, store._tree = dump.applied_index, dump.chain, Tree.load(dump.tree)
+        return store
 
     def query(self, query: Query) -> Result:
         """Answer a query from what was applied so far."""

@@ -14,6 +14,7 @@ and Micciancio, 1997).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
@@ -161,6 +162,7 @@ class InvalidCommand(msgspec.Struct, frozen=True, array_like=True, tag="invalid_
 Result: TypeAlias = Done | Names | NodeNotFound | MismatchingNode | ManyNodesDenied | InvalidCommand
 
 _encoder = msgspec.msgpack.Encoder()
+_dump_decoder = msgspec.msgpack.Decoder(list[tuple[Path, bytes | None, int, int]])
 _decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 
 
@@ -249,6 +251,37 @@ class Tree:
         # By name: an answer must not depend on the order in which children were made.
         return Names(tuple(sorted(found.children)))
 
+    def dump(self) -> bytes:
+        """All of the state; equal bytes for equal trees."""
+        return _encoder.encode([_content(node) for node in self._nodes()])
+
+    @classmethod
+    def load(cls, data: bytes) -> Tree:
+        """The tree whose `dump` this is.
+
+        Raises:
+            msgspec.DecodeError: these bytes are no dump (msgspec.ValidationError is one).
+        """
+        tree = cls()
+        for path, payload, payload_version, child_list_version in _dump_decoder.decode(data):
+            node = tree._root
+            if path:
+                parent = tree._find(path[:-1])
+                if parent is None:
+                    raise msgspec.ValidationError(f"node {path} has no parent")
+                node = parent.children[path[-1]] = _Node(path, None)
+            node.payload, node.payload_version, node.child_list_version = payload, payload_version, child_list_version
+            tree._count(node)
+        return tree
+
+    def _nodes(self) -> Iterator[_Node]:
+        """All nodes, parents before their children, and these by name: not in the order in which they were made."""
+        pending = [self._root]
+        while pending:
+            node = pending.pop()
+            yield node
+            pending.extend(node.children[name] for name in sorted(node.children, reverse=True))
+
     def recomputed_state_hash(self) -> str:
         """The state hash from scratch: what `state_hash` must equal."""
         total = 0
@@ -330,6 +363,10 @@ class Tree:
             pending.extend(node.children.values())
 
 
+def _content(node: _Node) -> tuple[Path, bytes | None, int, int]:
+    return node.path, node.payload, node.payload_version, node.child_list_version
+
+
 def _share(node: _Node) -> int:
-    content = _encoder.encode((node.path, node.payload, node.payload_version, node.child_list_version))
+    content = _encoder.encode(_content(node))
     return int.from_bytes(blake2b(content, digest_size=_HASH_BYTES).digest(), "big")

@@ -186,15 +186,14 @@ class GroupLog:
             self._entries.clear()
             self._wal.change(self.uid, Beginning(meta.index, meta.term))
 
-    def read_snapshot(self) -> tuple[Meta, bytes] | None:
-        """The snapshot, to be sent to another member; None if there is none.
+    def read_snapshot(self, name: SnapshotName) -> tuple[Meta, bytes]:
+        """What the snapshot holds, to be sent to another member.
 
         Raises:
             CorruptStorageError: it is damaged.
             OSError: the disk failed.
         """
-        name = self._snapshots.newest
-        return None if name is None else self._snapshots.read(name)
+        return self._snapshots.read(name)
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 

@@ -51,16 +51,14 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
         uid: of the group.
         index: of the last entry that it covers.
         term: of that entry.
-        config: the configuration in force there: the data of the last config entry; empty for the founders.
-        config_index: where that entry was, 0 for the founders.
+        configurations: those in the log up to there (`splitbrain.cluster.raft.membership`); empty for the founders'.
         machine: version of the state machine that wrote the data.
     """
 
     uid: int
     index: int
     term: int
-    config: bytes = b""
-    config_index: int = 0
+    configurations: bytes = b""
     machine: int = 0
 
 

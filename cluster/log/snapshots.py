@@ -112,7 +112,12 @@ class Snapshots:
 
     def _became(self, name: SnapshotName) -> None:
         """Remove what a new snapshot replaces; it must be durable."""
-        former, self.newest = self.newest, name
+        former = self.newest
+        if former is not None and former.index > name.index:
+            # The leader's snapshot was installed while this one was written.
+            self._disk.remove(str(name))
+            return
+        self.newest = name
         if former is not None and former != name:
             self._disk.remove(str(former))
         for each in self.checkpoints:

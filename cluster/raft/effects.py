@@ -4,8 +4,8 @@ Contract of the shell:
 
 - Effects are carried out in order: those of one event in the order of the list, those of an earlier event before those
   of a later one. An asynchronous effect (AppendLog, TruncateLog, Send) is carried out when it has been *begun*.
-- Persist is synchronous: no later effect, of this event or of any other, is begun before it is durable. (The shell may
-  queue effects meanwhile, or not hand in events.) If it fails, the node must stop.
+- Persist and InstallSnapshot are synchronous: no later effect, of this event or of any other, is begun before what they
+  say is durable. (The shell may queue effects meanwhile, or not hand in events.) If one fails, the node must stop.
 - AppendLog and TruncateLog reach the disk in the order in which they were begun. When an AppendLog is durable, and with
   it everything begun before it, the shell hands its `done` to the machine as an event; of several that became durable
   together the last one's `done` is enough. If a write fails, the node must stop.
@@ -52,6 +52,42 @@ class TruncateLog(msgspec.Struct, frozen=True, gc=False):
     """Remove the stored entries from this index on, itself included. An AppendLog of the same event follows."""
 
     from_index: int
+
+
+class InstallSnapshot(msgspec.Struct, frozen=True):
+    """Make a snapshot of the leader durable, and put the state machine there, before anything else is done.
+
+    The stored log goes on behind it: what is stored behind `index` stays if the entry there has `last_term`.
+
+    Attributes:
+        index: of the last entry that it covers.
+        last_term: its term.
+        configurations: those in the log up to there.
+        state: the state machine there.
+    """
+
+    index: int
+    last_term: int
+    configurations: bytes
+    state: bytes
+
+
+class SendChunk(msgspec.Struct, frozen=True, gc=False):
+    """Send a peer a part of the newest snapshot, as a SnapshotChunk; of at least one byte, if there is any left.
+
+    Attributes:
+        to: the peer.
+        term: for the message.
+        round: for the message.
+        index: of the snapshot of which the peer has the beginning; a newer one is sent from its start.
+        offset: it has that much of it.
+    """
+
+    to: NodeId
+    term: int
+    round: int
+    index: int
+    offset: int
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):
@@ -169,7 +205,9 @@ Effect: TypeAlias = (
     Persist
     | AppendLog
     | TruncateLog
+    | InstallSnapshot
     | Send
+    | SendChunk
     | Apply
     | ReadReady
     | Rejected

@@ -48,6 +48,16 @@ class Written(msgspec.Struct, frozen=True, gc=False):
     generation: int
 
 
+class Compacted(msgspec.Struct, frozen=True, gc=False):
+    """A snapshot of an entry that was applied here is durable: the log up to there is not needed any more (RA-37).
+
+    Attributes:
+        index: of that entry.
+    """
+
+    index: int
+
+
 class Propose(msgspec.Struct, frozen=True):
     """A client's command for the log. Exactly one of Apply (with this ref), Rejected or Dropped answers it, in time."""
 
@@ -75,4 +85,4 @@ class Change(msgspec.Struct, frozen=True):
     joins: bool
 
 
-Event: TypeAlias = Start | ElectionTimeout | HeartbeatTick | Received | Written | Propose | Read | Change
+Event: TypeAlias = Start | ElectionTimeout | HeartbeatTick | Received | Written | Compacted | Propose | Read | Change

@@ -6,9 +6,24 @@ another leader's (RA-14).
 
 from __future__ import annotations
 
+from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft.invariant import InvariantError
-from splitbrain.cluster.raft.messages import Append, AppendRefusal, AppendReply, NodeId
+from splitbrain.cluster.raft.messages import Append, AppendRefusal, AppendReply, NodeId, SnapshotChunk, SnapshotReply
 from splitbrain.cluster.raft.state import State
+
+
+class _Receiving:
+    """A snapshot that comes in parts. It is dropped when the term ends: the next leader sends its own."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.state = bytearray()
+
+    def take(self, chunk: SnapshotChunk) -> int:
+        """Add a part if it follows what is there; how many bytes there are."""
+        if chunk.offset == len(self.state):
+            self.state += chunk.data
+        return len(self.state)
 
 
 class Following:
@@ -18,7 +33,7 @@ class Following:
         leader: who leads this term, once known; it cannot change (RA-17).
     """
 
-    __slots__ = ("_answered_round", "_reported", "_round", "_state", "_validated", "leader")
+    __slots__ = ("_answered_round", "_receiving", "_reported", "_round", "_state", "_validated", "leader")
 
     def __init__(self, state: State) -> None:
         self.leader: NodeId | None = None
@@ -27,16 +42,12 @@ class Following:
         self._round = 0  # newest read round seen
         self._answered_round = 0  # newest one that a reply was sent for
         self._reported = 0  # what we said last is durable
+        self._receiving: _Receiving | None = None
 
     def on_append(self, sender: NodeId, message: Append) -> None:
         """Take over entries and commit index, and answer."""
         state = self._state
-        if self.leader is None:
-            self.leader = sender
-        elif self.leader != sender:
-            raise InvariantError(f"two leaders in term {state.term}: {self.leader} and {sender}.")
-        if message.round > self._round:
-            self._round = message.round
+        self._heard(sender, message.round)
         if not self._agrees(message):
             # A refusal confirms the round too: who leads does not depend on whose log matches.
             self._answered_round = self._round
@@ -53,6 +64,33 @@ class Following:
         # New entries are answered when they are durable (`on_written`). A read round need not wait for the disk.
         if not appended or self._round > self._answered_round or state.counts_unsynced:
             self._reply(sender)
+
+    def on_chunk(self, sender: NodeId, message: SnapshotChunk) -> None:
+        """Collect a snapshot, and take it over when it is whole."""
+        state = self._state
+        self._heard(sender, message.round)
+        if message.index > state.commit:
+            if self._receiving is None or self._receiving.index != message.index:
+                self._receiving = _Receiving(message.index)
+            received = self._receiving
+            if received.take(message) < message.size:
+                self._answered_round = self._round
+                state.send(sender, SnapshotReply(state.term, self._round, message.index, len(received.state)))
+                return
+            reached("snapshot installed")
+            state.install(message.index, message.last_term, message.configurations, bytes(received.state))
+        self._receiving = None
+        # What is committed is the same in all logs, this leader's included.
+        self._validated = max(self._validated, message.index)
+        self._reply(sender)
+
+    def _heard(self, sender: NodeId, read_round: int) -> None:
+        """A message of the leader came."""
+        if self.leader is None:
+            self.leader = sender
+        elif self.leader != sender:
+            raise InvariantError(f"two leaders in term {self._state.term}: {self.leader} and {sender}.")
+        self._round = max(self._round, read_round)
 
     def on_written(self) -> None:
         """Tell the leader that more of what it sent is durable."""
@@ -72,6 +110,8 @@ class Following:
         prev = message.prev_index
         if prev > log.last_index:
             return False
+        if prev < log.base_index:
+            return True  # committed here, so that every leader has it (Raft 5.4.3)
         if log.term(prev) == message.prev_term:
             return True
         # Leader completeness (Raft 5.4.3): a leader has every entry that is committed.
@@ -95,7 +135,7 @@ class Following:
         for entry in entries:
             if entry.index > log.last_index:
                 break
-            if log.term(entry.index) != entry.term:
+            if entry.index > log.base_index and log.term(entry.index) != entry.term:
                 if entry.index <= self._validated:
                     raise InvariantError(f"{self.leader} changed its own entry {entry.index} in term {message.term}.")
                 self._state.truncate(entry.index)

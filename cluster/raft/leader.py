@@ -10,16 +10,19 @@ from typing import Final
 
 from splitbrain.cluster.bugs import M17, M23, M80
 from splitbrain.cluster.marks import reached
-from splitbrain.cluster.raft.effects import Dropped, ReadReady, Rejected
+from splitbrain.cluster.raft.effects import Dropped, ReadReady, Rejected, SendChunk
 from splitbrain.cluster.raft.events import Change, Propose, Read, Ref
 from splitbrain.cluster.raft.invariant import InvariantError
 from splitbrain.cluster.raft.membership import encode_members
-from splitbrain.cluster.raft.messages import Append, AppendRefusal, AppendReply, Entry, EntryKind, NodeId
+from splitbrain.cluster.raft.messages import Append, AppendRefusal, AppendReply, Entry, EntryKind, NodeId, SnapshotReply
 from splitbrain.cluster.raft.progress import Progress
 from splitbrain.cluster.raft.reads import ReadRounds
 from splitbrain.cluster.raft.state import State
 
 _EMPTY: Final[tuple[Entry, ...]] = ()
+
+CHUNK_TICKS: Final = 10
+"""After so many heartbeats without an answer a part of a snapshot is sent again: it may be a megabyte."""
 
 
 class Leadership:
@@ -137,6 +140,7 @@ class Leadership:
             )
         follower = self._followers[sender]
         follower.heard_tick = self._tick
+        follower.snapshot = (0, 0)
         if follower.on_agreement(message.matched, message.durable):
             # Before the round is confirmed or anything is sent: the next message then carries the new commit index.
             self._advance_commit()
@@ -153,6 +157,17 @@ class Leadership:
             reached("follower's log did not match")
             self._send(sender, follower)
         self._confirm(follower, message.round)
+
+    def on_snapshot_reply(self, sender: NodeId, message: SnapshotReply) -> None:
+        """A follower has a part of the snapshot."""
+        follower = self._followers[sender]
+        follower.heard_tick = self._tick
+        if follower.snapshot != (message.index, message.offset):
+            # Only news asks for the next part: of a part that came twice the second answer does not.
+            follower.snapshot = (message.index, message.offset)
+            follower.waiting = False
+        self._confirm(follower, message.round)
+        self._send(sender, follower)
 
     def on_written(self) -> None:
         """More of our own log is durable, which counts like a follower's (RA-12)."""
@@ -188,6 +203,9 @@ class Leadership:
     def _send(self, peer: NodeId, follower: Progress, *, at_least_one: bool = False) -> None:
         """Send what the follower may be sent now; with `at_least_one` one message even if it is empty."""
         log, config = self._state.log, self._state.config
+        if follower.next <= log.base_index:
+            self._send_snapshot(peer, follower, at_least_one=at_least_one)
+            return
         if follower.probing:
             if follower.waiting and not at_least_one:
                 return
@@ -205,6 +223,18 @@ class Leadership:
             at_least_one = False
         if at_least_one:
             self._state.send(peer, self._message(follower.next, follower.next - 1))
+
+    def _send_snapshot(self, peer: NodeId, follower: Progress, *, at_least_one: bool) -> None:
+        """Send the next part of the snapshot, and at heartbeats a message without entries until it is answered."""
+        state = self._state
+        if not follower.waiting or self._tick - follower.chunk_tick >= CHUNK_TICKS:
+            reached("snapshot sent in parts")
+            follower.probing = follower.waiting = True
+            follower.chunk_tick = self._tick
+            state.out.append(SendChunk(peer, state.term, self._reads.round, *follower.snapshot))
+        elif at_least_one:
+            # It builds on the last entry of the snapshot: a follower that has it by now says so.
+            state.send(peer, self._message(state.log.base_index + 1, state.log.base_index))
 
     def _message(self, first: int, last: int) -> Append:
         """An Append with the entries from `first` to `last`. Followers in step are sent the very same object."""

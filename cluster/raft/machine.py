@@ -24,6 +24,7 @@ from splitbrain.cluster.raft.effects import (
 )
 from splitbrain.cluster.raft.events import (
     Change,
+    Compacted,
     ElectionTimeout,
     Event,
     HeartbeatTick,
@@ -37,6 +38,7 @@ from splitbrain.cluster.raft.follower import Following
 from splitbrain.cluster.raft.invariant import InvariantError
 from splitbrain.cluster.raft.leader import Leadership
 from splitbrain.cluster.raft.log import Log
+from splitbrain.cluster.raft.membership import encode_configurations
 from splitbrain.cluster.raft.messages import (
     Append,
     AppendRefusal,
@@ -46,6 +48,8 @@ from splitbrain.cluster.raft.messages import (
     NodeId,
     PreVote,
     PreVoteReply,
+    SnapshotChunk,
+    SnapshotReply,
     Vote,
     VoteReply,
 )
@@ -64,12 +68,18 @@ class Recovered(msgspec.Struct, frozen=True):
     Attributes:
         term: its term; 0 if it never was in one.
         voted_for: the node that it voted for in that term.
-        entries: its log, from index 1 without a gap.
+        entries: its log behind the snapshot, without a gap; from index 1 if there is no snapshot.
+        base_index: of the last entry that the snapshot covers, 0 if there is none.
+        base_term: its term.
+        configurations: those in the log up to there, as the snapshot has them.
     """
 
     term: int = 0
     voted_for: NodeId | None = None
     entries: Sequence[Entry] = ()
+    base_index: int = 0
+    base_term: int = 0
+    configurations: bytes = b""
 
 
 class Raft:
@@ -121,11 +131,11 @@ class Raft:
         if not voters or len(set(voters)) != len(voters):
             raise ValueError(f"{node} must be given the voters, each named once: {', '.join(voters) or 'none'}.")
         recovered = recovered or Recovered()
-        log = Log(recovered.entries, bugs)
+        log = Log(recovered.entries, bugs, base_index=recovered.base_index, base_term=recovered.base_term)
         # Persist is durable before any entry of its term is written, so a disk never has an entry of a later term.
         if log.last_term > recovered.term and M02 not in bugs:
             raise InvariantError(f"{node} stored term {recovered.term}, but an entry of term {log.last_term}.")
-        self._state = State(node, voters, log, recovered.term, config or Config(), bugs)
+        self._state = State(node, voters, log, recovered.term, config or Config(), bugs, recovered.configurations)
         self._following = Following(self._state)
         self._leadership: Leadership | None = None
         self._role: Role = "follower"
@@ -144,6 +154,7 @@ class Raft:
             HeartbeatTick: self._on_heartbeat_tick,
             Received: self._on_received,
             Written: self._on_written,
+            Compacted: self._on_compacted,
             Propose: self._on_request,
             Read: self._on_request,
             Change: self._on_request,
@@ -156,6 +167,8 @@ class Raft:
             Append: self._on_append,
             AppendReply: self._on_append_reply,
             AppendRefusal: self._on_append_refusal,
+            SnapshotChunk: self._on_chunk,
+            SnapshotReply: self._on_snapshot_reply,
         }
 
     # --- for the shell, telemetry and tests -------------------------------------------------------------------
@@ -215,6 +228,10 @@ class Raft:
         """Its log; to be read only."""
         return self._state.log
 
+    def configurations(self, index: int) -> bytes:
+        """The configurations in the log up to an index, for a snapshot of that entry."""
+        return encode_configurations(self._state.configurations.upto(index))
+
     def handle(self, event: Event) -> list[Effect]:
         """What must be done about an event, in order (see `splitbrain.cluster.raft.effects`).
 
@@ -271,12 +288,18 @@ class Raft:
             self._ask_for_votes()
 
     def _on_written(self, event: Written) -> None:
-        if not self._state.wrote(event):
-            return
+        if self._state.wrote(event):
+            self._more_is_durable()
+
+    def _more_is_durable(self) -> None:
         if self._leadership is not None:
             self._leadership.on_written()
         elif self._role == "follower":
             self._following.on_written()
+
+    def _on_compacted(self, event: Compacted) -> None:
+        if self._state.compact(event.index):
+            self._more_is_durable()
 
     # --- clients ----------------------------------------------------------------------------------------------
 
@@ -350,12 +373,21 @@ class Raft:
             self._count_votes()
 
     def _on_append(self, sender: NodeId, message: Append) -> None:
+        if self._follows(sender, message.term, message.prev_index):
+            self._following.on_append(sender, message)
+
+    def _on_chunk(self, sender: NodeId, message: SnapshotChunk) -> None:
+        if self._follows(sender, message.term, message.index):
+            self._following.on_chunk(sender, message)
+
+    def _follows(self, sender: NodeId, its_term: int, index: int) -> bool:
+        """Follow the leader of this term; False for one of an earlier term, which learns that its time is over."""
         term = self._state.term
-        if message.term < term:
+        if its_term < term:
             # The sender must learn that its term is over.
             reached("old leader spoke")
-            self._state.send(sender, AppendRefusal(term, 0, message.prev_index, message.prev_index))
-            return
+            self._state.send(sender, AppendRefusal(term, 0, index, index))
+            return False
         if self._role == "leader":
             raise InvariantError(f"{self.node} leads term {term}, and so does {sender}.")
         if self._role == "candidate":
@@ -364,7 +396,7 @@ class Raft:
         self._leader = sender
         self._leader_is_silent = False
         self._state.out.append(_START_ELECTION_TIMER)
-        self._following.on_append(sender, message)
+        return True
 
     def _on_append_reply(self, sender: NodeId, message: AppendReply) -> None:
         if self._leadership is not None and message.term == self._state.term:
@@ -373,6 +405,10 @@ class Raft:
     def _on_append_refusal(self, sender: NodeId, message: AppendRefusal) -> None:
         if self._leadership is not None and message.term == self._state.term:
             self._leadership.on_refusal(sender, message)
+
+    def _on_snapshot_reply(self, sender: NodeId, message: SnapshotReply) -> None:
+        if self._leadership is not None and message.term == self._state.term:
+            self._leadership.on_snapshot_reply(sender, message)
 
     # --- terms and elections ----------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ Members: TypeAlias = tuple[NodeId, ...]
 ChangeRefusal: TypeAlias = Literal["change_not_permitted", "already_member", "was_member", "not_member", "last_member"]
 
 _decoder: Final[msgspec.msgpack.Decoder[Members]] = msgspec.msgpack.Decoder(Members)
+_all_decoder: Final = msgspec.msgpack.Decoder(list[tuple[int, Members]])
 
 
 def encode_members(members: Iterable[NodeId]) -> bytes:
@@ -43,6 +44,26 @@ def decode_members(entry: Entry) -> Members:
     if not members or len(set(members)) != len(members):
         raise InvariantError(f"entry {entry.index} of term {entry.term} names members {', '.join(members) or 'none'}.")
     return members
+
+
+def encode_configurations(configurations: Sequence[tuple[int, Members]]) -> bytes:
+    """Configurations with the indexes of their entries, for a snapshot."""
+    return msgspec.msgpack.encode(configurations)
+
+
+def decode_configurations(data: bytes) -> list[tuple[int, Members]]:
+    """The configurations in a snapshot.
+
+    Raises:
+        InvariantError: there are none, or the bytes make no sense.
+    """
+    try:
+        found = _all_decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvariantError(f"a snapshot has no configurations: {error}.") from error
+    if not found:
+        raise InvariantError("a snapshot has no configurations.")
+    return found
 
 
 class Configurations:
@@ -71,6 +92,16 @@ class Configurations:
         self._all += found
         self.index, self.members = found[-1]
         return True
+
+    def upto(self, index: int) -> list[tuple[int, Members]]:
+        """Those that are in the log up to an index, for a snapshot."""
+        return [held for held in self._all if held[0] <= index]
+
+    def install(self, configurations: Sequence[tuple[int, Members]], index: int, *, keeps_later: bool) -> None:
+        """Take those of a snapshot of this index for the ones up to there; later ones stay if the log does."""
+        later = [held for held in self._all if held[0] > index] if keeps_later else []
+        self._all = [*configurations, *later]
+        self.index, self.members = self._all[-1]
 
     def truncate(self, from_index: int) -> bool:
         """Entries from this index on were removed; True if an earlier configuration is in force again."""

@@ -143,7 +143,49 @@ class AppendRefusal(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
     try_term: int = 0
 
 
-Message: TypeAlias = PreVote | PreVoteReply | Vote | VoteReply | Append | AppendReply | AppendRefusal
+class SnapshotChunk(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=8):
+    """A part of a snapshot, from the leader of `term`, for a follower that lacks entries which the leader has no more.
+
+    Attributes:
+        term: the leader's term.
+        round: as in Append.
+        index: of the last entry that the snapshot covers.
+        last_term: its term.
+        configurations: those in the log up to there (`splitbrain.cluster.raft.membership`).
+        offset: where in the snapshot's state `data` begins, in bytes.
+        size: of the whole state, in bytes.
+        data: the part; not empty, except for that of an empty state.
+    """
+
+    term: int
+    round: int
+    index: int
+    last_term: int
+    configurations: bytes
+    offset: int
+    size: int
+    data: bytes
+
+
+class SnapshotReply(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=9):
+    """How much of a snapshot the follower has, if that is not all of it.
+
+    Attributes:
+        term: the follower's term.
+        round: the newest read round that the follower has seen in this term.
+        index: of the snapshot.
+        offset: it has the state up to here. Once it has all of it, it sends an AppendReply.
+    """
+
+    term: int
+    round: int
+    index: int
+    offset: int
+
+
+Message: TypeAlias = (
+    PreVote | PreVoteReply | Vote | VoteReply | Append | AppendReply | AppendRefusal | SnapshotChunk | SnapshotReply
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)

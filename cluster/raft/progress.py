@@ -17,9 +17,11 @@ class Progress:
         waiting: a probe with entries is under way.
         round: the newest read round that the follower has confirmed.
         heard_tick: the leader's tick at which it last replied.
+        snapshot: index of the snapshot of which it has a part, and how many bytes that is.
+        chunk_tick: the leader's tick at which a part of a snapshot was last sent.
     """
 
-    __slots__ = ("heard_tick", "match", "next", "probing", "round", "waiting")
+    __slots__ = ("chunk_tick", "heard_tick", "match", "next", "probing", "round", "snapshot", "waiting")
 
     def __init__(self, next_index: int) -> None:
         self.match = 0
@@ -28,6 +30,8 @@ class Progress:
         self.waiting = False
         self.round = 0
         self.heard_tick = 0
+        self.snapshot = (0, 0)
+        self.chunk_tick = 0
 
     def on_agreement(self, matched: int, durable: int) -> bool:
         """The follower agrees up to `matched`, and durably up to `durable`; True if the latter is news."""

@@ -14,6 +14,7 @@ from splitbrain.cluster.raft.effects import (
     Apply,
     CommitAdvanced,
     Effect,
+    InstallSnapshot,
     MembersChanged,
     Rebuild,
     Send,
@@ -22,7 +23,7 @@ from splitbrain.cluster.raft.effects import (
 from splitbrain.cluster.raft.events import Ref, Written
 from splitbrain.cluster.raft.invariant import InvariantError
 from splitbrain.cluster.raft.log import Log
-from splitbrain.cluster.raft.membership import Configurations
+from splitbrain.cluster.raft.membership import Configurations, decode_configurations
 from splitbrain.cluster.raft.messages import Entry, Message, NodeId
 
 NO_REFS: Final[Mapping[int, Ref]] = MappingProxyType({})
@@ -71,12 +72,21 @@ class State:
     )
 
     def __init__(
-        self, node: NodeId, founders: Sequence[NodeId], log: Log, term: int, config: Config, bugs: Bugs
+        self,
+        node: NodeId,
+        founders: Sequence[NodeId],
+        log: Log,
+        term: int,
+        config: Config,
+        bugs: Bugs,
+        configurations: bytes = b"",
     ) -> None:
         self.node = node
         self.configurations = Configurations(founders, bugs)
+        if configurations:
+            self.configurations.install(decode_configurations(configurations), log.base_index, keeps_later=False)
         # What is not committed yet counts as well: it was in force when this member stopped.
-        self.configurations.append(log.slice(1, log.last_index))
+        self.configurations.append(log.slice(log.base_index + 1, log.last_index))
         self.votes = False
         self.peers: tuple[NodeId, ...] = ()
         self.quorum = 0
@@ -87,8 +97,9 @@ class State:
         # Storage synced what it read before it returned it (`open_storage`).
         self.written = log.last_index
         # Commit and applied index are volatile in Raft (figure 2): a leader of this term brings the commit index back.
-        self.commit = 0
-        self.applied = 0
+        # What is in a snapshot was applied.
+        self.commit = log.base_index
+        self.applied = log.base_index
         self.out: list[Effect] = []
         self._generation = 0
         self._applies_early = M17 in bugs
@@ -125,6 +136,40 @@ class State:
         self.out.append(TruncateLog(from_index))
         if self.configurations.truncate(from_index):
             reached("change of members taken back")
+            self._members_changed()
+
+    def compact(self, index: int) -> bool:
+        """Drop the log up to an entry that is in a durable snapshot; whether more is durable by that."""
+        if index > self.applied:
+            raise InvariantError(f"{self.node} has a snapshot of entry {index}, applied up to {self.applied}.")
+        # A snapshot of the leader may have been installed meanwhile.
+        if index <= self.log.base_index:
+            return False
+        reached("log compacted")
+        self.log.compact(index)
+        # Entries that others had made durable are applied before they are durable here (RA-13), and so in a snapshot.
+        advanced = index > self.written
+        self.written = max(self.written, index)
+        return advanced
+
+    def install(self, index: int, last_term: int, configurations: bytes, state: bytes) -> None:
+        """Take over a snapshot that reaches beyond what is committed here (RA-42)."""
+        if index <= self.commit:
+            raise InvariantError(f"{self.node} would go back to entry {index}, committed up to {self.commit}.")
+        log = self.log
+        keeps = index <= log.last_index and log.term(index) == last_term
+        log.replace(index, last_term)
+        if not keeps:
+            # What was being written is of no use any more, and a report of it says nothing about this log.
+            self._generation += 1
+            self.written = index
+        self.written = max(self.written, index)
+        self.commit = self.applied = index
+        self.out.append(InstallSnapshot(index, last_term, configurations, state))
+        self.out.append(CommitAdvanced(index))
+        before = self.configurations.members
+        self.configurations.install(decode_configurations(configurations), index, keeps_later=keeps)
+        if self.configurations.members != before:
             self._members_changed()
 
     def wrote(self, event: Written) -> bool:

@@ -106,7 +106,7 @@ async def _leader_that_wrote(world: World) -> str | None:
 async def _commands(world: World, node: str) -> list[bytes]:
     """Every command in a node's log, but for those of `_leader_that_wrote`."""
     last = encode_command(Put(("last",), msgspec.msgpack.encode(0)))
-    _, found = await open_storage(world.disks[node], node, Draws(0), lambda _: None)
+    found = (await open_storage(world.disks[node], node, Draws(0), lambda _: None)).recovered
     return [entry.data for entry in found.entries if entry.kind == "command" and entry.data != last]
 
 

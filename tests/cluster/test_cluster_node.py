@@ -578,7 +578,7 @@ class TestFaults:
         async def check() -> None:
             world = World(["n1"])
             entries = [entry(n, data=encode_command(Put(("k", str(n)), b"\x01"))) for n in range(1, 6001)]
-            storage, _ = await open_storage(world.disks["n1"], "n1", Draws(0), lambda _: None)
+            storage = (await open_storage(world.disks["n1"], "n1", Draws(0), lambda _: None)).storage
             await storage.save_vote(1, "n1")
             storage.append(entries, written(*entries))
             done = asyncio.get_running_loop().create_future()

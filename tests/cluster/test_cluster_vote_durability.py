@@ -29,7 +29,8 @@ def test_a_vote_that_a_second_life_has_read_survives_a_loss_of_power(seed: int) 
         mounted = disk.mount(clock.sleep_ns, lambda: alive[0])
 
         async def opened() -> Recovered:
-            storage, recovered = await open_storage(mounted, "n1", Draws(0), lambda _: None)
+            found = await open_storage(mounted, "n1", Draws(0), lambda _: None)
+            storage, recovered = found.storage, found.recovered
             storages.append(storage)
             return recovered
 

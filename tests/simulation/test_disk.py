@@ -1070,7 +1070,8 @@ class Node:
         assert isinstance(error, asyncio.CancelledError), error
 
     async def serve(self, disk: Disk) -> None:
-        storage, recovered = await open_storage(disk, "n1", Draws(0), lambda _: None)
+        found = await open_storage(disk, "n1", Draws(0), lambda _: None)
+        storage, recovered = found.storage, found.recovered
         assert list(recovered.entries) in self.logs
         assert (recovered.term, recovered.voted_for) in self.votes
         self.logs, self.votes = [list(recovered.entries)], [(recovered.term, recovered.voted_for)]
@@ -1141,7 +1142,7 @@ class TestTheStorageOfANode:
             refused = 0
             for seed in range(40):
                 disk = new_disk(seed)
-                storage, _ = await open_storage(mounted(disk), "n1", Draws(0), lambda _: None)
+                storage = (await open_storage(mounted(disk), "n1", Draws(0), lambda _: None)).storage
                 entries = [Entry(index, 1, "command", b"data" * 5) for index in range(1, 9)]
                 done: list[Written] = []
                 storage.append(entries, Written(8, 1, 0))
@@ -1155,7 +1156,7 @@ class TestTheStorageOfANode:
                         await open_storage(mounted(disk), "n1", Draws(0), lambda _: None)
                     refused += 1
                 disk.give(None)
-                _, recovered = await open_storage(mounted(disk), "n1", Draws(0), lambda _: None)
+                recovered = (await open_storage(mounted(disk), "n1", Draws(0), lambda _: None)).recovered
                 assert list(recovered.entries) == entries
             assert refused >= 10
 

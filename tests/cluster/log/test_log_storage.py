@@ -64,7 +64,8 @@ def replayed(content: bytes) -> list[Entry]:
 
 async def opened(disk: FakeDisk, node: str = "n1") -> Opened:
     log: list[str] = []
-    storage, recovered = await open_storage(disk, node, Draws(0), log.append)
+    found = await open_storage(disk, node, Draws(0), log.append)
+    storage, recovered = found.storage, found.recovered
     return Opened(storage, recovered, log)
 
 

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.raft import Config, Entry, Raft, Recovered, decode, encode
 from splitbrain.cluster.raft.effects import (
@@ -19,12 +21,14 @@ from splitbrain.cluster.raft.effects import (
     Apply,
     Dropped,
     Effect,
+    InstallSnapshot,
     Persist,
     ReadReady,
     Rebuild,
     Rejected,
     RoleChanged,
     Send,
+    SendChunk,
     StartElectionTimer,
     StartHeartbeat,
     StopElectionTimer,
@@ -32,8 +36,19 @@ from splitbrain.cluster.raft.effects import (
     TruncateLog,
     Voted,
 )
-from splitbrain.cluster.raft.events import Change, ElectionTimeout, Event, HeartbeatTick, Propose, Read, Received, Start
+from splitbrain.cluster.raft.events import (
+    Change,
+    Compacted,
+    ElectionTimeout,
+    Event,
+    HeartbeatTick,
+    Propose,
+    Read,
+    Received,
+    Start,
+)
 from splitbrain.cluster.raft.membership import decode_members
+from splitbrain.cluster.raft.messages import SnapshotChunk
 
 
 class PropertyError(AssertionError):
@@ -45,28 +60,52 @@ def check(holds: bool, message: str) -> None:
         raise PropertyError(message)
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot of a member's state machine, which keeps all that it applied."""
+
+    index: int = 0
+    last_term: int = 0
+    configurations: bytes = b""
+    applied: tuple[Entry, ...] = ()
+
+
 @dataclass
 class Disk:
-    """What a member stored: operations in order, of which only a prefix is certainly durable."""
+    """What a member stored: operations in order, of which only a prefix is certainly durable, and a snapshot."""
 
     term: int = 0
     voted_for: str | None = None
     operations: list[Entry | int] = field(default_factory=list[Entry | int])  # an entry, or an index to truncate from
     synced: int = 0
+    snapshot: Snapshot = Snapshot()
 
     def crash(self, rng: random.Random) -> None:
         """Lose any suffix of what was not synced."""
         del self.operations[rng.randint(self.synced, len(self.operations)) :]
         self.synced = len(self.operations)
 
+    def install(self, snapshot: Snapshot) -> None:
+        """Make a leader's snapshot durable; a log that differs from it is void."""
+        if self._stored().get(snapshot.index, Entry(0, 0, "noop")).term != snapshot.last_term:
+            self.operations, self.synced = [], 0
+        self.snapshot = snapshot
+
     def recovered(self) -> Recovered:
-        entries: list[Entry] = []
+        snapshot, stored = self.snapshot, self._stored()
+        entries = [entry for index, entry in stored.items() if index > snapshot.index]
+        return Recovered(
+            self.term, self.voted_for, entries, snapshot.index, snapshot.last_term, snapshot.configurations
+        )
+
+    def _stored(self) -> dict[int, Entry]:
+        entries: dict[int, Entry] = {}
         for operation in self.operations:
             if isinstance(operation, Entry):
-                entries.append(operation)
+                entries[operation.index] = operation
             else:
-                del entries[operation - 1 :]
-        return Recovered(self.term, self.voted_for, entries)
+                entries = {index: entry for index, entry in entries.items() if index < operation}
+        return entries
 
 
 @dataclass
@@ -111,11 +150,14 @@ class Simulation:
         duplicate: float = 0.0,
         delay_ms: int = 20,
         write_ms: int = 20,
+        snapshots: float = 0.0,
     ) -> None:
         self.rng = random.Random(seed)
         self.bugs = bugs
         self.config = config or Config()
         self.drop, self.duplicate, self.delay_ms, self.write_ms = drop, duplicate, delay_ms, write_ms
+        self.snapshots = snapshots
+        """How likely an Apply is followed by a snapshot."""
         self.now = 0
         self.founders = [f"n{i + 1}" for i in range(nodes)]
         self.names = list(self.founders)
@@ -158,9 +200,9 @@ class Simulation:
         check(member.raft is None, f"test: {name} runs already")
         recovered = member.disk.recovered()
         member.life += 1
-        member.applied = []
+        member.applied = list(member.disk.snapshot.applied)
         member.chain = [0]
-        for entry in recovered.entries:
+        for entry in [*member.applied, *recovered.entries]:
             self._extend_chain(member, entry)
         member.raft = Raft(name, self.founders, recovered, config=self.config, bugs=self.bugs)
         self.handle(name, Start())
@@ -241,20 +283,12 @@ class Simulation:
 
     def _carry_out(self, member: Member, effect: Effect) -> None:
         match effect:
-            case Persist():
-                check(effect.term >= member.disk.term, f"term monotone: {member.name} stored a lower term")
-                check(
-                    effect.term > member.disk.term or member.disk.voted_for is None,
-                    f"one vote per term: {member.name} changed its vote in term {effect.term}",
-                )
-                member.disk.term, member.disk.voted_for = effect.term, effect.voted_for
-            case AppendLog():
-                self._append(member, effect)
-            case TruncateLog():
-                member.disk.operations.append(effect.from_index)
-                del member.chain[effect.from_index :]
+            case Persist() | AppendLog() | TruncateLog() | InstallSnapshot():
+                self._store(member, effect)
             case Send():
                 self._send(member.name, effect)
+            case SendChunk():
+                self._send(member.name, Send(effect.to, self._chunk(member, effect)))
             case Apply():
                 self._apply(member, effect)
             case ReadReady():
@@ -264,11 +298,7 @@ class Simulation:
             case StartElectionTimer() | StopElectionTimer() | StartHeartbeat() | StopHeartbeat():
                 self._set_timer(member, effect)
             case Voted():
-                first = self.votes.setdefault((member.name, effect.term), effect.candidate)
-                check(
-                    first == effect.candidate,
-                    f"one vote per term: {member.name} voted for {first} and {effect.candidate} in term {effect.term}",
-                )
+                self._check_vote(member, effect)
             case RoleChanged():
                 self._check_role(member, effect)
             case Rebuild():
@@ -276,6 +306,26 @@ class Simulation:
                 member.applied = []
             case _:
                 pass
+
+    def _store(self, member: Member, effect: Persist | AppendLog | TruncateLog | InstallSnapshot) -> None:
+        match effect:
+            case Persist():
+                self._persist(member, effect)
+            case AppendLog():
+                self._append(member, effect)
+            case TruncateLog():
+                member.disk.operations.append(effect.from_index)
+                del member.chain[effect.from_index :]
+            case InstallSnapshot():
+                self._install(member, effect)
+
+    def _persist(self, member: Member, effect: Persist) -> None:
+        check(effect.term >= member.disk.term, f"term monotone: {member.name} stored a lower term")
+        check(
+            effect.term > member.disk.term or member.disk.voted_for is None,
+            f"one vote per term: {member.name} changed its vote in term {effect.term}",
+        )
+        member.disk.term, member.disk.voted_for = effect.term, effect.voted_for
 
     def _append(self, member: Member, effect: AppendLog) -> None:
         for entry in effect.entries:
@@ -289,6 +339,51 @@ class Simulation:
                 self.handle(member.name, done)
 
         self.later(self.rng.randint(0, self.write_ms), written)
+
+    def _snapshot(self, member: Member) -> None:
+        """Begin to write a snapshot of what is applied now; its end is an event."""
+        raft = self.raft(member.name)
+        index, life = len(member.applied), member.life
+        snapshot = Snapshot(index, member.applied[-1].term, raft.configurations(index), tuple(member.applied))
+
+        def durable() -> None:
+            if member.life == life and member.raft is not None and index > member.disk.snapshot.index:
+                member.disk.snapshot = snapshot
+                self.handle(member.name, Compacted(index))
+
+        self.later(self.rng.randint(0, self.write_ms), durable)
+
+    def _chunk(self, member: Member, effect: SendChunk) -> SnapshotChunk:
+        snapshot = member.disk.snapshot
+        state = msgspec.msgpack.encode(snapshot.applied)
+        begin = effect.offset if effect.index == snapshot.index else 0
+        data = state[begin : begin + max(200, len(state) // 4)]
+        return SnapshotChunk(
+            effect.term,
+            effect.round,
+            snapshot.index,
+            snapshot.last_term,
+            snapshot.configurations,
+            begin,
+            len(state),
+            data,
+        )
+
+    def _install(self, member: Member, effect: InstallSnapshot) -> None:
+        applied = msgspec.msgpack.decode(effect.state, type=tuple[Entry, ...])
+        check(
+            len(applied) == effect.index > len(member.applied), f"no step back: {member.name} installs {effect.index}"
+        )
+        check(
+            list(applied) == self.committed[: effect.index],
+            f"state machine safety: {member.name} installs a snapshot of what is not committed",
+        )
+        member.disk.install(Snapshot(effect.index, effect.last_term, effect.configurations, applied))
+        member.applied = list(applied)
+        kept = member.disk.recovered().entries
+        member.chain = [0]
+        for entry in [*applied, *kept]:
+            self._extend_chain(member, entry)
 
     def _send(self, sender: str, effect: Send) -> None:
         check(effect.to != sender, f"no message to oneself: {sender}")
@@ -358,6 +453,8 @@ class Simulation:
                 check(right, f"right answer: {entry.index} answers another proposal")
                 self._finish(ref, "ok")
                 self.acknowledged = max(self.acknowledged, entry.index)
+        if self.snapshots and self.rng.random() < self.snapshots:
+            self._snapshot(member)
 
     def _read_ready(self, member: Member, effect: ReadReady) -> None:
         request: Request = effect.ref
@@ -374,6 +471,13 @@ class Simulation:
         check(outcome != "Dropped" or request.kind != "read", "reads are never indefinite")
         request.outcome = outcome
 
+    def _check_vote(self, member: Member, effect: Voted) -> None:
+        first = self.votes.setdefault((member.name, effect.term), effect.candidate)
+        check(
+            first == effect.candidate,
+            f"one vote per term: {member.name} voted for {first} and {effect.candidate} in term {effect.term}",
+        )
+
     def _check_role(self, member: Member, effect: RoleChanged) -> None:
         if effect.role != "leader":
             return
@@ -381,6 +485,8 @@ class Simulation:
         check(leader == member.name, f"election safety: {leader} and {member.name} both lead term {effect.term}")
         raft = self.raft(member.name)
         complete = all(
-            entry.index <= raft.log.last_index and raft.log.term(entry.index) == entry.term for entry in self.committed
+            entry.index <= raft.log.base_index
+            or (entry.index <= raft.log.last_index and raft.log.term(entry.index) == entry.term)
+            for entry in self.committed
         )
         check(complete, f"leader completeness: {member.name} leads term {effect.term} without a committed entry")

@@ -130,9 +130,18 @@ def run_one(
     faults: Sequence[str] = FAULTS,
     delay_ms: int = 30,
     write_ms: int = 40,
+    snapshots: float = 0.0,
 ) -> Simulation:
     sim = Simulation(
-        seed, nodes, bugs=bugs, drop=0.03, duplicate=0.03, delay_ms=delay_ms, write_ms=write_ms, config=config
+        seed,
+        nodes,
+        bugs=bugs,
+        drop=0.03,
+        duplicate=0.03,
+        delay_ms=delay_ms,
+        write_ms=write_ms,
+        config=config,
+        snapshots=snapshots,
     )
     torment(sim, steps, faults)
     recover(sim)
