@@ -7,7 +7,7 @@ from typing import Final
 
 from splitbrain.cluster.bugs import Bugs, UnknownBugError
 from splitbrain.cluster.errors import ArgumentError
-from splitbrain.cluster.node import NodeConfig
+from splitbrain.cluster.node import SNAPSHOT_INTERVAL, NodeConfig
 from splitbrain.cluster.raft import Config
 from splitbrain.cluster.runtime import Address
 
@@ -15,6 +15,7 @@ USAGE: Final = """\
 usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=HOST:PORT]... --data DIR
                          [--founders NAME[,NAME]...] [--incarnation N]
                          [--bugs ID[,ID]...] [--heartbeat-ms N] [--election-ms MIN[-MAX]]
+                         [--snapshot-interval N]
 
   --node          name of this node
   --listen        address on which it serves peers and clients
@@ -27,6 +28,8 @@ usage: python -m splitbrain.cluster --node NAME --listen HOST:PORT [--peer NAME=
   --bugs          mutations that are switched on, e.g. M23
   --heartbeat-ms  the longest time between messages of a leader (default 100)
   --election-ms   range of the random election timeout (default 600-1200; a single figure stands for N to 2N)
+  --snapshot-interval
+                  log entries between two snapshots of the store (default 4096)
 """
 
 _REPEATABLE: Final = "--peer"
@@ -40,6 +43,7 @@ _OPTIONS: Final = (
     "--bugs",
     "--heartbeat-ms",
     "--election-ms",
+    "--snapshot-interval",
 )
 
 
@@ -60,6 +64,7 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         raft = _raft_config(options)
     except (UnknownBugError, ValueError) as error:
         raise ArgumentError(str(error)) from error
+    interval = _whole_number(options.get("--snapshot-interval", str(SNAPSHOT_INTERVAL)), "--snapshot-interval")
     config = NodeConfig(
         node=options["--node"],
         listen=_address(options["--listen"], "--listen"),
@@ -68,6 +73,9 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         incarnation=_whole_number(options.get("--incarnation", "0"), "--incarnation"),
         raft=raft,
         bugs=bugs,
+        snapshot_interval=_whole_number(
+            options.get("--snapshot-interval", str(SNAPSHOT_INTERVAL)), "--snapshot-interval"
+        ),
     )
     return config, options["--data"]
 

@@ -85,6 +85,8 @@ class NodeConfig:
 
     def __post_init__(self) -> None:
         """Refuse what makes no cluster."""
+        if self.snapshot_interval < 1:
+            raise ArgumentError("the snapshot interval is at least 1 entry.")
         if self.node in self.peers:
             raise ArgumentError(f"{self.node} is named as its own peer: name only the other members.")
         nodes = (self.node, *self.peers)
@@ -329,7 +331,7 @@ class Node:
         self._snapshot_if_due(effect.entries[-1])
 
     def _snapshot_if_due(self, last: Entry) -> None:
-        """Write a snapshot of what is applied once enough was applied since the last one (RA-37). Nothing waits for it."""
+        """Write a snapshot of what is applied, once enough was since the last one (RA-37). Nothing waits for it."""
         if self._writes_snapshot or last.index - self._snapshot_index < self._config.snapshot_interval:
             return
         self._writes_snapshot = True

@@ -12,7 +12,7 @@ import msgspec
 
 from splitbrain.cluster.bugs import NO_BUGS, Bugs
 from splitbrain.cluster.client import Client, connect
-from splitbrain.cluster.node import Node, NodeConfig
+from splitbrain.cluster.node import SNAPSHOT_INTERVAL, Node, NodeConfig
 from splitbrain.cluster.raft import Config, Entry
 from splitbrain.cluster.raft.events import Written
 from splitbrain.cluster.runtime import Address, Connection, Runtime, Timer
@@ -228,6 +228,7 @@ class World:
         carriage: how messages fare on connections that are made from now on, clients' included; None: well.
         founders: the nodes with which the cluster begins; none stands for all.
         incarnations: of nodes that lost their data.
+        snapshot_interval: entries that a node applies between two snapshots.
         sent: frames that arrived at nodes from other nodes, as (source, destination).
     """
 
@@ -237,6 +238,7 @@ class World:
         self.bugs = bugs
         self.founders: tuple[str, ...] = ()
         self.incarnations: dict[str, int] = {}
+        self.snapshot_interval = SNAPSHOT_INTERVAL
         self.cut: set[tuple[str, str]] = set()
         self.carriage: Carriage | None = None
         self.disks = {name: FakeDisk() for name in names}
@@ -252,7 +254,16 @@ class World:
         for name in names or self.names:
             peers = {peer: _address(peer) for peer in self.names if peer != name}
             incarnation = self.incarnations.get(name, 0)
-            config = NodeConfig(name, _address(name), peers, self.config, self.bugs, self.founders, incarnation)
+            config = NodeConfig(
+                name,
+                _address(name),
+                peers,
+                self.config,
+                self.bugs,
+                self.founders,
+                incarnation,
+                self.snapshot_interval,
+            )
             node = Node(config, self.runtime(name))
             await node.start()
             self.nodes[name] = node

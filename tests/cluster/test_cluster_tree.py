@@ -239,6 +239,23 @@ def test_the_state_hash_does_not_depend_on_the_order_in_which_children_came() ->
     assert tree_after(*commands).state_hash == tree_after(commands[0], *reversed(commands[1:])).state_hash
 
 
+@given(st.lists(COMMANDS, max_size=30), st.lists(COMMANDS, max_size=10))
+def test_a_tree_that_was_loaded_from_its_dump_goes_on_like_the_one_that_was_dumped(
+    before: list[Command], after: list[Command]
+) -> None:
+    tree = tree_after(*before)
+    again = Tree.load(tree.dump())
+    assert again.dump() == tree.dump()
+    assert again.state_hash == tree.state_hash == again.recomputed_state_hash()
+    assert [again.execute(command) for command in after] == [tree.execute(command) for command in after]
+    assert again.state_hash == tree.state_hash
+
+
+@given(st.permutations([Put(("s", str(n)), b"x") for n in range(6)]))
+def test_the_dump_does_not_depend_on_the_order_in_which_children_came(commands: list[Command]) -> None:
+    assert tree_after(*commands).dump() == tree_after(*sorted(commands, key=lambda put: put.path)).dump()
+
+
 @example(b"\x92\xa6delete\x91\xa1\xff")  # a name that is no text
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_command_give_a_result_and_change_nothing(data: bytes) -> None:
