@@ -73,9 +73,7 @@ def parse(arguments: Sequence[str]) -> tuple[NodeConfig, str]:
         incarnation=_whole_number(options.get("--incarnation", "0"), "--incarnation"),
         raft=raft,
         bugs=bugs,
-        snapshot_interval=_whole_number(
-            options.get("--snapshot-interval", str(SNAPSHOT_INTERVAL)), "--snapshot-interval"
-        ),
+        snapshot_interval=interval,
     )
     return config, options["--data"]
 
