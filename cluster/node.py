@@ -53,6 +53,9 @@ CHUNK_BYTES: Final = 1024 * 1024
 SNAPSHOT_INTERVAL: Final = 4096
 """Entries that are applied between two snapshots (RA-37)."""
 
+BYTES_PER_ENTRY: Final = 64
+"""Of a snapshot, for each entry between it and the next one at least."""
+
 
 @dataclass(frozen=True)
 class NodeConfig:
@@ -139,7 +142,7 @@ class Node:
             config.bugs,
         )
         self._executors = self._executors_by_effect()
-        self._snapshot_index = 0
+        self._snapshot_due = config.snapshot_interval
         self._writes_snapshot = False
         self._storage: Storage
         self._raft: Raft
@@ -156,7 +159,7 @@ class Node:
         self._storage, recovered = opened.storage, opened.recovered
         if opened.state is not None:
             self._store = Store.load(opened.state)
-            self._snapshot_index = recovered.base_index
+            self._snapshot_at(recovered.base_index, len(opened.state))
         self._raft = Raft(config.member, config.voters, recovered, config=config.raft, bugs=config.bugs)
         runtime.log(
             f"starts in term {recovered.term} with {len(recovered.entries)} entries"
@@ -286,7 +289,7 @@ class Node:
             self._use_store()  # it may answer what was asked here
         await self._storage.install(effect.index, effect.last_term, effect.configurations, effect.state)
         self._store = Store.load(effect.state)
-        self._snapshot_index = effect.index
+        self._snapshot_at(effect.index, len(effect.state))
         self._runtime.log(f"took over the leader's snapshot of entry {effect.index}")
         self._telemetry.event("snapshot")
 
@@ -330,17 +333,22 @@ class Node:
         self._telemetry.commit_advanced()
         self._snapshot_if_due(effect.entries[-1])
 
+    def _snapshot_at(self, index: int, size: int) -> None:
+        """There is a snapshot of this index and of so many bytes: the next one is due later, if it is large."""
+        # What a large state costs is spread over as many entries: nothing else runs while it is encoded.
+        self._snapshot_due = index + max(self._config.snapshot_interval, size // BYTES_PER_ENTRY)
+
     def _snapshot_if_due(self, last: Entry) -> None:
         """Write a snapshot of what is applied, once enough was since the last one (RA-37). Nothing waits for it."""
-        if self._writes_snapshot or last.index - self._snapshot_index < self._config.snapshot_interval:
+        if self._writes_snapshot or last.index < self._snapshot_due:
             return
         self._writes_snapshot = True
         configurations, state = self._raft.configurations(last.index), self._store.dump()
+        self._snapshot_at(last.index, len(state))
 
         async def write() -> None:
             await self._storage.write_snapshot(last.index, last.term, configurations, state)
             self._writes_snapshot = False
-            self._snapshot_index = max(self._snapshot_index, last.index)
             reached("snapshot written")
             self._submit(Compacted(last.index))
 

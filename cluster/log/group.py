@@ -147,6 +147,7 @@ class GroupLog:
         """
         await self._snapshots.write(meta, state)
         self._forget(meta.index)
+        self._wal.shorten()
 
     def write_checkpoint(self, meta: Meta, state: bytes) -> None:
         """Write a checkpoint of an entry of this log. It is not synced, and takes nothing out of the log (RA-38).
@@ -157,6 +158,7 @@ class GroupLog:
             OSError: it could not be written; the node must stop.
         """
         self._snapshots.checkpoint(meta, state)
+        self._wal.shorten()
 
     async def promote(self, upto: int) -> bool:
         """Make the newest checkpoint of an index of at most `upto` the snapshot; whether there is one (RA-38).
@@ -185,6 +187,7 @@ class GroupLog:
             reached("log replaced by a snapshot")
             self._entries.clear()
             self._wal.change(self.uid, Beginning(meta.index, meta.term))
+        self._wal.shorten()
 
     def read_snapshot(self, name: SnapshotName) -> tuple[Meta, bytes]:
         """What the snapshot holds, to be sent to another member.

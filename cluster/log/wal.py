@@ -24,6 +24,8 @@ PREFIX: Final = "wal-"
 
 MAX_BYTES: Final = 32 * 1024 * 1024
 """A file that has grown longer is replaced. (Ra: 256 MB; a node here reads the whole file when it starts.)"""
+WORTH_BYTES: Final = 256 * 1024
+"""A file that is no longer is not replaced because of a snapshot."""
 
 _NAME: Final = re.compile(PREFIX + "[0-9a-f]{16}")
 
@@ -56,6 +58,7 @@ class Wal:
         self._waiting: list[bytes] = []
         self._done: dict[int, Written] = {}
         self._dirty = asyncio.Event()
+        self._is_ripe = False
 
     def append(self, uid: int, entries: Sequence[Entry], done: Written) -> None:
         """Append entries of a group. Once they are durable `sync` hands on `done`, or a later one of the group."""
@@ -66,6 +69,12 @@ class Wal:
     def change(self, uid: int, change: Change) -> None:
         """Change the log of a group. Durable once a later append to any group is."""
         self._waiting.append(walfile.encode_changes(uid, (change,)))
+
+    def shorten(self) -> None:
+        """Roll over soon, if it is worth it: what a node reads when it starts has just become less."""
+        if self._size > WORTH_BYTES:
+            self._is_ripe = True
+            self._dirty.set()
 
     async def sync(self, written: Callable[[int, Written], None], owner: Owner, max_bytes: int = MAX_BYTES) -> None:
         """For ever: write and sync what came, then hand on the last `done` of each group; roll over when it is time.
@@ -86,7 +95,8 @@ class Wal:
             self._write(walfile.encode_mark(self._size, self._size))
             _hand_on(done, written)
             # If much is never committed, a new file is as long as the old one: it may grow, too.
-            if self._size > max(max_bytes, 2 * self._first_size):
+            if self._is_ripe or self._size > max(max_bytes, 2 * self._first_size):
+                self._is_ripe = False
                 _hand_on(await self._roll_over(owner), written)
 
     def close(self) -> None:

@@ -1,0 +1,152 @@
+"""How long a node of the metadata cluster takes from opening its files to the state that it had.
+
+    python benchmarks/cluster_recovery.py [--commands 1000000] [--keys 1000] [--growth]
+
+One node's log with so many commands over so many keys, on a real disk: first all of them are applied again, then the
+same log is opened with a checkpoint of its last entry (RabbitMQ's Ra, pull request 415: 24 s to 10 ms). `--growth`
+opens snapshots of 1,000 to 1,000,000 keys instead. The start of the process is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from splitbrain.cluster.log.group import GroupLog
+from splitbrain.cluster.log.nodelog import NodeLog, open_node_log
+from splitbrain.cluster.log.snapshot import Meta
+from splitbrain.cluster.raft import Entry
+from splitbrain.cluster.raft.events import Written
+from splitbrain.cluster.real import InWorker, RealDisk, RealRng
+from splitbrain.cluster.storage import GROUP, open_storage
+from splitbrain.cluster.store import Store
+from splitbrain.cluster.tree import Put, encode_command
+
+BATCH = 500
+RUNS = 5
+
+
+def entries(commands: int, keys: int) -> Iterator[list[Entry]]:
+    """Batches of commands."""
+    for first in range(1, commands + 1, BATCH):
+        yield [
+            Entry(index, 1, "command", encode_command(Put(("k", str(index % keys)), b"%d" % index)))
+            for index in range(first, min(first + BATCH, commands + 1))
+        ]
+
+
+async def write(folder: Path, commands: int, keys: int, *, log: bool) -> Store:
+    """Fill a node's directory; with `log` all commands are in it, else only a snapshot. The state is returned."""
+    worker = InWorker(asyncio.get_running_loop())
+    opened = await open_node_log(RealDisk(folder, worker), "n1", RealRng(), print)
+    group = await opened.create(GROUP)
+    store = Store()
+    durable = asyncio.Event()
+    syncing = asyncio.ensure_future(opened.sync(lambda *_: durable.set()))
+    for batch in entries(commands, keys):
+        for entry in batch:
+            store.apply(entry)
+        if log:
+            durable.clear()
+            group.append(batch, Written(batch[-1].index, 1, 0))
+            group.committed = batch[-1].index
+            await durable.wait()
+    if not log:
+        await group.write_snapshot(meta_of(group, commands), store.dump())
+    await finish(opened, syncing, worker)
+    return store
+
+
+def meta_of(group: GroupLog, index: int) -> Meta:
+    """Of a snapshot at an index."""
+    return Meta(uid=group.uid, index=index, term=1)
+
+
+async def finish(opened: NodeLog, syncing: asyncio.Future[None], worker: InWorker) -> None:
+    """Stop as a node stops."""
+    syncing.cancel()
+    await asyncio.gather(syncing, return_exceptions=True)
+    opened.close()
+    worker.close()
+
+
+async def add_checkpoint(folder: Path, store: Store) -> None:
+    """Write a checkpoint of the last entry."""
+    worker = InWorker(asyncio.get_running_loop())
+    opened = await open_node_log(RealDisk(folder, worker), "n1", RealRng(), print)
+    group = opened.groups[GROUP]
+    group.committed = store.applied_index
+    group.write_checkpoint(meta_of(group, store.applied_index), store.dump())
+    syncing = asyncio.ensure_future(opened.sync(lambda *_: None))
+    await asyncio.sleep(1.0)  # a node rolls its write-ahead log over beside its work
+    await finish(opened, syncing, worker)
+
+
+async def recover(folder: Path, expected: Store) -> float:
+    """Seconds from opening the files to the state."""
+    worker = InWorker(asyncio.get_running_loop())
+    began = time.perf_counter()
+    opened = await open_storage(RealDisk(folder, worker), "n1", RealRng(), print)
+    store = Store() if opened.state is None else Store.load(opened.state)
+    for entry in opened.recovered.entries:
+        store.apply(entry)
+    seconds = time.perf_counter() - began
+    assert (store.applied_index, store.state_hash) == (expected.applied_index, expected.state_hash)
+    assert store.chain_hash == expected.chain_hash
+    opened.storage.close()
+    worker.close()
+    return seconds
+
+
+def median_of(folder: Path, expected: Store, runs: int = RUNS) -> float:
+    """The median of some recoveries, in seconds."""
+    return statistics.median(asyncio.run(recover(folder, expected)) for _ in range(runs))
+
+
+def compare(commands: int, keys: int) -> None:
+    """Print the replay of a log beside the recovery from a checkpoint of it."""
+    with tempfile.TemporaryDirectory(prefix="splitbrain-recovery-") as name:
+        folder = Path(name)
+        store = asyncio.run(write(folder, commands, keys, log=True))
+        replayed = median_of(folder, store, runs=1 if commands > 200_000 else 3)
+        asyncio.run(add_checkpoint(folder, store))
+        checkpoint = median_of(folder, store)
+        print(
+            f"{commands:>10,} commands, {keys:,} keys: replay {replayed:.3f} s, checkpoint {checkpoint * 1000:.1f} ms, "
+            f"1/{replayed / checkpoint:,.0f}",
+            flush=True,
+        )
+
+
+def growth() -> None:
+    """Print how the recovery from a snapshot grows with the number of keys."""
+    for keys in (1_000, 10_000, 100_000, 1_000_000):
+        with tempfile.TemporaryDirectory(prefix="splitbrain-recovery-") as name:
+            store = asyncio.run(write(Path(name), keys, keys, log=False))
+            print(f"{keys:>10,} keys: {median_of(Path(name), store, runs=3) * 1000:,.1f} ms", flush=True)
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--commands", type=int, default=1_000_000)
+    parser.add_argument("--keys", type=int, default=1_000)
+    parser.add_argument("--growth", action="store_true")
+    given = parser.parse_args()
+    if given.growth:
+        growth()
+        return
+    for commands in sorted({100_000, given.commands}):
+        compare(commands, given.keys)
+
+
+if __name__ == "__main__":
+    main()
