@@ -1,4 +1,4 @@
-"""The snapshots and checkpoints of one group.
+"""The snapshots and checkpoints of one group (RA-36 to RA-40).
 
 A snapshot is durable, and the log before it is not needed any more. A checkpoint is written without a sync and takes
 nothing out of the log, so that it costs little; promoted, it becomes the snapshot. (S004: Ra pull request 415.)
