@@ -50,7 +50,11 @@ async def write(folder: Path, commands: int, keys: int, *, log: bool) -> Store:
     group = await opened.create(GROUP)
     store = Store()
     durable = asyncio.Event()
-    syncing = asyncio.ensure_future(opened.sync(lambda *_: durable.set()))
+
+    def written(_: str, __: Written) -> None:
+        durable.set()
+
+    syncing = asyncio.ensure_future(opened.sync(written))
     for batch in entries(commands, keys):
         for entry in batch:
             store.apply(entry)
@@ -85,7 +89,11 @@ async def add_checkpoint(folder: Path, store: Store) -> None:
     group = opened.groups[GROUP]
     group.committed = store.applied_index
     group.write_checkpoint(meta_of(group, store.applied_index), store.dump())
-    syncing = asyncio.ensure_future(opened.sync(lambda *_: None))
+
+    def written(_: str, __: Written) -> None:
+        """Nothing is appended."""
+
+    syncing = asyncio.ensure_future(opened.sync(written))
     await asyncio.sleep(1.0)  # a node rolls its write-ahead log over beside its work
     await finish(opened, syncing, worker)
 

@@ -30,7 +30,7 @@ class Progress:
         self.waiting = False
         self.round = 0
         self.heard_tick = 0
-        self.snapshot = (0, 0)
+        self.snapshot: tuple[int, int] = (0, 0)
         self.chunk_tick = 0
 
     def on_agreement(self, matched: int, durable: int) -> bool:

@@ -213,10 +213,12 @@ async def follow_in(world: World, steps: Sequence[tuple[Any, ...]]) -> None:
                     await asyncio.sleep(0)
             case ("crash", power):
                 await world.crash(power=power)
-            case (name, *arguments):
+            case (str(name), *arguments):
                 result = getattr(world, name)(*arguments)
                 if result is not None:
                     await result
+            case _:
+                raise AssertionError(f"no such step: {step}")
 
 
 @given(st.lists(STEPS, max_size=40), st.integers(0, 2**32))
