@@ -339,7 +339,7 @@ class Node:
         self._snapshot_due = index + max(self._config.snapshot_interval, size // BYTES_PER_ENTRY)
 
     def _snapshot_if_due(self, last: Entry) -> None:
-        """Write a snapshot of what is applied, once enough was since the last one (RA-37). Nothing waits for it."""
+        """Write a snapshot of what is applied, once enough was since the last one (RA-37): beside other work."""
         if self._writes_snapshot or last.index < self._snapshot_due:
             return
         self._writes_snapshot = True

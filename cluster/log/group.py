@@ -133,9 +133,10 @@ class GroupLog:
                 self._disk.remove(str(name))
                 return
 
-    def remaining(self) -> list[Entry]:
-        """The entries that are in no segment."""
-        return list(self._entries)
+    @property
+    def remaining(self) -> Sequence[Entry]:
+        """The entries that are in no segment; to be read only."""
+        return self._entries
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 

@@ -108,9 +108,9 @@ class NodeLog:
         for group in list(self.groups.values()):
             await group.retire()
 
-    def remaining(self) -> Mapping[int, list[Entry]]:
+    def remaining(self) -> Mapping[int, Sequence[Entry]]:
         """The entries that are in no segment (`splitbrain.cluster.log.wal.Owner`)."""
-        return {group.uid: group.remaining() for group in self.groups.values()}
+        return {group.uid: group.remaining for group in self.groups.values()}
 
     def close(self) -> None:
         """Close the write-ahead log without syncing it."""

@@ -39,7 +39,6 @@ class Replay:
         wal: name of the write-ahead file, for messages.
         segments: of the group, those that are needed, in order.
         snapshot: of the group.
-
     """
 
     def __init__(self, wal: str, segments: Sequence[SegmentName], snapshot: SnapshotName | None) -> None:

@@ -105,11 +105,6 @@ class Snapshots:
         """
         return form.decode(self._disk.read(str(name)) or b"", name)
 
-    def remove_all(self) -> None:
-        """Remove all of them: the group is gone."""
-        for name in [*([] if self.newest is None else [self.newest]), *self.checkpoints]:
-            self._disk.remove(str(name))
-
     def _became(self, name: SnapshotName) -> None:
         """Remove what a new snapshot replaces; it must be durable."""
         former = self.newest

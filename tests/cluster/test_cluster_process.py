@@ -210,7 +210,9 @@ def test_a_full_disk_stops_the_node_with_one_line_and_loses_nothing_that_it_ackn
         with pytest.raises(OutcomeUnknownError):
             asyncio.run(fill())
         assert nodes.running["n1"].wait(60) == 1
-        assert re.search(r"^error: node n1 stops: .*File too large: '.*/n1/wal-[0-9a-f]*'$", nodes.log("n1"), re.MULTILINE)
+        assert re.search(
+            r"^error: node n1 stops: .*File too large: '.*/n1/wal-[0-9a-f]*'$", nodes.log("n1"), re.MULTILINE
+        )
         assert "Traceback" not in nodes.log("n1")
         nodes.start("n1")
         assert acknowledged
