@@ -1,0 +1,104 @@
+"""A follower takes a snapshot of its leader in place of entries, part by part (RA-42)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from splitbrain.cluster.raft import InvariantError, Raft
+from splitbrain.cluster.raft.effects import Effect, InstallSnapshot, SendChunk
+from splitbrain.cluster.raft.events import Compacted, HeartbeatTick, Received, Written
+from splitbrain.cluster.raft.leader import CHUNK_TICKS
+from splitbrain.cluster.raft.membership import encode_configurations
+from splitbrain.cluster.raft.messages import AppendRefusal, AppendReply, SnapshotChunk, SnapshotReply
+from tests.cluster.raft.single import FIVE, append, entries, leader, member, messages, only, written
+
+STATE = b"0123456789"
+THREE = ("n1", "n2", "n6")
+
+
+def chunk(raft: Raft, offset: int, data: bytes, *, index: int = 7, members: Sequence[str] = FIVE) -> list[Effect]:
+    """A part of the snapshot of entry 7 of term 2, from n2, which leads term 2."""
+    configurations = encode_configurations([(0, FIVE), (5, tuple(members))])
+    message = SnapshotChunk(2, 0, index, 2, configurations, offset, len(STATE), data)
+    return raft.handle(Received("n2", message))
+
+
+def installed(raft: Raft, members: Sequence[str] = FIVE) -> list[Effect]:
+    return chunk(raft, 0, STATE, members=members)
+
+
+def test_ra42_a_snapshot_is_taken_over_when_it_is_whole_and_then_the_log_goes_on_behind_it() -> None:
+    raft = member(1, 1)
+    assert messages(chunk(raft, 0, STATE[:4])) == [SnapshotReply(2, 0, 7, 4)]
+    effects = chunk(raft, 4, STATE[4:])
+    [install] = only(InstallSnapshot, effects)
+    assert (install.index, install.last_term, install.state) == (7, 2, STATE)
+    assert messages(effects) == [AppendReply(2, 0, 7, 7)]
+    assert (raft.commit_index, raft.applied_index, raft.last_index, raft.log.base_index) == (7, 7, 7, 7)
+    written(raft, append(raft, *entries(2, first=8), term=2, prev=(7, 2)))
+    assert raft.written_index == 8
+
+
+def test_ra42_a_part_that_comes_twice_or_out_of_order_is_not_added() -> None:
+    raft = member(1, 1)
+    chunk(raft, 0, STATE[:4])
+    assert messages(chunk(raft, 0, STATE[:4])) == [SnapshotReply(2, 0, 7, 4)]
+    assert messages(chunk(raft, 8, STATE[8:])) == [SnapshotReply(2, 0, 7, 4)]
+    [install] = only(InstallSnapshot, chunk(raft, 4, STATE[4:]))
+    assert install.state == STATE
+
+
+def test_ra42_a_newer_snapshot_begins_anew() -> None:
+    raft = member(1, 1)
+    chunk(raft, 0, STATE[:4])
+    assert messages(chunk(raft, 4, STATE[4:], index=9)) == [SnapshotReply(2, 0, 9, 0)]
+    assert raft.log.base_index == 0
+
+
+def test_ra42_a_snapshot_brings_the_members() -> None:
+    raft = member(1, 1)
+    installed(raft, members=THREE)
+    assert raft.members == tuple(sorted(THREE))
+
+
+def test_a_report_of_what_a_snapshot_replaced_says_nothing_of_the_log_behind_it() -> None:
+    raft = member()
+    late = append(raft, *entries(1, 1, 1, 1, 1, 1, 1, 1), term=1)
+    installed(raft)
+    append(raft, *entries(2, first=8), term=2, prev=(7, 2))
+    assert raft.written_index == 7
+    written(raft, late)  # of entry 8 of the log that is void
+    assert raft.written_index == 7
+
+
+def test_what_is_committed_already_is_not_installed_again_and_not_called_durable_before_it_is() -> None:
+    raft = member()
+    not_durable = append(raft, *entries(2, 2, 2, 2, 2, 2, 2, 2), term=2, commit=8)
+    effects = installed(raft)
+    assert not only(InstallSnapshot, effects)
+    assert messages(effects) == [AppendReply(2, 0, 8, 0)]
+    assert messages(written(raft, not_durable)) == [AppendReply(2, 0, 8, 8)]
+
+
+def test_ra42_a_leader_that_dropped_what_a_follower_needs_sends_its_snapshot_until_it_is_answered() -> None:
+    raft = leader(1, 1, 1)
+    raft.handle(Written(4, 2, 0))
+    for peer in ("n2", "n4"):
+        raft.handle(Received(peer, AppendReply(2, 0, 4, 4)))
+    raft.handle(Compacted(4))
+    [first] = only(SendChunk, raft.handle(Received("n3", AppendRefusal(2, 0, 3, 0))))
+    assert (first.to, first.offset) == ("n3", 0)
+    again = [only(SendChunk, raft.handle(HeartbeatTick())) for _ in range(CHUNK_TICKS)]
+    to_n3 = [[sent.offset for sent in each if sent.to == "n3"] for each in again]
+    assert to_n3 == [[]] * (CHUNK_TICKS - 1) + [[0]]
+    [second] = only(SendChunk, raft.handle(Received("n3", SnapshotReply(2, 0, 4, 6))))
+    assert (second.index, second.offset) == (4, 6)
+    assert not only(SendChunk, raft.handle(Received("n3", SnapshotReply(2, 0, 4, 6))))
+
+
+def test_a_snapshot_of_what_was_not_applied_is_a_defect() -> None:
+    raft = member(1, 1)
+    with pytest.raises(InvariantError, match="has a snapshot of entry 2, applied up to 0"):
+        raft.handle(Compacted(2))
