@@ -19,7 +19,7 @@ test: $(READY)
 	$(BIN)/python -m pytest -q -m "not slow and alone"
 
 test-all: $(READY)
-	$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not alone"
+	$(BIN)/python -m pytest -q -n 4 --dist worksteal -m "not alone"
 	$(BIN)/python -m pytest -q -m alone
 
 lint: $(READY)
