@@ -23,6 +23,8 @@ election and its consequences.
 class Composed:
     """Several nemeses as one: an op goes to the one that handles its function (Jepsen's `compose`).
 
+    It is a `splitbrain.harness.contract.test.ComposedNemesis`.
+
     Raises:
         UsageError: two of them handle the same function, or one is no nemesis.
     """
@@ -41,7 +43,7 @@ class Composed:
         self.faults: frozenset[FaultKind] = frozenset(kind for nemesis in self._nemeses for kind in nemesis.faults)
 
     def handler(self, f: str) -> Nemesis | None:
-        """The one that handles a function; None if no nemesis does. Errors name it."""
+        """The nemesis that handles a function; None if no nemesis does."""
         return self._by_f.get(f)
 
     async def invoke(self, context: NemesisContext, op: Op) -> Op:

@@ -19,7 +19,7 @@ from splitbrain.nemesis.grudges import majority
 from splitbrain.nemesis.ledger import Ledger
 from splitbrain.results.errors import BackendError, NemesisError, UsageError
 from splitbrain.results.history import Op
-from splitbrain.results.nemesisop import NOBODY, InForce, action_in, hits_something, report
+from splitbrain.results.nemesisop import NO_TARGET, InForce, action_in, hits_something, report
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Effect:
 
     def nothing(self, reason: str) -> None:
         """Set that there was nothing to hit, and why ("no node was running"): coverage then counts no fault."""
-        self.target = f"{NOBODY}: {reason}"
+        self.target = f"{NO_TARGET}: {reason}"
 
 
 def status_evidence(status: NodeStatus) -> dict[str, Any]:

@@ -95,7 +95,7 @@ class NodeFault:
 
         async def release(effect: Effect) -> None:
             suffering = await self._suffering(context.deployment, effect)
-            effect.hits(suffering, otherwise="no node had to be relieved")
+            effect.hits(suffering, otherwise="no node had this fault")
             await self._apply(context.deployment, self._release, suffering, "running", effect)
 
         return await carry_out(context, op, inject if op.f == self._inject_f else release, self._ledger)

@@ -20,13 +20,14 @@ import msgspec
 
 from splitbrain.results.errors import UsageError
 
-NOBODY: Final = "nobody"
-"""How the target of a nemesis op begins that found no node to hit: stored histories have it, so it stays.
+NO_TARGET: Final = "none"
+"""How the target of a nemesis op begins that found no node to hit ("none: no node was running").
 
 `splitbrain.nemesis.effects.Effect.nothing` writes it.
 """
 
-_NONE: Final = "none"
+_NO_TARGET_BEFORE: Final = "nobody"
+"""The same in histories of earlier versions."""
 
 Link: TypeAlias = tuple[str, str]
 """A directed link: the node that sends, and the node that receives."""
@@ -139,7 +140,7 @@ class NemesisReport(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         fault: the kind of fault ("partition"): one fault of a kind is in force at a time.
         action: whether the op starts the fault or stops it.
-        target: the nodes or links that were hit, in words; NOBODY and a reason if there was no node to hit.
+        target: the nodes or links that were hit, in words; NO_TARGET and a reason if there was no node to hit.
         cut, down, paused, links, disks, clocks, cpus: as of `InForce`.
         over: whether the fault is over when the op ends.
         evidence: what was measured; "bit" in it, or in the part of a node, says whether the fault did anything.
@@ -222,9 +223,9 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 def hits_something(target: str) -> bool:
-    """Whether the target of a nemesis op names what was hit: not if it is empty, or begins with NOBODY or "none"."""
+    """Whether the target of a nemesis op names what was hit: not if it is empty, or says that there was none."""
     first, _, _ = target.strip().partition(" ")
-    return bool(first) and not first.startswith(NOBODY) and first.rstrip(":;,.").lower() != _NONE
+    return bool(first) and not first.startswith(_NO_TARGET_BEFORE) and first.rstrip(":;,.").lower() != NO_TARGET
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):

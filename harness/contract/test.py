@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path  # noqa: TID251 - for types; the backends do the work
-from typing import Annotated, Any, Protocol, TypeAlias
+from typing import Annotated, Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -417,4 +417,13 @@ class Nemesis(Protocol):
 
     async def heal(self, context: NemesisContext) -> None:
         """Heal everything that is still in force. Called at the end of every run, also of an interrupted one."""
+        ...
+
+
+@runtime_checkable
+class ComposedNemesis(Protocol):
+    """A nemesis that is made of several, so that an error names the one that is at fault."""
+
+    def handler(self, f: str) -> Nemesis | None:
+        """The nemesis that handles a function; None if no nemesis does."""
         ...

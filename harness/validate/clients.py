@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from splitbrain.harness.contract.deployments import Deployment
 from splitbrain.harness.contract.faults import FaultKind
 from splitbrain.harness.contract.nodes import NodeId
-from splitbrain.harness.contract.test import Client, Nemesis, NemesisContext
+from splitbrain.harness.contract.test import Client, ComposedNemesis, Nemesis, NemesisContext
 from splitbrain.harness.validate.inforce import compared
 from splitbrain.harness.validate.values import Wrapper, json_problem, name_of, short
 from splitbrain.results.errors import ProtocolError
@@ -109,5 +109,5 @@ class _ValidNemesis(Wrapper):
 
     def _handler(self, f: str) -> Any:
         """The nemesis whose code carries out an op: where several are one, the one of this function."""
-        handler = getattr(self._inner, "handler", None)  # splitbrain.nemesis.compose.Composed, which is above this
-        return (None if handler is None else handler(f)) or self._inner
+        several = isinstance(self._inner, ComposedNemesis)
+        return (self._inner.handler(f) if several else None) or self._inner

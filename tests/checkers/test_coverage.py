@@ -225,7 +225,7 @@ def test_a_strike_that_found_nobody_to_hit_is_no_fault_window() -> None:
     script = run(fault=None)
     request = {"fault": "pause", "action": "start", "spec": "one"}
     script.event(NEMESIS, "invoke", "pause", request, time_s=7.0)
-    script.event(NEMESIS, "ok", "pause", {**request, "target": "nobody: no node was running"}, time_s=7.1)
+    script.event(NEMESIS, "ok", "pause", {**request, "target": "none: no node was running"}, time_s=7.1)
     verdict = judge(script, faults=["pause"])
     assert verdict.figures["windows"] == []
     [reason] = verdict.inconclusive

@@ -319,7 +319,7 @@ def test_a_wrong_report_is_not_verified_and_what_the_deployment_shows_is_recorde
         ({"evidence": {"bit": True}}, "ok"),
         ({"disks": ["n2"]}, "ok"),
         ({"action": "stop"}, "ok"),
-        ({"target": "nobody: all nodes are down"}, "ok"),
+        ({"target": "none: all nodes are down"}, "ok"),
     ],
 )
 def test_a_fault_that_is_in_force_nowhere_is_not_verified(report: dict[str, Any], kind: str) -> None:

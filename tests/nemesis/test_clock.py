@@ -79,7 +79,7 @@ def test_a_request_without_faults_is_no_silent_success() -> None:
 
 def test_a_new_fault_replaces_the_old_one_and_a_stop_without_a_start_does_nothing() -> None:
     nemesis, nodes = Clocks(), Nodes()
-    assert stop(nemesis, nodes).value["target"].startswith("nobody")
+    assert stop(nemesis, nodes).value["target"].startswith("none")
     assert nodes.calls == []
     start(nemesis, nodes, "all")
     done = start(nemesis, nodes, "one")
@@ -156,7 +156,7 @@ def test_a_leader_that_is_down_is_not_struck_and_where_none_runs_nobody_is() -> 
     assert start(Clocks(), nodes, "leader", follower).value["target"] == "n1"
     nodes.states = dict.fromkeys(FIVE, "stopped")
     done = start(Clocks(), nodes, "all")
-    assert (done.type, done.value["target"]) == ("ok", "nobody: no node was running")
+    assert (done.type, done.value["target"]) == ("ok", "none: no node was running")
 
 
 # --- answers that do not come -------------------------------------------------------------------------------------

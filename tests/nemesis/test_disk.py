@@ -152,7 +152,7 @@ def test_nodes_that_are_down_count_as_lost_and_are_not_struck() -> None:
     stop(nemesis, nodes)
     nodes.states.update(n2="stopped", n3="stopped", n4="stopped")
     done = start(nemesis, nodes, FULL, "minority")
-    assert (done.type, done.value["target"]) == ("ok", "nobody: no node can be spared")
+    assert (done.type, done.value["target"]) == ("ok", "none: no node can be spared")
     assert nodes.disks == {}
 
 

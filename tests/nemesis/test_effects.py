@@ -22,10 +22,10 @@ PARTS = [
 ]
 
 
-def test_nothing_to_hit_is_stored_as_it_always_was() -> None:
+def test_nothing_to_hit_is_stored_as_none_with_the_reason() -> None:
     effect = Effect()
     effect.nothing("no node was running")
-    assert effect.target == "nobody: no node was running"
+    assert effect.target == "none: no node was running"
 
 
 def test_nodes_that_are_hit_are_named_and_without_any_the_reason_is_given() -> None:
@@ -33,7 +33,7 @@ def test_nodes_that_are_hit_are_named_and_without_any_the_reason_is_given() -> N
     effect.hits(["n2", "n1"], otherwise="no node was running")
     assert effect.target == "n2 n1"
     effect.hits([], otherwise="no node was running")
-    assert effect.target == "nobody: no node was running"
+    assert effect.target == "none: no node was running"
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_a_fault_without_a_node_is_marked(target: str, problem: str, marked: boo
 
 def test_no_part_and_no_guide_writes_the_stored_word_itself() -> None:
     assert len(PARTS) > 30
-    assert not [str(path) for path in PARTS if re.search(r'"nobody|`nobody|: nobody:', path.read_text())]
+    assert not [str(path) for path in PARTS if re.search(r'"none:|f"none|`nobody|"nobody|: nobody:', path.read_text())]

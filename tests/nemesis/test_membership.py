@@ -134,14 +134,14 @@ def test_a_refusal_that_does_not_end_strikes_nobody() -> None:
     with counted() as marks:
         done = cluster.leave()
     assert done.type == "ok"
-    assert done.value["target"].startswith("nobody: the cluster refuses")
+    assert done.value["target"].startswith("none: the cluster refuses")
     assert "unhealthy cluster" in done.value["target"]
     assert (cluster.nodes.calls, done.value["down"]) == ([], [])
     assert not cluster.members.unsettled("n4")
     assert cluster.ledger.held_by_others("n4", "kill") == []
     assert 9 <= cluster.elapsed_s() <= 10
     assert marks["membership change refused"] == 1
-    assert cluster.join().value["target"] == "nobody: every node is a member"
+    assert cluster.join().value["target"] == "none: every node is a member"
 
 
 def test_patience_ends_before_the_clients_work_does() -> None:
@@ -150,7 +150,7 @@ def test_patience_ends_before_the_clients_work_does() -> None:
     order = list(FIVE)
     op = nemesis_op("leave", fault="membership", action="start", spec="one", order=order)
     late = msgspec.structs.replace(op, time=55_000_000_000)
-    assert run(cluster.nemesis.invoke(cluster.context, late)).value["target"].startswith("nobody: the cluster refuses")
+    assert run(cluster.nemesis.invoke(cluster.context, late)).value["target"].startswith("none: the cluster refuses")
     assert 2 <= cluster.elapsed_s() <= 3
 
 
@@ -200,13 +200,13 @@ def test_one_node_is_out_at_a_time() -> None:
     cluster = Cluster()
     cluster.leave()
     done = cluster.leave()
-    assert (done.type, done.value["target"], done.value["down"]) == ("ok", "nobody: n4 is still out", ["n4"])
+    assert (done.type, done.value["target"], done.value["down"]) == ("ok", "none: n4 is still out", ["n4"])
 
 
 def test_nobody_leaves_who_is_needed_for_a_majority_of_those_who_stay() -> None:
     three = Cluster(count=3)
     three.nodes.states["n1"] = "stopped"
-    assert three.leave().value["target"] == "nobody: no member can be spared"
+    assert three.leave().value["target"] == "none: no member can be spared"
 
     five = Cluster()
     five.nodes.states["n1"] = "stopped"
@@ -214,7 +214,7 @@ def test_nobody_leaves_who_is_needed_for_a_majority_of_those_who_stay() -> None:
 
     five = Cluster()
     five.nodes.states |= {"n1": "stopped", "n2": "paused"}
-    assert five.leave().value["target"] == "nobody: no member can be spared"
+    assert five.leave().value["target"] == "none: no member can be spared"
 
 
 def test_a_node_that_is_at_another_faults_mercy_is_passed_over() -> None:
@@ -222,7 +222,7 @@ def test_a_node_that_is_at_another_faults_mercy_is_passed_over() -> None:
     cluster.nodes.states["n4"] = "paused"
     cluster.ledger.hold("n1", "disk")
     cluster.ledger.spoiled["n5"] = DiskFault(slow_ms=5)
-    assert cluster.leave().value["target"] == "nobody: no member can be spared", "three of five are well"
+    assert cluster.leave().value["target"] == "none: no member can be spared", "three of five are well"
     cluster.nodes.states["n4"] = "running"
     cluster.ledger.hold("n4", "restart")
     assert cluster.leave().value["target"] == "n2"
@@ -232,7 +232,7 @@ def test_without_a_majority_that_agrees_nobody_leaves() -> None:
     cluster = Cluster()
     cluster.members.ids.pop("an5")
     cluster.members.behind = {"n1", "n2"}
-    assert cluster.leave().value["target"] == "nobody: no majority agrees on who is a member"
+    assert cluster.leave().value["target"] == "none: no majority agrees on who is a member"
 
 
 def test_a_member_that_the_others_go_on_listing_is_not_taken_for_gone() -> None:
@@ -286,7 +286,7 @@ def test_who_is_refused_while_another_fault_is_in_force_stays_out_and_joins_when
     cluster.members.refusals = [UNHEALTHY] * 1000
     done = cluster.join()
     assert (done.type, done.value["down"]) == ("ok", ["n4"])
-    assert done.value["target"].startswith("nobody: n4 is not back")
+    assert done.value["target"].startswith("none: n4 is not back")
     run(cluster.nodes.cut(frozenset()))
     cluster.members.refusals = [UNHEALTHY] * 3
     assert (cluster.join().value["target"], cluster.nodes.states["n4"]) == ("n4", "running")
@@ -334,7 +334,7 @@ def test_a_node_that_reaches_no_majority_is_not_even_taken_in() -> None:
     cluster.leave()
     run(cluster.nodes.cut(around("n4", "n3")))
     done = cluster.join()
-    assert (done.type, done.value["target"]) == ("ok", "nobody: n4 is not back (n4 reaches no majority)")
+    assert (done.type, done.value["target"]) == ("ok", "none: n4 is not back (n4 reaches no majority)")
     assert cluster.members.asked == ["n1 removes n4"]
 
 

@@ -105,7 +105,7 @@ def test_when_everybody_suffers_already_nobody_is_struck_and_it_says_so() -> Non
     calls = len(nodes.calls)
     done = inject(nodes, "pause", "majority")
     assert done.type == "ok"
-    assert done.value["target"].startswith("nobody")
+    assert done.value["target"].startswith("none")
     assert done.value["paused"] == []
     assert len(nodes.calls) == calls
 

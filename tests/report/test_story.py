@@ -59,7 +59,7 @@ def test_who_left_joined_and_took_on_other_voters_is_marked_on_the_timeline_at_t
     ops = [
         phase(0, "faults"),
         *change(1, "leave", "n2", down=["n2"]),
-        *change(3, "leave", "nobody: n2 is still out"),
+        *change(3, "leave", "none: n2 is still out"),
         *change(4, "join", "n2"),
         phase(6, "final"),
     ]

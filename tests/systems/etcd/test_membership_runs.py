@@ -168,11 +168,11 @@ def test_members_that_are_cut_off_may_be_removed_and_nobody_is_back_before_the_c
             await cluster.deployment.cut(cut)
             left: Any = None
             async with asyncio.timeout(40):  # until etcd has noticed that they are away, and trusts the others
-                while left is None or left["target"].startswith("nobody"):
+                while left is None or left["target"].startswith("none:"):
                     left = await cluster.do("leave", order=[*away, "n1", "n2", "n3"])
             assert left["target"] in away
             stays_out = await cluster.do("join")
-            assert stays_out["target"].startswith(f"nobody: {left['target']} is not back")
+            assert stays_out["target"].startswith(f"none: {left['target']} is not back")
             await cluster.deployment.cut(frozenset())
             assert (await cluster.do("join"))["target"] == left["target"]
             lists = [await cluster.members(node) for node in nodes]
