@@ -23,28 +23,272 @@ class Bug:
     Attributes:
         id: e.g. "M23".
         line: what is broken, in one line.
+        source: the system and issue that had it, or the rule that it breaks.
+        seen_by: the checkers that can see it.
     """
 
     id: str
     line: str
+    source: str
+    seen_by: tuple[str, ...]
 
 
-M01: Final = Bug("M01", "a node's vote is not persisted: after a restart the node can vote again in the same term")
-M02: Final = Bug("M02", "the current term is not persisted: a restarted node begins at term 0, and terms are reused")
-M09: Final = Bug("M09", "quorum is N/2 instead of N/2 + 1, for elections, commit and reads")
-M15: Final = Bug("M15", "entries are acknowledged, and counted by the leader, before they are synced to disk")
-M17: Final = Bug("M17", "the leader applies and answers a command as soon as it is appended, before a quorum has it")
-M22: Final = Bug("M22", "a link to a peer that broke is never dialled again")
-M23: Final = Bug("M23", "the leader answers reads from its own state, without asking a majority whether it still leads")
-M47: Final = Bug("M47", "a change of members may begin before the one before it is committed")
-M48: Final = Bug("M48", "a new leader may change members before it has committed the no-op of its term")
-M50: Final = Bug("M50", "a change of members stays in force on a node from whose log it was cut off")
-M80: Final = Bug("M80", "a leader without replies of a majority stays leader, and continues its heartbeats")
-M81: Final = Bug("M81", "a node that lost its leader acknowledges writes, and forgets them")
-M82: Final = Bug("M82", "a node that finds a majority stopped, or not started yet, answers reads from what it holds")
+M01: Final = Bug(
+    "M01",
+    "a node's vote is not persisted: after a restart the node can vote again in the same term",
+    "Raft 5.2",
+    ("election-safety",),
+)
+M02: Final = Bug(
+    "M02",
+    "the current term is not persisted: a restarted node begins at term 0, and terms are reused",
+    "Raft 5.2",
+    ("election-safety",),
+)
+M03: Final = Bug(
+    "M03",
+    "a vote is granted to a candidate whose log lacks entries of the voter's log",
+    "Raft 5.4.1; RedisRaft #28, #44",
+    ("leader-completeness",),
+)
+M04: Final = Bug(
+    "M04",
+    "a pre-vote that is granted is written down as a vote",
+    "ra bbd00102",
+    ("election-safety",),
+)
+M05: Final = Bug(
+    "M05",
+    "a node that stands for election grants no pre-vote",
+    "ra #439",
+    ("quorum-progress", "recovery"),
+)
+M06: Final = Bug(
+    "M06",
+    "a node stands for election without a pre-vote: it raises its term whenever it hears no leader",
+    "etcd 3.4",
+    ("quorum-progress",),
+)
+M07: Final = Bug(
+    "M07",
+    "a leader follows the higher term of a node that is no member any more",
+    "Raft thesis 4.2.3",
+    ("quorum-progress",),
+)
+M09: Final = Bug(
+    "M09",
+    "quorum is N/2 instead of N/2 + 1, for elections, commit and reads",
+    "RedisRaft #44",
+    ("election-safety", "leader-completeness", "linearizable"),
+)
+M10: Final = Bug(
+    "M10",
+    "a candidate counts each reply as a vote, also a second one of the same node",
+    "ra counts votes as a number",
+    ("election-safety",),
+)
+M11: Final = Bug(
+    "M11",
+    "a leader commits entries of earlier terms as soon as a majority has them",
+    "Raft 5.4.2, figure 8",
+    ("leader-completeness", "linearizable"),
+)
+M12: Final = Bug(
+    "M12",
+    "a follower takes over the commit index for entries that it did not compare with the leader's",
+    "ra #508",
+    ("replica-agreement",),
+)
+M13: Final = Bug(
+    "M13",
+    "entries that replace others in the log pass for synced, because those before them were",
+    "ra 39490978",
+    ("leader-completeness", "linearizable"),
+)
+M14: Final = Bug(
+    "M14",
+    "a late report of the disk about entries that were replaced confirms those that replaced them",
+    "ra #516",
+    ("leader-completeness", "linearizable"),
+)
+M15: Final = Bug(
+    "M15",
+    "entries are acknowledged, and counted by the leader, before they are synced to disk",
+    "etcd #14140",
+    ("leader-completeness", "linearizable"),
+)
+M17: Final = Bug(
+    "M17",
+    "the leader applies and answers a command as soon as it is appended, before a quorum has it",
+    "MongoDB w:1",
+    ("replica-agreement", "linearizable"),
+)
+M19: Final = Bug(
+    "M19",
+    "a follower does not compare the term of the entry that a message of the leader builds on",
+    "CCF #5674",
+    ("replica-agreement",),
+)
+M20: Final = Bug(
+    "M20",
+    "a follower cuts off what an old message of its leader does not mention",
+    "RedisRaft #60",
+    ("leader-completeness", "quorum-progress"),
+)
+M22: Final = Bug(
+    "M22",
+    "a link to a peer that broke is never dialled again",
+    "rabbitmq-server #12934",
+    ("recovery", "quorum-progress"),
+)
+M23: Final = Bug(
+    "M23",
+    "the leader answers reads from its own state, without asking a majority whether it still leads",
+    "etcd #741; Consul 2014",
+    ("linearizable",),
+)
+M24: Final = Bug(
+    "M24",
+    "a new leader answers reads before the no-op of its term is committed",
+    "ra cc797663; RedisRaft #22",
+    ("linearizable",),
+)
+M25: Final = Bug(
+    "M25",
+    "a follower confirms rounds of reads that an earlier leader began",
+    "ra #340",
+    ("linearizable",),
+)
+M29: Final = Bug(
+    "M29",
+    "a read does not wait for the entries that are committed and not applied yet",
+    "RedisRaft #18, #30",
+    ("linearizable",),
+)
+M31: Final = Bug(
+    "M31",
+    "a command whose leader stepped down is proposed again, although it may have been committed",
+    "khepri d9d78f9",
+    ("linearizable",),
+)
+M33: Final = Bug(
+    "M33",
+    "a command that timed out is answered as if it had not happened",
+    "a declare that timed out may exist",
+    ("linearizable",),
+)
+M35: Final = Bug(
+    "M35",
+    "what a node applies depends on the node: some commands are applied twice",
+    "deterministic machines, Ra",
+    ("replica-agreement",),
+)
+M36: Final = Bug(
+    "M36",
+    "applying an update of what does not exist ends the node, after every restart again",
+    "khepri 0816989",
+    ("crashes", "recovery"),
+)
+M37: Final = Bug(
+    "M37",
+    "a snapshot holds one entry more than it says, which is applied again behind it",
+    "etcd #13514",
+    ("replica-agreement",),
+)
+M38: Final = Bug(
+    "M38",
+    "a follower that takes over a snapshot keeps the members that it knew",
+    "ra b4f4e936",
+    ("quorum-progress", "election-safety"),
+)
+M47: Final = Bug(
+    "M47",
+    "a change of members may begin before the one before it is committed",
+    "raft-dev 2015; RedisRaft #17",
+    ("election-safety", "leader-completeness"),
+)
+M48: Final = Bug(
+    "M48",
+    "a new leader may change members before it has committed the no-op of its term",
+    "Ongaro 2015; ra dbc9f0d9",
+    ("election-safety", "leader-completeness"),
+)
+M49: Final = Bug(
+    "M49",
+    "a restarted node forgets the changes of members in its log",
+    "ra 110b8d63",
+    ("election-safety", "quorum-progress"),
+)
+M50: Final = Bug(
+    "M50",
+    "a change of members stays in force on a node from whose log it was cut off",
+    "ra 82e5ca2f",
+    ("quorum-progress", "election-safety"),
+)
+M80: Final = Bug(
+    "M80",
+    "a leader without replies of a majority stays leader, and continues its heartbeats",
+    "D12",
+    ("quorum-progress",),
+)
+M81: Final = Bug(
+    "M81",
+    "a node that lost its leader acknowledges writes, and forgets them",
+    "split brain",
+    ("quorum-progress",),
+)
+M82: Final = Bug(
+    "M82",
+    "a node that finds a majority stopped, or not started yet, answers reads from what it holds",
+    "S000",
+    ("quorum-progress",),
+)
 
-ALL: Final[dict[str, Bug]] = {bug.id: bug for bug in (M01, M02, M09, M15, M17, M22, M23, M47, M48, M50, M80, M81, M82)}
+ALL: Final[dict[str, Bug]] = {
+    bug.id: bug
+    for bug in (
+        M01,
+        M02,
+        M03,
+        M04,
+        M05,
+        M06,
+        M07,
+        M09,
+        M10,
+        M11,
+        M12,
+        M13,
+        M14,
+        M15,
+        M17,
+        M19,
+        M20,
+        M22,
+        M23,
+        M24,
+        M25,
+        M29,
+        M31,
+        M33,
+        M35,
+        M36,
+        M37,
+        M38,
+        M47,
+        M48,
+        M49,
+        M50,
+        M80,
+        M81,
+        M82,
+    )
+}
 """Every bug by id, in the order of ids."""
+
+_LETS_COMMITTED_ENTRIES_GO: Final = frozenset(
+    {M01, M02, M03, M09, M10, M11, M12, M13, M14, M15, M19, M20, M47, M48, M49, M50}
+)
 
 
 class Bugs:
@@ -60,6 +304,11 @@ class Bugs:
             if bug_id not in ALL:
                 raise UnknownBugError(f"no bug is called {bug_id!r}; there are {', '.join(ALL)}.")
         object.__setattr__(self, "ids", tuple(bug_id for bug_id in ALL if bug_id in wanted))
+
+    @property
+    def lets_committed_entries_go(self) -> bool:
+        """Whether a log may lose what is committed: then no assertion may stop the node before anyone can see it."""
+        return any(bug in self for bug in _LETS_COMMITTED_ENTRIES_GO)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"bugs cannot be changed in a running node: {name} is read-only")

@@ -16,7 +16,7 @@ import msgspec
 
 from splitbrain.cluster import wire
 from splitbrain.cluster.arrivals import Arrivals
-from splitbrain.cluster.bugs import NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M29, M37, NO_BUGS, Bugs
 from splitbrain.cluster.errors import ArgumentError
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.marks import reached
@@ -118,7 +118,7 @@ class Node:
     def __init__(self, config: NodeConfig, runtime: Runtime) -> None:
         self._config = config
         self._runtime = runtime
-        self._store = Store()
+        self._store = Store(config.node, config.bugs)
         self._inbox: deque[Callable[[], Event | None]] = deque()
         self._wake = asyncio.Event()
         self._store_work: deque[StoreEffect] = deque()  # Applies in slices of at most APPLY_AT_ONCE
@@ -158,7 +158,7 @@ class Node:
         opened = await open_storage(runtime.disk, config.member, runtime.rng, runtime.log)
         self._storage, recovered = opened.storage, opened.recovered
         if opened.state is not None:
-            self._store = Store.load(opened.state)
+            self._store = self._store.reset(opened.state)
             self._snapshot_at(recovered.base_index, len(opened.state))
         self._raft = Raft(config.member, config.voters, recovered, config=config.raft, bugs=config.bugs)
         runtime.log(
@@ -250,7 +250,7 @@ class Node:
             fx.Send: self._send,
             fx.SendChunk: self._send_chunk,
             fx.Apply: self._apply_in_slices,
-            fx.ReadReady: self._to_store,
+            fx.ReadReady: self._to_store if M29 not in self._config.bugs else self._read,
             fx.Rejected: requests.rejected,
             fx.Dropped: requests.dropped,
             fx.StartElectionTimer: lambda _: self._election_timer.start(),
@@ -288,7 +288,7 @@ class Node:
         while self._store_work:
             self._use_store()  # it may answer what was asked here
         await self._storage.install(effect.index, effect.last_term, effect.configurations, effect.state)
-        self._store = Store.load(effect.state)
+        self._store = self._store.reset(effect.state)
         self._snapshot_at(effect.index, len(effect.state))
         self._runtime.log(f"took over the leader's snapshot of entry {effect.index}")
         self._telemetry.event("snapshot")
@@ -343,19 +343,22 @@ class Node:
         if self._writes_snapshot or last.index < self._snapshot_due:
             return
         self._writes_snapshot = True
-        configurations, state = self._raft.configurations(last.index), self._store.dump()
+        index = last.index if M37 not in self._config.bugs else last.index - 1
+        last_term, configurations = self._raft.log.term(index), self._raft.configurations(index)
+        state = self._store.dump()
         self._snapshot_at(last.index, len(state))
 
         async def write() -> None:
-            await self._storage.write_snapshot(last.index, last.term, configurations, state)
+            await self._storage.write_snapshot(index, last_term, configurations, state)
             self._writes_snapshot = False
             reached("snapshot written")
-            self._submit(Compacted(last.index))
+            self._submit(Compacted(index))
 
         self._runtime.spawn(write(), "write snapshot")
 
     def _read(self, effect: fx.ReadReady) -> None:
-        assert self._store.applied_index >= effect.index, "a read would miss what was committed before it"
+        is_current = self._store.applied_index >= effect.index or M29 in self._config.bugs
+        assert is_current, "a read would miss what was committed before it"
         request: Pending = effect.ref
         assert isinstance(request.body, Get | Children), "a command was read"
         self._requests.done(request, self._store.query(request.body))
@@ -372,7 +375,7 @@ class Node:
         self._telemetry.event("members")
 
     def _rebuild(self) -> None:
-        self._store = Store()
+        self._store = self._store.reset(self._storage.snapshot()[1] if self._raft.log.base_index else None)
         self._telemetry.event("rebuild")
 
     # --- connections ------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
-from splitbrain.cluster.bugs import M81, M82, NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M31, M33, M81, M82, NO_BUGS, Bugs
 from splitbrain.cluster.links import Links
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.members import is_member_id
@@ -192,8 +192,13 @@ class Requests:
 
     def dropped(self, effect: Dropped) -> None:
         """Leadership was lost after a command had been appended."""
+        request: Pending = effect.ref
+        if M31 in self._bugs and not request.by_peer and not request.answered:
+            request.stage = "waiting"
+            self._waiting[request.number] = request
+            return
         detail = f"{self._node} lost leadership before the command was committed: it may have happened"
-        self._finish(effect.ref, Failure("leadership_lost", False, detail))
+        self._finish(request, Failure("leadership_lost", M33 in self._bugs, detail))
 
     # --- inside -----------------------------------------------------------------------------------------------
 
@@ -232,15 +237,16 @@ class Requests:
         if isinstance(body, Get | Children) and M82 in self._bugs and self._finds_a_majority_stopped():
             self._finish(request, self._query(body))
             return
+        unchanged = request.is_query or M33 in self._bugs
         if request.stage == "waiting":
             reached("request found no leader in time")
             failure = Failure("no_leader", True, f"{self._node} knew no leader that it could reach in time")
         elif request.stage == "proposed":
             reached("request got no majority in time")
-            failure = Failure("timeout", request.is_query, f"leader {self._node} got no majority in time")
+            failure = Failure("timeout", unchanged, f"leader {self._node} got no majority in time")
         else:
             reached("forwarded request got no answer in time")
-            failure = Failure("timeout", request.is_query, f"{self._node} passed it on and got no answer in time")
+            failure = Failure("timeout", unchanged, f"{self._node} passed it on and got no answer in time")
         self._finish(request, failure)
 
     def _has_met_a_majority(self) -> bool:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from typing import Final
+from zlib import crc32
 
 import msgspec
 
+from splitbrain.cluster.bugs import M35, M36, M37, NO_BUGS, Bugs
 from splitbrain.cluster.raft import Entry
-from splitbrain.cluster.tree import Query, Result, Tree
+from splitbrain.cluster.tree import NodeNotFound, Query, Result, Tree
 
 _HASH_BYTES: Final = 16
 _EMPTY_CHAIN: Final = bytes(_HASH_BYTES)
+
+_M35_TWICE: Final = 64
+"""With M35 each node applies one command in so many twice."""
 
 
 class _Dump(msgspec.Struct, frozen=True):
@@ -23,12 +28,18 @@ class _Dump(msgspec.Struct, frozen=True):
 class Store:
     """What a node has applied so far.
 
+    Args:
+        node: name of the node.
+        bugs: what is broken on purpose.
+
     Attributes:
         applied_index: index of the last applied entry, 0 at first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, node: str = "", bugs: Bugs = NO_BUGS) -> None:
         self.applied_index = 0
+        self._node = node
+        self._bugs = bugs
         self._tree = Tree()
         self._chain = _EMPTY_CHAIN
 
@@ -48,23 +59,35 @@ class Store:
         head = f"{entry.index} {entry.term} {entry.kind} ".encode()
         self._chain = blake2b(self._chain + head + entry.data, digest_size=_HASH_BYTES).digest()
         self.applied_index = entry.index
-        return self._tree.apply(entry.data) if entry.kind == "command" else None
+        if entry.kind != "command":
+            return None
+        result = self._tree.apply(entry.data)
+        if M35 in self._bugs and crc32(f"{self._node} {entry.index}".encode()) % _M35_TWICE == 0:
+            self._tree.apply(entry.data)
+        if M36 in self._bugs and isinstance(result, NodeNotFound):
+            raise LookupError(f"entry {entry.index}: there is no node to change")
+        return result
 
     def dump(self) -> bytes:
         """All of the state, for a snapshot; equal bytes for equal stores."""
-        return msgspec.msgpack.encode(_Dump(self.applied_index, self._chain, self._tree.dump()))
+        index = self.applied_index - 1 if M37 in self._bugs else self.applied_index
+        return msgspec.msgpack.encode(_Dump(index, self._chain, self._tree.dump()))
 
     @classmethod
-    def load(cls, data: bytes) -> Store:
+    def load(cls, data: bytes, node: str = "", bugs: Bugs = NO_BUGS) -> Store:
         """The store whose `dump` this is.
 
         Raises:
             msgspec.DecodeError: these bytes are no dump (msgspec.ValidationError is one).
         """
         dump = msgspec.msgpack.decode(data, type=_Dump)
-        store = cls()
+        store = cls(node, bugs)
         store.applied_index, store._chain, store._tree = dump.applied_index, dump.chain, Tree.load(dump.tree)
         return store
+
+    def reset(self, dump: bytes | None) -> Store:
+        """This store as it was at its snapshot, or in the beginning."""
+        return Store(self._node, self._bugs) if dump is None else Store.load(dump, self._node, self._bugs)
 
     def query(self, query: Query) -> Result:
         """Answer a query from what was applied so far."""

@@ -195,7 +195,7 @@ class CommitAdvanced(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rebuild(msgspec.Struct, frozen=True):
-    """Empty the state machine: the Applies that follow begin at index 1 again.
+    """Put the state machine back to the snapshot, or to the beginning: the Applies that follow go on from there.
 
     Only a node with a bug switched on (M17) has applied what it must take back; a correct one never emits this.
     """

@@ -6,6 +6,7 @@ another leader's (RA-14).
 
 from __future__ import annotations
 
+from splitbrain.cluster.bugs import M12, M19, M20
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft.invariant import InvariantError
 from splitbrain.cluster.raft.messages import Append, AppendRefusal, AppendReply, NodeId, SnapshotChunk, SnapshotReply
@@ -31,15 +32,16 @@ class Following:
 
     Attributes:
         leader: who leads this term, once known; it cannot change (RA-17).
+        round: newest read round seen.
     """
 
-    __slots__ = ("_answered_round", "_receiving", "_reported", "_round", "_state", "_validated", "leader")
+    __slots__ = ("_answered_round", "_receiving", "_reported", "_state", "_validated", "leader", "round")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, read_round: int = 0) -> None:
         self.leader: NodeId | None = None
         self._state = state
         self._validated = 0  # our log agrees with this leader's up to here
-        self._round = 0  # newest read round seen
+        self.round = read_round
         self._answered_round = 0  # newest one that a reply was sent for
         self._reported = 0  # what we said last is durable
         self._receiving: _Receiving | None = None
@@ -50,19 +52,19 @@ class Following:
         self._heard(sender, message.round)
         if not self._agrees(message):
             # A refusal confirms the round too: who leads does not depend on whose log matches.
-            self._answered_round = self._round
+            self._answered_round = self.round
             try_index = state.log.last_of(message.prev_term, message.prev_index - 1)
             try_term = state.log.term(try_index)
-            state.send(sender, AppendRefusal(state.term, self._round, message.prev_index, try_index, try_term))
+            state.send(sender, AppendRefusal(state.term, self.round, message.prev_index, try_index, try_term))
             return
         appended = self._take(message)
         self._validated = max(self._validated, message.prev_index + len(message.entries))
         # Behind that, our entries may be an earlier leader's, and other entries may be committed there (RA-14).
-        commit = min(message.commit, self._validated)
+        commit = min(message.commit, self._validated if M12 not in state.bugs else state.log.last_index)
         if commit > state.commit:
             state.advance_commit(commit)
         # New entries are answered when they are durable (`on_written`). A read round need not wait for the disk.
-        if not appended or self._round > self._answered_round or state.counts_unsynced:
+        if not appended or self.round > self._answered_round or state.counts_unsynced:
             self._reply(sender)
 
     def on_chunk(self, sender: NodeId, message: SnapshotChunk) -> None:
@@ -74,8 +76,8 @@ class Following:
                 self._receiving = _Receiving(message.index)
             received = self._receiving
             if received.take(message) < message.size:
-                self._answered_round = self._round
-                state.send(sender, SnapshotReply(state.term, self._round, message.index, len(received.state)))
+                self._answered_round = self.round
+                state.send(sender, SnapshotReply(state.term, self.round, message.index, len(received.state)))
                 return
             reached("snapshot installed")
             state.install(message.index, message.last_term, message.configurations, bytes(received.state))
@@ -90,7 +92,7 @@ class Following:
             self.leader = sender
         elif self.leader != sender:
             raise InvariantError(f"two leaders in term {self._state.term}: {self.leader} and {sender}.")
-        self._round = max(self._round, read_round)
+        self.round = max(self.round, read_round)
 
     def on_written(self) -> None:
         """Tell the leader that more of what it sent is durable."""
@@ -99,10 +101,10 @@ class Following:
 
     def _reply(self, leader: NodeId) -> None:
         state = self._state
-        self._answered_round = self._round
+        self._answered_round = self.round
         # Our durable tail may be another leader's: it counts only as far as it was compared with this one's.
         self._reported = min(state.written, self._validated)
-        state.send(leader, AppendReply(state.term, self._round, self._validated, self._reported))
+        state.send(leader, AppendReply(state.term, self.round, self._validated, self._reported))
 
     def _agrees(self, message: Append) -> bool:
         """Whether our log has the entry that the message builds on."""
@@ -112,10 +114,10 @@ class Following:
             return False
         if prev < log.base_index:
             return True  # committed here, so that every leader has it (Raft 5.4.3)
-        if log.term(prev) == message.prev_term:
+        if log.term(prev) == message.prev_term or M19 in state.bugs:
             return True
         # Leader completeness (Raft 5.4.3): a leader has every entry that is committed.
-        if prev <= state.commit:
+        if prev <= state.commit and not state.lets_committed_entries_go:
             raise InvariantError(
                 f"{self.leader} leads term {state.term} without entry {prev} of term {log.term(prev)}, which "
                 f"{state.node} knows to be committed."
@@ -125,6 +127,8 @@ class Following:
     def _take(self, message: Append) -> bool:
         """Append what is new; True if there was any. An older message, come late, takes nothing away."""
         log, entries = self._state.log, message.entries
+        if M20 in self._state.bugs and log.base_index <= message.prev_index + len(entries) < log.last_index:
+            self._state.truncate(message.prev_index + len(entries) + 1)
         if not entries:
             return False
         if entries[0].index != message.prev_index + 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from splitbrain.cluster.bugs import M17, M23, M80
+from splitbrain.cluster.bugs import M11, M17, M23, M24, M80
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft.effects import Dropped, ReadReady, Rejected, SendChunk
 from splitbrain.cluster.raft.events import Change, Propose, Read, Ref
@@ -104,7 +104,7 @@ class Leadership:
             state.out.append(ReadReady(event.ref, state.applied))
         elif len(self._reads) + len(self._early_reads) >= state.config.max_pending:
             state.out.append(Rejected(event.ref, state.node, "busy"))
-        elif state.commit < self._noop_index:
+        elif state.commit < self._noop_index and M24 not in state.bugs:
             reached("read waited for the no-op")
             self._early_reads.append(event.ref)
         else:
@@ -270,7 +270,7 @@ class Leadership:
         # An entry of an earlier term may be on a majority and still be overwritten (Raft, figure 8): it is committed
         # only with one of this term behind it.
         index = self._of_majority(state.written, [f.match for f in self._followers.values()])
-        if index <= state.commit or state.log.term(index) != state.term:
+        if index <= state.commit or (state.log.term(index) != state.term and M11 not in state.bugs):
             return
         if state.commit < self._noop_index:
             reached("no-op committed")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from splitbrain.cluster.bugs import M01, M02, NO_BUGS, Bugs
+from splitbrain.cluster.bugs import M01, M02, M03, M04, M05, M06, M07, M10, M25, NO_BUGS, Bugs
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft.config import Config
 from splitbrain.cluster.raft.effects import (
@@ -103,6 +103,7 @@ class Raft:
 
     __slots__ = (
         "_announced",
+        "_bugs",
         "_following",
         "_forgets",
         "_handlers",
@@ -146,6 +147,7 @@ class Raft:
         self._votes: dict[NodeId, bool] = {}
         self._token = 0
         self._ticking = False
+        self._bugs = bugs
         self._forgets = M01 in bugs or M02 in bugs
         self._announced: tuple[Role, int, NodeId | None] | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -320,11 +322,15 @@ class Raft:
         message: Message = event.message
         # A leader ignores a node that is no member, in any term (RA-8). A node that does not lead may not know of
         # a change yet: it accepts messages of all (thesis, 4.1).
-        if self._leadership is not None and event.sender not in self._state.peers:
+        if self._leadership is not None and event.sender not in self._state.peers and not self._bows_to(message):
             return
         if message.term > self._state.term and not isinstance(message, PreVote):
             self._enter_term(message.term)
         self._receivers[type(message)](event.sender, message)
+
+    def _bows_to(self, message: Message) -> bool:
+        """With M07: whether a message ends this leadership, although its sender is no member."""
+        return M07 in self._bugs and message.term > self._state.term and not isinstance(message, PreVote)
 
     def _on_pre_vote(self, sender: NodeId, message: PreVote) -> None:
         """A pre-vote changes nothing here: no term, no vote, no timer (RA-5)."""
@@ -338,9 +344,13 @@ class Raft:
             and self._role != "leader"
             and message.term >= self._state.term
             and self._is_up_to_date(message.last_term, message.last_index)
+            and not (M05 in self._bugs and self._role in ("pre_candidate", "candidate"))
         )
         if not granted:
             reached("pre-vote refused")
+        elif M04 in self._bugs:
+            self._voted_for = sender
+            self._state.out.append(Voted(self._state.term, sender))
         self._state.send(sender, PreVoteReply(self._state.term, message.token, granted))
 
     def _on_pre_vote_reply(self, sender: NodeId, message: PreVoteReply) -> None:
@@ -369,7 +379,7 @@ class Raft:
 
     def _on_vote_reply(self, sender: NodeId, message: VoteReply) -> None:
         if self._role == "candidate" and message.granted and message.term == self._state.term:
-            self._votes[sender] = True
+            self._votes[sender if M10 not in self._bugs else f"{sender}, {len(self._votes)}"] = True
             self._count_votes()
 
     def _on_append(self, sender: NodeId, message: Append) -> None:
@@ -415,7 +425,7 @@ class Raft:
     def _is_up_to_date(self, last_term: int, last_index: int) -> bool:
         """Whether a log that ends so has all that ours has (Raft 5.4.1)."""
         log = self._state.log
-        return (last_term, last_index) >= (log.last_term, log.last_index)
+        return (last_term, last_index) >= (log.last_term, log.last_index) or M03 in self._bugs
 
     def _enter_term(self, term: int, voted_for: NodeId | None = None) -> None:
         """Begin a term as a follower: all state of the earlier term is dropped."""
@@ -430,7 +440,7 @@ class Raft:
         self._votes = {}
         self._state.term = term
         self._voted_for = voted_for
-        self._following = Following(self._state)
+        self._following = Following(self._state, self._following.round if M25 in self._bugs else 0)
 
     def _step_down(self) -> None:
         if self._leadership is None:
@@ -447,6 +457,9 @@ class Raft:
         state = self._state
         if self._role == "candidate":
             reached("election without a winner")
+        if M06 in self._bugs:
+            self._stand_for_election()
+            return
         self._role = "pre_candidate"
         self._leader = None
         self._leader_is_silent = True

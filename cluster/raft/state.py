@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from splitbrain.cluster.bugs import M09, M15, M17, Bugs
+from splitbrain.cluster.bugs import M09, M13, M14, M15, M17, M38, M49, Bugs
 from splitbrain.cluster.marks import reached
 from splitbrain.cluster.raft.config import Config
 from splitbrain.cluster.raft.effects import (
@@ -43,6 +43,7 @@ class State:
         votes: whether this node is one of them.
         peers: the others, in order of their names.
         quorum: members that make a majority.
+        lets_committed_entries_go: with bugs that make a log lose what is committed, no assertion hides it.
         counts_unsynced: with M15, an entry passes for durable as soon as it is appended.
         term: the current term.
         log: all entries, durable or not.
@@ -61,6 +62,7 @@ class State:
         "config",
         "configurations",
         "counts_unsynced",
+        "lets_committed_entries_go",
         "log",
         "node",
         "out",
@@ -86,7 +88,8 @@ class State:
         if configurations:
             self.configurations.install(decode_configurations(configurations), log.base_index, keeps_later=False)
         # What is not committed yet counts as well: it was in force when this member stopped.
-        self.configurations.append(log.slice(log.base_index + 1, log.last_index))
+        if M49 not in bugs:
+            self.configurations.append(log.slice(log.base_index + 1, log.last_index))
         self.votes = False
         self.peers: tuple[NodeId, ...] = ()
         self.quorum = 0
@@ -104,6 +107,7 @@ class State:
         self._generation = 0
         self._applies_early = M17 in bugs
         self.counts_unsynced = M15 in bugs
+        self.lets_committed_entries_go = bugs.lets_committed_entries_go
         self._count_members()
 
     def send(self, to: NodeId, message: Message) -> None:
@@ -124,12 +128,14 @@ class State:
         """Remove what conflicts with the leader's log. What was durable of it is not any more, at once (RA-16)."""
         if from_index <= self.commit:
             # A leader has all that is committed (Raft 5.4.3): its log cannot conflict with that.
-            raise InvariantError(f"{self.node} would truncate from {from_index}, committed up to {self.commit}.")
+            if not self.lets_committed_entries_go:
+                raise InvariantError(f"{self.node} would truncate from {from_index}, committed up to {self.commit}.")
+            self.commit = from_index - 1
         reached("log cut off by a new leader")
         if from_index <= self.applied:
             self._take_back(from_index)
         self.log.truncate(from_index)
-        self.written = min(self.written, from_index - 1)
+        self.written = min(self.written, from_index - 1 if M13 not in self.bugs else self.written)
         # A later leader may bring back an entry that is cut off here, with the same index and term (Raft, figure 8).
         # Only the generation shows that a late report is about the write before the truncation.
         self._generation += 1
@@ -168,7 +174,8 @@ class State:
         self.out.append(InstallSnapshot(index, last_term, configurations, state))
         self.out.append(CommitAdvanced(index))
         before = self.configurations.members
-        self.configurations.install(decode_configurations(configurations), index, keeps_later=keeps)
+        if M38 not in self.bugs:
+            self.configurations.install(decode_configurations(configurations), index, keeps_later=keeps)
         if self.configurations.members != before:
             self._members_changed()
 
@@ -179,6 +186,9 @@ class State:
         report covers everything before it.
         """
         if event.generation != self._generation:
+            if M14 in self.bugs:
+                self.written = max(self.written, min(event.index, self.log.last_index))
+                return True
             reached("stale sync ignored")
             return False
         if event.index <= self.written:
@@ -223,8 +233,8 @@ class State:
         self.quorum = quorum_of(len(members), self.bugs)
 
     def _take_back(self, from_index: int) -> None:
-        if not self._applies_early:
+        if not (self._applies_early or self.lets_committed_entries_go):
             raise InvariantError(f"{self.node} would truncate from {from_index}, applied up to {self.applied}.")
         self.out.append(Rebuild())
-        self.applied = 0
+        self.applied = self.log.base_index
         self.apply_to(from_index - 1)
