@@ -179,7 +179,7 @@ M33: Final = Bug(
 )
 M35: Final = Bug(
     "M35",
-    "what a node applies depends on the node: some commands are applied twice",
+    "some commands write what differs from node to node",
     "deterministic machines, Ra",
     ("replica-agreement",),
 )

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from typing import Final
-from zlib import crc32
 
 import msgspec
 
 from splitbrain.cluster.bugs import M35, M36, M37, NO_BUGS, Bugs
 from splitbrain.cluster.raft import Entry
-from splitbrain.cluster.tree import NodeNotFound, Query, Result, Tree
+from splitbrain.cluster.tree import NodeNotFound, Put, Query, Result, Tree
 
 _HASH_BYTES: Final = 16
 _EMPTY_CHAIN: Final = bytes(_HASH_BYTES)
 
-_M35_TWICE: Final = 64
-"""With M35 each node applies one command in so many twice."""
+_M35_INTERVAL: Final = 64
+"""With M35 each node writes its own name at one entry in so many."""
 
 
 class _Dump(msgspec.Struct, frozen=True):
@@ -62,8 +61,8 @@ class Store:
         if entry.kind != "command":
             return None
         result = self._tree.apply(entry.data)
-        if M35 in self._bugs and crc32(f"{self._node} {entry.index}".encode()) % _M35_TWICE == 0:
-            self._tree.apply(entry.data)
+        if M35 in self._bugs and entry.index % _M35_INTERVAL == 0:
+            self._tree.execute(Put(("written-by",), self._node.encode()))
         if M36 in self._bugs and isinstance(result, NodeNotFound):
             raise LookupError(f"entry {entry.index}: there is no node to change")
         return result
